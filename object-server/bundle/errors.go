@@ -1,0 +1,12 @@
+package bundle
+
+import "errors"
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrQuarantined: stored data is damaged, or may be; it is kept but not served.
+	ErrQuarantined = errors.New("bundle: damaged data in quarantine")
+	// ErrUnsupported: the format is of a newer version, or uses a feature that
+	// this build does not know. Nothing is changed.
+	ErrUnsupported = errors.New("bundle: format not supported by this version")
+)

@@ -1,0 +1,29 @@
+package bundle
+
+//go:generate go tool msgp -file metadata.go -o metadata_gen.go -io=false -tests=false
+//go:generate go tool msgp -file timestamp.go -o timestamp_gen.go -io=false -tests=false
+
+//msgp:ignore Hash Headers
+
+// Hash is the MD5 of an object's name between the cluster's hash prefix and
+// suffix. Its top bits are the partition.
+type Hash [16]byte
+
+// Metadata is everything a GET or HEAD answers with, besides the bytes.
+type Metadata struct {
+	Name        string `msg:"n"` // "/account/container/object"
+	ContentType string `msg:"c"`
+	ETag        string `msg:"e"` // hexadecimal MD5 of the body unless the writer said otherwise
+	Size        int64  `msg:"s"` // bytes of the object
+	DeleteAt    int64  `msg:"d"` // Unix seconds after which the object is gone; 0 is never
+
+	// Timestamp is the write of the data. MetaTimestamp is the last POST and
+	// TypeTimestamp the last change of ContentType; both equal Timestamp
+	// until a POST.
+	Timestamp     Timestamp `msg:"t"`
+	MetaTimestamp Timestamp `msg:"m"`
+	TypeTimestamp Timestamp `msg:"y"`
+
+	System Headers `msg:"x"` // survives a POST
+	User   Headers `msg:"u"` // replaced as a whole by a POST
+}

@@ -1,0 +1,84 @@
+// Package vfs is the seam between the storage engine and the file system: every
+// byte the engine reads or writes goes through FS.
+//
+// There are three implementations: OS is the real one, Mem keeps everything in
+// memory and can be crashed, and Faults wraps another one and makes a chosen
+// operation fail. What the engine assumes of a file system is written in
+// doc/formats/bundle.md.
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// Errors that callers tell apart, whatever the implementation; test with
+// errors.Is. Missing and existing names are fs.ErrNotExist and fs.ErrExist.
+var (
+	// ErrNoSpace says that bytes, inodes or quota have run out.
+	ErrNoSpace = errors.New("no space left on device")
+	// ErrLocked says that another process holds the lock.
+	ErrLocked = errors.New("locked by another process")
+	// ErrNoXattr says that an extended attribute cannot be stored or is missing.
+	ErrNoXattr = errors.New("extended attribute unavailable")
+)
+
+// FS is a file system. All methods are safe for concurrent use.
+type FS interface {
+	// Open opens an existing file for reading and writing.
+	Open(name string) (File, error)
+	// Create makes a file that must not exist. Its name is durable only after
+	// SyncDir of the directory, or SyncFS.
+	Create(name string) (File, error)
+	// CreateTemp makes a file without a name in the file system of dir. It
+	// vanishes when closed, unless Link gave it a name.
+	CreateTemp(dir string) (File, error)
+	// Link names a file made by CreateTemp. The name must not exist, and is
+	// durable after SyncDir.
+	Link(f File, name string) error
+	Remove(name string) error
+	Mkdir(name string) error
+	ReadDir(name string) ([]fs.DirEntry, error)
+	// SyncDir makes the names in a directory durable.
+	SyncDir(name string) error
+	// OpenDir opens a directory for locking, and for flushing the file system.
+	OpenDir(name string) (Dir, error)
+}
+
+// Dir is an open directory.
+type Dir interface {
+	// Lock takes an exclusive lock without waiting; ErrLocked if another
+	// process has it. Close and the end of the process release it.
+	Lock() error
+	// SyncFS flushes the whole file system: all data and all names. It reports
+	// every write-back error since OpenDir or the last SyncFS.
+	SyncFS() error
+	// Usage tells the size of the file system and the room left in it.
+	Usage() (Usage, error)
+	io.Closer
+}
+
+// File is an open file. ReadAt follows io.ReaderAt.
+type File interface {
+	io.ReaderAt
+	io.Closer
+	// Writev writes all buffers one after the other from offset on, or fails;
+	// a failure may leave any part of them written.
+	Writev(buffers [][]byte, offset int64) error
+	// Datasync makes the bytes and the length durable, but not the name. After
+	// a failure, what was not durable may be lost for good.
+	Datasync() error
+	// Allocate reserves room for size bytes without changing the length.
+	Allocate(size int64) error
+	Truncate(size int64) error
+	Size() (int64, error)
+	SetXattr(name string, value []byte) error
+	GetXattr(name string) ([]byte, error)
+}
+
+// Usage is the room in a file system, in bytes and in inodes.
+type Usage struct {
+	Bytes, BytesFree   uint64 // BytesFree is what an ordinary user may still write
+	Inodes, InodesFree uint64 // both 0 where inodes are made as needed
+}
