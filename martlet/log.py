@@ -1,0 +1,50 @@
+"""Logging: one event a line, ``key=value`` after the message, to standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class LineFormatter(logging.Formatter):
+    """One line an event: ISO time, level, logger, message; a traceback is folded into it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = f"{moment[:-6]}Z {record.levelname} {record.name}[{record.process}] "
+        line += record.getMessage()
+        if record.exc_info:
+            line += " traceback=" + repr(self.formatException(record.exc_info))
+        return line.replace("\n", "\\n").replace("\r", "\\r")
+
+
+def setup_logging(level: str) -> None:
+    """Send all loggers to standard error from ``level`` on.
+
+    :raises ValueError: unknown level.
+    """
+    if level.upper() not in LEVELS:
+        raise ValueError(f"log_level must be one of {', '.join(LEVELS)}, not {level!r}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.root.handlers[:] = [handler]
+    logging.root.setLevel(level.upper())
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger of that name."""
+    return logging.getLogger(name)
+
+
+def fields(**values: object) -> str:
+    """``key=value`` pairs, quoted where a value holds spaces or quotes."""
+    parts = []
+    for key, value in values.items():
+        text = str(value)
+        parts.append(
+            f"{key}={text!r}" if not text or " " in text or "'" in text else f"{key}={text}"
+        )
+    return " ".join(parts)

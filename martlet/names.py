@@ -1,0 +1,93 @@
+"""Names on the wire: account, container and object names as text, as bytes and as WSGI strings.
+
+A name is any UTF-8 text without NUL. WSGI (PEP 3333) carries its bytes as a ``str`` in which each
+character is one byte, so every value from ``environ`` passes through ``wsgi_to_str`` before use and
+every header value through ``str_to_wsgi`` on its way out.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+# Control characters would end a header or a request line early.
+_UNSAFE_IN_REQUEST_LINE = re.compile(rb"[^A-Za-z0-9/_.~\-]")
+
+
+class BadNameError(ValueError):
+    """The name is not UTF-8, or holds a NUL; the message is fit for the client."""
+
+
+def wsgi_to_str(value: str) -> str:
+    """The text of a WSGI string.
+
+    :raises BadNameError: the bytes are not UTF-8.
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        raise BadNameError("The name is not valid UTF-8.") from None
+
+
+def str_to_wsgi(value: str) -> str:
+    """The WSGI string of a text."""
+    return value if value.isascii() else value.encode("utf-8").decode("latin-1")
+
+
+def check_text(value: str) -> str:
+    """``value`` itself, once it is known to be a legal name.
+
+    :raises BadNameError: it holds a NUL or half of a surrogate pair.
+    """
+    if "\x00" in value:
+        raise BadNameError("The name holds a NUL character.")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadNameError("The name is not valid UTF-8.") from None
+    return value
+
+
+def quote_path(path: str, safe: str = "/") -> str:
+    """Percent-encode a text path for a request line."""
+    raw = path.encode("utf-8", "surrogateescape")
+    if safe == "/" and not _UNSAFE_IN_REQUEST_LINE.search(raw):
+        return path
+    return quote(raw, safe=safe)
+
+
+def split_path(
+    path: str, minsegs: int = 1, maxsegs: int | None = None, rest_with_last: bool = False
+) -> list[str | None]:
+    """Split ``/a/c/o`` into its segments, padded with None up to ``maxsegs``.
+
+    With ``rest_with_last`` the last segment takes the rest of the path, slashes included: object
+    names hold slashes. Segments other than that rest may not be empty; a trailing slash after fewer
+    than ``maxsegs`` segments is ignored.
+
+    :raises ValueError: the path has too few, too many or empty segments.
+    """
+    if maxsegs is None:
+        maxsegs = minsegs
+    if minsegs > maxsegs:
+        raise ValueError(f"minsegs {minsegs} > maxsegs {maxsegs}")
+    if not path.startswith("/"):
+        raise ValueError(f"Invalid path: {quote(path)}")
+    parts: list[str | None]
+    if rest_with_last:
+        parts = list(path[1:].split("/", maxsegs - 1))
+    else:
+        parts = list(path[1:].split("/", maxsegs))
+        if len(parts) > maxsegs:
+            if parts[-1]:
+                raise ValueError(f"Invalid path: {quote(path)}")
+            parts.pop()
+    if len(parts) > minsegs and not parts[-1]:
+        parts[-1] = None
+    required = parts[:minsegs]
+    if len(required) < minsegs or not all(required) or "" in parts:
+        raise ValueError(f"Invalid path: {quote(path)}")
+    return parts + [None] * (maxsegs - len(parts))

@@ -1,0 +1,240 @@
+"""The WSGI server of every Python service: bind, fork workers, serve, stop.
+
+This module and the entry points that call it are the only places that know eventlet's server and
+patch the standard library; the applications are plain WSGI callables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import http.client
+import importlib.metadata
+import os
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from martlet.cluster_conf import ClusterConf
+from martlet.config import ConfigError, load_options, option, read_ini
+from martlet.http import WSGIApp
+from martlet.log import get_logger, setup_logging
+
+#: How long a worker may take to finish its requests after SIGTERM, seconds.
+GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """``[DEFAULT]`` of every Python service's conf."""
+
+    bind_ip: str = option("0.0.0.0", "Address to listen on")
+    bind_port: int = option(0, "Port to listen on; required")
+    backlog: int = option(4096, "Connections waiting to be accepted, at most")
+    workers: int = option(0, "Worker processes; 0 serves from the one process")
+    client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
+    keepalive_timeout: float = option(65.0, "Longest idle time of a kept connection", "s")
+    max_clients: int = option(1024, "Requests served at once by one worker")
+    log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
+    devices: str = option("/srv/node", "Directory that holds the devices")
+    mount_check: bool = option(True, "Refuse a device that is not a mount point")
+
+
+def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], None]) -> int:
+    """Run the service of ``conf_path`` until SIGTERM or SIGINT; returns the exit status.
+
+    The pipeline is loaded once, before the workers are forked, so that they share what it made.
+    ``on_worker_start`` runs in each worker with the loaded pipeline, to start background green
+    threads.
+    """
+    try:
+        options = load_server_options(conf_path)
+        setup_logging(options.log_level)
+        cluster = ClusterConf.load(options.swift_dir)
+        app = _load_pipeline(conf_path)
+        listener = _listen(options)
+    except (ConfigError, ValueError, OSError) as error:
+        print(f"{app_name}: {error}", file=sys.stderr)
+        return 1
+    # Beyond this many headers http.client's parser answers 431 before the application sees them.
+    http.client._MAXHEADERS = cluster.constraints.max_header_count  # type: ignore[attr-defined]
+    log = get_logger(app_name)
+    host, port = listener.getsockname()[:2]
+    log.info("listening ip=%s port=%d workers=%d", host, port, options.workers)
+
+    def work() -> None:
+        on_worker_start(app)
+        _serve_requests(listener, app, options, cluster)
+
+    if options.workers <= 0:
+        work()
+        return 0
+    return _supervise(options.workers, work)
+
+
+def load_server_options(conf_path: Path) -> ServerOptions:
+    """The ``[DEFAULT]`` section of a service's conf.
+
+    :raises ConfigError: it is unreadable, has an unknown option, or names no port.
+    """
+    defaults = dict(read_ini(conf_path).defaults())
+    options = load_options(ServerOptions, defaults, f"{conf_path} [DEFAULT]")
+    if not 0 < options.bind_port < 65536:
+        raise ConfigError(f"{conf_path} [DEFAULT]: bind_port must be set, from 1 to 65535")
+    return options
+
+
+def _load_pipeline(conf_path: Path) -> WSGIApp:
+    from paste.deploy import loadapp
+
+    try:
+        app: WSGIApp = loadapp(f"config:{conf_path.resolve()}")
+    except (LookupError, ImportError) as error:
+        raise ConfigError(f"{conf_path}: {error}") from None
+    return app
+
+
+def _listen(options: ServerOptions) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.bind_ip else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.bind_ip, options.bind_port))
+    except OSError as error:
+        listener.close()
+        where = f"{options.bind_ip}:{options.bind_port}"
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"{where} is in use by another program") from None
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
+    listener.listen(options.backlog)
+    return listener
+
+
+def _serve_requests(
+    listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
+) -> None:
+    import eventlet
+    import eventlet.wsgi
+    from eventlet.green import socket as green_socket
+
+    green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
+    eventlet.wsgi.MAX_HEADER_LINE = cluster.constraints.max_header_size
+    eventlet.wsgi.MAX_REQUEST_LINE = cluster.constraints.max_header_size
+    pool = eventlet.GreenPool(options.max_clients)
+
+    def stop(_number: int, _frame: object) -> None:
+        # The accept loop ends with its socket; requests under way go on until they are answered.
+        green.close()
+
+        def give_up() -> None:
+            os._exit(0)
+
+        eventlet.spawn_after(GRACE_SECONDS, give_up)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    eventlet.wsgi.server(
+        green,
+        app,
+        log_output=False,
+        custom_pool=pool,
+        keepalive=options.keepalive_timeout,
+        socket_timeout=options.client_timeout,
+        debug=False,
+        capitalize_response_headers=False,
+    )
+    pool.waitall()
+
+
+def _supervise(count: int, work: Callable[[], None]) -> int:
+    """Fork ``count`` workers and replace those that die, until told to stop."""
+    log = get_logger("martlet.server")
+    parent = os.getpid()
+    workers: set[int] = set()
+    stopping = False
+
+    def spawn() -> None:
+        pid = os.fork()
+        if pid == 0:
+            _die_with(parent)
+            status = 1
+            try:
+                work()
+                status = 0
+            finally:
+                os._exit(status)
+        workers.add(pid)
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in workers:
+            _kill(pid)
+
+    for _ in range(count):
+        spawn()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while workers:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            break
+        workers.discard(pid)
+        if not stopping:
+            log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
+            spawn()
+    return 0
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it has just ended by itself
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to end this worker when its parent dies, even by kill -9."""
+    import ctypes
+
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def patch_standard_library() -> None:
+    """Make blocking calls of the standard library yield to other green threads.
+
+    Entry points call this before they import anything else of ours.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import eventlet
+    eventlet.monkey_patch()
+
+
+def run_service(
+    name: str,
+    description: str,
+    on_worker_start: Callable[[WSGIApp], None] = lambda app: None,
+    argv: list[str] | None = None,
+) -> int:
+    """The command line of a service: ``NAME CONF``, ``--help``, ``--version``."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"Example: {name} /etc/martlet/{name.removeprefix('martlet-')}.conf",
+    )
+    parser.add_argument("conf", type=Path, help="the PasteDeploy configuration file")
+    version = importlib.metadata.version("martlet")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    arguments: Any = parser.parse_args(argv)
+    return serve(arguments.conf, name, on_worker_start)

@@ -1,0 +1,115 @@
+"""Options are checked once, at start, with sentences that name what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from martlet.cluster_conf import ClusterConf
+from martlet.config import ConfigError, load_options, option
+from martlet.constraints import ConstraintError, Constraints
+
+
+@dataclass(frozen=True)
+class Sample:
+    count: int = option(3, "How many")
+    wait: float = option(0.5, "How long", "s")
+    on: bool = option(False, "Whether")
+    names: list[str] = option(["a"], "Which")
+    maybe: int | None = option(None, "If any")
+
+
+def test_values_are_converted() -> None:
+    values = {"count": "7", "wait": "1.25", "on": "yes", "names": "x, y", "maybe": "2"}
+    assert load_options(Sample, values) == Sample(7, 1.25, True, ["x", "y"], 2)
+    assert load_options(Sample, {}) == Sample()
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"cuont": "7"}, "unknown option 'cuont'"),
+        ({"count": "seven"}, "option count = 'seven': expected a whole number"),
+        ({"on": "maybe"}, "expected true or false"),
+        ({"wait": "long"}, "expected a number"),
+    ],
+)
+def test_mistakes_are_named(values: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        load_options(Sample, values, "x.conf [app:x]")
+
+
+def write_conf(directory: Path, text: str) -> Path:
+    (directory / "martlet.conf").write_text(text)
+    return directory
+
+
+def test_cluster_conf(tmp_path: Path) -> None:
+    write_conf(
+        tmp_path,
+        "[swift-hash]\nswift_hash_path_suffix = s%alt\n[swift-constraints]\nmax_meta_count = 5\n"
+        "[storage-policy:0]\nname = gold\n[storage-policy:2]\nname = silver\ndefault = yes\n",
+    )
+    conf = ClusterConf.load(tmp_path)
+    assert conf.hash.swift_hash_path_suffix == "s%alt"
+    assert conf.constraints.max_meta_count == 5
+    assert [(p.index, p.name, p.ring_name) for p in conf.policies] == [
+        (0, "gold", "object"),
+        (2, "silver", "object-2"),
+    ]
+    assert conf.default_policy.index == 2
+    assert conf.policy_by_name("GOLD") == conf.policy_by_index(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[swift-hash]\n", "needs a swift_hash_path"),
+        ("[swift-hash]\nswift_hash_path_suffix = x\n[other]\n", r"unknown section \[other\]"),
+        ("[swift-hash]\nswift_hash_path_suffix = x\n[storage-policy:1]\nname=a\n", "policy:0"),
+        ("nonsense", "not a valid ini file"),
+    ],
+)
+def test_cluster_conf_mistakes(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        ClusterConf.load(write_conf(tmp_path, text))
+
+
+def test_missing_cluster_conf(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*martlet\.conf: No such file"):
+        ClusterConf.load(tmp_path)
+
+
+def test_names_are_held_to_their_limits() -> None:
+    limits = Constraints()
+    limits.check_object_name("ü" * 512)
+    for name, status in (("ü" * 513, 400), ("a\x00b", 412)):
+        with pytest.raises(ConstraintError) as caught:
+            limits.check_object_name(name)
+        assert caught.value.status == status
+    with pytest.raises(ConstraintError, match="slashes"):
+        limits.check_container_name("a/b")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("X-Object-Meta-", "v")],
+        [("X-Object-Meta-" + "k" * 129, "v")],
+        [("X-Object-Meta-K", "v" * 257)],
+        [(f"X-Object-Meta-{i}", "v") for i in range(91)],
+        [(f"X-Object-Meta-{i}", "v" * 256) for i in range(17)],
+        [("X-Object-Meta-K", "\xff")],
+        [("X-Whatever", "v" * 8193)],
+    ],
+)
+def test_metadata_over_a_limit_is_refused(headers: list[tuple[str, str]]) -> None:
+    with pytest.raises(ConstraintError):
+        Constraints().check_metadata("object", headers)
+
+
+def test_metadata_at_the_limits_is_taken() -> None:
+    headers = [(f"X-Object-Meta-{i:02d}", "v" * 43) for i in range(90)]
+    Constraints().check_metadata("object", [*headers, ("X-Object-Meta-U", "\xc3\xbc")][:90])
