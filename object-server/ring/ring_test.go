@@ -1,0 +1,194 @@
+package ring
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+const goldenFolder = "../../test/golden/ring"
+
+type golden struct {
+	Hashes []struct {
+		Hash       string            `json:"hash"`
+		Partitions map[string]uint32 `json:"partition_by_part_shift"`
+		Path       []string          `json:"path"`
+		Prefix     string            `json:"prefix"`
+		Suffix     string            `json:"suffix"`
+	} `json:"hashes"`
+	Rings map[string]struct {
+		FormatVersion int       `json:"format_version"`
+		Version       int64     `json:"version"`
+		PartShift     uint      `json:"part_shift"`
+		ReplicaCount  float64   `json:"replica_count"`
+		Devices       []*Device `json:"devices"`
+		Assignments   [][]int   `json:"replica_to_partition_to_device"`
+	} `json:"rings"`
+}
+
+func readGolden(t testing.TB) golden {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(goldenFolder, "assignments.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g golden
+	if err := json.Unmarshal(content, &g); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Rings) != 2 || len(g.Hashes) == 0 {
+		t.Fatalf("golden file holds %d rings and %d hashes", len(g.Rings), len(g.Hashes))
+	}
+	return g
+}
+
+func TestRingsAgreeWithSwiftOnEveryPartition(t *testing.T) {
+	for name, want := range readGolden(t).Rings {
+		r, err := Load(filepath.Join(goldenFolder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.FormatVersion != want.FormatVersion || r.Version != want.Version || r.PartShift != want.PartShift ||
+			r.ReplicaCount != want.ReplicaCount {
+			t.Errorf("%s: got %+v", name, r)
+		}
+		for id, device := range want.Devices {
+			if *r.Devices[id] != *device {
+				t.Errorf("%s: device %d: got %+v, want %+v", name, id, r.Devices[id], device)
+			}
+		}
+		for partition := range r.PartitionCount() {
+			var wantIDs, gotIDs []int
+			for _, row := range want.Assignments {
+				wantIDs = append(wantIDs, row[partition])
+			}
+			for _, device := range r.PartitionDevices(uint32(partition)) {
+				gotIDs = append(gotIDs, device.ID)
+			}
+			if !slices.Equal(gotIDs, wantIDs) {
+				t.Fatalf("%s: partition %d: got %v, want %v", name, partition, gotIDs, wantIDs)
+			}
+		}
+		if got := r.PartitionDevices(uint32(r.PartitionCount())); len(got) != 0 {
+			t.Errorf("%s: a partition outside the ring has devices %v", name, got)
+		}
+	}
+}
+
+func TestHashAndPartitionAgreeWithSwift(t *testing.T) {
+	for _, want := range readGolden(t).Hashes {
+		hash := NewHasher(want.Prefix, want.Suffix).Path(want.Path...)
+		if got := hex.EncodeToString(hash[:]); got != want.Hash {
+			t.Errorf("%q: got %s, want %s", want.Path, got, want.Hash)
+		}
+		for shift, partition := range want.Partitions {
+			bits, err := strconv.Atoi(shift)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := (&Ring{PartShift: uint(bits)}).Partition(hash); got != partition {
+				t.Errorf("%q: partition %d, want %d", want.Path, got, partition)
+			}
+		}
+	}
+}
+
+func uncompressed(t testing.TB, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(goldenFolder, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+func compress(t testing.TB, content []byte) []byte {
+	t.Helper()
+	var buffer bytes.Buffer
+	writer := gzip.NewWriter(&buffer)
+	if _, err := writer.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.Bytes()
+}
+
+func TestDamagedRingsAreRefused(t *testing.T) {
+	v1, v2 := uncompressed(t, "object.ring.gz"), uncompressed(t, "v2.ring.gz")
+	flip := func(content []byte, at int) []byte {
+		damaged := bytes.Clone(content)
+		damaged[at] ^= 0xff
+		return damaged
+	}
+	v2Devices := bytes.Index(v2, []byte(`"zone"`))
+	for name, content := range map[string][]byte{
+		"empty":                 {},
+		"another magic":         flip(v1, 0),
+		"another version":       flip(v1, 5),
+		"huge JSON length":      flip(v1, 6),
+		"v1 cut within JSON":    v1[:100],
+		"v1 without rows":       v1[:len(v1)-3*2*1024],
+		"v1 odd length":         v1[:len(v1)-1],
+		"v1 row too many":       append(bytes.Clone(v1), make([]byte, 2048)...),
+		"v1 unknown device":     flip(v1, len(v1)-2),
+		"v2 cut":                v2[:20],
+		"v2 index offset":       flip(v2, len(v2)-16),
+		"v2 device blob flip":   flip(v2, v2Devices+2),
+		"v2 section length":     flip(v2, 6),
+		"v2 assignment flipped": flip(v2, len(v2)-1500),
+	} {
+		if _, err := Read(bytes.NewReader(compress(t, content))); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+	if _, err := Read(bytes.NewReader([]byte("plain text"))); !errors.Is(err, ErrFormat) {
+		t.Errorf("not gzip: got error %v", err)
+	}
+}
+
+func TestLastReplicaMayBeShort(t *testing.T) {
+	v1 := uncompressed(t, "object.ring.gz")
+	half := v1[:len(v1)-1024]
+	r, err := Read(bytes.NewReader(compress(t, half)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ReplicaCount != 2.5 || len(r.PartitionDevices(0)) != 3 || len(r.PartitionDevices(1023)) != 2 {
+		t.Errorf("got %v replicas, %d and %d devices", r.ReplicaCount, len(r.PartitionDevices(0)),
+			len(r.PartitionDevices(1023)))
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(uncompressed(f, "object.ring.gz"))
+	f.Add(uncompressed(f, "v2.ring.gz"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		r, err := Read(bytes.NewReader(compress(t, content)))
+		if err != nil {
+			return
+		}
+		for _, partition := range []uint32{0, uint32(r.PartitionCount() - 1)} {
+			for _, device := range r.PartitionDevices(partition) {
+				_ = device.Name
+			}
+		}
+	})
+}
