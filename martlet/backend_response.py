@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer of a storage service: read piece by piece from a connection, and nothing held that was
+not asked for.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Protocol
+
+import httptools
+
+Address = tuple[str, int]
+
+READ_BYTES = 64 * 1024
+HEADER_BYTES_MAX = 128 * 1024  # twice what the largest object's metadata can need
+# An unread rest of an answer up to this size is read and thrown away, to keep the connection;
+# beyond it is cheaper to connect anew.
+DRAIN_BYTES_MAX = 64 * 1024
+DRAIN_SECONDS_MAX = 0.1
+
+
+class BackendError(Exception):
+    """A storage service gave no usable answer. Says which, and why."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"{address[0]}:{address[1]} {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class ConnectError(BackendError):
+    """No connection could be made: nothing was sent."""
+
+
+class ConnectTimeout(ConnectError):
+    """No connection within conn_timeout."""
+
+
+class ReadTimeout(BackendError):
+    """The server neither sent nor took a byte for node_timeout."""
+
+
+class ConnectionLost(BackendError):
+    """The connection ended before the answer did; the server may have done what was asked."""
+
+
+class BadResponse(BackendError):
+    """What came back is not HTTP, or breaks a limit."""
+
+
+class _Pool(Protocol):
+    def give_back(self, address: Address, sock: socket.socket) -> None: ...
+
+
+class Incoming:
+    """What has been read of an answer so far. Its on_* methods are called by the parser."""
+
+    __slots__ = (
+        "_address",
+        "_parser",
+        "_pool",
+        "chunks",
+        "has_continue",
+        "has_final_headers",
+        "headers",
+        "is_complete",
+        "keep_alive",
+        "method",
+        "reason",
+        "received_bytes",
+        "sock",
+        "status",
+    )
+
+    def __init__(self, pool: _Pool, address: Address, sock: socket.socket, method: str) -> None:
+        self._pool: _Pool | None = pool
+        self._address = address
+        self._parser = httptools.HttpResponseParser(self)
+        self.sock = sock
+        self.method = method
+        self.received_bytes = 0
+        self.status = 0
+        self.reason = ""
+        self.headers: dict[str, str] = {}
+        self.chunks: list[bytes] = []
+        self.has_continue = False
+        self.has_final_headers = False
+        self.is_complete = False
+        self.keep_alive = False
+
+    def fill(self, timeout: float) -> None:
+        """Read once and take in what came.
+
+        :raises ReadTimeout: nothing came; everything is as before.
+        :raises BackendError: the connection is lost, and closed.
+        """
+        self.sock.settimeout(timeout)
+        try:
+            data = self.sock.recv(READ_BYTES)
+        except TimeoutError as error:
+            raise ReadTimeout(self._address, f"no answer in {timeout} s") from error
+        except OSError as error:
+            self.drop()
+            raise ConnectionLost(self._address, f"connection lost: {error}") from error
+        if not data:
+            self._at_end_of_connection()
+            return
+        self.received_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            # bytes behind the end of the answer: the connection cannot be trusted further
+            if self.is_complete:
+                self.keep_alive = False
+                return
+            self.drop()
+            raise BadResponse(self._address, f"answer is not HTTP: {error!r}") from error
+        if not self.has_final_headers and self.received_bytes > HEADER_BYTES_MAX:
+            self.drop()
+            raise BadResponse(self._address, f"headers pass {HEADER_BYTES_MAX} bytes")
+
+    def release(self) -> None:
+        """Hand the connection back if the answer was read to its end, else close it."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        if self.is_complete and self.keep_alive:
+            pool.give_back(self._address, self.sock)
+        else:
+            self.sock.close()
+
+    def drop(self) -> None:
+        """Close the connection, unless it has been handed back."""
+        if self._pool is not None:
+            self._pool = None
+            self.sock.close()
+
+    def _at_end_of_connection(self) -> None:
+        has_length = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if self.has_final_headers and not has_length:
+            self.is_complete = True  # a body without a length ends with its connection
+            self.keep_alive = False
+            return
+        self.drop()
+        raise ConnectionLost(self._address, "connection closed before the end of the answer")
+
+    def on_status(self, status: bytes) -> None:
+        self.reason = status.decode("latin-1")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        if key in self.headers:
+            text = f"{self.headers[key]}, {text}"
+        self.headers[key] = text
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self.status = status
+        self.has_final_headers = True
+        if self.method == "HEAD":  # no body follows, whatever Content-Length says
+            self.is_complete = True
+            self.keep_alive = self.headers.get("connection", "").lower() != "close"
+        else:
+            self.keep_alive = self._parser.should_keep_alive()
+
+    def on_body(self, data: bytes) -> None:
+        self.chunks.append(data)
+
+    def on_message_complete(self) -> None:
+        if self.has_final_headers:
+            self.is_complete = True
+            return
+        self.has_continue = True  # an interim answer; the final one follows with headers of its own
+        self.reason = ""
+        self.headers = {}
+
+
+class BackendResponse:
+    """Status and headers of an answer, and its body, still on its way.
+
+    `headers` has lower-case names and WSGI strings as values. Whoever got the response reads the
+    body to its end or calls close().
+    """
+
+    __slots__ = ("_incoming", "_timeout", "headers", "reason", "status")
+
+    def __init__(self, incoming: Incoming, timeout: float) -> None:
+        self._incoming = incoming
+        self._timeout = timeout
+        self.status: int = incoming.status
+        self.reason: str = incoming.reason
+        self.headers: dict[str, str] = incoming.headers
+        if incoming.is_complete:
+            incoming.release()
+
+    def iter_chunks(self) -> Iterator[bytes]:
+        """The body in the pieces in which it arrives.
+
+        :raises BackendError: the body stopped short; what was yielded until then is good.
+        """
+        incoming = self._incoming
+        while True:
+            chunks, incoming.chunks = incoming.chunks, []
+            yield from chunks
+            if incoming.is_complete:
+                incoming.release()
+                return
+            try:
+                incoming.fill(self._timeout)
+            except ReadTimeout:
+                incoming.drop()
+                raise
+
+    def body(self) -> bytes:
+        """The whole body; for answers whose size the caller knows to be small.
+
+        :raises BackendError: the body stopped short.
+        """
+        return b"".join(self.iter_chunks())
+
+    def close(self) -> None:
+        """Give up the rest of the body. A short rest is read, so that the connection can be used
+        again.
+        """
+        incoming = self._incoming
+        length = incoming.headers.get("content-length", "")
+        drained = not incoming.is_complete and length.isdigit() and int(length) <= DRAIN_BYTES_MAX
+        try:
+            while drained and not incoming.is_complete:
+                incoming.chunks = []
+                incoming.fill(DRAIN_SECONDS_MAX)
+        except BackendError:
+            pass  # release() closes what is not complete
+        incoming.chunks = []
+        incoming.release()
