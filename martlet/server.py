@@ -27,6 +27,8 @@ from martlet.log import get_logger, setup_logging
 
 #: How long a worker may take to finish its requests after SIGTERM, seconds.
 GRACE_SECONDS = 10.0
+#: How long the place of a dead worker stays empty, seconds.
+RESPAWN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -121,39 +123,47 @@ def _serve_requests(
 ) -> None:
     import eventlet
     import eventlet.wsgi
+    from eventlet import greenio
     from eventlet.green import socket as green_socket
 
+    # A poller inherited over fork would be shared with the siblings.
+    eventlet.hubs.use_hub()
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     eventlet.wsgi.MAX_HEADER_LINE = cluster.constraints.max_header_size
     eventlet.wsgi.MAX_REQUEST_LINE = cluster.constraints.max_header_size
     pool = eventlet.GreenPool(options.max_clients)
 
     def stop(_number: int, _frame: object) -> None:
-        # The accept loop ends with its socket; requests under way go on until they are answered.
-        green.close()
-
-        def give_up() -> None:
-            os._exit(0)
-
-        eventlet.spawn_after(GRACE_SECONDS, give_up)
+        # Ends the accept loop of all workers that share the socket; eventlet then closes idle
+        # connections at once, and the others when their request is answered.
+        greenio.shutdown_safe(green)
+        eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    eventlet.wsgi.server(
-        green,
-        app,
-        log_output=False,
-        custom_pool=pool,
-        keepalive=options.keepalive_timeout,
-        socket_timeout=options.client_timeout,
-        debug=False,
-        capitalize_response_headers=False,
-    )
+    try:
+        eventlet.wsgi.server(
+            green,
+            app,
+            log_output=False,
+            custom_pool=pool,
+            keepalive=options.keepalive_timeout,
+            socket_timeout=options.client_timeout,
+            debug=False,
+            capitalize_response_headers=False,
+        )
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # those say: shut down by stop()
+            raise
     pool.waitall()
 
 
 def _supervise(count: int, work: Callable[[], None]) -> int:
     """Fork ``count`` workers and replace those that die, until told to stop."""
+    from eventlet.patcher import original
+
+    # The green ones wake up a hundred times a second.
+    wait, sleep = original("os").wait, original("time").sleep
     log = get_logger("martlet.server")
     parent = os.getpid()
     workers: set[int] = set()
@@ -183,12 +193,13 @@ def _supervise(count: int, work: Callable[[], None]) -> int:
     signal.signal(signal.SIGINT, stop)
     while workers:
         try:
-            pid, status = os.wait()
+            pid, status = wait()
         except ChildProcessError:
             break
         workers.discard(pid)
         if not stopping:
             log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
+            sleep(RESPAWN_SECONDS)  # one that dies at its start must not take the machine with it
             spawn()
     return 0
 

@@ -1,0 +1,172 @@
+"""The prefork server as an operator meets it: real processes, real sockets, real signals."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+APP = """
+    import os
+    from martlet.http import Request, Response
+
+    def app_factory(global_conf, **conf):
+        def app(environ, start_response):
+            req = Request(environ)
+            if req.method == "PUT":
+                return Response(201, body=str(len(req.body_file.read())))(environ, start_response)
+            return Response(200, body=str(os.getpid()))(environ, start_response)
+        return app
+"""
+MAIN = """
+    import sys
+    from martlet.server import patch_standard_library, run_service
+    patch_standard_library()
+    sys.exit(run_service("martlet-sample-server", "a sample"))
+"""
+
+
+class Service:
+    """A sample service in a directory of its own."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self.directory = directory
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        (directory / "sample_app.py").write_text(textwrap.dedent(APP))
+        (directory / "main.py").write_text(textwrap.dedent(MAIN))
+        (directory / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+        self.conf = directory / "sample.conf"
+        self.write_conf(f"bind_port = {self.port}\nworkers = {workers}\n")
+        self.process: subprocess.Popen[str] | None = None
+
+    def write_conf(self, defaults: str) -> None:
+        self.conf.write_text(
+            f"[DEFAULT]\nbind_ip = 127.0.0.1\nswift_dir = {self.directory}\n{defaults}"
+            "[app:main]\npaste.app_factory = sample_app:app_factory\n"
+        )
+
+    def start(self) -> subprocess.Popen[str]:
+        env = {**os.environ, "PYTHONPATH": str(self.directory)}
+        self.process = subprocess.Popen(
+            [sys.executable, str(self.directory / "main.py"), str(self.conf)],
+            env=env,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self.process
+
+    def connect(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.connect()
+        return connection
+
+    def get_pid(self) -> int:
+        connection = self.connect()
+        connection.request("GET", "/")
+        pid = int(connection.getresponse().read())
+        connection.close()
+        return pid
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Poll until true; a condition may fail with OSError while the server is not there."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("the condition did not come true in 20 s")
+
+
+@pytest.fixture(params=[0, 2], ids=["single", "prefork"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path, request.param)
+    process = service.start()
+    wait_until(service.get_pid)
+    yield service
+    process.kill()
+    process.communicate()
+
+
+def test_serves_and_stops_within_its_grace(service: Service) -> None:
+    assert service.process is not None
+    idle = service.connect()
+    idle.request("GET", "/")
+    worker = int(idle.getresponse().read())
+    service.process.send_signal(signal.SIGTERM)
+    assert service.process.wait(timeout=5) == 0, "an idle connection must not hold it up"
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    with pytest.raises(ConnectionRefusedError):
+        service.connect()
+
+
+def test_too_many_headers_are_refused_and_the_next_request_is_served(service: Service) -> None:
+    flood = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: 1\r\n" * 10_000 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as client:
+        try:
+            client.sendall(flood)
+        except ConnectionError:
+            pass  # it may answer and close before it has read all of it
+        assert client.recv(12)[9:12] in (b"400", b"431")
+    long_line = b"GET / HTTP/1.1\r\nX-A: " + b"x" * 10_000 + b"\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as client:
+        client.sendall(long_line)
+        assert client.recv(12)[9:12] in (b"400", b"431")
+    assert service.get_pid()
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    service = Service(tmp_path, 1)
+    process = service.start()
+    try:
+        wait_until(service.get_pid)
+        first = service.get_pid()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: service.get_pid() != first)
+        worker = service.get_pid()
+        process.kill()
+        wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("defaults", "sentence"),
+    [
+        ("", "bind_port must be set"),
+        ("bind_port = 1x\n", "expected a whole number"),
+        ("bind_port = 1\nbnid_ip = 1\n", "unknown option 'bnid_ip'"),
+        ("bind_port = 1\nlog_level = LOUD\n", "log_level must be one of"),
+    ],
+)
+def test_a_bad_conf_is_one_sentence(tmp_path: Path, defaults: str, sentence: str) -> None:
+    service = Service(tmp_path, 0)
+    service.write_conf(defaults)
+    _, errors = service.start().communicate(timeout=20)
+    assert sentence in errors
+    assert "Traceback" not in errors
+    assert service.process is not None
+    assert service.process.returncode == 1
+
+
+def test_a_port_in_use_is_one_sentence(service: Service) -> None:
+    first = service.process
+    _, errors = service.start().communicate(timeout=20)
+    assert f"127.0.0.1:{service.port} is in use by another program" in errors
+    assert "Traceback" not in errors
+    service.process = first
