@@ -200,7 +200,8 @@ def _supervise(count: int, work: Callable[[], None]) -> int:
         if not stopping:
             log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
             sleep(RESPAWN_SECONDS)  # one that dies at its start must not take the machine with it
-            spawn()
+            if not stopping:
+                spawn()
     return 0
 
 
