@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The builder: devices and assignments over time, and the operations that change them.
+
+It has state and no files: ``builder_file`` keeps it, ``file_format`` writes the ring made from it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ring.balance import Balancer
+from ring.devices import Device, checked_device, format_device, without_builder_keys
+from ring.dispersion import Graph, measure
+from ring.errors import BuilderError
+from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, TYPE_CODES, RingData, Table
+
+HOURS_MAX = 255  # hours since the last move are kept in one byte
+MIN_PART_HOURS_MAX = HOURS_MAX
+SECONDS_PER_HOUR = 3600
+# Shown as the balance of a device that should hold nothing and holds something.
+BALANCE_MAX = 999.99
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceResult:
+    """What a rebalance did. ``balance`` and ``dispersion`` are percentages; 0 is perfect."""
+
+    moved_partitions: int
+    changed_replicas: int
+    removed_devices: int
+    balance: float
+    dispersion: float
+
+
+@dataclass(slots=True)
+class RingBuilder:
+    """All that is known about a ring in the making. Operations either succeed or change nothing."""
+
+    part_power: int
+    replicas: float
+    min_part_hours: int
+    devs: list[Device | None] = field(default_factory=list)
+    table: Table = field(default_factory=list)
+    version: int = 0
+    devs_changed: bool = False
+    overload: float = 0.0
+    dispersion: float | None = 0.0
+    dispersion_graph: Graph = field(default_factory=dict)
+    removed_ids: list[int] = field(default_factory=list)
+    hours_since_move: bytearray = field(default_factory=bytearray)
+    moves_epoch: int = 0  # Unix time that hours_since_move counts up to
+    gather_start: int = 0  # of no meaning here, kept for OpenStack Swift
+    next_part_power: int | None = None
+    builder_id: str | None = None
+
+    @classmethod
+    def create(cls, part_power: int, replicas: float, min_part_hours: int) -> RingBuilder:
+        """A ring of 2 ** part_power partitions without devices.
+
+        :raises BuilderError: a number is out of range.
+        """
+        if not 0 <= part_power <= PART_POWER_MAX:
+            raise BuilderError(f"part_power must be 0 to {PART_POWER_MAX}, not {part_power}")
+        if not 1 <= replicas <= REPLICAS_MAX or replicas != int(replicas):
+            raise BuilderError(
+                f"replicas must be a whole number from 1 to {REPLICAS_MAX}, not {replicas:g}"
+            )
+        if not 0 <= min_part_hours <= MIN_PART_HOURS_MAX:
+            raise BuilderError(
+                f"min_part_hours must be 0 to {MIN_PART_HOURS_MAX}, not {min_part_hours}"
+            )
+        return cls(
+            part_power=part_power,
+            replicas=float(replicas),
+            min_part_hours=min_part_hours,
+            hours_since_move=bytearray(1 << part_power),
+            builder_id=uuid.uuid4().hex,
+        )
+
+    @property
+    def partitions(self) -> int:
+        """2 ** part_power."""
+        return 1 << self.part_power
+
+    @property
+    def dev_id_bytes(self) -> int:
+        """Width of a device id in the table."""
+        if self.table:
+            return max(row.itemsize for row in self.table)
+        return _id_bytes(len(self.devs) - 1)
+
+    def devices(self) -> Iterator[Device]:
+        """Every device, those marked for removal included, by id."""
+        return (dev for dev in self.devs if dev is not None)
+
+    # --- devices ------------------------------------------------------------------------------
+
+    def add_device(self, raw: Mapping[str, Any]) -> Device:
+        """Adds a device under the lowest free id, or ``raw["id"]``; rebalance will use it.
+
+        :raises DeviceError: a field is wrong.
+        :raises BuilderError: the id, or the address, port and name, are taken.
+        """
+        self._refuse_during_power_change("add devices")
+        device = checked_device(raw)
+        for other in self.devices():
+            if _identity(other) == _identity(device):
+                raise BuilderError(
+                    f"device {other['id']} already uses "
+                    f"{other['ip']}:{other['port']}/{other['device']}"
+                )
+        if device["id"] < 0:
+            device["id"] = self.devs.index(None) if None in self.devs else len(self.devs)
+        dev_id = device["id"]
+        if dev_id < len(self.devs) and self.devs[dev_id] is not None:
+            raise BuilderError(f"device id {dev_id} is taken")
+        device["parts"] = 0
+        device["parts_wanted"] = 0
+        self.devs += [None] * (dev_id + 1 - len(self.devs))
+        self.devs[dev_id] = device
+        self._changed()
+        return device
+
+    def remove_device(self, dev_id: int) -> None:
+        """Marks a device: the next rebalance moves everything off it and forgets it.
+
+        :raises BuilderError: no such device.
+        """
+        self._refuse_during_power_change("remove devices")
+        device = self._device(dev_id)
+        device["weight"] = 0.0
+        if dev_id not in self.removed_ids:
+            self.removed_ids.append(dev_id)
+        self._changed()
+
+    def set_weight(self, dev_id: int, weight: float) -> None:
+        """Changes how much a device should hold, relative to the others; 0 drains it.
+
+        :raises BuilderError: no such device, or it is marked for removal.
+        :raises DeviceError: not a finite number of at least 0.
+        """
+        device = self._device(dev_id)
+        if dev_id in self.removed_ids:
+            raise BuilderError(f"{format_device(device)} is marked for removal")
+        device["weight"] = checked_device({**device, "weight": weight})["weight"]
+        self._changed()
+
+    def search(self, wanted: Mapping[str, object]) -> list[Device]:
+        """Devices whose fields equal the wanted values; ``meta`` need only contain it."""
+
+        def matches(device: Mapping[str, Any]) -> bool:
+            return all(
+                value in device[key] if key == "meta" else device.get(key) == value
+                for key, value in wanted.items()
+            )
+
+        return [device for device in self.devices() if matches(device)]
+
+    # --- rebalance ----------------------------------------------------------------------------
+
+    def rebalance(
+        self, seed: str | None = None, now: Callable[[], float] = time.time
+    ) -> RebalanceResult:
+        """Assigns every partition, moving as few as it takes; the same seed, the same result.
+
+        :raises BuilderError: too few devices with weight, or a ring this version cannot balance.
+        """
+        self._refuse_during_power_change("rebalance")
+        replicas = self._whole_replicas()
+        before = [row[:] for row in self.table]
+        self._age_moves(now)
+        nobody = self._resize_table(replicas)
+        removed = self._forget_removed(nobody)
+        may_move = bytearray(hours >= self.min_part_hours for hours in self.hours_since_move)
+        balancer = Balancer(list(self.devices()), self.table, nobody, may_move, random.Random(seed))
+        balancer.run()
+        for partition in balancer.moved:
+            self.hours_since_move[partition] = 0
+        self._count_parts(balancer)
+        devices = list(self.devices())
+        self.dispersion, self.dispersion_graph = measure(devices, self.table, self.partitions)
+        self.devs_changed = False
+        self.version += 1
+        return RebalanceResult(
+            moved_partitions=len(balancer.moved),
+            changed_replicas=_differences(before, self.table),
+            removed_devices=removed,
+            balance=self.balance(),
+            dispersion=self.dispersion,
+        )
+
+    def balance_by_device(self) -> dict[int, float]:
+        """Percent that each device holds over (or, negative, under) its weight's share."""
+        total = sum(device["weight"] for device in self.devices())
+        per_weight = self.partitions * self.replicas / total if total else 0.0
+        result = {}
+        for device in self.devices():
+            if device["weight"] > 0:
+                share = device["weight"] * per_weight
+                result[device["id"]] = 100.0 * device.get("parts", 0) / share - 100.0
+            else:
+                result[device["id"]] = BALANCE_MAX if device.get("parts", 0) else 0.0
+        return result
+
+    def balance(self) -> float:
+        """The worst of ``balance_by_device``; 0 for a ring without devices."""
+        return max((abs(value) for value in self.balance_by_device().values()), default=0.0)
+
+    def seconds_until_move(self, now: Callable[[], float] = time.time) -> int:
+        """Seconds until partitions moved by the last rebalance may move again."""
+        elapsed = int(now() - self.moves_epoch)
+        return max(0, self.min_part_hours * SECONDS_PER_HOUR - elapsed)
+
+    def validate(self) -> None:
+        """Checks that each partition has its replicas on as many different devices.
+
+        :raises BuilderError: names the first partition that has not.
+        """
+        if not self.table:
+            raise BuilderError("no partition is assigned yet: rebalance first")
+        for partition in range(self.partitions):
+            ids = [row[partition] for row in self.table if partition < len(row)]
+            if len(set(ids)) != len(ids):
+                raise BuilderError(f"partition {partition} is on one device twice: {ids}")
+            if any(dev_id >= len(self.devs) or self.devs[dev_id] is None for dev_id in ids):
+                raise BuilderError(f"partition {partition} is on a device that is not there: {ids}")
+
+    def ring_data(self) -> RingData:
+        """The ring as servers read it."""
+        return RingData(
+            devs=[dev and without_builder_keys(dev) for dev in self.devs],
+            part_shift=32 - self.part_power,
+            table=[row[:] for row in self.table],
+            version=self.version,
+            next_part_power=self.next_part_power,
+        )
+
+    # --- helpers ------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self.devs_changed = True
+        self.version += 1
+
+    def _device(self, dev_id: int) -> Device:
+        device = self.devs[dev_id] if 0 <= dev_id < len(self.devs) else None
+        if device is None:
+            raise BuilderError(f"there is no device {dev_id}")
+        return device
+
+    def _refuse_during_power_change(self, what: str) -> None:
+        if self.next_part_power is not None:
+            raise BuilderError(
+                f"the partition power is being raised: finish that first, then {what}"
+            )
+
+    def _whole_replicas(self) -> int:
+        """The replica count, once it is sure that it can be placed."""
+        if self.replicas != int(self.replicas):
+            raise BuilderError(f"{self.replicas:g} replicas: only whole numbers can be rebalanced")
+        replicas = int(self.replicas)
+        usable = sum(1 for device in self.devices() if device["weight"] > 0)
+        if usable < replicas:
+            raise BuilderError(
+                f"{replicas} replicas need at least {replicas} devices with weight, "
+                f"there {'is' if usable == 1 else 'are'} {usable}"
+            )
+        return replicas
+
+    def _age_moves(self, now: Callable[[], float]) -> None:
+        """Adds the whole hours since the last time to every partition's age."""
+        seconds = int(now())
+        hours = (seconds - self.moves_epoch) // SECONDS_PER_HOUR
+        if hours > 0:
+            aged = (min(HOURS_MAX, age + hours) for age in self.hours_since_move)
+            self.hours_since_move = bytearray(aged)
+            self.moves_epoch = seconds
+
+    def _resize_table(self, replicas: int) -> int:
+        """Gives the table one whole row a replica; returns the id that stands for no device."""
+        width = max(self.dev_id_bytes, _id_bytes(len(self.devs) - 1))
+        old_nobody = 2 ** (8 * self.dev_id_bytes) - 1
+        nobody: int = 2 ** (8 * width) - 1
+        rows = []
+        for row in self.table[:replicas]:
+            ids = [nobody if dev_id == old_nobody else dev_id for dev_id in row]
+            rows.append(array(TYPE_CODES[width], ids + [nobody] * (self.partitions - len(ids))))
+        while len(rows) < replicas:
+            rows.append(array(TYPE_CODES[width], [nobody]) * self.partitions)
+        self.table = rows
+        return nobody
+
+    def _forget_removed(self, nobody: int) -> int:
+        """Takes removed devices out of the table and the list of devices."""
+        gone = set(self.removed_ids)
+        if gone:
+            for row in self.table:
+                for partition, dev_id in enumerate(row):
+                    if dev_id in gone:
+                        row[partition] = nobody
+        for dev_id in gone:
+            self.devs[dev_id] = None
+        while self.devs and self.devs[-1] is None:
+            self.devs.pop()
+        self.removed_ids.clear()
+        return len(gone)
+
+    def _count_parts(self, balancer: Balancer) -> None:
+        for device in self.devices():
+            held = sum(row.count(device["id"]) for row in self.table)
+            device["parts"] = held
+            device["parts_wanted"] = balancer.quota(device) - held
+
+
+def _identity(device: Device) -> tuple[str, int, str]:
+    return device["ip"], device["port"], device["device"]
+
+
+def _id_bytes(highest_id: int) -> int:
+    """Bytes for ids up to ``highest_id``; the highest number of each width stands for no device."""
+    return 2 if highest_id < 2**16 - 1 else 4
+
+
+def _differences(before: Table, after: Table) -> int:
+    """Places of the table that hold another device than before."""
+    changed = 0
+    for number, row in enumerate(after):
+        old = before[number] if number < len(before) else row[:0]
+        changed += sum(1 for a, b in zip(old, row, strict=False) if a != b) + len(row) - len(old)
+    return changed

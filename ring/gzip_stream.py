@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gzip stream with flush points at known offsets, and a reader with a limit."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+# The same time in every ring file, so that equal rings are equal files.
+MTIME_SECONDS = 1300507380
+_HAS_NAME = 8
+_BEST_COMPRESSION = 2
+_UNKNOWN_SYSTEM = 255
+_CHUNK_BYTES = 2**20
+
+
+class GzipStreamWriter:
+    """Writes one gzip member into memory; starts at the highest compression level."""
+
+    def __init__(self, file_name: str) -> None:
+        """``file_name`` (its last part, without .gz) stands in the gzip header."""
+        name = file_name.rpartition("/")[2].removesuffix(".gz")
+        try:
+            name_field = name.encode("latin-1") + b"\0" if name else b""
+        except UnicodeEncodeError:
+            name_field = b""  # the header knows Latin-1 only; the name there is optional
+        flags = _HAS_NAME if name_field else 0
+        header = struct.pack(
+            "<BBBBIBB", 0x1F, 0x8B, 8, flags, MTIME_SECONDS, _BEST_COMPRESSION, _UNKNOWN_SYSTEM
+        )
+        self._out = bytearray(header + name_field)
+        self._deflate = self._new_deflate(9)
+        self._crc = 0
+        self._flushed = True
+        self.plain_size = 0
+
+    @property
+    def compressed_size(self) -> int:
+        """Bytes of the file so far, and after a full flush the place to start reading from."""
+        self.full_flush()
+        return len(self._out)
+
+    def write(self, data: bytes) -> None:
+        """Adds plain bytes."""
+        if data:
+            self._crc = zlib.crc32(data, self._crc)
+            self.plain_size += len(data)
+            self._out += self._deflate.compress(data)
+            self._flushed = False
+
+    def full_flush(self) -> None:
+        """Ends the block so that what follows can be inflated by itself."""
+        if not self._flushed:
+            self._out += self._deflate.flush(zlib.Z_FULL_FLUSH)
+            self._flushed = True
+
+    def set_level(self, level: int) -> None:
+        """Compresses what follows with ``level`` (0 stores it)."""
+        self.full_flush()
+        self._deflate = self._new_deflate(level)
+
+    def finish(self) -> bytes:
+        """The whole file. Nothing may be written afterwards."""
+        self._out += self._deflate.flush(zlib.Z_FINISH)
+        self._out += struct.pack("<II", self._crc, self.plain_size & 0xFFFFFFFF)
+        return bytes(self._out)
+
+    @staticmethod
+    def _new_deflate(level: int) -> zlib._Compress:
+        return zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, 0)
+
+
+def inflate(raw: bytes, bytes_max: int) -> bytes:
+    """The plain bytes of one gzip member, its CRC and length checked.
+
+    :raises ValueError: longer than ``bytes_max``, cut off, or followed by something else.
+    :raises zlib.error: damaged.
+    """
+    inflator = zlib.decompressobj(zlib.MAX_WBITS + 16)
+    out = bytearray()
+    for start in range(0, len(raw), _CHUNK_BYTES):
+        rest = raw[start : start + _CHUNK_BYTES]
+        while rest and not inflator.eof:
+            out += inflator.decompress(rest, _CHUNK_BYTES)
+            rest = inflator.unconsumed_tail
+            if len(out) > bytes_max:
+                raise ValueError(f"it holds more than {bytes_max} bytes")
+        if inflator.eof:
+            if inflator.unused_data or start + _CHUNK_BYTES < len(raw):
+                raise ValueError("something else follows its end")
+            return bytes(out)
+    # Output held back by the limit on each step is drained before giving up.
+    while piece := inflator.decompress(b"", _CHUNK_BYTES):
+        out += piece
+        if len(out) > bytes_max:
+            raise ValueError(f"it holds more than {bytes_max} bytes")
+    if not inflator.eof:
+        raise ValueError("it is cut off")
+    return bytes(out)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a name to a partition: md5(prefix + /account/container/object + suffix), the top bits.
+
+Prefix and suffix are the secrets of one cluster. They decide where everything lies, so they never
+change while the cluster holds data.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from dataclasses import dataclass
+from hashlib import md5
+from struct import Struct
+
+from ring.errors import HashConfError
+
+_FIRST_WORD = Struct(">I").unpack_from
+SECTION = "swift-hash"
+PREFIX_OPTION = "swift_hash_path_prefix"
+SUFFIX_OPTION = "swift_hash_path_suffix"
+
+
+@dataclass(frozen=True, slots=True)
+class HashPath:
+    """The cluster's way to hash a path; of ``prefix`` and ``suffix`` one at least is not empty."""
+
+    prefix: bytes
+    suffix: bytes
+
+    @classmethod
+    def from_conf(cls, path: str | os.PathLike[str]) -> HashPath:
+        """Reads swift_hash_path_prefix and swift_hash_path_suffix of section [swift-hash].
+
+        :raises HashConfError: no such file, no such section, or both options are empty.
+        """
+        # With interpolation, as the same file has always been read: "%%" stands for "%".
+        parser = configparser.ConfigParser()
+        try:
+            # Latin-1 keeps every byte of the secrets as it stands in the file.
+            with open(path, encoding="latin-1") as conf:
+                parser.read_file(conf)
+            prefix = parser.get(SECTION, PREFIX_OPTION, fallback="")
+            suffix = parser.get(SECTION, SUFFIX_OPTION, fallback="")
+        except OSError as error:
+            raise HashConfError(f"{path}: cannot be read: {error.strerror}") from error
+        except configparser.Error as error:
+            raise HashConfError(f"{path}: {error.message}".replace("\n", " ")) from error
+        if not prefix and not suffix:
+            raise HashConfError(
+                f"{path}: set {PREFIX_OPTION} or {SUFFIX_OPTION} in section [{SECTION}]"
+            )
+        return cls(prefix.encode("latin-1"), suffix.encode("latin-1"))
+
+    def digest(self, account: str, container: str | None = None, obj: str | None = None) -> bytes:
+        """The 16 bytes that name an account, a container or an object in the whole cluster.
+
+        :raises ValueError: an object without a container, or a name that UTF-8 cannot express.
+        """
+        if obj:
+            if not container:
+                raise ValueError("an object name needs a container name")
+            path = f"/{account}/{container}/{obj}"
+        elif container:
+            path = f"/{account}/{container}"
+        else:
+            path = f"/{account}"
+        return md5(self.prefix + path.encode() + self.suffix, usedforsecurity=False).digest()
+
+    def hexdigest(self, account: str, container: str | None = None, obj: str | None = None) -> str:
+        """``digest`` in the 32 hexadecimal digits used in file names."""
+        return self.digest(account, container, obj).hex()
+
+
+def partition_of(digest: bytes, part_shift: int) -> int:
+    """The partition of a digest in a ring of 2 ** (32 - part_shift) partitions."""
+    word: int = _FIRST_WORD(digest)[0]
+    return word >> part_shift

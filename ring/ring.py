@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The read side: which nodes hold a name, and where hand-offs go; reloads while in use."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NotRequired, cast
+
+from ring.devices import Device, Tier, tiers_of
+from ring.errors import RingError, RingFileError
+from ring.file_format import RingData, read_ring
+from ring.handoffs import handoff_ids
+from ring.hashing import HashPath, partition_of
+
+RELOAD_SECONDS = 15.0
+CONF_NAME = "martlet.conf"
+_POLICY_RING = re.compile(r"object(?:-([1-9][0-9]*))?\.ring\.gz\Z")
+
+
+class Node(Device):
+    """A device in its role for one partition: ``index`` if primary, else ``handoff_index``."""
+
+    index: NotRequired[int]
+    handoff_index: NotRequired[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """Tells one state of a file from the next."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> _Stamp | None:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class _Snapshot:
+    """One loaded ring file; never changes but for its caches, so a look-up cannot see two rings."""
+
+    def __init__(self, data: RingData) -> None:
+        if not data.table:
+            raise RingFileError("no partition is assigned to a device yet")
+        self.data = data
+        self.primaries: list[tuple[Node, ...] | None] = [None] * data.partition_count
+        self._nodes: dict[tuple[int, int], Node] = {}
+        self.assigned = sorted({dev_id for row in data.table for dev_id in set(row)})
+        self.tier_counts = self._count_tiers()
+
+    def _count_tiers(self) -> tuple[int, ...]:
+        """How many regions, zones, servers and devices hold at least one partition."""
+        tiers: list[set[Tier]] = [set(), set(), set(), set()]
+        for dev_id in self.assigned:
+            for found, tier in zip(tiers, tiers_of(self.device(dev_id)), strict=True):
+                found.add(tier)
+        return tuple(len(found) for found in tiers)
+
+    def device(self, dev_id: int) -> Device:
+        device = self.data.devs[dev_id]
+        assert device is not None, "read_ring admits assigned devices only"
+        return device
+
+    def part_nodes(self, partition: int) -> tuple[Node, ...]:
+        nodes = self.primaries[partition]
+        if nodes is None:
+            nodes = self._find_primaries(partition)
+            self.primaries[partition] = nodes
+        return nodes
+
+    def _find_primaries(self, partition: int) -> tuple[Node, ...]:
+        rows = self.data.table
+        ids = dict.fromkeys(row[partition] for row in rows if partition < len(row))
+        return tuple(self._node(dev_id, index) for index, dev_id in enumerate(ids))
+
+    def _node(self, dev_id: int, index: int) -> Node:
+        """Shared by every partition where the device has this index: a big ring stays small."""
+        node = self._nodes.get((dev_id, index))
+        if node is None:
+            node = cast(Node, {**self.device(dev_id), "index": index})
+            self._nodes[dev_id, index] = node
+        return node
+
+
+class Ring:
+    """Look-ups in one ring file.
+
+    The file is looked at every ``reload_seconds`` at most, on a look-up. A new one replaces the
+    old in one assignment. While the new one is broken or missing the old one goes on, with one
+    line in the log. Node dicts and tuples are shared between calls: do not change them.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        hash_path: HashPath,
+        *,
+        reload_seconds: float = RELOAD_SECONDS,
+        logger: logging.Logger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """:raises RingFileError: the file is missing, damaged, or assigns no partition."""
+        self.path = Path(path)
+        self._hash_path = hash_path
+        self._reload_seconds = reload_seconds
+        self._logger = logger or logging.getLogger("martlet.ring")
+        self._clock = clock
+        self._stamp = _Stamp.of(self.path)
+        self._snapshot = self._load()
+        self._next_look = clock() + reload_seconds
+
+    def get_part(self, account: str, container: str | None = None, obj: str | None = None) -> int:
+        """The partition of a name.
+
+        :raises ValueError: an object without a container.
+        """
+        digest = self._hash_path.digest(account, container, obj)
+        return partition_of(digest, self._current().data.part_shift)
+
+    def get_nodes(
+        self, account: str, container: str | None = None, obj: str | None = None
+    ) -> tuple[int, tuple[Node, ...]]:
+        """The partition of a name and the nodes that hold it, from one and the same ring.
+
+        :raises ValueError: an object without a container.
+        """
+        digest = self._hash_path.digest(account, container, obj)
+        snapshot = self._current()
+        partition = partition_of(digest, snapshot.data.part_shift)
+        return partition, snapshot.part_nodes(partition)
+
+    def get_part_nodes(self, partition: int) -> tuple[Node, ...]:
+        """The nodes that hold a partition; each once, with its ``index``.
+
+        :raises IndexError: there is no such partition.
+        """
+        return self._current().part_nodes(_not_negative(partition))
+
+    def get_more_nodes(self, partition: int) -> Iterator[Node]:
+        """Hand-off nodes of a partition, best first, each with its ``handoff_index``.
+
+        Every device that holds some partition comes once, except the primaries.
+
+        :raises IndexError: there is no such partition.
+        """
+        snapshot = self._current()
+        primaries = [node["id"] for node in snapshot.part_nodes(_not_negative(partition))]
+        ids = handoff_ids(snapshot.data, primaries, partition, snapshot.tier_counts)
+        return (
+            cast(Node, {**snapshot.device(dev_id), "handoff_index": handoff_index})
+            for handoff_index, dev_id in enumerate(ids)
+        )
+
+    @property
+    def devs(self) -> list[Device | None]:
+        """Devices by id; None where one was removed."""
+        return self._current().data.devs
+
+    @property
+    def partition_count(self) -> int:
+        """2 ** ``part_power``."""
+        return self._current().data.partition_count
+
+    @property
+    def part_power(self) -> int:
+        """Bits of the hash that make the partition."""
+        return 32 - self._current().data.part_shift
+
+    @property
+    def replica_count(self) -> float:
+        """Replicas of each partition; with a fraction, some have one more than others."""
+        return self._current().data.replica_count
+
+    @property
+    def version(self) -> int | None:
+        """Grows with each change of the builder; None in rings of old tools."""
+        return self._current().data.version
+
+    @property
+    def next_part_power(self) -> int | None:
+        """Set while the partition power is being raised."""
+        return self._current().data.next_part_power
+
+    def _current(self) -> _Snapshot:
+        now = self._clock()
+        if now >= self._next_look:
+            self._next_look = now + self._reload_seconds
+            self._look_for_change()
+        return self._snapshot
+
+    def _look_for_change(self) -> None:
+        stamp = _Stamp.of(self.path)
+        if stamp == self._stamp:
+            return
+        # Taken before reading: a file replaced in between is seen as changed by the next look. A
+        # broken file is remembered as well, so it is reported once and not at every look.
+        self._stamp = stamp
+        try:
+            self._snapshot = self._load()
+        except RingFileError as error:
+            self._logger.error("event=ring_reload_failed the old ring stays in use: %s", error)
+        else:
+            self._logger.info(
+                "event=ring_reloaded path=%s version=%s", self.path, self._snapshot.data.version
+            )
+
+    def _load(self) -> _Snapshot:
+        data = read_ring(self.path)
+        try:
+            return _Snapshot(data)
+        except RingFileError as error:
+            raise RingFileError(f"{self.path}: {error}") from error
+
+
+def _not_negative(partition: int) -> int:
+    # A list would answer -1 with its last element.
+    if partition < 0:
+        raise IndexError(f"there is no partition {partition}")
+    return partition
+
+
+@dataclass(frozen=True, slots=True)
+class RingSet:
+    """The rings of a cluster; ``objects`` by storage policy index."""
+
+    account: Ring
+    container: Ring
+    objects: dict[int, Ring]
+    hash_path: HashPath
+
+    def object_ring(self, policy_index: int) -> Ring:
+        """:raises RingError: there is no ring of that storage policy."""
+        try:
+            return self.objects[policy_index]
+        except KeyError:
+            raise RingError(f"there is no ring of storage policy {policy_index}") from None
+
+
+def load_rings(
+    swift_dir: str | os.PathLike[str],
+    *,
+    reload_seconds: float = RELOAD_SECONDS,
+    logger: logging.Logger | None = None,
+) -> RingSet:
+    """account, container, object and object-N ``.ring.gz`` of a folder, and its martlet.conf.
+
+    :raises RingFileError: account, container or object ring is missing, or any of them is damaged.
+    :raises HashConfError: martlet.conf is missing or has no hash prefix and suffix.
+    """
+    folder = Path(swift_dir)
+    hash_path = HashPath.from_conf(folder / CONF_NAME)
+
+    def ring(name: str) -> Ring:
+        return Ring(folder / name, hash_path, reload_seconds=reload_seconds, logger=logger)
+
+    policies = {0: "object.ring.gz"}
+    for name in sorted(os.listdir(folder)):
+        if match := _POLICY_RING.match(name):
+            policies[int(match[1] or 0)] = name
+    return RingSet(
+        account=ring("account.ring.gz"),
+        container=ring("container.ring.gz"),
+        objects={index: ring(name) for index, name in sorted(policies.items())},
+        hash_path=hash_path,
+    )
