@@ -2,5 +2,229 @@
 
 package vfs
 
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
 // OS is the real file system.
-type OS struct{ FS }
+type OS struct{}
+
+var _ FS = OS{}
+
+// iovecMax is the number of buffers that one pwritev takes (IOV_MAX).
+const iovecMax = 1024
+
+// Open implements FS.
+func (OS) Open(name string) (File, error) { return openFile(name, unix.O_RDWR) }
+
+// Create implements FS.
+func (OS) Create(name string) (File, error) {
+	return openFile(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+}
+
+// CreateTemp implements FS.
+func (OS) CreateTemp(dir string) (File, error) {
+	return openFile(dir, unix.O_RDWR|unix.O_TMPFILE)
+}
+
+// Link implements FS. It goes through /proc, which needs no privilege.
+func (OS) Link(f File, name string) error {
+	file, ok := f.(*osFile)
+	if !ok {
+		return &fs.PathError{Op: "link", Path: name, Err: fs.ErrInvalid}
+	}
+	source := fmt.Sprintf("/proc/self/fd/%d", file.fd)
+	err := unix.Linkat(unix.AT_FDCWD, source, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	return wrap("link", name, err)
+}
+
+// Remove implements FS.
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// Mkdir implements FS.
+func (OS) Mkdir(name string) error { return wrap("mkdir", name, unix.Mkdir(name, 0o755)) }
+
+// ReadDir implements FS.
+func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// SyncDir implements FS.
+func (OS) SyncDir(name string) error {
+	fd, err := openRetry(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return wrap("open", name, err)
+	}
+	err = wrap("fsync", name, unix.Fsync(fd))
+	return errors.Join(err, wrap("close", name, unix.Close(fd)))
+}
+
+// OpenDir implements FS.
+func (OS) OpenDir(name string) (Dir, error) {
+	fd, err := openRetry(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, wrap("open", name, err)
+	}
+	return &osDir{fd: fd, name: name}, nil
+}
+
+type osDir struct {
+	fd   int
+	name string
+}
+
+func (d *osDir) Lock() error {
+	return wrap("flock", d.name, unix.Flock(d.fd, unix.LOCK_EX|unix.LOCK_NB))
+}
+
+func (d *osDir) SyncFS() error { return wrap("syncfs", d.name, unix.Syncfs(d.fd)) }
+
+func (d *osDir) Close() error { return wrap("close", d.name, unix.Close(d.fd)) }
+
+func (d *osDir) Usage() (Usage, error) {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(d.fd, &s); err != nil {
+		return Usage{}, wrap("statfs", d.name, err)
+	}
+	block := uint64(s.Frsize)
+	return Usage{
+		Bytes: s.Blocks * block, BytesFree: s.Bavail * block,
+		Inodes: s.Files, InodesFree: s.Ffree,
+	}, nil
+}
+
+// osFile uses the descriptor directly: os.File would register it with the
+// poller and take a lock for every call.
+type osFile struct {
+	fd   int
+	name string
+}
+
+func openFile(name string, flags int) (File, error) {
+	fd, err := openRetry(name, flags)
+	if err != nil {
+		return nil, wrap("open", name, err)
+	}
+	return &osFile{fd: fd, name: name}, nil
+}
+
+func openRetry(name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o644)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+func (f *osFile) ReadAt(p []byte, offset int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return done, wrap("pread", f.name, err)
+		}
+		if n == 0 {
+			return done, io.EOF
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func (f *osFile) Writev(buffers [][]byte, offset int64) error {
+	pending := append(make([][]byte, 0, len(buffers)), buffers...)
+	for len(pending) > 0 {
+		n, err := unix.Pwritev(f.fd, pending[:min(len(pending), iovecMax)], offset)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return wrap("pwritev", f.name, err)
+		}
+		if n == 0 {
+			return wrap("pwritev", f.name, unix.EIO)
+		}
+		offset += int64(n)
+		pending = skip(pending, n)
+	}
+	return nil
+}
+
+// skip drops the first n bytes of buffers, and buffers that are empty.
+func skip(buffers [][]byte, n int) [][]byte {
+	for len(buffers) > 0 && n >= len(buffers[0]) {
+		n -= len(buffers[0])
+		buffers = buffers[1:]
+	}
+	if len(buffers) > 0 {
+		buffers[0] = buffers[0][n:]
+	}
+	return buffers
+}
+
+// Datasync is not repeated on any error: after a failure the kernel may have
+// dropped the pages and would report success.
+func (f *osFile) Datasync() error { return wrap("fdatasync", f.name, unix.Fdatasync(f.fd)) }
+
+func (f *osFile) Allocate(size int64) error {
+	err := unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	if err == unix.EOPNOTSUPP || err == unix.EINTR {
+		return nil // a hint only: the writes themselves find out
+	}
+	return wrap("fallocate", f.name, err)
+}
+
+func (f *osFile) Truncate(size int64) error {
+	return wrap("ftruncate", f.name, unix.Ftruncate(f.fd, size))
+}
+
+func (f *osFile) Size() (int64, error) {
+	var s unix.Stat_t
+	err := unix.Fstat(f.fd, &s)
+	return s.Size, wrap("fstat", f.name, err)
+}
+
+func (f *osFile) SetXattr(name string, value []byte) error {
+	err := unix.Fsetxattr(f.fd, name, value, 0)
+	switch err {
+	case unix.ENOTSUP, unix.ENOSPC, unix.E2BIG, unix.ERANGE, unix.EPERM:
+		return &fs.PathError{Op: "fsetxattr", Path: f.name, Err: ErrNoXattr}
+	}
+	return wrap("fsetxattr", f.name, err)
+}
+
+func (f *osFile) GetXattr(name string) ([]byte, error) {
+	value := make([]byte, 64<<10)
+	n, err := unix.Fgetxattr(f.fd, name, value)
+	if err == unix.ENODATA || err == unix.ENOTSUP {
+		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrNoXattr}
+	}
+	if err != nil {
+		return nil, wrap("fgetxattr", f.name, err)
+	}
+	return value[:n], nil
+}
+
+func (f *osFile) Close() error { return wrap("close", f.name, unix.Close(f.fd)) }
+
+// wrap adds operation and name, and makes the errors that callers tell apart
+// those of this package.
+func wrap(op, name string, err error) error {
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOSPC, unix.EDQUOT:
+		err = errors.Join(ErrNoSpace, err)
+	case unix.EWOULDBLOCK:
+		err = errors.Join(ErrLocked, err)
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}

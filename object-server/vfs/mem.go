@@ -1,0 +1,358 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Mem is a file system in memory that knows what has been made durable, so that
+// a crash can be simulated: see CrashClone.
+type Mem struct {
+	mu    sync.Mutex
+	nodes map[string]*memNode // the tree as processes see it
+	saved map[string]*memNode // the names a crash leaves for certain
+	limit int64               // bytes that fit; 0 is no limit
+	used  int64
+}
+
+var _ FS = (*Mem)(nil)
+
+// memNode is a file or a directory.
+type memNode struct {
+	dir    bool
+	locked bool
+	data   []byte            // as processes see it
+	synced []byte            // as the last flush left it
+	writes []memWrite        // since that flush, in order
+	xattrs map[string][]byte // treated as durable at once
+}
+
+// memWrite is one change of a file that no flush has covered.
+type memWrite struct {
+	offset   int64
+	data     []byte
+	truncate bool // data is ignored, offset is the new length
+}
+
+// NewMem returns a file system that holds only the directories given.
+func NewMem(dirs ...string) *Mem {
+	m := &Mem{nodes: map[string]*memNode{"/": {dir: true}}}
+	for _, dir := range dirs {
+		m.nodes[filepath.Clean(dir)] = &memNode{dir: true}
+	}
+	m.saved = maps.Clone(m.nodes)
+	return m
+}
+
+// SetLimit bounds the bytes that files may hold together; 0 lifts the bound.
+func (m *Mem) SetLimit(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limit = bytes
+}
+
+// Open implements FS.
+func (m *Mem) Open(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, ok := m.nodes[filepath.Clean(name)]
+	if !ok || node.dir {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &memFile{fs: m, node: node, name: name}, nil
+}
+
+// Create implements FS.
+func (m *Mem) Create(name string) (File, error) {
+	node := &memNode{}
+	if err := m.add("create", name, node); err != nil {
+		return nil, err
+	}
+	return &memFile{fs: m, node: node, name: name}, nil
+}
+
+// CreateTemp implements FS.
+func (m *Mem) CreateTemp(dir string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if node, ok := m.nodes[filepath.Clean(dir)]; !ok || !node.dir {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
+	}
+	return &memFile{fs: m, node: &memNode{}, name: dir}, nil
+}
+
+// Link implements FS.
+func (m *Mem) Link(f File, name string) error {
+	file, ok := f.(*memFile)
+	if !ok {
+		return &fs.PathError{Op: "link", Path: name, Err: fs.ErrInvalid}
+	}
+	return m.add("link", name, file.node)
+}
+
+// Mkdir implements FS.
+func (m *Mem) Mkdir(name string) error { return m.add("mkdir", name, &memNode{dir: true}) }
+
+func (m *Mem) add(op, name string, node *memNode) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = filepath.Clean(name)
+	if _, ok := m.nodes[name]; ok {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrExist}
+	}
+	if parent, ok := m.nodes[filepath.Dir(name)]; !ok || !parent.dir {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	m.nodes[name] = node
+	return nil
+}
+
+// Remove implements FS.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = filepath.Clean(name)
+	node, ok := m.nodes[name]
+	if !ok {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	m.used -= int64(len(node.data))
+	delete(m.nodes, name)
+	return nil
+}
+
+// ReadDir implements FS.
+func (m *Mem) ReadDir(name string) ([]fs.DirEntry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = filepath.Clean(name)
+	if node, ok := m.nodes[name]; !ok || !node.dir {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
+	}
+	var entries []fs.DirEntry
+	for path, node := range m.nodes {
+		if filepath.Dir(path) == name && path != "/" {
+			entries = append(entries, memEntry{filepath.Base(path), node})
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
+		if a.Name() < b.Name() {
+			return -1
+		}
+		return 1
+	})
+	return entries, nil
+}
+
+// SyncDir implements FS.
+func (m *Mem) SyncDir(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = filepath.Clean(name)
+	if node, ok := m.nodes[name]; !ok || !node.dir {
+		return &fs.PathError{Op: "fsync", Path: name, Err: fs.ErrNotExist}
+	}
+	m.syncNames(func(path string) bool { return filepath.Dir(path) == name })
+	return nil
+}
+
+func (m *Mem) syncNames(chosen func(path string) bool) {
+	maps.DeleteFunc(m.saved, func(path string, _ *memNode) bool { return path != "/" && chosen(path) })
+	for path, node := range m.nodes {
+		if chosen(path) {
+			m.saved[path] = node
+		}
+	}
+}
+
+// OpenDir implements FS.
+func (m *Mem) OpenDir(name string) (Dir, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, ok := m.nodes[filepath.Clean(name)]
+	if !ok || !node.dir {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &memDir{fs: m, node: node}, nil
+}
+
+type memDir struct {
+	fs   *Mem
+	node *memNode
+	held bool
+}
+
+func (d *memDir) Lock() error {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	if d.node.locked {
+		return ErrLocked
+	}
+	d.node.locked, d.held = true, true
+	return nil
+}
+
+func (d *memDir) SyncFS() error {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	d.fs.syncNames(func(string) bool { return true })
+	for _, node := range d.fs.nodes {
+		node.sync()
+	}
+	return nil
+}
+
+func (d *memDir) Usage() (Usage, error) {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	size := d.fs.limit
+	if size == 0 {
+		size = 1 << 40
+	}
+	return Usage{Bytes: uint64(size), BytesFree: uint64(max(size-d.fs.used, 0))}, nil
+}
+
+func (d *memDir) Close() error {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	if d.held {
+		d.node.locked, d.held = false, false
+	}
+	return nil
+}
+
+type memFile struct {
+	fs   *Mem
+	node *memNode
+	name string
+}
+
+func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if offset >= int64(len(f.node.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.data[offset:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) Writev(buffers [][]byte, offset int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	data := slices.Concat(buffers...)
+	room := int64(len(data))
+	if f.fs.limit > 0 {
+		grows := max(offset+room-int64(len(f.node.data)), 0)
+		room = min(room, max(f.fs.limit-f.fs.used, 0)+room-grows)
+	}
+	f.fs.apply(f.node, memWrite{offset: offset, data: data[:room]})
+	if room < int64(len(data)) {
+		return &fs.PathError{Op: "pwritev", Path: f.name, Err: ErrNoSpace}
+	}
+	return nil
+}
+
+// apply changes what processes see and remembers the change as not durable.
+func (m *Mem) apply(node *memNode, w memWrite) {
+	before := len(node.data)
+	node.data = w.apply(node.data)
+	m.used += int64(len(node.data) - before)
+	node.writes = append(node.writes, w)
+}
+
+func (w memWrite) apply(data []byte) []byte {
+	end := w.offset + int64(len(w.data))
+	if grow := end - int64(len(data)); grow > 0 {
+		data = append(data, make([]byte, grow)...)
+	}
+	if w.truncate {
+		return data[:w.offset:w.offset]
+	}
+	copy(data[w.offset:], w.data)
+	return data
+}
+
+func (n *memNode) sync() {
+	n.synced, n.writes = slices.Clone(n.data), nil
+}
+
+func (f *memFile) Datasync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.node.sync()
+	return nil
+}
+
+func (f *memFile) Allocate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.fs.limit > 0 && f.fs.used+size > f.fs.limit {
+		return &fs.PathError{Op: "fallocate", Path: f.name, Err: ErrNoSpace}
+	}
+	return nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.fs.apply(f.node, memWrite{offset: size, truncate: true})
+	return nil
+}
+
+func (f *memFile) Size() (int64, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	return int64(len(f.node.data)), nil
+}
+
+func (f *memFile) SetXattr(name string, value []byte) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.node.xattrs == nil {
+		f.node.xattrs = map[string][]byte{}
+	}
+	f.node.xattrs[name] = slices.Clone(value)
+	return nil
+}
+
+func (f *memFile) GetXattr(name string) ([]byte, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	value, ok := f.node.xattrs[name]
+	if !ok {
+		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrNoXattr}
+	}
+	return slices.Clone(value), nil
+}
+
+func (f *memFile) Close() error { return nil }
+
+type memEntry struct {
+	name string
+	node *memNode
+}
+
+func (e memEntry) Name() string               { return e.name }
+func (e memEntry) IsDir() bool                { return e.node.dir }
+func (e memEntry) Info() (fs.FileInfo, error) { return e, nil }
+func (e memEntry) Size() int64                { return int64(len(e.node.data)) }
+func (e memEntry) ModTime() time.Time         { return time.Time{} }
+func (e memEntry) Sys() any                   { return nil }
+
+// Mode and Type tell directories from files.
+func (e memEntry) Mode() fs.FileMode {
+	if e.node.dir {
+		return fs.ModeDir
+	}
+	return 0
+}
+func (e memEntry) Type() fs.FileMode { return e.Mode() }
