@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The confs of a cluster on one machine, written anew at each start from its layout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cluster.layout import KINDS, Home, Layout, StorageNode, write_atomically
+from cluster.ports import HOST
+
+#: ``account:user`` -> key and groups. They are in every copy of martlet: for trying out only.
+TRIAL_USERS = {
+    "admin:admin": "admin .admin .reseller_admin",
+    "test:tester": "testing .admin",
+    "test:tester2": "testing2 .admin",
+    "test:tester3": "testing3",
+    "test2:tester2": "testing2 .admin",
+    "test5:tester5": "testing5 service",
+    "test:tester6": "testing6 .reseller_admin",
+}
+PIPELINE = (
+    "catch_errors gatekeeper healthcheck proxy-logging cache tempauth copy proxy-logging "
+    "proxy-server"
+)
+_HEADER = "# Written by `martlet up` at every start: a change made here is lost at the next one.\n"
+
+Sections = Mapping[str, Mapping[str, object]]
+
+
+def write_confs(home: Home, layout: Layout, proxy_workers: int | None = None) -> None:
+    """Write every conf of the cluster; ``proxy_workers`` None means one a processor.
+
+    :raises ClusterError: one cannot be written.
+    """
+    workers = usable_processors() if proxy_workers is None else proxy_workers
+    for path, sections in _all_confs(home, layout, workers):
+        write_atomically(path, _HEADER + render(sections))
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def _all_confs(home: Home, layout: Layout, workers: int) -> Iterator[tuple[Path, Sections]]:
+    yield home.etc / "martlet.conf", _cluster_conf(layout)
+    yield home.etc / "proxy-server.conf", _proxy_conf(home, layout, workers)
+    for node in layout.nodes:
+        etc = home.node_etc(layout, node)
+        for kind in KINDS:
+            yield etc / f"{kind}-server.conf", _storage_conf(home, layout, node, kind)
+
+
+def _cluster_conf(layout: Layout) -> Sections:
+    return {
+        "swift-hash": {"swift_hash_path_suffix": layout.hash_suffix},
+        "storage-policy:0": {"name": "Policy-0", "default": "yes"},
+    }
+
+
+def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
+    users = {f"user_{name.replace(':', '_')}": value for name, value in TRIAL_USERS.items()}
+    return {
+        "DEFAULT": {
+            "bind_ip": HOST,
+            "bind_port": layout.proxy_port,
+            "workers": workers,
+            "swift_dir": home.etc,
+        },
+        "pipeline:main": {"pipeline": PIPELINE},
+        "app:proxy-server": {"use": "egg:martlet#proxy", "account_autocreate": "true"},
+        "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
+        "filter:gatekeeper": {"use": "egg:martlet#gatekeeper"},
+        "filter:healthcheck": {"use": "egg:martlet#healthcheck"},
+        "filter:proxy-logging": {"use": "egg:martlet#proxy_logging"},
+        "filter:cache": {"use": "egg:martlet#cache"},
+        "filter:tempauth": {
+            "use": "egg:martlet#tempauth",
+            "reseller_prefix": "AUTH, SERVICE",
+            "SERVICE_require_group": "service",
+            # Signed tokens are valid in every worker without a shared cache.
+            "fernet_key_home": layout.token_key,
+            "active_fernet_key_id": "home",
+            **users,
+        },
+        "filter:copy": {"use": "egg:martlet#copy"},
+    }
+
+
+def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> Sections:
+    return {
+        "DEFAULT": {
+            "bind_ip": HOST,
+            "bind_port": node.ports[kind],
+            "devices": home.node_devices(layout, node),
+            "mount_check": "false",
+            "swift_dir": home.etc,
+        },
+        "pipeline:main": {"pipeline": f"{kind}-server"},
+        f"app:{kind}-server": {"use": f"egg:martlet#{kind}"},
+    }
+
+
+def render(sections: Sections) -> str:
+    """The ini text of the sections, in order."""
+    lines = []
+    for section, options in sections.items():
+        lines.append(f"\n[{section}]")
+        lines.extend(f"{name} = {value}" for name, value in options.items())
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster is: its nodes, devices, zones, ports and secrets, kept in ``cluster.json``.
+
+The file is written when the home directory is first used and read by every later start; only ports
+change after that. Where things lie under the home directory is said here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.ports import PortPicker
+from ring.files import replace_file
+
+#: Version of ``cluster.json`` and of the directories around it; a newer one is refused.
+FORMAT = 1
+LAYOUT_NAME = "cluster.json"
+#: The storage services of a node; each has a ring, a conf and a port of its own.
+KINDS = ("account", "container", "object")
+#: Three replicas and one device to hand off to.
+DEVICE_COUNT_MIN = 4
+NODE_COUNT_MAX = 64
+
+
+@dataclass(frozen=True)
+class StorageNode:
+    """One account, one container and one object server that share their devices and their zone."""
+
+    name: str
+    zone: int
+    devices: tuple[str, ...]
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The whole cluster. ``hash_suffix`` places the data and may never change."""
+
+    nodes: tuple[StorageNode, ...]
+    hash_suffix: str
+    token_key: str
+    proxy_port: int = 0
+    format: int = FORMAT
+
+    @classmethod
+    def create(cls, node_count: int) -> Layout:
+        """A new cluster with secrets of its own; its ports are still to be picked.
+
+        :raises ClusterError: no cluster has that many nodes.
+        """
+        if not 1 <= node_count <= NODE_COUNT_MAX:
+            raise ClusterError(f"--nodes must be from 1 to {NODE_COUNT_MAX}, not {node_count}")
+        per_node = -(-DEVICE_COUNT_MIN // node_count)
+        nodes = []
+        for index in range(node_count):
+            first = index * per_node + 1
+            devices = tuple(f"d{number}" for number in range(first, first + per_node))
+            nodes.append(StorageNode(f"node{index + 1}", index + 1, devices, {}))
+        return cls(tuple(nodes), secrets.token_hex(16), secrets.token_urlsafe(32))
+
+    def with_ports(self, proxy_port: int, picker: PortPicker) -> Layout:
+        """The layout with ports that can be used now; those of the last start are kept if free."""
+        nodes = tuple(
+            replace(
+                node,
+                ports={kind: picker.keep_or_pick(node.ports.get(kind, 0)) for kind in KINDS},
+            )
+            for node in self.nodes
+        )
+        return replace(self, nodes=nodes, proxy_port=proxy_port)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all nodes together."""
+        return sum(len(node.devices) for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory that holds all of a cluster (``MARTLET_HOME``)."""
+
+    root: Path
+
+    @property
+    def layout_path(self) -> Path:
+        return self.root / LAYOUT_NAME
+
+    @property
+    def etc(self) -> Path:
+        return self.root / "etc"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    def node_etc(self, layout: Layout, node: StorageNode) -> Path:
+        """The directory of a node's confs."""
+        return self.etc if len(layout.nodes) == 1 else self.etc / node.name
+
+    def node_devices(self, layout: Layout, node: StorageNode) -> Path:
+        """The directory of a node's devices."""
+        devices = self.root / "devices"
+        return devices if len(layout.nodes) == 1 else devices / node.name
+
+    def directories(self, layout: Layout) -> Iterator[Path]:
+        """Every directory that a start needs, outer ones first."""
+        yield from (self.etc, self.logs, self.run)
+        for node in layout.nodes:
+            yield self.node_etc(layout, node)
+            yield from (self.node_devices(layout, node) / device for device in node.devices)
+
+    def read_layout(self) -> Layout | None:
+        """The layout kept here; None where no cluster was made yet.
+
+        :raises ClusterError: it cannot be read, is damaged, or is of a newer format.
+        """
+        try:
+            stored = json.loads(self.layout_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ClusterError(f"cannot read {self.layout_path}: {error.strerror}") from None
+        except ValueError:
+            raise ClusterError(f"{self.layout_path} is damaged: it is not JSON") from None
+        return self._parse(stored)
+
+    def _parse(self, stored: Any) -> Layout:
+        found = stored.get("format") if isinstance(stored, dict) else None
+        if not isinstance(found, int):
+            raise ClusterError(f"{self.layout_path} is damaged: it names no format")
+        if found > FORMAT:
+            raise ClusterError(
+                f"{self.root} was made by a newer martlet (format {found}, this one knows "
+                f"{FORMAT}): use the newer martlet or another MARTLET_HOME"
+            )
+        try:
+            nodes = [StorageNode(**{**n, "devices": tuple(n["devices"])}) for n in stored["nodes"]]
+            layout = Layout(**{**stored, "nodes": tuple(nodes)})
+        except (KeyError, TypeError) as error:
+            raise ClusterError(f"{self.layout_path} is damaged: {error}") from None
+        if not layout.nodes:
+            raise ClusterError(f"{self.layout_path} is damaged: it names no node")
+        return layout
+
+    def write_layout(self, layout: Layout) -> None:
+        """Keep the layout; a crash leaves the old file or the new one, whole."""
+        write_atomically(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file, readable by its owner only, so that a crash leaves the old or the new text.
+
+    :raises ClusterError: the file cannot be written.
+    """
+    try:
+        replace_file(path, text.encode(), mode=0o600)
+    except OSError as error:
+        raise ClusterError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a cluster: started, watched, restarted when they die, stopped together.
+
+Nothing outlives the supervisor: the kernel sends each of its children SIGKILL when it dies, and the
+Python services ask the same for their workers. Signals are blocked and fetched with
+``sigtimedwait``, so that a stop, a dead child and a time-out are one wait.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.errors import ClusterError, Stopped
+from cluster.services import Service
+
+STOP_SECONDS = 10.0
+#: The part of ``STOP_SECONDS`` in which the front service may finish its requests by itself.
+FRONT_STOP_SECONDS = 4.0
+RESTART_SECONDS_MIN = 0.1
+RESTART_SECONDS_MAX = 10.0
+#: A service that ran this long starts over with the shortest wait when it dies.
+STEADY_SECONDS = 10.0
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+Report = Callable[[str], None]
+
+
+@dataclass
+class Child:
+    """One service and the process that runs it now."""
+
+    service: Service
+    log_path: Path
+    pid_path: Path
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    restart_at: float = 0.0
+    wait_seconds: float = RESTART_SECONDS_MIN
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass
+class Supervisor:
+    """Runs the services. Use it from the main thread of a process that has no other threads."""
+
+    services: Sequence[Service]
+    logs: Path
+    run: Path
+    report: Report
+    inherited: tuple[int, ...] = ()
+    children: list[Child] = field(default_factory=list)
+    _watched: set[int] = field(default_factory=set)
+    _mask: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        # Under nohup, or in the background of a script, some signals are ignored on purpose.
+        stops = (s for s in _STOP_SIGNALS if signal.getsignal(s) != signal.SIG_IGN)
+        self._watched = {*stops, signal.SIGCHLD}
+        self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, self._watched))
+        for service in self.services:
+            log_path, pid_path = self.logs / f"{service.name}.log", self.run / f"{service.name}.pid"
+            self.children.append(Child(service, log_path, pid_path))
+
+    def start(self) -> None:
+        """Start every service at once; none is ready yet on return.
+
+        :raises ClusterError: a program cannot be started.
+        """
+        for child in self.children:
+            try:
+                self._spawn(child)
+            except OSError as error:
+                raise ClusterError(f"cannot start {child.service.name}: {error}") from None
+
+    def wait(self, seconds: float) -> list[Child]:
+        """Sleep until a child died or the time is over; returns the children that died.
+
+        :raises Stopped: SIGINT, SIGTERM or SIGHUP came.
+        """
+        found = signal.sigtimedwait(self._watched, max(seconds, 0.0))
+        if found is not None and found.si_signo != signal.SIGCHLD:
+            raise Stopped(signal.Signals(found.si_signo).name)
+        return [c for c in self.children if c.process is not None and not c.is_running]
+
+    def watch(self) -> None:
+        """Keep every service running; returns only by ``Stopped``."""
+        while True:
+            due = [child.restart_at for child in self.children if child.process is None]
+            pause = min(due) - time.monotonic() if due else 3600.0
+            for dead in self.wait(pause):
+                self._plan_restart(dead)
+            for child in self.children:
+                if child.process is None and child.restart_at <= time.monotonic():
+                    self._restart(child)
+
+    def stop(self) -> None:
+        """End every process: the front service first, so that its requests still find the others.
+
+        Whatever has not ended after ``STOP_SECONDS`` is killed.
+        """
+        deadline = time.monotonic() + STOP_SECONDS
+        front = [child for child in self.children if child.service.is_front]
+        self._terminate(front, min(deadline, time.monotonic() + FRONT_STOP_SECONDS))
+        self._terminate(self.children, deadline)
+        for child in self.children:
+            if child.process is not None and child.is_running:
+                self.report(f"{child.service.name} did not stop in time and is killed")
+                child.process.kill()
+            if child.process is not None:
+                child.process.wait()
+            child.pid_path.unlink(missing_ok=True)
+
+    def _terminate(self, children: Iterable[Child], deadline: float) -> None:
+        running = [child for child in children if child.process is not None and child.is_running]
+        for child in running:
+            assert child.process is not None
+            child.process.terminate()
+        while any(child.is_running for child in running):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            # Any signal ends the wait early; a second Ctrl-C does not make the stop less orderly.
+            signal.sigtimedwait(self._watched, left)
+
+    def _spawn(self, child: Child) -> None:
+        parent = os.getpid()
+        mask = self._mask
+
+        def before_exec() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:  # it died before the request to the kernel
+                os._exit(1)
+
+        with child.log_path.open("ab") as log:
+            child.process = subprocess.Popen(
+                child.service.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=self.inherited,
+                preexec_fn=before_exec,
+            )
+        child.started = time.monotonic()
+        child.pid_path.write_text(f"{child.process.pid}\n")
+
+    def _plan_restart(self, child: Child) -> None:
+        assert child.process is not None
+        now = time.monotonic()
+        if now - child.started >= STEADY_SECONDS:
+            child.wait_seconds = RESTART_SECONDS_MIN
+        status = exit_words(child.process.returncode)
+        wait = child.wait_seconds
+        self.report(f"{child.service.name} {status}; restart in {wait:.1f} s ({child.log_path})")
+        child.process = None
+        child.restart_at = now + wait
+        child.wait_seconds = min(wait * 2, RESTART_SECONDS_MAX)
+
+    def _restart(self, child: Child) -> None:
+        try:
+            self._spawn(child)
+        except OSError as error:
+            self.report(f"{child.service.name} cannot be started: {error}")
+            child.restart_at = time.monotonic() + child.wait_seconds
+            child.wait_seconds = min(child.wait_seconds * 2, RESTART_SECONDS_MAX)
+
+
+def exit_words(status: int) -> str:
+    """What a process's exit status says."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"

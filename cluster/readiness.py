@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a service ready? Asked by real requests, as a client or the proxy would send them."""
+
+from __future__ import annotations
+
+import http.client
+
+from cluster.ports import HOST
+from cluster.services import Service
+
+#: Account and user of the request that proves the cluster works, and of the printed commands.
+TRIAL_USER = "test:tester"
+TRIAL_KEY = "testing"
+AUTH_PATH = "/auth/v1.0"
+_TIMEOUT_SECONDS = 2.0
+
+
+def answers(service: Service) -> bool:
+    """True if the service answers a request, whatever the answer."""
+    path = "/healthcheck" if service.is_front else "/"
+    return _request(service.port, "GET", path) is not None
+
+
+def serves_requests(proxy_port: int) -> bool:
+    """True once a user can log in and look at their account through the proxy."""
+    login = {"X-Auth-User": TRIAL_USER, "X-Auth-Key": TRIAL_KEY}
+    answer = _request(proxy_port, "GET", AUTH_PATH, login)
+    if answer is None or answer.status != 200:
+        return False
+    token = answer.headers.get("X-Auth-Token", "")
+    storage_path = "/" + answer.headers.get("X-Storage-Url", "").split("/", 3)[-1]
+    answer = _request(proxy_port, "GET", storage_path, {"X-Auth-Token": token})
+    return answer is not None and 200 <= answer.status < 300
+
+
+def _request(
+    port: int, method: str, path: str, headers: dict[str, str] | None = None
+) -> http.client.HTTPResponse | None:
+    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request(method, path, headers=headers or {})
+        response = connection.getresponse()
+        response.read()
+        return response
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rings of a cluster on one machine: made once, afterwards only their ports follow the layout.
+
+A person may change them with ``martlet-ring-builder``; what they did is kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.layout import KINDS, Home, Layout
+from cluster.ports import HOST
+from ring.builder import RingBuilder
+from ring.builder_file import load_builder, locked, save_builder
+from ring.errors import RingError
+from ring.file_format import encode_ring
+from ring.files import replace_file
+
+PART_POWER = 10
+REPLICAS = 3
+MIN_PART_HOURS = 1
+#: Rings of two clusters with the same nodes are alike.
+_SEED = "martlet"
+
+
+def write_rings(home: Home, layout: Layout) -> None:
+    """Bring builder and ring files up to date with the layout.
+
+    A crash leaves each file old or new; the next start finishes what is missing.
+
+    :raises ClusterError: a file is damaged, locked, or cannot be written.
+    """
+    for kind in KINDS:
+        builder_path = home.etc / f"{kind}.builder"
+        try:
+            with locked(builder_path):
+                _write_ring(kind, builder_path, layout)
+        except RingError as error:
+            raise ClusterError(str(error)) from None
+        except OSError as error:
+            raise ClusterError(f"cannot write {builder_path}: {error.strerror}") from None
+
+
+def _write_ring(kind: str, builder_path: Path, layout: Layout) -> None:
+    ring_path = builder_path.with_name(f"{kind}.ring.gz")
+    if builder_path.exists():
+        builder = load_builder(builder_path)
+        changed = _follow_ports(kind, builder, layout)
+    else:
+        builder = _new_builder(kind, layout)
+        changed = True
+    if changed:
+        save_builder(builder, builder_path)
+    if changed or not ring_path.exists():
+        replace_file(ring_path, encode_ring(builder.ring_data(), ring_path.name))
+
+
+def _new_builder(kind: str, layout: Layout) -> RingBuilder:
+    builder = RingBuilder.create(PART_POWER, REPLICAS, MIN_PART_HOURS)
+    for node in layout.nodes:
+        for device in node.devices:
+            builder.add_device(
+                {
+                    "region": 1,
+                    "zone": node.zone,
+                    "ip": HOST,
+                    "port": node.ports[kind],
+                    "device": device,
+                    "weight": 100.0,
+                }
+            )
+    builder.rebalance(seed=_SEED)
+    builder.validate()
+    return builder
+
+
+def _follow_ports(kind: str, builder: RingBuilder, layout: Layout) -> bool:
+    """Give each device the port that its server has now; True if one has changed."""
+    wanted = {device: node.ports[kind] for node in layout.nodes for device in node.devices}
+    changed = False
+    for device in builder.devices():
+        port = wanted.get(device["device"], device["port"])
+        if (device["port"], device["replication_port"]) != (port, port):
+            device["port"] = device["replication_port"] = port
+            changed = True
+    if changed:
+        builder.version += 1
+    return changed

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``martlet up``: from a home directory, empty or used, to a cluster that serves requests."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cluster.confs import write_confs
+from cluster.errors import ClusterError, Stopped
+from cluster.layout import Home, Layout
+from cluster.lock import HomeLock
+from cluster.ports import HOST, PortPicker, check_proxy_port
+from cluster.processes import Child, Supervisor, exit_words
+from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
+from cluster.rings import write_rings
+from cluster.services import services_of
+
+READY_SECONDS_MAX = 60.0
+_POLL_SECONDS = 0.02
+_LOG_LINE_CHARACTERS_MAX = 300
+
+
+def up(home: Home, proxy_port: int, node_count: int | None) -> int:
+    """Run the cluster of ``home`` until it is told to stop; returns the exit status.
+
+    ``node_count`` None means what the home has, or one node.
+
+    :raises ClusterError: it cannot run; nothing that was started goes on.
+    """
+    _say(f"home {home.root}")
+    lock = _lock(home)  # before the layout is read: a second start may not make another one
+    layout = home.read_layout() or Layout.create(1 if node_count is None else node_count)
+    if node_count is not None and node_count != len(layout.nodes):
+        raise ClusterError(
+            f"{home.root} holds a cluster of {_count(len(layout.nodes), 'node')}: leave --nodes "
+            f"out, or use another MARTLET_HOME"
+        )
+    check_proxy_port(proxy_port)
+    layout = layout.with_ports(proxy_port, PortPicker(taken=proxy_port))
+    services = services_of(home, layout)
+    _prepare(home, layout)
+    supervisor = Supervisor(services, home.logs, home.run, _say, (lock.descriptor,))
+    try:
+        _say(f"starting {len(services)} services, logs in {home.logs}")
+        supervisor.start()
+        _await_ready(supervisor, proxy_port)
+        _print_ready(proxy_port)
+        supervisor.watch()
+    except Stopped as signal_name:
+        _say(f"{signal_name}: stopping")
+    finally:
+        supervisor.stop()
+    _say("stopped")
+    return 0
+
+
+def _lock(home: Home) -> HomeLock:
+    try:
+        home.run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClusterError(f"cannot make {home.run}: {error.strerror}") from None
+    return HomeLock.acquire(home.run)
+
+
+def _prepare(home: Home, layout: Layout) -> None:
+    """Write what the services read. The layout comes first: it holds what must never change."""
+    home.write_layout(layout)
+    for directory in home.directories(layout):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterError(f"cannot make {directory}: {error.strerror}") from None
+    nodes, devices = _count(len(layout.nodes), "node"), _count(layout.device_count, "device")
+    _say(f"rings and confs of {nodes} with {devices} in {home.etc}")
+    write_rings(home, layout)
+    write_confs(home, layout)
+
+
+def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:
+    """Wait for every service, then for a whole request.
+
+    :raises ClusterError: a service died, or the time is over.
+    """
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    for child in supervisor.children:
+        service = child.service
+        _await(partial(answers, service), f"{service.name} does not answer", supervisor, deadline)
+    what = f"the proxy serves no request (see {supervisor.logs}/proxy-server.log)"
+    _await(partial(serves_requests, proxy_port), what, supervisor, deadline)
+
+
+def _await(
+    is_true: Callable[[], bool], otherwise: str, supervisor: Supervisor, deadline: float
+) -> None:
+    while not is_true():
+        for dead in supervisor.wait(_POLL_SECONDS):
+            raise ClusterError(_words_of_death(dead))
+        if time.monotonic() > deadline:
+            raise ClusterError(f"not ready after {READY_SECONDS_MAX:.0f} s: {otherwise}")
+
+
+def _words_of_death(child: Child) -> str:
+    assert child.process is not None
+    return (
+        f"{child.service.name} {exit_words(child.process.returncode)} while starting: "
+        f"{_last_line(child.log_path)} (all of it in {child.log_path})"
+    )
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return "its log cannot be read"
+    lines = [line for line in lines if line.strip()]
+    return lines[-1][:_LOG_LINE_CHARACTERS_MAX] if lines else "it said nothing"
+
+
+def _print_ready(proxy_port: int) -> None:
+    url = f"http://{HOST}:{proxy_port}"
+    beside = Path(sysconfig.get_path("scripts")) / "swift"
+    swift = str(beside) if beside.exists() and not shutil.which("swift") else "swift"
+    login = f"{swift} -A {url}{AUTH_PATH} -U {TRIAL_USER} -K {TRIAL_KEY}"
+    print(
+        f"ready {url}\n"
+        f"\n"
+        f"  auth URL  {url}{AUTH_PATH}\n"
+        f"  user      {TRIAL_USER}\n"
+        f"  key       {TRIAL_KEY}\n"
+        f"\n"
+        f"Try it from another terminal:\n"
+        f"\n"
+        f"  {login} upload photos README.md\n"
+        f"  {login} list photos\n"
+        f"\n"
+        f"WARNING: these users and keys are the same in every martlet: for trying out only.\n"
+        f"Ctrl-C stops the cluster; its data stay for the next start.",
+        flush=True,
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _say(text: str) -> None:
+    print(f"martlet: {text}", file=sys.stdout, flush=True)
