@@ -1,0 +1,80 @@
+"""The command line: every mistake is one sentence and an exit status that is not 0."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from cluster.command import main
+from cluster.ports import HOST, PortPicker
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("MARTLET_HOME", str(home))
+    monkeypatch.setenv("MARTLET_PORT", str(PortPicker(taken=0).keep_or_pick(0)))
+    return home
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("martlet: ")
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "80 80", "８０"])
+def test_a_bad_port_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], port: str
+) -> None:
+    monkeypatch.setenv("MARTLET_PORT", port)
+    assert "MARTLET_PORT must be a port from 1 to 65535" in failure(capsys, "up")
+    assert not home.exists()
+
+
+def test_a_port_in_use_starts_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("MARTLET_PORT", str(port))
+        assert f"port {port} is in use by another program" in failure(capsys, "up")
+    assert not (home / "cluster.json").exists()
+
+
+def test_a_home_that_is_a_file_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home.write_text("mine")
+    assert "cannot make" in failure(capsys, "up")
+    assert home.read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["up", "status"])
+def test_a_newer_home_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    home.mkdir()
+    (home / "cluster.json").write_text(json.dumps({"format": 99}))
+    assert "made by a newer martlet" in failure(capsys, command)
+
+
+def test_another_number_of_nodes_than_the_home_has_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cluster.layout import Home, Layout
+
+    home.mkdir()
+    Home(home).write_layout(Layout.create(2))
+    assert "holds a cluster of 2 nodes" in failure(capsys, "up", "--nodes", "3")
+
+
+def test_status_and_down_of_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 3
+    assert main(["down"]) == 0
+    assert capsys.readouterr().out.count(f"no cluster runs in {home}") == 2
+    assert main(["status", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out) == {"running": False, "home": str(home)}

@@ -1,0 +1,147 @@
+"""The supervisor keeps its services running, and nothing outlives it.
+
+It blocks signals, so each test runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.lock import is_alive
+from cluster.processes import exit_words
+
+# Runs one service, `sh -c argv[2]`, under a supervisor with its files in argv[1].
+_SUPERVISOR = """
+import sys
+from pathlib import Path
+from cluster import processes
+from cluster.errors import Stopped
+from cluster.services import Service
+processes.STOP_SECONDS = 2.0
+home = Path(sys.argv[1])
+services = [Service("front", ("sh", "-c", sys.argv[2]), 0, is_front=True)]
+supervisor = processes.Supervisor(services, home, home, lambda text: print(text, flush=True))
+try:
+    supervisor.start()
+    print("started", flush=True)
+    supervisor.watch()
+except Stopped as name:
+    print(f"stopped by {name}", flush=True)
+finally:
+    supervisor.stop()
+"""
+_FOREVER = "exec sleep 60"
+
+
+class Run:
+    """A running supervisor with one service."""
+
+    def __init__(self, home: Path, script: str) -> None:
+        self.pid_path = home / "front.pid"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _SUPERVISOR, str(home), script],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.output = self.process.stdout
+        assert self.output.readline() == "started\n"
+
+    @property
+    def service_pid(self) -> int:
+        return int(self.pid_path.read_text())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
+    runs: list[Run] = []
+
+    def starter(script: str) -> Run:
+        runs.append(Run(tmp_path, script))
+        return runs[-1]
+
+    yield starter
+    for run in runs:
+        run.process.kill()
+        run.process.wait()
+        run.output.close()
+
+
+def await_true(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "condition did not come true"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_supervisor_and_service(
+    start: Callable[[str], Run], number: signal.Signals
+) -> None:
+    run = start(_FOREVER)
+    service = run.service_pid
+    run.process.send_signal(number)
+    assert run.process.wait(10) == 0
+    assert run.output.read() == f"stopped by {number.name}\n"
+    assert not is_alive(service)
+    assert not run.pid_path.exists()
+
+
+def test_a_service_that_will_not_stop_is_killed(
+    start: Callable[[str], Run], tmp_path: Path
+) -> None:
+    run = start(f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.1; done")
+    await_true((tmp_path / "deaf").exists)
+    service = run.service_pid
+    run.process.terminate()
+    assert run.process.wait(10) == 0
+    assert "front did not stop in time and is killed" in run.output.read()
+    assert not is_alive(service)
+
+
+def test_a_service_does_not_outlive_a_killed_supervisor(start: Callable[[str], Run]) -> None:
+    run = start(_FOREVER)
+    service = run.service_pid
+    run.process.kill()
+    await_true(lambda: not is_alive(service))
+
+
+def test_a_dead_service_is_restarted_with_a_line_that_says_so(start: Callable[[str], Run]) -> None:
+    run = start(_FOREVER)
+    first = run.service_pid
+    os.kill(first, signal.SIGKILL)
+    line = run.output.readline()
+    assert line.startswith("front was killed by SIGKILL; restart in 0.1 s")
+    await_true(lambda: run.service_pid != first and is_alive(run.service_pid))
+
+
+def test_restarts_come_slower_each_time(start: Callable[[str], Run]) -> None:
+    run = start("exit 3")
+    waits = [run.output.readline().split(" restart in ")[1].split(" s")[0] for _ in range(4)]
+    assert waits == ["0.1", "0.2", "0.4", "0.8"]
+
+
+def test_what_a_service_prints_is_in_its_log(start: Callable[[str], Run], tmp_path: Path) -> None:
+    run = start("echo out; echo err >&2; exec sleep 60")
+    await_true(lambda: (tmp_path / "front.log").read_text() == "out\nerr\n")
+    assert is_alive(run.service_pid)
+
+
+def test_a_service_gets_no_signal_mask(start: Callable[[str], Run]) -> None:
+    run = start(_FOREVER)
+    status = Path(f"/proc/{run.service_pid}/status").read_text()
+    blocked = next(line for line in status.splitlines() if line.startswith("SigBlk"))
+    assert int(blocked.split()[1], 16) == 0
+
+
+def test_words_of_an_exit_status() -> None:
+    assert exit_words(3) == "ended with status 3"
+    assert exit_words(-9) == "was killed by SIGKILL"
