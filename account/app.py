@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The account server: Swift's backend protocol over account databases (wire-account.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from account.config import AccountOptions
+from account.database import AccountDatabase, AccountInfo
+from account.record import COUNT_MAX, Record, make_record
+from martlet.cluster_conf import ClusterConf
+from martlet.config import load_options
+from martlet.http import HeaderList, Request, Response, error_response, http_error
+from martlet.listing import listing_content_type, render_account
+from martlet.names import str_to_wsgi
+from martlet.server import ServerOptions
+from martlet.timestamp import Timestamp
+from replicator.database_pool import DatabasePool
+from replicator.errors import DatabaseExists, DatabaseMissing
+from replicator.metadata import Metadata, check_total, metadata_of_request, shown_metadata
+from replicator.name_listing import Row, Subdir
+from replicator.storage_server import StorageServer, empty_response, listing_query
+
+_DELETED = (("X-Account-Status", "Deleted"),)
+
+
+class AccountServer(StorageServer):
+    """The WSGI application."""
+
+    kind = "accounts"
+    name = "account"
+
+    def __init__(
+        self, options: AccountOptions, cluster: ClusterConf, server: ServerOptions
+    ) -> None:
+        super().__init__(options, cluster, server.devices, server.mount_check)
+        self.pool = DatabasePool(AccountDatabase, options.database_pool_size)
+        self.handlers = {
+            "GET": self.get,
+            "HEAD": self.head,
+            "PUT": self.put,
+            "POST": self.post,
+            "DELETE": self.delete,
+        }
+
+    @classmethod
+    def from_conf(
+        cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]
+    ) -> AccountServer:
+        """The application of PasteDeploy's ``[DEFAULT]`` and ``[app:account-server]``.
+
+        :raises ConfigError: a section cannot be used.
+        """
+        server = load_options(ServerOptions, global_conf, "[DEFAULT]", ignore=("here", "__file__"))
+        options = load_options(AccountOptions, local_conf, "[app:account-server]")
+        return cls(options, ClusterConf.load(server.swift_dir), server)
+
+    def head(self, req: Request) -> Response:
+        """204 with the account's state, 404."""
+        device, partition, account = self.split(req, 3, 3)
+        content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
+        path = self.database_path(self.device_path(device), partition, account)
+        with self.pool.use(path) as database:
+            info = database.info()
+        if info.is_deleted:
+            return _gone(info)
+        response = empty_response(204, self._state_headers(info))
+        response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+        return response
+
+    def get(self, req: Request) -> Response:
+        """200 with a listing, 204 if it is empty in plain text, 404, 412 for a limit too high."""
+        device, partition, account = self.split(req, 3, 3)
+        query = listing_query(req, self.cluster.constraints.account_listing_limit, ())
+        content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
+        path = self.database_path(self.device_path(device), partition, account)
+        with self.pool.use(path) as database:
+            info, rows = database.list_containers(query)
+        if info.is_deleted:
+            return _gone(info)
+        body = render_account([self._entry(row) for row in rows], content_type, account)
+        response = Response(200 if body else 204, self._state_headers(info), body)
+        response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+        response.headers["Content-Length"] = str(len(body))
+        return response
+
+    def put(self, req: Request) -> Response:
+        """Account: 201 created, 202 existed, 403 recently deleted. Container row: 201, 204 for a
+        deleted one, 404.
+        """
+        device, partition, account, container = self.split(req, 3, 4)
+        device_path = self.device_path(device, for_writing=True)
+        path = self.database_path(device_path, partition, account)
+        if container:
+            return self._put_container(req, path, account, container)
+        timestamp = req.timestamp
+        updates = self._metadata(req, timestamp)
+        created = False
+        with self.pool.use(path) as database:
+            while True:
+                try:
+                    info = database.put(timestamp.internal, updates, self._check)
+                    break
+                except DatabaseMissing:
+                    self._check(updates)
+                    created = _create(database, account, timestamp)
+        if info.is_marked_deleted:
+            return error_response(403, "Recently deleted", _DELETED)
+        return empty_response(201 if created else 202)
+
+    def _put_container(self, req: Request, path: str, account: str, container: str) -> Response:
+        record = self._record(req, container)
+        is_override = req.headers.get("x-account-override-deleted", "").lower() == "yes"
+        with self.pool.use(path) as database:
+            while True:
+                try:
+                    taken = database.put_container(record, is_override)
+                    break
+                except DatabaseMissing:
+                    prefix = self.cluster.constraints.auto_create_account_prefix
+                    if not account.startswith(prefix):
+                        raise
+                has_time = "x-timestamp" in req.headers
+                _create(database, account, req.timestamp if has_time else Timestamp.now())
+        if not taken:
+            raise http_error(404)
+        is_deletion = record.delete_timestamp > record.put_timestamp
+        return empty_response(204 if is_deletion else 201)
+
+    def _record(self, req: Request, container: str) -> Record:
+        headers = req.headers
+        try:
+            counts = int(headers["x-object-count"]), int(headers["x-bytes-used"])
+            put = Timestamp(headers["x-put-timestamp"])
+            delete = Timestamp(headers["x-delete-timestamp"])
+        except KeyError as error:
+            raise http_error(400, f"Missing header {error}") from None
+        except ValueError as error:
+            raise http_error(400, f"Bad header: {error}") from None
+        if not all(0 <= count <= COUNT_MAX for count in counts):
+            raise http_error(400, "X-Object-Count and X-Bytes-Used must not be negative")
+        return make_record(container, (put, delete), *counts, self.policy_index(req) or 0)
+
+    def post(self, req: Request) -> Response:
+        """204, 404."""
+        device, partition, account = self.split(req, 3, 3)
+        timestamp = req.timestamp
+        device_path = self.device_path(device, for_writing=True)
+        path = self.database_path(device_path, partition, account)
+        with self.pool.use(path) as database:
+            info = database.post(self._metadata(req, timestamp), self._check)
+        return _gone(info) if info.is_deleted else empty_response(204)
+
+    def delete(self, req: Request) -> Response:
+        """204, 404."""
+        device, partition, account = self.split(req, 3, 3)
+        timestamp = req.timestamp
+        path = self.database_path(self.device_path(device), partition, account)
+        with self.pool.use(path) as database:
+            before, after = database.delete(timestamp.internal)
+        if before.is_deleted:
+            return _gone(before)
+        return empty_response(204, _DELETED if after.is_marked_deleted else ())
+
+    def _metadata(self, req: Request, timestamp: Timestamp) -> Metadata:
+        return metadata_of_request(req.headers, "account", (), timestamp.internal)
+
+    def _check(self, metadata: Metadata) -> None:
+        check_total(metadata, "account", self.cluster.constraints)
+
+    def _state_headers(self, info: AccountInfo) -> HeaderList:
+        headers = [
+            ("X-Account-Container-Count", str(info.container_count)),
+            ("X-Account-Object-Count", str(info.object_count)),
+            ("X-Account-Bytes-Used", str(info.bytes_used)),
+            ("X-Timestamp", Timestamp(info.created_at).normal),
+            ("X-PUT-Timestamp", Timestamp(info.put_timestamp).normal),
+        ]
+        for stat in info.policies:
+            policy = self.cluster.policy_by_index(stat.storage_policy_index)
+            if policy is None:
+                continue
+            prefix = f"X-Account-Storage-Policy-{str_to_wsgi(policy.name)}"
+            headers += [
+                (f"{prefix}-Container-Count", str(stat.container_count)),
+                (f"{prefix}-Object-Count", str(stat.object_count)),
+                (f"{prefix}-Bytes-Used", str(stat.bytes_used)),
+            ]
+        headers += shown_metadata(info.metadata)
+        return headers
+
+    def _entry(self, row: Row | Subdir) -> dict[str, Any]:
+        if isinstance(row, Subdir):
+            return {"subdir": row.name}
+        name, object_count, bytes_used, put_timestamp, policy_index = row
+        entry = {
+            "name": name,
+            "count": object_count,
+            "bytes": bytes_used,
+            "last_modified": Timestamp(put_timestamp).isoformat,
+        }
+        policy = self.cluster.policy_by_index(policy_index)
+        if policy is not None:
+            entry["storage_policy"] = policy.name
+        return entry
+
+
+def _create(database: AccountDatabase, account: str, timestamp: Timestamp) -> bool:
+    try:
+        database.create(account, timestamp.internal)
+    except DatabaseExists:
+        return False  # another request was faster
+    return True
+
+
+def _gone(info: AccountInfo) -> Response:
+    return error_response(404, headers=_DELETED if info.is_marked_deleted else ())

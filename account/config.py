@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``[app:account-server]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replicator.storage_server import StorageOptions
+
+
+@dataclass(frozen=True)
+class AccountOptions(StorageOptions):
+    """Options of the account server: those that it has in common with the container server."""

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An account's database: its containers, its own state, and how both change (account-db.md)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from account.record import Record, merge_records
+from account.schema import TABLES, TRIGGERS
+from martlet.timestamp import Timestamp
+from replicator.database import Database
+from replicator.database_files import device_path_of
+from replicator.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
+from replicator.name_listing import ListingQuery, Range, Row, Subdir, list_names
+
+#: Holds a set of metadata to its limits; raises to refuse the write.
+CheckMetadata = Callable[[Metadata], None]
+
+_INFO_QUERY = """
+SELECT account, created_at, put_timestamp, delete_timestamp, container_count, object_count,
+    bytes_used, hash, id, status, metadata
+FROM account_stat
+"""
+_COLUMNS = (
+    "name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted, storage_policy_index"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStat:
+    """What an account holds in one storage policy."""
+
+    storage_policy_index: int
+    container_count: int
+    object_count: int
+    bytes_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountInfo:
+    """The state of an account; the fields are columns of ``account_stat``."""
+
+    account: str
+    created_at: str
+    put_timestamp: str
+    delete_timestamp: str
+    container_count: int
+    object_count: int
+    bytes_used: int
+    hash: str
+    id: str
+    status: str
+    raw_metadata: str
+    policies: tuple[PolicyStat, ...]
+
+    @property
+    def is_marked_deleted(self) -> bool:
+        """A DELETE came after the last PUT, whatever the account still holds."""
+        is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
+        return self.status == "DELETED" or is_later
+
+    @property
+    def is_deleted(self) -> bool:
+        """Marked deleted, or deleted and empty."""
+        is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
+        return self.status == "DELETED" or (is_later and not self.container_count)
+
+    @property
+    def metadata(self) -> Metadata:
+        """Metadata with timestamps, removed values included."""
+        return parse_metadata(self.raw_metadata)
+
+
+class AccountDatabase(Database):
+    """The database of one account."""
+
+    required_tables: ClassVar[frozenset[str]] = frozenset(
+        {"container", "account_stat", "policy_stat"}
+    )
+
+    def create(self, account: str, put_timestamp: str) -> None:
+        """Create the file, durably.
+
+        :raises DatabaseExists: somebody else was first.
+        """
+
+        def fill(connection: sqlite3.Connection) -> None:
+            connection.executescript(TABLES + TRIGGERS)
+            database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
+            connection.execute(
+                "INSERT INTO account_stat (account, created_at, id, put_timestamp,"
+                " status_changed_at, container_count) VALUES (?, ?, ?, ?, ?, 0)",
+                (account, Timestamp.now().normal, database_id, put_timestamp, put_timestamp),
+            )
+
+        self.build(self.path, fill)
+
+    def info(self) -> AccountInfo:
+        """The state of the account.
+
+        :raises DatabaseError: as for every read.
+        """
+        return self.read(_info)
+
+    def list_containers(self, query: ListingQuery) -> tuple[AccountInfo, Sequence[Row | Subdir]]:
+        """State and listing of one moment; rows are (name, object_count, bytes_used, put_timestamp,
+        storage_policy_index).
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[AccountInfo, Sequence[Row | Subdir]]:
+            def fetch(names: Range) -> Iterator[Row]:
+                conditions, arguments = names.conditions()
+                return connection.execute(
+                    "SELECT name, object_count, bytes_used, put_timestamp, storage_policy_index"
+                    " FROM container WHERE deleted = 0" + conditions,
+                    arguments,
+                )
+
+            info = _info(connection)
+            return info, [] if info.is_deleted else list_names(query, fetch)
+
+        return self.read(run)
+
+    def put_container(self, record: Record, is_override: bool) -> bool:
+        """Merge a container's row; False, and nothing done, if the account is deleted.
+
+        ``is_override`` takes the row even then.
+        """
+
+        def run(connection: sqlite3.Connection) -> bool:
+            if not is_override and _info(connection).is_deleted:
+                return False
+            _merge_row(connection, record)
+            return True
+
+        return self.write(run)
+
+    def put(self, timestamp: str, updates: Metadata, check: CheckMetadata) -> AccountInfo:
+        """A PUT on a database that exists; nothing is changed if the account is marked deleted."""
+
+        def run(connection: sqlite3.Connection) -> AccountInfo:
+            info = _info(connection)
+            if info.is_marked_deleted:
+                return info
+            connection.execute(
+                "UPDATE account_stat SET put_timestamp = ?1 WHERE put_timestamp < ?1", (timestamp,)
+            )
+            _update_metadata(connection, updates, check)
+            return _info(connection)
+
+        return self.write(run)
+
+    def post(self, updates: Metadata, check: CheckMetadata) -> AccountInfo:
+        """A POST: new metadata, unless the account is deleted; the info says which."""
+
+        def run(connection: sqlite3.Connection) -> AccountInfo:
+            info = _info(connection)
+            if not info.is_deleted:
+                _update_metadata(connection, updates, check)
+            return info
+
+        return self.write(run)
+
+    def delete(self, timestamp: str) -> tuple[AccountInfo, AccountInfo]:
+        """Mark the account deleted, whatever it holds; the states before and after."""
+
+        def run(connection: sqlite3.Connection) -> tuple[AccountInfo, AccountInfo]:
+            before = _info(connection)
+            if before.is_deleted:
+                return before, before
+            cleared: Metadata = {name: ("", timestamp) for name in before.metadata}
+            _update_metadata(connection, cleared, lambda metadata: None)
+            connection.execute(
+                "UPDATE account_stat SET delete_timestamp = ?1, status = 'DELETED',"
+                " status_changed_at = ?1 WHERE delete_timestamp < ?1",
+                (timestamp,),
+            )
+            return before, _info(connection)
+
+        return self.write(run)
+
+
+def _info(connection: sqlite3.Connection) -> AccountInfo:
+    row = connection.execute(_INFO_QUERY).fetchone()
+    if row is None:
+        error = sqlite3.DatabaseError("account_stat is empty")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    stats = connection.execute(
+        "SELECT storage_policy_index, container_count, object_count, bytes_used FROM policy_stat"
+    )
+    policies = tuple(PolicyStat(*stat) for stat in stats)
+    return AccountInfo(*(*row, policies))
+
+
+def _merge_row(connection: sqlite3.Connection, record: Record) -> None:
+    found = connection.execute(
+        f"SELECT {_COLUMNS}, ROWID FROM container WHERE deleted IN (0, 1) AND name = ?",
+        (record.name,),
+    ).fetchall()
+    merged = record
+    if found:
+        stored = Record(*found[0][:-1])
+        merged = merge_records(stored, record)
+        if merged == stored and len(found) == 1:
+            return
+    for *_, rowid in found:
+        connection.execute("DELETE FROM container WHERE ROWID = ?", (rowid,))
+    connection.execute(f"INSERT INTO container ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", merged)
+
+
+def _update_metadata(
+    connection: sqlite3.Connection, updates: Metadata, check: CheckMetadata
+) -> None:
+    if not updates:
+        return
+    (text,) = connection.execute("SELECT metadata FROM account_stat").fetchone()
+    merged = merge_metadata(parse_metadata(text), updates)
+    if merged is not None:
+        check(merged)
+        connection.execute("UPDATE account_stat SET metadata = ?", (dump_metadata(merged),))

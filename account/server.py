@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry points of the account server: the command and PasteDeploy's factory."""
+
+from __future__ import annotations
+
+import sys
+
+from martlet.http import WSGIApp
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
+    """``use = egg:martlet#account``.
+
+    :raises ConfigError: a section cannot be used.
+    """
+    from account.app import AccountServer
+
+    return AccountServer.from_conf(global_conf, local_conf)
+
+
+def main() -> int:
+    """The command ``martlet-account-server``; returns its exit status."""
+    from martlet.server import patch_standard_library, run_service
+
+    patch_standard_library()
+    return run_service("martlet-account-server", "Serves account listings and metadata.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's database: what it holds, its own state, and how both change (container-db.md)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from container.merge import merge_rows
+from container.record import Record
+from container.schema import STAT_VIEW, TABLES, TRIGGERS
+from martlet.timestamp import Timestamp
+from replicator.database import Database
+from replicator.database_files import device_path_of
+from replicator.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
+from replicator.name_listing import ListingQuery, Range, Row, Subdir, list_names
+
+#: Holds a set of metadata to its limits; raises to refuse the write.
+CheckMetadata = Callable[[Metadata], None]
+
+_INFO_QUERY = """
+SELECT account, container, created_at, put_timestamp, delete_timestamp, status_changed_at,
+    object_count, bytes_used, reported_put_timestamp, reported_delete_timestamp,
+    reported_object_count, reported_bytes_used, hash, id, storage_policy_index, metadata,
+    (SELECT max(object_count) FROM policy_stat)
+FROM container_stat
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """The state of a container; the fields are the columns of ``container_stat``."""
+
+    account: str
+    container: str
+    created_at: str
+    put_timestamp: str
+    delete_timestamp: str
+    status_changed_at: str
+    object_count: int
+    bytes_used: int
+    reported_put_timestamp: str
+    reported_delete_timestamp: str
+    reported_object_count: int
+    reported_bytes_used: int
+    hash: str
+    id: str
+    storage_policy_index: int
+    raw_metadata: str
+    object_count_max: int  # over all policies
+
+    @property
+    def is_deleted(self) -> bool:
+        """Deleted after it was put, and empty."""
+        is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
+        return is_later and not self.object_count
+
+    @property
+    def is_empty(self) -> bool:
+        """No object of any policy."""
+        return not self.object_count_max
+
+    @property
+    def is_unreported(self) -> bool:
+        """Whether the account has not been told all of this yet."""
+        return (
+            Timestamp(self.put_timestamp) > Timestamp(self.reported_put_timestamp)
+            or Timestamp(self.delete_timestamp) > Timestamp(self.reported_delete_timestamp)
+            or self.object_count != self.reported_object_count
+            or self.bytes_used != self.reported_bytes_used
+        )
+
+    @property
+    def metadata(self) -> Metadata:
+        """Metadata with timestamps, removed values included."""
+        return parse_metadata(self.raw_metadata)
+
+
+class PolicyConflict(Exception):
+    """The container exists with another storage policy, of index ``policy_index``."""
+
+    def __init__(self, policy_index: int) -> None:
+        super().__init__(f"the container has storage policy {policy_index}")
+        self.policy_index = policy_index
+
+
+class ContainerDatabase(Database):
+    """The database of one container."""
+
+    required_tables: ClassVar[frozenset[str]] = frozenset(
+        {"object", "container_info", "policy_stat"}
+    )
+
+    def create(
+        self, account: str, container: str, put_timestamp: str, storage_policy_index: int
+    ) -> None:
+        """Create the file, durably.
+
+        :raises DatabaseExists: somebody else was first.
+        """
+
+        def fill(connection: sqlite3.Connection) -> None:
+            connection.executescript(TABLES + TRIGGERS + STAT_VIEW)
+            database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
+            connection.execute(
+                "INSERT INTO container_info (account, container, created_at, id, put_timestamp,"
+                " status_changed_at, storage_policy_index) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    account,
+                    container,
+                    Timestamp.now().normal,
+                    database_id,
+                    put_timestamp,
+                    put_timestamp,
+                    storage_policy_index,
+                ),
+            )
+            connection.execute(
+                "INSERT INTO policy_stat (storage_policy_index) VALUES (?)",
+                (storage_policy_index,),
+            )
+
+        self.build(self.path, fill)
+
+    def info(self) -> ContainerInfo:
+        """The state of the container.
+
+        :raises DatabaseError: as for every read.
+        """
+        return self.read(_info)
+
+    def list_objects(
+        self, query: ListingQuery, policy_index: int | None
+    ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
+        """State and listing of one moment; rows are (name, created_at, size, content_type, etag).
+
+        ``policy_index`` None stands for the container's own policy.
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
+            info = _info(connection)
+            policy = info.storage_policy_index if policy_index is None else policy_index
+
+            def fetch(names: Range) -> Iterator[Row]:
+                conditions, arguments = names.conditions()
+                return connection.execute(
+                    "SELECT name, created_at, size, content_type, etag FROM object"
+                    " WHERE deleted = 0 AND storage_policy_index = ?" + conditions,
+                    (policy, *arguments),
+                )
+
+            return info, [] if info.is_deleted else list_names(query, fetch)
+
+        return self.read(run)
+
+    def merge(self, records: Sequence[Record]) -> None:
+        """Take in rows, each where it is newer than what is there; all or none, durable on return.
+        """
+        self.write(lambda connection: merge_rows(connection, records))
+
+    def put(
+        self,
+        timestamp: Timestamp,
+        requested_policy: int | None,
+        new_policy: int,
+        updates: Metadata,
+        check: CheckMetadata,
+    ) -> tuple[bool, ContainerInfo]:
+        """A client's PUT on a database that exists; tells whether a deleted container came back.
+
+        A PUT older than the deletion leaves the container deleted: the info says so.
+
+        :raises PolicyConflict: a living container has another policy than the requested one.
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[bool, ContainerInfo]:
+            info = _info(connection)
+            was_deleted = info.is_deleted
+            if was_deleted and timestamp <= Timestamp(info.delete_timestamp):
+                return False, info
+            if was_deleted:
+                _set_policy(connection, new_policy, timestamp.internal)
+            elif requested_policy not in (None, info.storage_policy_index):
+                raise PolicyConflict(info.storage_policy_index)
+            _set_put_timestamp(connection, timestamp.internal)
+            if was_deleted:
+                _set_status_changed_at(connection, timestamp.internal)
+            _update_metadata(connection, updates, check)
+            return was_deleted, _info(connection)
+
+        return self.write(run)
+
+    def post(self, put_timestamp: str | None, updates: Metadata, check: CheckMetadata) -> bool:
+        """A client's POST: metadata, and the put timestamp where given; False if deleted."""
+
+        def run(connection: sqlite3.Connection) -> bool:
+            if _info(connection).is_deleted:
+                return False
+            if put_timestamp is not None:
+                _set_put_timestamp(connection, put_timestamp)
+            _update_metadata(connection, updates, check)
+            return True
+
+        return self.write(run)
+
+    def delete(self, timestamp: str) -> tuple[ContainerInfo, ContainerInfo]:
+        """Mark the container deleted, unless it holds an object; the states before and after."""
+
+        def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, ContainerInfo]:
+            before = _info(connection)
+            if not before.is_empty:
+                return before, before
+            cleared: Metadata = {name: ("", timestamp) for name in before.metadata}
+            _update_metadata(connection, cleared, lambda metadata: None)
+            connection.execute(
+                "UPDATE container_info SET delete_timestamp = ?1, status = 'DELETED',"
+                " status_changed_at = ?1 WHERE delete_timestamp < ?1",
+                (timestamp,),
+            )
+            return before, _info(connection)
+
+        return self.write(run)
+
+    def set_reported(self, info: ContainerInfo) -> None:
+        """Note that the account knows the state ``info``."""
+        values = (
+            info.put_timestamp,
+            info.delete_timestamp,
+            info.object_count,
+            info.bytes_used,
+        )
+        self.write(
+            lambda connection: connection.execute(
+                "UPDATE container_info SET reported_put_timestamp = ?,"
+                " reported_delete_timestamp = ?, reported_object_count = ?,"
+                " reported_bytes_used = ?",
+                values,
+            )
+        )
+
+
+def _info(connection: sqlite3.Connection) -> ContainerInfo:
+    row = connection.execute(_INFO_QUERY).fetchone()
+    if row is None:
+        error = sqlite3.DatabaseError("container_info is empty")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    return ContainerInfo(*row)
+
+
+def _set_put_timestamp(connection: sqlite3.Connection, timestamp: str) -> None:
+    connection.execute(
+        "UPDATE container_info SET put_timestamp = ?1 WHERE put_timestamp < ?1", (timestamp,)
+    )
+
+
+def _set_status_changed_at(connection: sqlite3.Connection, timestamp: str) -> None:
+    connection.execute(
+        "UPDATE container_info SET status_changed_at = ?1 WHERE status_changed_at < ?1",
+        (timestamp,),
+    )
+
+
+def _set_policy(connection: sqlite3.Connection, policy_index: int, timestamp: str) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO policy_stat (storage_policy_index) VALUES (?)", (policy_index,)
+    )
+    connection.execute(
+        "UPDATE container_info SET storage_policy_index = ?1,"
+        " status_changed_at = max(?2, status_changed_at) WHERE storage_policy_index <> ?1",
+        (policy_index, timestamp),
+    )
+
+
+def _update_metadata(
+    connection: sqlite3.Connection, updates: Metadata, check: CheckMetadata
+) -> None:
+    if not updates:
+        return
+    (text,) = connection.execute("SELECT metadata FROM container_info").fetchone()
+    merged = merge_metadata(parse_metadata(text), updates)
+    if merged is not None:
+        check(merged)
+        connection.execute("UPDATE container_info SET metadata = ?", (dump_metadata(merged),))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the totals of containers to their accounts, soon after they changed, until they arrived.
+
+What is still to be told is in the database itself (the ``reported_*`` columns). The set of changed
+containers in memory only makes the news travel fast; a sweep over the devices, at start and at an
+interval, finds what a crash, or an account out of reach, left behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from container.account_updates import AccountReplica, send_to_account
+from container.config import ContainerOptions
+from container.database import ContainerDatabase, ContainerInfo
+from martlet.backend_client import BackendClient
+from martlet.log import get_logger
+from martlet.timestamp import Timestamp
+from replicator.concurrency import for_each, repeat_in_background, run_blocking
+from replicator.database_pool import DatabasePool
+from replicator.errors import DatabaseError, DatabaseMissing
+from ring.ring import Ring
+
+#: Beyond so many changed containers the rest waits for the sweep.
+CHANGED_MAX = 100_000
+
+SWEEP_LOCK = ".sweep.lock"
+
+
+class Reporter:
+    """The reports of one process. ``mark_changed`` may be called by any green thread."""
+
+    def __init__(
+        self,
+        options: ContainerOptions,
+        devices: str,
+        pool: DatabasePool[ContainerDatabase],
+        client: BackendClient,
+        open_account_ring: Callable[[], Ring],
+    ) -> None:
+        self._options = options
+        self._devices = devices
+        self._pool = pool
+        self._client = client
+        self._open_account_ring = open_account_ring
+        self._account_ring: Ring | None = None
+        self._lock = threading.Lock()  # guards _changed
+        self._changed: set[str] = set()
+        self._suppressed: dict[str, float] = {}  # account -> monotonic time of the next try
+        self._sweep_locks: dict[str, IO[bytes]] = {}
+        self._log = get_logger("martlet.container.reporter")
+
+    def start(self) -> None:
+        """Begin to report and to sweep in the background."""
+        repeat_in_background("report", self.report_changed, self._options.report_interval)
+        repeat_in_background("sweep", self.sweep, self._options.sweep_interval)
+
+    def mark_changed(self, path: str) -> None:
+        """Note that the container of this database has news for its account."""
+        with self._lock:
+            if len(self._changed) < CHANGED_MAX:
+                self._changed.add(path)
+
+    def report_changed(self) -> None:
+        """Report every container that changed since the last call."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        for_each(self._report_logged, changed, self._options.report_concurrency)
+
+    def sweep(self) -> None:
+        """Mark every container on the devices that has something unreported.
+
+        One process of a server sweeps a device: the one that holds the lock file.
+        """
+        pause = 1.0 / self._options.containers_per_second
+        for path in self._database_paths():
+            try:
+                if run_blocking(_read_info, path).is_unreported:
+                    self.mark_changed(path)
+            except DatabaseMissing:
+                pass  # removed since it was listed
+            except DatabaseError as error:
+                self._log.error("sweep skips a database: %s", error)
+            time.sleep(pause)
+
+    def _report_logged(self, path: str) -> None:
+        try:
+            self.report(path)
+        except DatabaseMissing:
+            pass  # its rows went with it
+        except Exception:
+            self._log.exception("report failed path=%s", path)
+
+    def report(self, path: str) -> bool:
+        """Report one container, if there is news and its account is not suppressed; True if told.
+
+        :raises DatabaseError: its database cannot be read or written.
+        """
+        with self._pool.use(path) as database:
+            info = database.info()
+            # A container that was created by an object's row alone has no totals of its own yet.
+            if not info.is_unreported or not Timestamp(info.put_timestamp):
+                return False
+            now = time.monotonic()
+            if self._suppressed.get(info.account, 0.0) > now:
+                self.mark_changed(path)
+                return False
+            statuses = self._send(info)
+            if sum(200 <= s < 300 for s in statuses) * 2 > len(statuses):
+                self._suppressed.pop(info.account, None)
+                database.set_reported(info)
+                return True
+        self._suppressed[info.account] = now + self._options.account_suppression_time
+        self.mark_changed(path)
+        return False
+
+    def _send(self, info: ContainerInfo) -> list[int]:
+        if self._account_ring is None:
+            self._account_ring = self._open_account_ring()
+        partition, nodes = self._account_ring.get_nodes(info.account)
+        replicas = [
+            AccountReplica((node["ip"], node["port"]), node["device"], str(partition))
+            for node in nodes
+        ]
+        override = {"X-Account-Override-Deleted": "yes"}
+        return send_to_account(self._client, replicas, info, override)
+
+    def _database_paths(self) -> Iterator[str]:
+        for device in _entries(self._devices):
+            top = f"{device}/containers"
+            if not os.path.isdir(top) or not self._sweeps(top):
+                continue
+            for partition in _entries(top):
+                for suffix in _entries(partition):
+                    for directory in _entries(suffix):
+                        yield f"{directory}/{os.path.basename(directory)}.db"
+
+    def _sweeps(self, top: str) -> bool:
+        """Whether this process is the one that sweeps a device; it stays so until it ends."""
+        if top in self._sweep_locks:
+            return True
+        lock = open(f"{top}/{SWEEP_LOCK}", "ab")  # noqa: SIM115  # kept open for as long as we live
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return False
+        self._sweep_locks[top] = lock
+        return True
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(directory) if entry.is_dir()]
+    except OSError:
+        return []  # gone, or a device that fails: its databases cannot be read either
+
+
+def _read_info(path: str) -> ContainerInfo:
+    """Read past the pool, which shall not be flushed by a sweep."""
+    database = ContainerDatabase(path)
+    try:
+        return database.info()
+    finally:
+        database.close()

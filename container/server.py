@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry points of the container server: the command and PasteDeploy's factory."""
+
+from __future__ import annotations
+
+import sys
+
+from martlet.http import WSGIApp
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
+    """``use = egg:martlet#container``.
+
+    :raises ConfigError: a section cannot be used.
+    """
+    from container.app import ContainerServer
+
+    return ContainerServer.from_conf(global_conf, local_conf)
+
+
+def _start_reporter(app: WSGIApp) -> None:
+    from container.app import ContainerServer
+
+    while not isinstance(app, ContainerServer):
+        app = app.app  # type: ignore[attr-defined]  # a filter of the pipeline
+    app.reporter.start()
+
+
+def main() -> int:
+    """The command ``martlet-container-server``; returns its exit status."""
+    from martlet.server import patch_standard_library, run_service
+
+    patch_standard_library()
+    return run_service(
+        "martlet-container-server", "Serves container listings and metadata.", _start_reporter
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

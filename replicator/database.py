@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One SQLite database of an account or a container (doc/formats/account-db.md, container-db.md).
+
+Write-ahead log with ``synchronous = FULL``: a commit is in the log on the platter when it returns,
+and concurrent writers of one process share commits. Readers have connections of their own and see
+whole commits. All of SQLite runs in native threads.
+
+Whoever moves or removes a database file holds a write transaction on it. A writer looks, inside its
+own transaction, whether its file is still the one of that name: so no row is ever acknowledged into
+a file that has been taken away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
+
+from replicator.concurrency import GroupCommit, run_blocking
+from replicator.database_files import create_durably, quarantine
+from replicator.errors import (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseError,
+    DatabaseMissing,
+    DatabaseUnsupported,
+    DeviceFailed,
+)
+from replicator.schema import SYNC_TABLES, chexor
+
+T = TypeVar("T")
+Transaction = Callable[[sqlite3.Connection], Any]
+
+BUSY_SECONDS = 25.0  # longest wait for another process that writes the same database
+IDLE_READERS_MAX = 2
+PAGE_CACHE_KIB = 2048
+
+_PRIMARY_CODE = 0xFF  # the low byte of SQLite's extended error codes
+
+
+class Database:
+    """A database file and this process's connections to it. Safe for concurrent use."""
+
+    #: Tables without which a file is no database of this kind.
+    required_tables: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, path: str) -> None:
+        """Nothing is opened yet: a missing or damaged file shows on the first read or write."""
+        self.path = path
+        self._writer: _Connection | None = None  # used by the leader of _commits alone
+        self._readers: list[_Connection] = []
+        self._readers_lock = threading.Lock()
+        self._commits: GroupCommit[Transaction] = GroupCommit(self._commit)
+
+    @classmethod
+    def build(cls, path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
+        """Create the database file durably; ``fill`` makes its tables.
+
+        :raises DatabaseExists: somebody else was first.
+        :raises DeviceFailed: the device is full or fails.
+        """
+
+        def write_file(temporary: str) -> None:
+            connection = sqlite3.connect(temporary, isolation_level=None)
+            with contextlib.closing(connection):
+                connection.execute("PRAGMA synchronous = OFF")
+                connection.execute("PRAGMA journal_mode = MEMORY")
+                connection.create_function("chexor", 3, chexor, deterministic=True)
+                connection.executescript(SYNC_TABLES)
+                fill(connection)
+                connection.execute("PRAGMA journal_mode = WAL")
+
+        try:
+            run_blocking(create_durably, path, write_file)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise DeviceFailed(path, str(error)) from error
+
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``query`` in a native thread, in one read transaction.
+
+        :raises DatabaseError: one of its subclasses; a damaged database is in quarantine by then.
+        """
+        return run_blocking(self._read, query)
+
+    def write(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``transaction`` and commit, together with those of other writers that wait just now.
+
+        What it wrote is durable on return. When it raises, nothing of it is kept, and the error
+        goes to its caller alone; it may be run a second time, so it has no effects outside the
+        database.
+
+        :raises DatabaseError: nothing was kept.
+        """
+        result: T = self._commits.submit(transaction)
+        return result
+
+    def close(self) -> None:
+        """Close every connection, once nobody uses the database any more."""
+        with self._readers_lock:
+            readers, self._readers = self._readers, []
+        for reader in readers:
+            run_blocking(reader.close)
+        run_blocking(self._drop_writer)
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        with self._mapped_errors():
+            reader = self._take_reader()
+            try:
+                reader.sqlite.execute("BEGIN")
+                result = query(reader.sqlite)
+                reader.sqlite.execute("COMMIT")
+            except BaseException:
+                reader.close()
+                raise
+            with self._readers_lock:
+                if len(self._readers) < IDLE_READERS_MAX:
+                    self._readers.append(reader)
+                    return result
+            reader.close()
+            return result
+
+    def _take_reader(self) -> _Connection:
+        while True:
+            with self._readers_lock:
+                reader = self._readers.pop() if self._readers else None
+            if reader is None:
+                return _Connection(self.path, self.required_tables)
+            if reader.is_current():
+                return reader
+            reader.close()
+
+    def _commit(self, transactions: list[Transaction]) -> list[Any]:
+        """One commit for all; if one of them raises, each gets a commit of its own instead."""
+        try:
+            return self._commit_together(transactions)
+        except DatabaseError:
+            raise
+        except Exception as error:
+            if len(transactions) == 1:
+                return [error]
+        outcomes: list[Any] = []
+        for transaction in transactions:
+            try:
+                outcomes += self._commit_together([transaction])
+            except Exception as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _commit_together(self, transactions: list[Transaction]) -> list[Any]:
+        with self._mapped_errors():
+            try:
+                connection = self._begin()
+                results = [transaction(connection) for transaction in transactions]
+                connection.execute("COMMIT")
+            except sqlite3.DatabaseError:
+                # After a failed write or fsync the state of this connection is not worth trusting.
+                self._drop_writer()
+                raise
+            except BaseException:
+                if self._writer is not None and self._writer.sqlite.in_transaction:
+                    self._writer.sqlite.execute("ROLLBACK")
+                raise
+        return results
+
+    def _begin(self) -> sqlite3.Connection:
+        """Begin a write transaction on the file that has the name now."""
+        while True:
+            if self._writer is None:
+                self._writer = _Connection(self.path, self.required_tables)
+            self._writer.sqlite.execute("BEGIN IMMEDIATE")
+            if self._writer.is_current():
+                return self._writer.sqlite
+            self._drop_writer()
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    @contextlib.contextmanager
+    def _mapped_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                quarantine(self.path, str(error))
+                raise DatabaseDamaged(self.path, f"quarantined: {error}") from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise DatabaseBusy(self.path, str(error)) from error
+            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+                if not os.path.exists(self.path):
+                    raise DatabaseMissing(self.path) from error
+                raise DeviceFailed(self.path, str(error)) from error
+            raise
+
+
+class _Connection:
+    """A connection, and which file it was opened on."""
+
+    __slots__ = ("_inode", "path", "sqlite")
+
+    def __init__(self, path: str, required_tables: frozenset[str]) -> None:
+        """
+        :raises DatabaseMissing: there is no such file; it is never created here.
+        :raises DatabaseUnsupported: the schema is of another kind or age.
+        :raises sqlite3.DatabaseError: the file is damaged or cannot be read.
+        """
+        self.path = path
+        before = _inode_of(path)
+        if before is None:
+            raise DatabaseMissing(path)
+        self._inode = before
+        self.sqlite = sqlite3.connect(
+            f"file:{quote(path)}?mode=rw",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=64,
+        )
+        try:
+            self._prepare(required_tables)
+        except BaseException:
+            self.sqlite.close()
+            raise
+
+    def _prepare(self, required_tables: frozenset[str]) -> None:
+        run = self.sqlite.execute
+        names = {row[0] for row in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not names:
+            empty = sqlite3.DatabaseError("the file holds no tables")
+            empty.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+            raise empty
+        if missing := required_tables - names:
+            raise DatabaseUnsupported(self.path, f"table {min(missing)} is missing")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run("PRAGMA temp_store = MEMORY")
+        run(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+        self.sqlite.create_function("chexor", 3, chexor, deterministic=True)
+
+    def is_current(self) -> bool:
+        """Whether the path still leads to the file that this connection has open."""
+        return _inode_of(self.path) == self._inode
+
+    def close(self) -> None:
+        """Close without a word: nothing that matters is pending on it."""
+        try:
+            self.sqlite.close()
+        except sqlite3.Error:
+            pass  # SQLite has released the file all the same
+
+
+def _inode_of(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

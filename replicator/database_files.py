@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a database lies, how a new one becomes durable, and how a damaged one is set aside.
+
+    <devices>/<device>/<kind>/<partition>/<last 3 digits of hash>/<hash>/<hash>.db
+
+``kind`` is ``accounts`` or ``containers``. A new database is made whole as
+``<device>/tmp/<hash>.<random>``, fsynced, and linked to its name; then every directory on the way
+down is fsynced. A crash before the link leaves a file in tmp that nobody reads, a crash after it a
+whole database that perhaps no directory durably names: the request was not acknowledged then, and
+is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+
+from martlet.log import get_logger
+from replicator.errors import DatabaseExists
+
+
+def database_path(device_path: str, kind: str, partition: str, hexdigest: str) -> str:
+    """The file of the database whose name hashes to ``hexdigest`` (32 digits)."""
+    return f"{device_path}/{kind}/{partition}/{hexdigest[-3:]}/{hexdigest}/{hexdigest}.db"
+
+
+def device_path_of(path: str) -> str:
+    """The directory of the device that a database lies on."""
+    return os.path.dirname(os.path.dirname(_partition_directory(path)))
+
+
+def _partition_directory(path: str) -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(path)))
+
+
+def create_durably(path: str, build: Callable[[str], None]) -> None:
+    """Make a database under ``path``; ``build`` writes the whole file under the name it gets.
+
+    On return the file and its name are durable.
+
+    :raises DatabaseExists: somebody else was first; theirs is untouched.
+    :raises OSError: nothing was made.
+    """
+    directory = os.path.dirname(path)
+    scratch = f"{device_path_of(path)}/tmp"
+    temporary = f"{scratch}/{os.path.basename(path)[:-3]}.{secrets.token_hex(8)}"
+    os.makedirs(scratch, exist_ok=True)
+    try:
+        build(temporary)
+        _fsync(temporary)
+        os.makedirs(directory, exist_ok=True)
+        os.link(temporary, path)
+    except FileExistsError:
+        raise DatabaseExists(path) from None
+    finally:
+        _unlink(temporary)
+    # The directories are fsynced even where they existed: who made them may not have got that far.
+    for _ in range(5):
+        _fsync(directory)
+        directory = os.path.dirname(directory)
+
+
+def quarantine(path: str, reason: str) -> str:
+    """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``; returns where
+    to.
+
+    Nothing is deleted: an operator can look at it, and a replica will bring the data back. A
+    database that is already gone is left to whoever moved it.
+    """
+    directory = os.path.dirname(path)
+    kind = os.path.basename(os.path.dirname(_partition_directory(path)))
+    shelf = f"{device_path_of(path)}/quarantined/{kind}"
+    os.makedirs(shelf, exist_ok=True)
+    target = f"{shelf}/{os.path.basename(directory)}"
+    if os.path.lexists(target):
+        target = f"{target}-{secrets.token_hex(8)}"
+    log = get_logger("martlet.database")
+    try:
+        os.rename(directory, target)
+    except FileNotFoundError:
+        log.warning("damaged database is gone already path=%s", path)
+        return target
+    _fsync(os.path.dirname(directory))
+    _fsync(shelf)
+    log.error("quarantined path=%s to=%s reason=%r", path, target, reason)
+    return target
+
+
+def _fsync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # build had not come as far as the file

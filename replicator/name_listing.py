@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names in order: prefix, delimiter, path, markers, limit, forwards or backwards.
+
+Order is the order of the UTF-8 bytes, which is that of the code points, of SQLite's BINARY
+collation and of Python's ``str``. A group of names that a delimiter rolls up is jumped over with
+one new query, so that a listing costs what it returns, however many rows lie below its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+#: One row of a table; the name comes first.
+Row = tuple[Any, ...]
+
+
+class Subdir(NamedTuple):
+    """All names that begin with ``name``, rolled up."""
+
+    name: str
+
+
+class Bound(NamedTuple):
+    """One end of a range of names."""
+
+    name: str
+    is_inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The names between two bounds, either of which may be open."""
+
+    lower: Bound | None
+    upper: Bound | None
+    is_reversed: bool
+    limit: int
+
+    def conditions(self) -> tuple[str, list[str | int]]:
+        """SQL for the end of a query on a table with a column ``name``, and its arguments."""
+        sql, arguments = "", list[str | int]()
+        if self.lower is not None:
+            sql += " AND name >= ?" if self.lower.is_inclusive else " AND name > ?"
+            arguments.append(self.lower.name)
+        if self.upper is not None:
+            sql += " AND name <= ?" if self.upper.is_inclusive else " AND name < ?"
+            arguments.append(self.upper.name)
+        sql += " ORDER BY name DESC LIMIT ?" if self.is_reversed else " ORDER BY name LIMIT ?"
+        return sql, [*arguments, self.limit]
+
+
+#: Runs the query of a range; rows come in order and may be left unread.
+Fetch = Callable[[Range], Iterator[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingQuery:
+    """What a client asks for. Empty strings mean "not given", but for ``path``."""
+
+    limit: int
+    marker: str = ""
+    end_marker: str = ""
+    prefix: str = ""
+    delimiter: str = ""
+    is_reversed: bool = False
+    path: str | None = None
+
+
+def list_names(query: ListingQuery, fetch: Fetch) -> list[Row | Subdir]:
+    """The entries of a listing, in order.
+
+    Without a delimiter: each name that begins with the prefix and lies strictly between the
+    markers. With one: names in which it follows the prefix are rolled up into a ``Subdir`` that
+    ends with it, unless that is the marker at the low end. With a path: the names directly below
+    ``path/``, those that end in their only further slash among them; nothing is rolled up.
+    """
+    walk = _Walk(query, fetch)
+    return walk.plain() if not walk.delimiter else walk.rolled_up()
+
+
+class _Walk:
+    """One listing under way; ``lower`` and ``upper`` close in on what is still to be read."""
+
+    def __init__(self, query: ListingQuery, fetch: Fetch) -> None:
+        self.query = query
+        self.fetch = fetch
+        self.prefix, self.delimiter = query.prefix, query.delimiter
+        if query.path is not None:
+            self.prefix = f"{query.path.rstrip('/')}/" if query.path else ""
+            self.delimiter = "/"
+        low, high = query.marker, query.end_marker
+        if query.is_reversed:
+            low, high = high, low
+        self.low_marker = low
+        self.lower, self.upper = _bounds(low, high, self.prefix)
+
+    def plain(self) -> list[Row | Subdir]:
+        return list(self.fetch(self._rest(self.query.limit)))
+
+    def rolled_up(self) -> list[Row | Subdir]:
+        entries: list[Row | Subdir] = []
+        while len(entries) < self.query.limit:
+            group = self._read_up_to_group(entries)
+            if group is None or not self._step_over(group):
+                break
+        return entries
+
+    def _read_up_to_group(self, entries: list[Row | Subdir]) -> str | None:
+        """Append names up to the first that a group hides, and return that group's prefix."""
+        for row in self.fetch(self._rest(self.query.limit - len(entries))):
+            name: str = row[0]
+            found = name.find(self.delimiter, len(self.prefix))
+            group = name[: found + len(self.delimiter)] if found >= 0 else None
+            if self.query.path is not None:
+                if group is not None and len(name) > len(group):
+                    return group
+                if name == self.prefix:
+                    continue
+            elif group is not None:
+                if group != self.low_marker:
+                    entries.append(Subdir(group))
+                return group
+            entries.append(row)
+        return None
+
+    def _step_over(self, group: str) -> bool:
+        """Narrow the range to what follows a group; False if nothing can."""
+        if self.query.is_reversed:
+            # Backwards, a name that is the group's prefix itself comes last of the group.
+            self.upper = Bound(group, is_inclusive=self.query.path is not None)
+            return True
+        following = successor_of_prefix(group)
+        if following is None:
+            return False
+        self.lower = Bound(following, is_inclusive=True)
+        return True
+
+    def _rest(self, limit: int) -> Range:
+        return Range(self.lower, self.upper, self.query.is_reversed, limit)
+
+
+def _bounds(low: str, high: str, prefix: str) -> tuple[Bound, Bound | None]:
+    # Names that begin with NUL belong to a reserved namespace that no client lists.
+    lower = Bound("\x01", is_inclusive=True)
+    if low >= lower.name:
+        lower = Bound(low, is_inclusive=False)
+    upper = Bound(high, is_inclusive=False) if high else None
+    if prefix:
+        if prefix > lower.name:
+            lower = Bound(prefix, is_inclusive=True)
+        end = successor_of_prefix(prefix)
+        if end is not None and (upper is None or end < upper.name):
+            upper = Bound(end, is_inclusive=False)
+    return lower, upper
+
+
+_LAST_CHARACTER = "\U0010ffff"
+_BEFORE_SURROGATES = "\ud7ff"
+_AFTER_SURROGATES = "\ue000"
+
+
+def successor_of_prefix(prefix: str) -> str | None:
+    """The least text above every text that begins with ``prefix``; None if there is none.
+
+    Surrogates are no characters of UTF-8, so the count skips them.
+    """
+    stem = prefix.rstrip(_LAST_CHARACTER)
+    if not stem:
+        return None
+    last = stem[-1]
+    following = _AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1)
+    return stem[:-1] + following

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI base of the account and the container server: paths, devices, errors, responses.
+
+Errors of a request become responses here and nowhere else: bad input 4xx, a device that is missing,
+full or failing 507, a damaged database 500.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from martlet.cluster_conf import ClusterConf
+from martlet.config import option
+from martlet.constraints import ConstraintError
+from martlet.http import (
+    Environ,
+    HTTPException,
+    Request,
+    Response,
+    StartResponse,
+    error_response,
+    http_error,
+)
+from martlet.log import fields, get_logger
+from martlet.names import BadNameError, check_text
+from replicator.database_files import database_path
+from replicator.errors import DatabaseError
+from replicator.name_listing import ListingQuery
+from ring.hashing import HashPath
+
+Handler = Callable[[Request], Response]
+
+_DEVICE_NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*", re.ASCII).fullmatch
+_PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII).fullmatch
+_TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a header or parameter says yes."""
+    return value is not None and value.lower() in _TRUE
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Options that the account and the container server have in common."""
+
+    log_requests: bool = option(False, "Log a line for each request")
+    fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
+    database_pool_size: int = option(128, "Databases kept open while unused, at most")
+
+    def __post_init__(self) -> None:
+        """:raises ValueError: an option is out of its range."""
+        if self.database_pool_size < 1:
+            raise ValueError("database_pool_size must be at least 1")
+        parse_reserve(self.fallocate_reserve)
+
+
+def parse_reserve(text: str) -> tuple[float, bool]:
+    """The space to keep free, and whether it is a percentage of the device.
+
+    :raises ValueError: neither bytes nor a percentage from 0 to 100.
+    """
+    try:
+        amount = float(text.removesuffix("%"))
+    except ValueError:
+        amount = -1.0
+    is_percent = text.endswith("%")
+    if amount < 0 or (is_percent and amount > 100):
+        raise ValueError(f"fallocate_reserve = {text!r} is neither bytes nor a percentage")
+    return amount, is_percent
+
+
+class StorageServer:
+    """A WSGI application over the databases on the devices of this server.
+
+    Subclasses set ``kind`` (``accounts`` or ``containers``) and ``handlers``.
+    """
+
+    kind: str
+    name: str
+
+    def __init__(
+        self, options: StorageOptions, cluster: ClusterConf, devices: str, mount_check: bool
+    ) -> None:
+        self.cluster = cluster
+        self.devices = devices
+        self._mount_check = mount_check
+        self._log_requests = options.log_requests
+        self._reserve, self._reserve_is_percent = parse_reserve(options.fallocate_reserve)
+        self._hash_path = HashPath(
+            cluster.hash.swift_hash_path_prefix.encode("latin-1", "replace"),
+            cluster.hash.swift_hash_path_suffix.encode("latin-1", "replace"),
+        )
+        self.log = get_logger(f"martlet.{self.name}")
+        self.handlers: dict[str, Handler] = {}
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        started = time.monotonic() if self._log_requests else 0.0
+        req = Request(environ)
+        response = self._respond(req)
+        if self._log_requests:
+            self._log(req, response, time.monotonic() - started)
+        return response(environ, start_response)
+
+    def _respond(self, req: Request) -> Response:
+        try:
+            check_text(req.path)
+        except BadNameError as error:
+            return error_response(412, str(error))
+        handler = self.handlers.get(req.method)
+        if handler is None:
+            return error_response(405, headers={"Allow": ", ".join(sorted(self.handlers))})
+        try:
+            return handler(req)
+        except HTTPException as error:
+            return error.response
+        except ConstraintError as error:
+            return error_response(error.status, str(error))
+        except BadNameError as error:
+            return error_response(400, str(error))
+        except DatabaseError as error:
+            if error.status >= 500:
+                self.log.error("database error %s", fields(error=error, trans_id=req.trans_id))
+            return error_response(error.status, error.reason if error.status < 500 else "")
+        except OSError as error:
+            self.log.exception("request failed %s", fields(method=req.method, path=req.path))
+            out_of_space = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+            return error_response(507 if out_of_space else 500)
+        except Exception:
+            self.log.exception("request failed %s", fields(method=req.method, path=req.path))
+            return error_response(500)
+
+    def _log(self, req: Request, response: Response, seconds: float) -> None:
+        self.log.info(
+            "request method=%s path=%s status=%d seconds=%.4f trans_id=%s",
+            req.method,
+            req.environ["PATH_INFO"],
+            response.status,
+            seconds,
+            req.headers.get("x-trans-id", "-"),
+        )
+
+    def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:
+        """Device, partition and the names that follow, absent ones as empty strings.
+
+        :raises HTTPException: 400 for a path of another form.
+        """
+        try:
+            segments = [s or "" for s in req.split_path(minsegs, maxsegs, rest)]
+        except ValueError as error:
+            raise http_error(400, str(error)) from None
+        if not _PARTITION(segments[1]):
+            raise http_error(400, "The partition must be a number")
+        return segments
+
+    def device_path(self, device: str, for_writing: bool = False) -> str:
+        """The directory of a device.
+
+        :raises HTTPException: 507 if it is missing, not mounted, or too full to write to.
+        """
+        path = f"{self.devices}/{device}"
+        is_there = _DEVICE_NAME(device) is not None and (
+            os.path.ismount(path) if self._mount_check else os.path.isdir(path)
+        )
+        if not is_there:
+            raise http_error(507, f"{device} is not mounted" if self._mount_check else "")
+        if for_writing and self._reserve and not self._has_space(path):
+            raise http_error(507, f"{device} is full")
+        return path
+
+    def _has_space(self, path: str) -> bool:
+        found = os.statvfs(path)
+        free = found.f_frsize * found.f_bavail
+        if self._reserve_is_percent:
+            return free * 100 > found.f_frsize * found.f_blocks * self._reserve
+        return free > self._reserve
+
+    def database_path(
+        self, device_path: str, partition: str, account: str, container: str | None = None
+    ) -> str:
+        """The database file of an account or container."""
+        hexdigest = self._hash_path.hexdigest(account, container)
+        return database_path(device_path, self.kind, partition, hexdigest)
+
+    def policy_index(self, req: Request) -> int | None:
+        """X-Backend-Storage-Policy-Index, or None where the request has none.
+
+        :raises HTTPException: 400 if there is no such policy.
+        """
+        text = req.headers.get("x-backend-storage-policy-index")
+        if text is None:
+            return None
+        index = int(text) if text.isascii() and text.isdigit() else -1
+        if self.cluster.policy_by_index(index) is None:
+            raise http_error(400, f"Invalid X-Backend-Storage-Policy-Index {text!r}")
+        return index
+
+
+def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> ListingQuery:
+    """The query parameters of a listing, of those named in ``parameters``.
+
+    :raises HTTPException: 412 for a limit above ``limit_max``.
+    :raises BadNameError: a parameter is not UTF-8.
+    """
+    params = req.params
+    text = params.get("limit", "")
+    limit = limit_max
+    if text.isascii() and text.isdigit():
+        limit = int(text) if len(text) <= 18 else limit_max + 1
+        if limit > limit_max:
+            raise http_error(412, f"Maximum limit is {limit_max}")
+    return ListingQuery(
+        limit=limit,
+        marker=params.get("marker", ""),
+        end_marker=params.get("end_marker", ""),
+        prefix=params.get("prefix", ""),
+        delimiter=params.get("delimiter", ""),
+        is_reversed=is_true(params.get("reverse")),
+        path=params.get("path") if "path" in parameters else None,
+    )
+
+
+def empty_response(status: int, headers: Iterable[tuple[str, str]] = ()) -> Response:
+    """A response without a body. Content-Length is explicit, so that connections are kept."""
+    response = Response(status, headers)
+    response.headers["Content-Length"] = "0"
+    return response
