@@ -1,0 +1,111 @@
+# martlet: everything starts here. `make help` lists the targets.
+# The first part of each stamp's recipe checks the machine, so that what is missing is said in a sentence.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_FOR_TESTS := $(VENV)/.installed-for-tests
+OBJECT_SERVER := build/bin/martlet-object-server
+GO_SOURCES := $(shell find object-server -name '*.go' ! -name '*_test.go' 2>/dev/null) \
+	object-server/go.mod object-server/go.sum
+STATICCHECK_VERSION := v0.8.2
+# staticcheck's own go.mod asks for this one.
+STATICCHECK_GO_MINOR := 26
+UP_ARGS ?=
+
+# Never fetch another Go than the one that is installed.
+export GOTOOLCHAIN := local
+export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
+
+.DEFAULT_GOAL := help
+.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test \
+	wheel bench clean test-tools
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: $(INSTALLED) $(OBJECT_SERVER) ## install into .venv and build the object server
+
+up: build ## start the cluster here, until Ctrl-C (UP_ARGS="--nodes 4" for more nodes)
+	@exec $(BIN)/martlet up $(UP_ARGS)
+
+down: $(INSTALLED) ## stop the cluster
+	@$(BIN)/martlet down
+
+status: $(INSTALLED) ## show what runs
+	@$(BIN)/martlet status
+
+test: check go-check unit tidy go-test functional wheel ## everything that must pass before a change lands
+	@echo "make test: all passed"
+
+check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	MYPYPATH=test/support $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py
+
+unit: $(INSTALLED_FOR_TESTS) ## Python: unit tests
+	$(BIN)/pytest -q -n 2 test/unit
+
+tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports, sizes, options, docs
+	$(BIN)/pytest -q test/tidy
+
+functional: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## real processes, through the API
+	$(BIN)/pytest -q --durations=10 test/functional
+
+functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
+	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q --durations=10 test/functional
+
+go-check: .go-ok ## Go: format, vet, staticcheck
+	@unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]; then \
+		echo "gofmt would change: $$unformatted" >&2; exit 1; fi
+	cd object-server && go vet ./...
+	@minor=$$(go env GOVERSION | sed -E 's/^go1\.([0-9]+).*/\1/'); \
+	if [ "$$minor" -ge $(STATICCHECK_GO_MINOR) ]; then \
+		cd object-server && go run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION) ./...; \
+	else echo "skipped: staticcheck $(STATICCHECK_VERSION) needs Go 1.$(STATICCHECK_GO_MINOR), this is 1.$$minor"; fi
+
+go-test: .go-ok ## Go: tests under the race detector
+	cd object-server && go test -race ./...
+
+wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
+	@.ci/smoke-wheel $(BIN)/python
+
+bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
+	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)
+
+clean: ## remove what was built and installed; the cluster's data (MARTLET_HOME) stay
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- stamps ---------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@.ci/preflight $(PYTHON)
+	@echo "martlet: making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt | $(BIN)/python
+	@echo "martlet: installing into $(VENV)"
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[client]'
+	@touch $@
+
+$(INSTALLED_FOR_TESTS): $(INSTALLED)
+	@echo "martlet: installing the test tools into $(VENV)"
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[test]'
+	@touch $@
+
+.go-ok:
+	@.ci/preflight $(PYTHON)
+
+.PHONY: .go-ok
+
+$(OBJECT_SERVER): $(GO_SOURCES)
+	@.ci/preflight $(PYTHON)
+	@echo "martlet: building the object server"
+	@mkdir -p $(@D)
+	@cd object-server && go build -trimpath -buildvcs=false -o ../$@ ./cmd/martlet-object-server
+
+test-tools:
+	@.ci/test-tools

@@ -1,0 +1,137 @@
+"""Dependencies point one way (ARCHITECTURE.md), in Python and in Go."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from source_tree import GO_MODULE, PACKAGES, PythonFile
+
+MAY_IMPORT = {
+    "martlet": set(),
+    "ring": {"martlet"},
+    "replicator": {"ring", "martlet"},
+    "account": {"replicator", "ring", "martlet"},
+    "container": {"replicator", "ring", "martlet"},
+    "proxy": {"ring", "martlet"},
+    "cluster": {"ring", "martlet"},
+}
+
+# A Go package may import packages of a lower level only.
+GO_LEVELS = {"vfs": 0, "ring": 0, "bundle": 1, "device": 2, "updates": 2, "server": 3, "cmd": 4}
+
+# The modules that know eventlet: the WSGI server, and what needs concurrency.
+EVENTLET_AT = {"martlet/server.py", "martlet/http_protocol.py", "replicator/concurrency.py"}
+
+
+def imported_names(tree: ast.Module) -> Iterator[str]:
+    """Every module named in an import statement, at any depth of the file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module if node.module and not node.level else "." * node.level
+
+
+def wrong_imports(package: str, tree: ast.Module) -> list[str]:
+    """Imports in a module of ``package`` that it may not make."""
+    allowed = MAY_IMPORT[package] | {package}
+    wrong = []
+    for name in imported_names(tree):
+        top = name.partition(".")[0]
+        if (top in PACKAGES and top not in allowed) or not top:
+            wrong.append(name)
+    return wrong
+
+
+def go_level(path: str) -> int | None:
+    """The level of a Go import path; None for packages of others."""
+    if not path.startswith(GO_MODULE + "/"):
+        return None
+    return GO_LEVELS[path.removeprefix(GO_MODULE + "/").partition("/")[0]]
+
+
+@pytest.mark.parametrize(
+    ("package", "line", "is_wrong"),
+    [
+        ("ring", "import martlet.names", False),
+        ("ring", "from ring.devices import Device", False),
+        ("martlet", "from ring import ring", True),
+        ("proxy", "def f():\n    import container.server", True),
+        ("account", "from container.schema import X", True),
+        ("ring", "from . import devices", True),
+        ("ring", "import os", False),
+    ],
+)
+def test_the_check_itself(package: str, line: str, is_wrong: bool) -> None:
+    assert bool(wrong_imports(package, ast.parse(line))) == is_wrong
+
+
+def test_python_imports_point_one_way(modules: list[PythonFile]) -> None:
+    assert {file.package for file in modules} == set(MAY_IMPORT)
+    found = {
+        file.name: wrong for file in modules if (wrong := wrong_imports(file.package, file.tree))
+    }
+    assert found == {}
+
+
+def test_python_packages_have_no_import_circle_of_modules(modules: list[PythonFile]) -> None:
+    """Within a package, too: a circle hides which of two modules rests on the other."""
+    names = {
+        file.name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        for file in modules
+    }
+    graph = {}
+    for file in modules:
+        name = file.name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        graph[name] = {target for target in top_level_imports(file.tree) if target in names} - {
+            name
+        }
+    assert circles(graph) == []
+
+
+def top_level_imports(tree: ast.Module) -> Iterator[str]:
+    """Modules imported when the module is loaded; ``from a import b`` counts as a and as a.b."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """What is left when modules that import none of the rest are taken away, again and again."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    return [sorted(left)] if left else []
+
+
+def test_the_circle_check_itself() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["a", "b", "c"]]
+
+
+def test_eventlet_stays_at_the_edge(modules: list[PythonFile]) -> None:
+    found = {
+        file.name
+        for file in modules
+        if any(name.partition(".")[0] == "eventlet" for name in imported_names(file.tree))
+    }
+    assert found <= EVENTLET_AT
+
+
+def test_go_imports_point_one_way(go_packages: list[dict[str, Any]]) -> None:
+    wrong = []
+    for package in go_packages:
+        own = go_level(package["ImportPath"])
+        assert own is not None
+        for path in (*package.get("Imports", ()), *package.get("TestImports", ())):
+            level = go_level(path)
+            if level is not None and level >= own and path != package["ImportPath"]:
+                wrong.append((package["ImportPath"], path))
+    assert wrong == []
