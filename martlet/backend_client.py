@@ -236,8 +236,11 @@ class BackendExchange:
         return BackendResponse(self._incoming, self.timeout)
 
     def abort(self) -> None:
-        """Close the connection; the server sees a request or upload that was given up."""
-        self._incoming.drop()
+        """Close the connection; the server sees a request or upload that was given up.
+
+        May be called while another thread sends: its send then fails.
+        """
+        self._incoming.abort()
 
     def _read_some(self, timeout: float | None) -> None:
         try:
@@ -307,6 +310,7 @@ class BackendUpload(BackendExchange):
             self._read_some(timeout)
             incoming = self._incoming
         if incoming.has_final_headers:
+            incoming.never_reuse()  # the server may still take the next bytes for the body
             return BackendResponse(incoming, self.timeout)
         self._reused = False  # from here on there is a body that could not be sent twice
         return None

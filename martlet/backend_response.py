@@ -137,6 +137,20 @@ class Incoming:
             self._pool = None
             self.sock.close()
 
+    def abort(self) -> None:
+        """Close the connection, and wake whoever is waiting on it in another thread."""
+        if self._pool is None:
+            return
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it was not connected any more
+        self.drop()
+
+    def never_reuse(self) -> None:
+        """Close the connection after this answer, whatever the server says."""
+        self.keep_alive = False
+
     def _at_end_of_connection(self) -> None:
         has_length = "content-length" in self.headers or "transfer-encoding" in self.headers
         if self.has_final_headers and not has_length:

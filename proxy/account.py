@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about an account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from martlet.constraints import ConstraintError
+from martlet.http import HeaderList, Request, Response, http_error
+from martlet.timestamp import Timestamp
+from proxy.core import Core, header_lines
+from proxy.fetch import Search
+from proxy.headers import base_headers, database_headers, returned_headers
+from proxy.info import clear_info
+from proxy.listing import json_query
+from proxy.target import Route, Target, check_name_length
+
+# Under which name the auth system stores what its owner reads and sets as the other.
+_STORED_ACL = "x-account-sysmeta-core-access-control"
+_SHOWN_ACL = "x-account-access-control"
+
+
+class AccountController:
+    """GET, HEAD, POST; PUT and DELETE where accounts may be managed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.routes = {
+            "GET": Route(self.get),
+            "HEAD": Route(self.get),
+            "POST": Route(self.post),
+        }
+        if core.options.allow_account_management:
+            self.routes |= {"PUT": Route(self.put), "DELETE": Route(self.delete)}
+
+    def get(self, req: Request, target: Target) -> Response:
+        """200 with the listing, 204 for HEAD; 400, 404, 410 (deleted, not yet gone), 412, 503."""
+        core = self._core
+        self._check_name(target)
+        query = json_query(req, core.constraints.account_listing_limit)
+        ring = core.rings.account
+        partition = ring.get_part(target.account)
+        request = core.request(req, "Account", partition, target.path + query)
+        search = Search(core, request, core.nodes(ring, partition, shuffle=True))
+        source = search.find(header_lines(database_headers(req, "account")))
+        if source is not None:
+            headers = self._visible(req, source.response.headers)
+            return Response(source.response.status, headers, source.response.body())
+        answer = search.failure()
+        if answer.status == 404:
+            if answer.headers.get("x-account-status", "").lower() == "deleted":
+                return Response(410, self._visible(req, answer.headers), answer.body)
+            if core.options.account_autocreate:
+                return _empty_listing(req)
+        return Response(answer.status, self._visible(req, answer.headers), answer.body)
+
+    def put(self, req: Request, target: Target) -> Response:
+        """201 for a new account, 202 for one that was there; 400, 503."""
+        return self._change(req, target)
+
+    def post(self, req: Request, target: Target) -> Response:
+        """204; 400, 404, 503. Creates the account where that is configured."""
+        response = self._change(req, target)
+        if response.status == 404 and self._core.options.account_autocreate:
+            create_account(self._core, req, target.account)
+            response = self._change(req, target)
+        return response
+
+    def delete(self, req: Request, target: Target) -> Response:
+        """204; 400, 404, 503. What the account holds is reaped later."""
+        if req.environ.get("QUERY_STRING"):
+            raise http_error(400, "DELETE of an account takes no parameters.")
+        return self._send_to_all(req, target)
+
+    def _change(self, req: Request, target: Target) -> Response:
+        self._check_name(target)
+        try:
+            self._core.constraints.check_metadata("account", req.headers.items())
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+        return self._send_to_all(req, target)
+
+    def _send_to_all(self, req: Request, target: Target) -> Response:
+        core = self._core
+        ring = core.rings.account
+        partition, nodes = ring.get_nodes(target.account)
+        request = core.request(req, "Account", partition, target.path)
+        headers = header_lines(database_headers(req, "account"))
+        try:
+            answer = core.ask_for_one(request, core.nodes(ring, partition), [headers] * len(nodes))
+        finally:
+            clear_info(req.environ, target.account)
+        return Response(answer.status, self._visible(req, answer.headers), answer.body)
+
+    def _check_name(self, target: Target) -> None:
+        limits = self._core.constraints
+        check_name_length(
+            "Account",
+            target.account,
+            limits.max_account_name_length,
+            limits.auto_create_account_prefix,
+        )
+
+    def _visible(self, req: Request, headers: Mapping[str, str]) -> HeaderList:
+        if not req.environ.get("swift_owner"):
+            return returned_headers(headers, {*self._core.options.swift_owner_headers, _STORED_ACL})
+        visible = returned_headers(headers, {_STORED_ACL})
+        acl = headers.get(_STORED_ACL, "")
+        if acl not in ("", "{}"):
+            visible.append((_SHOWN_ACL.title(), acl))
+        return visible
+
+
+def create_account(core: Core, req: Request, account: str) -> bool:
+    """Create an account for a write that needs it; False, and a line in the log, on failure."""
+    ring = core.rings.account
+    partition, nodes = ring.get_nodes(account)
+    request = core.request(req, "Account", partition, Target(account).path, method="PUT")
+    headers = base_headers(req)
+    headers["X-Timestamp"] = Timestamp.now().internal
+    for name, value in req.headers.items():
+        if name.startswith("X-Account-Sysmeta-"):
+            headers[name] = value
+    lines = [header_lines(headers)] * len(nodes)
+    try:
+        answer = core.ask_for_one(request, core.nodes(ring, partition), lines)
+    finally:
+        clear_info(req.environ, account)
+    if 200 <= answer.status < 300:
+        core.logger.info("event=account_created path=%s trans_id=%s", request.path, req.trans_id)
+        return True
+    core.logger.warning(
+        "event=account_not_created path=%s status=%d trans_id=%s",
+        request.path,
+        answer.status,
+        req.trans_id,
+    )
+    return False
+
+
+def _empty_listing(req: Request) -> Response:
+    """An account that does not exist yet, as if it were there and empty.
+
+    The header tells those who must know that it is not (they look at X-Backend-…, clients cannot).
+    """
+    now = Timestamp.now().normal
+    headers = {
+        "X-Account-Container-Count": "0",
+        "X-Account-Object-Count": "0",
+        "X-Account-Bytes-Used": "0",
+        "X-Timestamp": now,
+        "X-Put-Timestamp": now,
+        "X-Backend-Fake-Account-Listing": "yes",
+        "Content-Type": "application/json; charset=utf-8",
+    }
+    if req.method == "HEAD":
+        return Response(204, headers)
+    return Response(200, headers, b"[]")

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI application at the end of the proxy's pipeline: from a request to its controller."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from martlet.cluster_conf import ClusterConf
+from martlet.config import load_options
+from martlet.http import (
+    Environ,
+    HTTPException,
+    Request,
+    Response,
+    StartResponse,
+    WSGIApp,
+    error_response,
+    http_error,
+)
+from martlet.log import get_logger
+from martlet.names import BadNameError, check_text, split_path
+from martlet.timestamp import Timestamp
+from proxy.account import AccountController
+from proxy.config import ProxyOptions
+from proxy.container import ContainerController
+from proxy.core import Core
+from proxy.cors import expose, preflight
+from proxy.info import container_info
+from proxy.info_page import info_page
+from proxy.info_registry import register_info
+from proxy.object import ObjectController
+from proxy.target import Denied, Route, Target
+from ring.ring import RingSet, load_rings
+
+_INFO_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class Application:
+    """Serves ``/v1/account[/container[/object]]`` and ``/info``."""
+
+    def __init__(
+        self, options: ProxyOptions, cluster: ClusterConf, rings: RingSet, logger: logging.Logger
+    ) -> None:
+        self.core = Core(options, cluster, rings, logger)
+        self._account_routes = AccountController(self.core).routes
+        self._container_routes = ContainerController(self.core).routes
+        self._object_routes = ObjectController(self.core).routes
+        _publish(options, cluster)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        req = Request(environ)
+        response: WSGIApp
+        try:
+            response = self._respond(req)
+        except HTTPException as error:
+            response = error.response
+        except Denied as denial:
+            response = denial.response
+        except BadNameError:
+            response = error_response(412, "The path is not valid UTF-8, or holds a NUL.")
+        except Exception:
+            self.core.logger.exception("event=unhandled_error trans_id=%s", req.trans_id)
+            response = error_response(500)
+        return response(environ, start_response)
+
+    def _respond(self, req: Request) -> WSGIApp:
+        self._prepare(req)
+        path = check_text(req.path)
+        if path == "/info":
+            return self._info(req)
+        target = self._target(path)
+        self._check_host(req)
+        routes = self._routes_for(target)
+        route = routes.get(req.method)
+        if req.method == "OPTIONS":
+            return self._options(req, target, routes)
+        if route is None:
+            raise http_error(405, headers={"Allow": _allowed(routes)})
+        restore = self._authorize_early(req, route)
+        try:
+            response = self._handle(req, target, route)
+        finally:
+            if restore is not None:
+                req.environ["swift.authorize"] = restore
+        return response
+
+    def _handle(self, req: Request, target: Target, route: Route) -> WSGIApp:
+        origin = req.environ.get("HTTP_ORIGIN") if route.cors else None
+        if not origin:
+            return route.handler(req, target)
+        info = container_info(self.core, req, target.account, target.container)
+        try:
+            response = route.handler(req, target)
+        except HTTPException as error:
+            response = error.response
+        expose(response, origin, info, self.core.options)
+        return response
+
+    def _prepare(self, req: Request) -> None:
+        environ = req.environ
+        if "HTTP_X_TIMESTAMP" in environ:
+            environ["HTTP_X_TIMESTAMP"] = req.timestamp.internal
+        else:
+            environ["HTTP_X_TIMESTAMP"] = Timestamp.now().internal
+        if "HTTP_X_STORAGE_TOKEN" in environ:
+            environ.setdefault("HTTP_X_AUTH_TOKEN", environ["HTTP_X_STORAGE_TOKEN"])
+        if "swift.trans_id" not in environ:
+            environ["swift.trans_id"] = f"tx{uuid.uuid4().hex[:21]}-{int(time.time()):010x}"
+        environ.setdefault("swift.orig_req_method", req.method)
+
+    def _target(self, path: str) -> Target:
+        try:
+            version, account, container, obj = split_path(path, 1, 4, True)
+        except ValueError:
+            raise http_error(404) from None
+        if account is None:
+            raise http_error(412, "Bad URL")
+        if version not in self.core.constraints.valid_api_versions:
+            raise http_error(400, "Unknown API version")
+        return Target(account, container or "", obj or "")
+
+    def _check_host(self, req: Request) -> None:
+        denied = self.core.options.deny_host_headers
+        if denied and req.environ.get("HTTP_HOST", "").partition(":")[0] in denied:
+            raise http_error(403, "Invalid host header")
+
+    def _routes_for(self, target: Target) -> dict[str, Route]:
+        if target.obj:
+            return self._object_routes
+        return self._container_routes if target.container else self._account_routes
+
+    def _authorize_early(self, req: Request, route: Route) -> Any:
+        """Ask the auth system before anything else. Once it said yes it is not asked again: it is
+        taken out of the environment, and given back so that the caller can restore it.
+
+        :raises Denied: it says no, and the handler has nothing to add that could change that.
+        """
+        check = req.environ.get("swift.authorize")
+        if check is None:
+            return None
+        denial = check(req)
+        if denial is None:
+            del req.environ["swift.authorize"]
+            return check
+        if not route.delays_denial:
+            raise Denied(denial)
+        return None
+
+    def _options(self, req: Request, target: Target, routes: dict[str, Route]) -> Response:
+        info = None
+        if target.container and "HTTP_ORIGIN" in req.environ:
+            info = container_info(self.core, req, target.account, target.container)
+        return preflight(req, [*routes, "OPTIONS"], info, self.core.options)
+
+    def _info(self, req: Request) -> Response:
+        if req.method not in _INFO_METHODS:
+            raise http_error(405, headers={"Allow": ", ".join(_INFO_METHODS)})
+        if req.method == "OPTIONS":
+            return Response(200, {"Allow": ", ".join(_INFO_METHODS)})
+        return info_page(req, self.core.options)
+
+
+def _allowed(routes: dict[str, Route]) -> str:
+    return ", ".join(sorted([*routes, "OPTIONS"]))
+
+
+def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:
+    """Tell clients in /info."""
+    policies = [
+        {"name": p.name, "default": True} if p.is_default else {"name": p.name}
+        for p in cluster.policies
+        if not p.is_deprecated
+    ]
+    values: dict[str, Any] = {
+        **cluster.constraints.as_info(),
+        "policies": policies,
+        "strict_cors_mode": options.strict_cors_mode,
+        "allow_account_management": options.allow_account_management,
+        "account_autocreate": options.account_autocreate,
+    }
+    register_info("swift", **values)
+
+
+def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
+    """PasteDeploy's factory of ``egg:martlet#proxy``.
+
+    :raises ConfigError: an option is wrong; :raises RingError: a ring cannot be read.
+    """
+    where = f"{global_conf.get('__file__', '')} [app:proxy-server]".strip()
+    options = load_options(ProxyOptions, local_conf, where)
+    swift_dir = global_conf.get("swift_dir", "/etc/martlet")
+    logger = get_logger("martlet.proxy")
+    cluster = ClusterConf.load(swift_dir)
+    return Application(options, cluster, load_rings(swift_dir, logger=logger), logger)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of ``[app:proxy-server]``; names, meanings and defaults are OpenStack Swift's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from martlet.config import option
+
+_OWNER_HEADERS = [
+    "x-container-read",
+    "x-container-write",
+    "x-container-sync-key",
+    "x-container-sync-to",
+    "x-account-meta-temp-url-key",
+    "x-account-meta-temp-url-key-2",
+    "x-container-meta-temp-url-key",
+    "x-container-meta-temp-url-key-2",
+    "x-account-access-control",
+]
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """What an operator can set for the proxy application."""
+
+    conn_timeout: float = option(0.5, "Longest wait for a connection to a storage server", "s")
+    node_timeout: float = option(10.0, "Longest wait for a read from or write to one", "s")
+    recoverable_node_timeout: float | None = option(
+        None, "The same for object GET and HEAD, which can go to another replica; node_timeout", "s"
+    )
+    post_quorum_timeout: float = option(
+        0.5, "How long to wait for the remaining replicas once the outcome is decided", "s"
+    )
+    backend_pool_size: int = option(64, "Idle connections kept for each storage server's address")
+    client_chunk_size: int = option(65536, "Bytes read from a client at a time", "bytes")
+    error_suppression_interval: float = option(
+        60.0, "How long a device that failed too often is left alone; 0: never", "s"
+    )
+    error_suppression_limit: int = option(10, "Failures a device may have before that")
+    request_node_count: str = option(
+        "2 * replicas", "Devices tried for one request: a number, or 'N * replicas'"
+    )
+    rebalance_missing_suppression_count: int = option(
+        1, "How many 404s of primaries say nothing, since a rebalance may have moved the data"
+    )
+    sorting_method: str = option("shuffle", "Order in which replicas are read: shuffle")
+    log_handoffs: bool = option(True, "Log requests that need more hand-offs than expected")
+    recheck_account_existence: int = option(60, "Longest age of cached account information", "s")
+    recheck_container_existence: int = option(60, "The same for containers", "s")
+    allow_account_management: bool = option(False, "Let authorized users PUT and DELETE accounts")
+    account_autocreate: bool = option(False, "Create an account at the first write to it")
+    max_containers_per_account: int = option(0, "More containers are refused with 403; 0: no limit")
+    max_containers_whitelist: list[str] = option([], "Accounts without that limit")
+    deny_host_headers: list[str] = option([], "Host headers that are refused with 403")
+    cors_allow_origin: list[str] = option([], "Origins allowed beside those of the container")
+    cors_expose_headers: list[str] = option([], "Headers that CORS answers expose besides")
+    strict_cors_mode: bool = option(True, "CORS headers only for origins that are allowed")
+    swift_owner_headers: list[str] = option(_OWNER_HEADERS, "Headers that only owners see and set")
+    expose_info: bool = option(True, "Answer /info")
+    disallowed_sections: list[str] = option(
+        ["swift.auto_create_account_prefix", "swift.valid_api_versions"],
+        "Sections kept out of /info, as section.key",
+    )
+    admin_key: str = option("", "Key that signs requests for the admin part of /info; empty: none")
+
+    def __post_init__(self) -> None:
+        if self.sorting_method != "shuffle":
+            raise ValueError(f"sorting_method must be shuffle, not {self.sorting_method!r}")
+        if self.client_chunk_size <= 0:
+            raise ValueError("client_chunk_size must be positive")
+        self.node_count(1)
+
+    @property
+    def read_timeout(self) -> float:
+        """The timeout of a read that another replica could serve as well, seconds."""
+        recoverable = self.recoverable_node_timeout
+        return self.node_timeout if recoverable is None else recoverable
+
+    def node_count(self, replicas: int) -> int:
+        """How many devices one request may try, in a ring with so many replicas."""
+        number, _, unit = self.request_node_count.replace("*", " ").partition(" ")
+        if not number.isdigit() or int(number) < 1 or unit.strip() not in ("", "replicas"):
+            raise ValueError(
+                f"request_node_count must be a number or 'N * replicas', "
+                f"not {self.request_node_count!r}"
+            )
+        return int(number) * replicas if unit.strip() else int(number)

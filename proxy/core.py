@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all controllers share: options, rings, the way to the storage servers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+from martlet.backend_client import BackendClient, encode_headers
+from martlet.cluster_conf import ClusterConf
+from martlet.http import Request, http_error
+from martlet.log import fields
+from proxy.backends import BackendRequest, Backends
+from proxy.config import ProxyOptions
+from proxy.fanout import Decided, Outcome, ask_all
+from proxy.nodes import ErrorLimiter, NodeQueue
+from proxy.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
+from ring.ring import Ring, RingSet
+
+
+class Core:
+    """One for each proxy process."""
+
+    def __init__(
+        self, options: ProxyOptions, cluster: ClusterConf, rings: RingSet, logger: logging.Logger
+    ) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.constraints = cluster.constraints
+        self.rings = rings
+        self.logger = logger
+        client = BackendClient(
+            options.conn_timeout, options.node_timeout, options.backend_pool_size
+        )
+        limiter = ErrorLimiter(options.error_suppression_interval, options.error_suppression_limit)
+        self.backends = Backends(client, limiter, logger)
+
+    def nodes(self, ring: Ring, partition: int, *, shuffle: bool = False) -> NodeQueue:
+        """The devices for one request about a partition."""
+        replicas = len(ring.get_part_nodes(partition))
+        return NodeQueue(
+            ring,
+            partition,
+            self.backends.limiter,
+            self.options.node_count(replicas),
+            shuffle=shuffle,
+            logger=self.logger if self.options.log_handoffs else None,
+        )
+
+    def request(
+        self,
+        req: Request,
+        server_type: str,
+        partition: int,
+        path: str,
+        *,
+        method: str = "",
+        body: bytes = b"",
+        timeout: float = 0.0,
+    ) -> BackendRequest:
+        """What to ask of the servers of ``partition``; method and timeout default to the usual."""
+        return BackendRequest(
+            server_type,
+            method or req.method,
+            partition,
+            path,
+            req.trans_id,
+            timeout or self.options.node_timeout,
+            body,
+        )
+
+    def ask(
+        self,
+        request: BackendRequest,
+        nodes: NodeQueue,
+        headers: Sequence[bytes],
+        decided: Decided | None = None,
+    ) -> list[Outcome]:
+        """`fanout.ask_all` with this proxy's settings; decided by a quorum of the primaries."""
+        replicas = nodes.primary_count
+        return ask_all(
+            self.backends,
+            request,
+            nodes,
+            headers,
+            decided or (lambda statuses: have_quorum(statuses, replicas)),
+            self.options.post_quorum_timeout,
+        )
+
+    def ask_for_one(
+        self,
+        request: BackendRequest,
+        nodes: NodeQueue,
+        headers: Sequence[bytes],
+        overrides: Mapping[int, int] | None = None,
+    ) -> Answer:
+        """The answer that stands for those of all replicas; 503 where there is no such."""
+        outcomes = self.ask(request, nodes, headers)
+        return self.best(request, [o.answer for o in outcomes], nodes.primary_count, overrides)
+
+    def best(
+        self,
+        request: BackendRequest,
+        answers: list[Answer],
+        replicas: int,
+        overrides: Mapping[int, int] | None = None,
+        quorum: int | None = None,
+    ) -> Answer:
+        """The best of the answers; replicas that gave none count as unavailable."""
+        answers = answers + [UNAVAILABLE] * (replicas - len(answers))
+        answer = best_answer(answers, quorum, overrides)
+        if answer is not None:
+            return answer
+        statuses = ",".join(str(a.status) for a in answers)
+        self.logger.error(
+            "event=no_quorum %s",
+            fields(
+                server=request.server_type,
+                method=request.method,
+                path=request.path,
+                statuses=statuses,
+                trans_id=request.trans_id,
+            ),
+        )
+        return UNAVAILABLE
+
+
+def user_agent() -> str:
+    """How the proxy names itself to the storage servers."""
+    return f"proxy-server {os.getpid()}"
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Backend request headers as bytes.
+
+    :raises HTTPException: (400) a header of the client holds a line break.
+    """
+    try:
+        return encode_headers(headers)
+    except ValueError:
+        raise http_error(400, "A header holds a line break.") from None

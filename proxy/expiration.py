@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""X-Delete-At and X-Delete-After of a client's request."""
+
+from __future__ import annotations
+
+from martlet.http import Request, http_error
+
+# Ten digits, as the names of the expirer's queue have.
+DELETE_AT_MAX = 9_999_999_999
+
+
+def delete_at(req: Request) -> int | None:
+    """When the object is to be deleted, Unix seconds; X-Delete-After goes before X-Delete-At.
+
+    :raises HTTPException: (400) not a whole number, or not in the future.
+    """
+    now = req.timestamp
+    after = req.headers.get("X-Delete-After")
+    if after is not None:
+        moment = int(float(now) + _whole_number("X-Delete-After", after))
+        return _in_future("X-Delete-After", moment, float(now))
+    at = req.headers.get("X-Delete-At")
+    if at is not None:
+        return _in_future("X-Delete-At", _whole_number("X-Delete-At", at), float(now))
+    return None
+
+
+def _whole_number(name: str, text: str) -> int:
+    digits = text.strip()
+    if not digits.removeprefix("-").isdigit() or not digits.isascii() or len(digits) > 20:
+        raise http_error(400, f"Non-integer {name}")
+    return int(digits)
+
+
+def _in_future(name: str, moment: int, now: float) -> int:
+    moment = min(moment, DELETE_AT_MAX)
+    if moment <= now:
+        raise http_error(400, f"{name} in past")
+    return moment

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which headers of a client go to the storage servers, and which of theirs come back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from martlet.http import HeaderList, Request
+from proxy.core import user_agent
+
+# Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
+# direct the updates that object servers send.
+_NOT_FORWARDED_NAMES = """
+    accept accept-encoding accept-language authorization connection content-length cookie expect
+    host keep-alive origin proxy-authorization proxy-connection referer te trailer
+    transfer-encoding upgrade user-agent via
+    x-account-device x-account-host x-account-partition
+    x-auth-key x-auth-token x-auth-user x-service-token x-storage-token x-storage-user
+    x-container-device x-container-host x-container-partition x-container-root-db-state
+    x-copied-from x-copy-from x-copy-from-account
+    x-delete-after x-delete-at-container x-delete-at-device x-delete-at-host x-delete-at-partition
+    x-detect-content-type x-forwarded-for x-forwarded-host x-forwarded-proto x-fresh-metadata
+    x-newest x-openstack-request-id x-real-ip x-timestamp x-trans-id x-trans-id-extra
+"""
+_NOT_RETURNED_NAMES = """
+    connection content-length date keep-alive server transfer-encoding x-delete-after
+    x-put-timestamp
+"""
+_NOT_FORWARDED = frozenset(_NOT_FORWARDED_NAMES.split())
+_NOT_RETURNED = frozenset(_NOT_RETURNED_NAMES.split())
+_CACHED_NAMES_MAX = 4096
+
+_wire_names: dict[str, str | None] = {}
+_client_names: dict[str, str] = {}
+
+
+def base_headers(req: Request) -> dict[str, str]:
+    """What every request to a storage server carries."""
+    return {
+        "X-Timestamp": req.environ["HTTP_X_TIMESTAMP"],
+        "X-Trans-Id": req.trans_id,
+        "User-Agent": user_agent(),
+    }
+
+
+def object_headers(req: Request) -> dict[str, str]:
+    """The headers of a client's object request that concern the object server, by wire name.
+
+    Everything but the content type, which depends on the method.
+    """
+    headers = base_headers(req)
+    for key, value in req.environ.items():
+        name = _wire_names[key] if key in _wire_names else _learn_wire_name(key)
+        if name is not None:
+            headers[name] = value
+    return headers
+
+
+def database_headers(
+    req: Request, kind: str, passed: Collection[str] = (), removable: Collection[str] = ()
+) -> dict[str, str]:
+    """The headers of a client's request that concern an account or container server.
+
+    That is metadata, system metadata and X-Backend-*; ``passed`` names others (lower case), and
+    ``removable`` those for which there is an X-Remove-… beside.
+    """
+    removes = f"x-remove-{kind}-meta-"
+    prefixes = (f"x-{kind}-meta-", f"x-{kind}-sysmeta-", "x-backend-")
+    cleared: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for name, value in req.headers.items():
+        lowered = name.lower()
+        if lowered.startswith(removes) or lowered in removable:
+            cleared[name.replace("Remove-", "", 1)] = ""
+        elif lowered.startswith(prefixes) or lowered in passed:
+            given[name] = value
+    return cleared | given | base_headers(req)
+
+
+def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -> HeaderList:
+    """The headers of a storage server's answer for the client, without those in ``hidden``."""
+    returned: HeaderList = []
+    for name, value in headers.items():
+        if name in _NOT_RETURNED or name in hidden:
+            continue
+        returned.append((client_name(name), value.strip('"') if name == "etag" else value))
+    return returned
+
+
+def client_name(name: str) -> str:
+    """``x-trans-id`` as ``X-Trans-Id``."""
+    known = _client_names.get(name)
+    if known is None:
+        known = name.title()
+        if len(_client_names) < _CACHED_NAMES_MAX:
+            _client_names[name] = known
+    return known
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a header says yes."""
+    return value is not None and value.strip().lower() in ("true", "1", "yes", "on", "t", "y")
+
+
+def _learn_wire_name(key: str) -> str | None:
+    name = None
+    if key.startswith("HTTP_"):
+        lowered = key[5:].replace("_", "-").lower()
+        name = None if lowered in _NOT_FORWARDED else lowered.title()
+    if len(_wire_names) < _CACHED_NAMES_MAX:  # clients choose the names, so the memory is bounded
+        _wire_names[key] = name
+    return name

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storing an object at its replicas.
+
+A small body is read first and sent to every device in one message, headers and body together. A
+large one, one of unknown length and one with If-None-Match goes piece by piece, after the devices
+have agreed to take it (100-continue). Either way a device that fails is replaced by a hand-off as
+long as it can be, and what the client is told needs a quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from martlet.http import Request, Response, http_date, http_error
+from proxy.backends import BackendRequest
+from proxy.core import Core
+from proxy.fanout import Uploads
+from proxy.nodes import NodeQueue
+from proxy.quorum import Answer, have_quorum, quorum_size
+
+# Bodies up to this size are sent in one message; also the size of one read from the network.
+ONE_MESSAGE_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One object to be stored.
+
+    :param headers: the lines for each replica.
+    """
+
+    core: Core
+    req: Request
+    request: BackendRequest
+    nodes: NodeQueue
+    headers: Sequence[bytes]
+
+    def run(self) -> Response:
+        """201; 202 when a newer one is there already; 408, 412, 413, 422, 499, 503."""
+        length = self.req.content_length
+        if self.req.is_chunked:
+            length = None
+        is_conditional = "HTTP_IF_NONE_MATCH" in self.req.environ
+        if length is not None and length <= ONE_MESSAGE_BYTES_MAX and not is_conditional:
+            answers = self._send_in_one(length)
+        else:
+            answers = self._send_in_pieces(length)
+        return self._response(answers)
+
+    def _send_in_one(self, length: int) -> list[Answer]:
+        body = b"".join(self._read_client(length))
+        request = BackendRequest(
+            self.request.server_type,
+            self.request.method,
+            self.request.partition,
+            self.request.path,
+            self.request.trans_id,
+            self.request.timeout,
+            body,
+        )
+        return [o.answer for o in self.core.ask(request, self.nodes, self.headers)]
+
+    def _send_in_pieces(self, length: int | None) -> list[Answer]:
+        replicas = self.nodes.primary_count
+        uploads = Uploads(self.core.backends, self.request)
+        try:
+            refusals = uploads.open(self.nodes, self.headers, length)
+            self._check_refusals(refusals, uploads.live_count)
+            uploads.start_writers()
+            for chunk in self._read_client(length):
+                uploads.send(chunk)
+                if uploads.live_count < quorum_size(replicas):
+                    raise http_error(503, "Too few storage servers took the object.")
+        except BaseException:  # also a green thread's end: nobody may keep half an object
+            uploads.abort()
+            raise
+        said = [answer.status for answer in refusals]
+        outcomes = uploads.finish(
+            lambda statuses: have_quorum(said + statuses, replicas),
+            self.core.options.post_quorum_timeout,
+        )
+        return refusals + [o.answer for o in outcomes]
+
+    def _check_refusals(self, refusals: list[Answer], ready: int) -> None:
+        statuses = {answer.status for answer in refusals}
+        if 412 in statuses:
+            raise http_error(412)
+        if 409 in statuses:
+            raise http_error(202)  # there is something newer, so the write is done with
+        replicas = self.nodes.primary_count
+        if ready < quorum_size(replicas):
+            answer = self.core.best(self.request, refusals, replicas)
+            raise http_error(answer.status)
+
+    def _read_client(self, length: int | None) -> Iterator[bytes]:
+        """The body in pieces.
+
+        :raises HTTPException: (408) the client is too slow; (413) it sends too much; (499) it went.
+        """
+        limit = self.core.constraints.max_file_size
+        piece_size = self.core.options.client_chunk_size
+        stream = self.req.body_file
+        received = 0
+        while length is None or received < length:
+            wanted = piece_size if length is None else min(piece_size, length - received)
+            try:
+                chunk = stream.read(wanted)
+            except TimeoutError:
+                raise http_error(408, "The client sent nothing for too long.") from None
+            except (OSError, ValueError):
+                raise http_error(499, "The client went away, or sent a bad chunk.") from None
+            if not chunk:
+                break
+            received += len(chunk)
+            if received > limit:
+                raise http_error(413, f"The object is larger than {limit} bytes.")
+            yield chunk
+        if length is not None and received < length:
+            raise http_error(499, "The client went away before the end of the object.")
+
+    def _response(self, answers: list[Answer]) -> Response:
+        statuses = {answer.status for answer in answers}
+        if 412 in statuses:
+            raise http_error(412)
+        if 409 in statuses:
+            raise http_error(202)
+        etags = set(_etags(answers))
+        if len(etags) > 1:
+            self.core.logger.error(
+                "event=etag_mismatch path=%s etags=%s trans_id=%s",
+                self.request.path,
+                ",".join(sorted(etags)),
+                self.request.trans_id,
+            )
+            raise http_error(500, "The storage servers disagree about what they stored.")
+        best = self.core.best(self.request, answers, self.nodes.primary_count)
+        if not 200 <= best.status < 300:
+            raise http_error(best.status)
+        headers = {
+            "Content-Type": "text/html; charset=UTF-8",
+            "Last-Modified": http_date(self.req.timestamp.ceil()),
+        }
+        for etag in etags:
+            headers["Etag"] = etag
+        return Response(best.status, headers)
+
+
+def _etags(answers: Iterable[Answer]) -> Iterator[str]:
+    for answer in answers:
+        etag = answer.headers.get("etag")
+        if etag is not None and 200 <= answer.status < 300:
+            yield etag.strip('"')

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the answers of several replicas to one. Pure functions; the rules are OpenStack Swift's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_DECIDING_CLASSES = (2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one storage server said. ``headers`` has lower-case names."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+UNAVAILABLE = Answer(503)
+
+
+def quorum_size(replicas: int) -> int:
+    """How many of so many replicas must agree: half of them, rounded up.
+
+    An even number of replicas is content with half, so that a cluster of two copies can be written
+    to while one is away.
+    """
+    return (replicas + 1) // 2
+
+
+def have_quorum(statuses: Iterable[int], replicas: int) -> bool:
+    """Whether enough statuses fall into one class (2xx, 3xx or 4xx) to know the outcome."""
+    counts = [0, 0, 0]
+    for status in statuses:
+        kind = status // 100
+        if kind in _DECIDING_CLASSES:
+            counts[kind - 2] += 1
+    return max(counts) >= quorum_size(replicas)
+
+
+def best_answer(
+    answers: Sequence[Answer], quorum: int | None = None, overrides: Mapping[int, int] | None = None
+) -> Answer | None:
+    """The answer that stands for all, or None when no class of statuses has a quorum.
+
+    Of the class that has one, the highest status; of equal ones, the first.
+
+    :param quorum: default is the quorum of the number of answers.
+    :param overrides: when there is no quorum, count these statuses as others. A status made so
+        counts, but is not itself given back.
+    """
+    needed = quorum_size(len(answers)) if quorum is None else quorum
+    best = _highest_of_class(answers, [a.status for a in answers], needed, frozenset())
+    if best is None and overrides:
+        made_up = frozenset(i for i, a in enumerate(answers) if a.status in overrides)
+        statuses = [overrides.get(a.status, a.status) for a in answers]
+        best = _highest_of_class(answers, statuses, needed, made_up)
+    return best
+
+
+def _highest_of_class(
+    answers: Sequence[Answer], statuses: Sequence[int], needed: int, made_up: frozenset[int]
+) -> Answer | None:
+    for kind in _DECIDING_CLASSES:
+        of_kind = [i for i, status in enumerate(statuses) if status // 100 == kind]
+        real = [i for i in of_kind if i not in made_up]
+        if len(of_kind) >= needed and real:
+            return answers[max(real, key=lambda i: (statuses[i], -i))]
+    return None
+
+
+def container_update_count(container_replicas: int, object_replicas: int) -> int:
+    """How many container updates the requests to all object servers must carry.
+
+    A write succeeds once a quorum of object servers has it. The others may have died with the
+    updates they were to send, and of those that are left a quorum of the container's replicas must
+    still hear. When nothing fails, every replica should hear.
+    """
+    lost_at_most = object_replicas - quorum_size(object_replicas)
+    return max(container_replicas, quorum_size(container_replicas) + lost_at_most)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entry point ``martlet-proxy-server``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Serve the conf named on the command line; returns the exit status."""
+    from martlet.server import patch_standard_library, run_service
+
+    patch_standard_library()
+    return run_service("martlet-proxy-server", "Serves the Swift API.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request is about: an account, a container or an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from martlet.http import Request, Response, WSGIApp, http_error
+from martlet.names import quote_path
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The names in the path of a request, as text; empty where the path ends before."""
+
+    account: str
+    container: str = ""
+    obj: str = ""
+
+    @property
+    def path(self) -> str:
+        """The quoted path at the storage servers."""
+        if self.obj:
+            return quote_path(f"/{self.account}/{self.container}/{self.obj}")
+        if self.container:
+            return quote_path(f"/{self.account}/{self.container}")
+        return quote_path(f"/{self.account}")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one method of one kind of target is served.
+
+    :param delays_denial: the handler asks for authorization itself, once it knows the ACL.
+    :param cors: the answer may be for a script of another origin.
+    """
+
+    handler: Callable[[Request, Target], Response]
+    delays_denial: bool = False
+    cors: bool = False
+
+
+class Denied(Exception):
+    """Authorization refused the request; ``response`` is what the auth system answers."""
+
+    def __init__(self, response: WSGIApp) -> None:
+        super().__init__("denied")
+        self.response = response
+
+
+def authorize(req: Request, acl: str | None) -> None:
+    """Ask the auth system of the pipeline, if there is one, with the ACL that applies.
+
+    :raises Denied: it says no.
+    """
+    req.acl = acl
+    check = req.environ.get("swift.authorize")
+    if check is not None and (denial := check(req)) is not None:
+        raise Denied(denial)
+
+
+def check_name_length(kind: str, name: str, limit: int, auto_create_prefix: str) -> None:
+    """Hold an account or container name to its limit; accounts of the system have twice as much.
+
+    :raises HTTPException: (400) the name is too long.
+    """
+    length = len(name) if name.isascii() else len(name.encode("utf-8"))
+    if name.startswith(auto_create_prefix):
+        limit *= 2
+    if length > limit:
+        raise http_error(400, f"{kind} name length of {length} longer than {limit}")

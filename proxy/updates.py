@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What object servers are told to tell others: the rows of the container, and of the expirer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core import header_lines
+from proxy.quorum import container_update_count
+from ring.hashing import HashPath
+from ring.ring import Node, RingSet
+
+# How OpenStack Swift spreads its queue of objects to expire: a day's objects go to this many
+# containers, named by the day less the number of the container.
+EXPIRER_ACCOUNT = ".expiring_objects"
+EXPIRER_SECONDS_PER_DAY = 86400
+EXPIRER_CONTAINERS_PER_DAY = 100
+# A DELETE need not tell the queue at all; two object servers do, so that few rows stay behind.
+QUEUE_CLEANERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTarget:
+    """A container whose servers are to be told."""
+
+    container: str
+    partition: int
+    nodes: Sequence[Node]
+
+
+def expirer_container(
+    hash_path: HashPath, delete_at: int, account: str, container: str, obj: str
+) -> str:
+    """The container of EXPIRER_ACCOUNT that queues an object for ``delete_at`` (Unix seconds)."""
+    number = int.from_bytes(hash_path.digest(account, container, obj), "big")
+    day = delete_at // EXPIRER_SECONDS_PER_DAY * EXPIRER_SECONDS_PER_DAY
+    return f"{max(0, day - number % EXPIRER_CONTAINERS_PER_DAY):010d}"
+
+
+def expirer_target(
+    rings: RingSet, delete_at: int, account: str, container: str, obj: str
+) -> UpdateTarget:
+    """Where the removal of an object at ``delete_at`` is queued."""
+    name = expirer_container(rings.hash_path, delete_at, account, container, obj)
+    partition, nodes = rings.container.get_nodes(EXPIRER_ACCOUNT, name)
+    return UpdateTarget(name, partition, nodes)
+
+
+def update_headers(
+    count: int,
+    partition: int,
+    containers: Sequence[Node],
+    expirer: UpdateTarget | None = None,
+    db_state: str = "unsharded",
+) -> list[bytes]:
+    """The header lines about updates, for each of ``count`` requests to object servers.
+
+    Every replica of the container is named in one request at least; in more where the loss of a
+    minority of object servers could otherwise leave too few that are told. The expirer's servers
+    are spread the other way round, so that one object server has not both to do.
+    """
+    updates = container_update_count(len(containers), count)
+    if expirer is None and updates == len(containers) == count:
+        return [_plain_update(i, partition, containers[i], db_state) for i in range(count)]
+    told: list[list[Node]] = [[] for _ in range(count)]
+    queued: list[list[Node]] = [[] for _ in range(count)]
+    for number in range(updates):
+        index = number % count
+        told[index].append(containers[number % len(containers)])
+        if expirer is not None:
+            queued[count - 1 - index].append(expirer.nodes[number % len(expirer.nodes)])
+    lines = []
+    for index in range(count):
+        headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
+        if told[index]:
+            headers |= _named("X-Container", partition, told[index])
+            headers["X-Container-Root-Db-State"] = db_state
+        if expirer is not None and queued[index]:
+            headers |= _named("X-Delete-At", expirer.partition, queued[index])
+            headers["X-Delete-At-Container"] = expirer.container
+        lines.append(header_lines(headers))
+    return lines
+
+
+def _plain_update(index: int, partition: int, node: Node, db_state: str) -> bytes:
+    """The usual case, one container server for each object server, without detours."""
+    return (
+        f"X-Container-Partition: {partition}\r\n"
+        f"X-Container-Host: {node['ip']}:{node['port']}\r\n"
+        f"X-Container-Device: {node['device']}\r\n"
+        f"X-Container-Root-Db-State: {db_state}\r\n"
+        f"X-Backend-Clean-Expiring-Object-Queue: {_cleans_queue(index)}\r\n"
+    ).encode("latin-1")
+
+
+def _cleans_queue(index: int) -> str:
+    return "t" if index < QUEUE_CLEANERS else "f"
+
+
+def _named(prefix: str, partition: int, nodes: Sequence[Node]) -> dict[str, str]:
+    return {
+        f"{prefix}-Partition": str(partition),
+        f"{prefix}-Host": ",".join(f"{n['ip']}:{n['port']}" for n in nodes),
+        f"{prefix}-Device": ",".join(n["device"] for n in nodes),
+    }
