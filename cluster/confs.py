@@ -80,9 +80,6 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
             "use": "egg:martlet#tempauth",
             "reseller_prefix": "AUTH, SERVICE",
             "SERVICE_require_group": "service",
-            # Signed tokens are valid in every worker without a shared cache.
-            "fernet_key_home": layout.token_key,
-            "active_fernet_key_id": "home",
             **users,
         },
         "filter:copy": {"use": "egg:martlet#copy"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is: its nodes, devices, zones, ports and secrets, kept in ``cluster.json``.
+"""What a cluster is: its nodes, devices, zones, ports and hash suffix, kept in ``cluster.json``.
 
 The file is written when the home directory is first used and read by every later start; only ports
 change after that. Where things lie under the home directory is said here and nowhere else.
@@ -44,13 +44,12 @@ class Layout:
 
     nodes: tuple[StorageNode, ...]
     hash_suffix: str
-    token_key: str
     proxy_port: int = 0
     format: int = FORMAT
 
     @classmethod
     def create(cls, node_count: int) -> Layout:
-        """A new cluster with secrets of its own; its ports are still to be picked.
+        """A new cluster with a hash suffix of its own; its ports are still to be picked.
 
         :raises ClusterError: no cluster has that many nodes.
         """
@@ -62,7 +61,7 @@ class Layout:
             first = index * per_node + 1
             devices = tuple(f"d{number}" for number in range(first, first + per_node))
             nodes.append(StorageNode(f"node{index + 1}", index + 1, devices, {}))
-        return cls(tuple(nodes), secrets.token_hex(16), secrets.token_urlsafe(32))
+        return cls(tuple(nodes), secrets.token_hex(16))
 
     def with_ports(self, proxy_port: int, picker: PortPicker) -> Layout:
         """The layout with ports that can be used now; those of the last start are kept if free."""

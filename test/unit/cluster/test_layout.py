@@ -38,10 +38,9 @@ def test_an_impossible_number_of_nodes_is_refused(node_count: int) -> None:
         Layout.create(node_count)
 
 
-def test_two_clusters_have_different_secrets() -> None:
+def test_two_clusters_place_their_data_differently() -> None:
     one, other = Layout.create(1), Layout.create(1)
     assert one.hash_suffix != other.hash_suffix
-    assert one.token_key != other.token_key
 
 
 def test_a_layout_is_read_back_as_it_was_written(home: Home) -> None:
@@ -50,7 +49,7 @@ def test_a_layout_is_read_back_as_it_was_written(home: Home) -> None:
     assert home.read_layout() == layout
 
 
-def test_the_secrets_are_readable_by_the_owner_only(home: Home) -> None:
+def test_the_hash_suffix_is_readable_by_the_owner_only(home: Home) -> None:
     home.write_layout(Layout.create(1))
     assert home.layout_path.stat().st_mode & 0o077 == 0
 
@@ -83,9 +82,9 @@ def test_a_newer_format_is_refused_in_one_sentence(home: Home) -> None:
         "{}",
         '{"format": "1"}',
         '{"format": 1}',
-        '{"format": 1, "nodes": [], "hash_suffix": "s", "token_key": "k"}',
-        '{"format": 1, "nodes": [{"name": "node1"}], "hash_suffix": "s", "token_key": "k"}',
-        '{"format": 1, "nodes": [1], "hash_suffix": "s", "token_key": "k"}',
+        '{"format": 1, "nodes": [], "hash_suffix": "s"}',
+        '{"format": 1, "nodes": [{"name": "node1"}], "hash_suffix": "s"}',
+        '{"format": 1, "nodes": [1], "hash_suffix": "s"}',
     ],
 )
 def test_a_damaged_layout_is_refused(home: Home, text: str) -> None:
