@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import http.client
 import importlib.metadata
 import os
 import signal
@@ -64,8 +63,6 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
     except (ConfigError, ValueError, OSError) as error:
         print(f"{app_name}: {error}", file=sys.stderr)
         return 1
-    # Beyond this many headers http.client's parser answers 431 before the application sees them.
-    http.client._MAXHEADERS = cluster.constraints.max_header_count  # type: ignore[attr-defined]
     log = get_logger(app_name)
     host, port = listener.getsockname()[:2]
     log.info("listening ip=%s port=%d workers=%d", host, port, options.workers)
@@ -126,11 +123,13 @@ def _serve_requests(
     from eventlet import greenio
     from eventlet.green import socket as green_socket
 
+    from martlet import http_protocol
+
     # A poller inherited over fork would be shared with the siblings.
     eventlet.hubs.use_hub()
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
-    eventlet.wsgi.MAX_HEADER_LINE = cluster.constraints.max_header_size
-    eventlet.wsgi.MAX_REQUEST_LINE = cluster.constraints.max_header_size
+    http_protocol.max_line_length = cluster.constraints.max_header_size
+    http_protocol.max_header_count = cluster.constraints.max_header_count
     pool = eventlet.GreenPool(options.max_clients)
 
     def stop(_number: int, _frame: object) -> None:
@@ -146,6 +145,8 @@ def _serve_requests(
             green,
             app,
             log_output=False,
+            protocol=http_protocol.HttpProtocol,
+            url_length_limit=cluster.constraints.max_header_size,
             custom_pool=pool,
             keepalive=options.keepalive_timeout,
             socket_timeout=options.client_timeout,

@@ -1,0 +1,198 @@
+"""How a request becomes a WSGI environment: a strict, lean HTTP/1.1 parser for eventlet's server.
+
+The standard library parses headers as e-mail, which takes longer than all the rest of a small
+request, joins what should be refused, and invents a Content-Type where the client sent none. This
+one takes the grammar of RFC 9112 and answers anything else with a 4xx before an application runs:
+request smuggling lives on lenient parsers.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from eventlet import wsgi
+
+#: Longest request line and longest header line, bytes; set from the constraints at start.
+max_line_length = 8192
+#: Most headers in one request; set from the constraints at start.
+max_header_count = 195
+
+_DRAIN_BYTES_MAX = 1 << 20
+_DRAIN_SECONDS = 2.0
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FORBIDDEN_IN_VALUE = re.compile(rb"[\x00\r\n]")
+_REQUEST_LINE = re.compile(rb"([A-Z_-]{1,32}) ([^ \x00-\x1f]+) HTTP/(1)\.([01])\r?\n")
+
+
+class ParsedHeaders:
+    """The headers of one request: (name, value) pairs, and by lower-case name, repeats joined."""
+
+    __slots__ = ("_by_name", "pairs")
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self._by_name: dict[str, str] = {}
+
+    def add(self, name: str, value: str) -> None:
+        """Take in one header line."""
+        self.pairs.append((name, value))
+        lowered = name.lower()
+        known = self._by_name.get(lowered)
+        self._by_name[lowered] = value if known is None else f"{known},{value}"
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The value by its name in any case."""
+        return self._by_name.get(name.lower(), default)
+
+    def items(self) -> list[tuple[str, str]]:
+        """(lower-case name, joined value) pairs."""
+        return list(self._by_name.items())
+
+
+class BadRequestError(Exception):
+    """The request breaks the grammar; carries the status and the sentence for the client."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
+    """One client connection."""
+
+    def parse_request(self) -> bool:
+        """Read and check the request line and the headers; False once an error was answered."""
+        self.close_connection = True
+        # eventlet wraps the stream to count header bytes, line by line; the limits here do as much.
+        reader = self.rfile.fp
+        try:
+            self._parse_request_line(self.raw_requestline)
+            self.headers = _read_headers(reader)
+            _check_framing(self.headers)
+        except BadRequestError as error:
+            self._refuse(error)
+            return False
+        connection = (self.headers.get("connection") or "").lower()
+        if self.request_version == "HTTP/1.1":
+            self.close_connection = connection == "close"
+        else:
+            self.close_connection = connection != "keep-alive"
+        return True
+
+    def _parse_request_line(self, line: bytes) -> None:
+        match = _REQUEST_LINE.fullmatch(line)
+        if match is None:
+            self.requestline = self.command = ""
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed request line")
+        method, target, major, minor = match.groups()
+        self.requestline = line.decode("latin-1").rstrip("\r\n")
+        self.command = method.decode("ascii")
+        self.path = target.decode("latin-1")
+        self.request_version = f"HTTP/{major.decode()}.{minor.decode()}"
+
+    def _refuse(self, error: BadRequestError) -> None:
+        body = str(error).encode("latin-1", "replace") + b"\n"
+        head = (
+            f"HTTP/1.1 {error.status.value} {error.status.phrase}\r\n"
+            f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.wfile.write(head.encode("latin-1") + body)
+        self.wfile.flush()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Take in what the client is still sending: a reset would wipe out the answer unread."""
+        self.connection.settimeout(_DRAIN_SECONDS)
+        left = _DRAIN_BYTES_MAX
+        try:
+            self.connection.shutdown(socket.SHUT_WR)
+            while left > 0 and (piece := self.connection.recv(65536)):
+                left -= len(piece)
+        except OSError:
+            pass  # it is gone, or too slow: closed all the same
+
+    def get_environ(self) -> dict[str, Any]:
+        """The WSGI environment of the request that was parsed."""
+        env: dict[str, Any] = self.server.get_environ()
+        target = self.path
+        if target[0] != "/":  # absolute form, as sent to a forward proxy
+            target = "/" + target.partition("://")[2].partition("/")[2]
+        path, _, query = target.partition("?")
+        env["REQUEST_METHOD"] = self.command
+        env["SCRIPT_NAME"] = ""
+        env["RAW_PATH_INFO"] = path
+        env["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1") if "%" in path else path
+        env["QUERY_STRING"] = query
+        env["SERVER_PROTOCOL"] = self.request_version
+        env["SERVER_NAME"], env["SERVER_PORT"] = self._own_address()
+        env["REMOTE_ADDR"] = self.client_address[0]
+        env["REMOTE_PORT"] = str(self.client_address[1])
+        length: str | None = None
+        for name, value in self.headers.items():
+            if name == "content-type":
+                env["CONTENT_TYPE"] = value
+            elif name == "content-length":
+                env["CONTENT_LENGTH"] = length = value
+            elif "_" not in name:  # X_A and X-A must not meet in one variable
+                env["HTTP_" + name.upper().replace("-", "_")] = value
+        chunked = "HTTP_TRANSFER_ENCODING" in env
+        expects = env.get("HTTP_EXPECT", "").lower() == "100-continue"
+        env["wsgi.input"] = env["eventlet.input"] = wsgi.Input(
+            self.rfile,
+            None if chunked else length or "0",
+            self.connection,
+            wfile=self.wfile if expects else None,
+            wfile_line=b"HTTP/1.1 100 Continue\r\n" if expects else None,
+            chunked_input=chunked,
+        )
+        env["headers_raw"] = self.headers.pairs
+        env["eventlet.posthooks"] = []
+        return env
+
+    def _own_address(self) -> tuple[str, str]:
+        name = self.request.getsockname()
+        return name[0], str(name[1])
+
+
+def _read_headers(reader: Any) -> ParsedHeaders:
+    """:raises BadRequestError: a line is too long or malformed, or there are too many."""
+    headers = ParsedHeaders()
+    too_large = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    while True:
+        line: bytes = reader.readline(max_line_length + 1)
+        if line in (b"\r\n", b"\n"):
+            return headers
+        if len(line) > max_line_length:
+            raise BadRequestError(too_large, f"Header line longer than {max_line_length} bytes")
+        if not line.endswith(b"\n"):
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Request ended within its headers")
+        name, colon, value = line.partition(b":")
+        value = value.strip(b" \t\r\n")
+        if not colon or not _TOKEN.fullmatch(name) or _FORBIDDEN_IN_VALUE.search(value):
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed header line")
+        if len(headers.pairs) >= max_header_count:
+            raise BadRequestError(too_large, f"More than {max_header_count} headers")
+        headers.add(name.decode("ascii"), value.decode("latin-1"))
+
+
+def _check_framing(headers: ParsedHeaders) -> None:
+    """:raises BadRequestError: the length of the body is told wrongly, twice or in two ways."""
+    length = headers.get("content-length")
+    encoding = headers.get("transfer-encoding")
+    if length is not None:
+        if not (length.isascii() and length.isdigit() and len(length) < 20):
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed Content-Length")
+        if encoding is not None:
+            raise BadRequestError(
+                HTTPStatus.BAD_REQUEST,
+                "Content-Length and Transfer-Encoding are not allowed together",
+            )
+    if encoding is not None and encoding.lower() != "chunked":
+        raise BadRequestError(
+            HTTPStatus.NOT_IMPLEMENTED, "The only Transfer-Encoding served is chunked"
+        )
