@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, tiers_of
 from ring.plan import ROOT, Plan, make_plan
@@ -58,6 +58,8 @@ class Balancer:
         self._fill()
         self._spread()
         self._level()
+        for length in range(1, DEVICE_TIER_LENGTH + 1):
+            self._even_out(length)
 
     def quota(self, device: Device) -> int:
         """How many replicas a device should hold."""
@@ -124,20 +126,24 @@ class Balancer:
             empty = [part for part, dev_id in enumerate(row) if dev_id == self._nobody]
             self._rng.shuffle(empty)
             for partition in empty:
-                self._assign(row, partition, self._best_device(partition))
+                self._assign(row, partition, self._best_device(partition, ROOT))
                 self.moved.add(partition)
 
-    def _best_device(self, partition: int) -> int:
-        """The most wanted device among those that spread the partition best."""
+    def _best_device(self, partition: int, tier: Tier) -> int:
+        """The most wanted device in a tier, among those that spread the partition best.
+
+        ``nobody`` if all devices there hold the partition already.
+        """
         crowd = self._crowd(partition)
         taken = self._crowd(partition, weighted_only=True)
-        tier = ROOT
         while len(tier) < DEVICE_TIER_LENGTH:
             open_tiers = [
                 child for child in self.plan.children[tier] if taken[child] < self._capacity[child]
             ]
+            if not open_tiers:
+                return self._nobody
             tier = max(open_tiers, key=lambda child: self._wish(child, crowd))
-        return _device_id(tier)
+        return _device_id(tier) if tier not in crowd else self._nobody
 
     def _wish(self, tier: Tier, crowd: Mapping[Tier, int]) -> tuple[bool, bool, bool, float, float]:
         here = crowd.get(tier, 0)
@@ -151,31 +157,42 @@ class Balancer:
         )
 
     def _spread(self) -> None:
-        """Moves a replica out of each domain that holds more of a partition than its share."""
-        partitions = self._movable()
-        for partition in partitions:
+        """Moves a replica where a domain holds too many or too few of a partition."""
+        required = {tier: count for tier, count in self.plan.at_least.items() if tier and count}
+        for partition in self._movable():
             crowd = self._crowd(partition)
-            over = [t for t, n in crowd.items() if n > self.plan.at_most.get(t, n)]
-            if not over:
+            lacking = [tier for tier, count in required.items() if crowd[tier] < count]
+            if not lacking and all(n <= self.plan.at_most.get(t, n) for t, n in crowd.items()):
                 continue
-            widest = min(over, key=len)
-            row = max(
-                (row for row in self._rows if widest in self._tiers[row[partition]]),
-                key=lambda row: self._surplus(row[partition]),
-            )
-            old = row[partition]
-            self._assign(row, partition, self._nobody)
-            new = self._best_device(partition)
-            if self._misplaced(crowd, old, new) < 0:
+            moves = [
+                (
+                    self._misplaced(crowd, row[partition], new),
+                    -self._surplus(row[partition]),
+                    row,
+                    new,
+                )
+                for row in self._rows
+                for new in self._destinations(row, partition, [ROOT, *lacking])
+            ]
+            if not moves:
+                continue
+            harm, _, row, new = min(moves, key=lambda move: move[:2])
+            if harm < 0:
                 self._assign(row, partition, new)
                 self.moved.add(partition)
-            else:
-                self._assign(row, partition, old)
+
+    def _destinations(self, row: array[int], partition: int, tiers: Sequence[Tier]) -> list[int]:
+        """Where the replica of ``row`` could go: the best device in each of ``tiers``."""
+        old = row[partition]
+        row[partition] = self._nobody
+        found = [self._best_device(partition, tier) for tier in tiers]
+        row[partition] = old
+        return [dev_id for dev_id in found if dev_id not in (old, self._nobody)]
 
     def _level(self) -> None:
         """Devices over their quota give to devices under it, where no domain becomes crowded."""
         over = {dev_id for dev_id in self._tiers if self._surplus(dev_id) > 0}
-        under = [dev_id for dev_id in self._tiers if self._surplus(dev_id) < 0]
+        under = _OpenTiers(self._tiers[d] for d in self._tiers if self._surplus(d) < 0)
         for partition in self._movable():
             if not over or not under:
                 return
@@ -184,27 +201,65 @@ class Balancer:
                 continue
             row = max(rows, key=lambda row: self._surplus(row[partition]))
             old = row[partition]
-            new = self._taker(partition, old, under)
-            if new is None:
+            takers = list(self._takers(ROOT, self._crowd(partition), self._tiers[old], under))
+            if not takers:
                 continue
+            new = min(takers, key=lambda dev_id: (self._surplus(dev_id), self._rng.random()))
             self._assign(row, partition, new)
             self.moved.add(partition)
             if self._surplus(old) <= 0:
                 over.discard(old)
             if self._surplus(new) >= 0:
-                under.remove(new)
+                under.remove(self._tiers[new])
 
-    def _taker(self, partition: int, giver: int, under: Sequence[int]) -> int | None:
-        """The device most under its quota that can take the giver's replica of a partition."""
-        crowd = self._crowd(partition)
-        able = [
-            dev_id
-            for dev_id in under
-            if self._tiers[dev_id][-1] not in crowd and self._misplaced(crowd, giver, dev_id) <= 0
-        ]
-        if not able:
-            return None
-        return min(able, key=lambda dev_id: (self._surplus(dev_id), self._rng.random()))
+    def _even_out(self, length: int) -> None:
+        """Domains over their quota give to sisters under it, by way of any of their devices.
+
+        For what ``_level`` cannot do in one move: the device over its quota holds no partition with
+        room for the device under it, but others of its zone do. ``length`` is that of the tiers.
+        """
+        over = {tiers[length - 1] for tiers in self._tiers.values()}
+        over = {tier for tier in over if self._tier_surplus(tier) > 0}
+        for partition in self._movable():
+            if not over:
+                return
+            rows = [row for row in self._rows if self._tiers[row[partition]][length - 1] in over]
+            if not rows:
+                continue
+            row = max(rows, key=lambda row: self._surplus(row[partition]))
+            old = row[partition]
+            giver = self._tiers[old][length - 1]
+            sisters = [
+                t for t in self.plan.children.get(giver[:-1], ()) if self._tier_surplus(t) < 0
+            ]
+            crowd = self._crowd(partition)
+            takers = [
+                new
+                for new in self._destinations(row, partition, sisters)
+                if self._misplaced(crowd, old, new) <= 0
+            ]
+            if not takers:
+                continue
+            self._assign(row, partition, min(takers, key=self._surplus))
+            self.moved.add(partition)
+            if self._tier_surplus(giver) <= 0:
+                over.discard(giver)
+
+    def _takers(
+        self, tier: Tier, crowd: Mapping[Tier, int], giver: Sequence[Tier], under: _OpenTiers
+    ) -> Iterator[int]:
+        """Devices below ``tier`` that can take the giver's replica without harm to the spread.
+
+        Goes down level by level, so that a crowded zone is left out as a whole.
+        """
+        for child in under.children(tier):
+            old = giver[len(tier)]
+            if child != old and self._harm(crowd, old, child) > 0:
+                continue
+            if len(child) < DEVICE_TIER_LENGTH:
+                yield from self._takers(child, crowd, giver, under)
+            elif child not in crowd:
+                yield _device_id(child)
 
     # --- bookkeeping --------------------------------------------------------------------------
 
@@ -215,7 +270,9 @@ class Balancer:
 
     def _surplus(self, dev_id: int) -> int:
         """Replicas over the quota (0 without weight); negative if the device wants more."""
-        tier = self._tiers[dev_id][-1]
+        return self._tier_surplus(self._tiers[dev_id][-1])
+
+    def _tier_surplus(self, tier: Tier) -> int:
         return self._held[tier] - self.plan.quota.get(tier, 0)
 
     def _crowd(self, partition: int, weighted_only: bool = False) -> dict[Tier, int]:
@@ -230,12 +287,18 @@ class Balancer:
 
     def _misplaced(self, crowd: Mapping[Tier, int], old: int, new: int) -> int:
         """By how much a move from ``old`` to ``new`` makes the spread of a partition worse."""
-        left = set(self._tiers[old]) - set(self._tiers[new])
-        joined = set(self._tiers[new]) - set(self._tiers[old])
-        before = sum(self._distance(tier, crowd.get(tier, 0)) for tier in left | joined)
-        after = sum(self._distance(tier, crowd.get(tier, 0) - 1) for tier in left)
-        after += sum(self._distance(tier, crowd.get(tier, 0) + 1) for tier in joined)
-        return after - before
+        pairs = zip(self._tiers[old], self._tiers[new], strict=True)
+        return sum(self._harm(crowd, before, after) for before, after in pairs if before != after)
+
+    def _harm(self, crowd: Mapping[Tier, int], old: Tier, new: Tier) -> int:
+        """``_misplaced`` on one level: a replica leaves tier ``old`` for tier ``new``."""
+        gone, come = crowd.get(old, 0), crowd.get(new, 0)
+        return (
+            self._distance(old, gone - 1)
+            - self._distance(old, gone)
+            + self._distance(new, come + 1)
+            - self._distance(new, come)
+        )
 
     def _distance(self, tier: Tier, count: int) -> int:
         """How far a count lies outside of what the plan has for a tier."""
@@ -252,6 +315,32 @@ class Balancer:
             self._held[ROOT] += change
             for tier in self._tiers[dev_id]:
                 self._held[tier] += change
+
+
+class _OpenTiers:
+    """The tiers that hold devices of a set, as a tree; in the order in which they were given."""
+
+    def __init__(self, devices: Iterable[Sequence[Tier]]) -> None:
+        self._children: dict[Tier, dict[Tier, None]] = {}
+        for tiers in devices:
+            for parent, child in zip((ROOT, *tiers), tiers, strict=False):
+                self._children.setdefault(parent, {})[child] = None
+
+    def __bool__(self) -> bool:
+        return ROOT in self._children
+
+    def children(self, tier: Tier) -> Iterable[Tier]:
+        """The next lower tiers that hold a device of the set."""
+        return self._children.get(tier, ())
+
+    def remove(self, tiers: Sequence[Tier]) -> None:
+        """Takes a device out, and the tiers that are empty without it."""
+        for child in reversed(tiers):
+            parent = child[:-1]
+            del self._children[parent][child]
+            if self._children[parent]:
+                return
+            del self._children[parent]
 
 
 def _device_id(tier: Tier) -> int:

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The builder file: OpenStack Swift's, a protocol-2 pickle of plain data (doc/formats/ring.md).
 
-A pickle can name any function to call. Here it may name ``array.array`` and nothing else, and what
-comes out is checked field by field before it is used.
+What ``plain_pickle`` lets through is checked field by field before it is used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import os
 import pickle
 import uuid
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from ring.devices import Device, checked_device
 from ring.errors import BuilderFileError, DeviceError
 from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, Table
 from ring.files import replace_file
+from ring.plain_pickle import load_plain
 
 FILE_BYTES_MAX = 2**31
 _REQUIRED = ("part_power", "replicas", "min_part_hours", "parts", "devs", "version")
@@ -110,10 +109,8 @@ def decode_builder(raw: bytes) -> RingBuilder:
     :raises BuilderFileError: says what is wrong.
     """
     try:
-        state = _PlainUnpickler(io.BytesIO(raw)).load()
-    except BuilderFileError:
-        raise
-    except Exception as error:  # the unpickler raises nearly anything on damaged bytes
+        state = load_plain(raw)
+    except ValueError as error:
         raise BuilderFileError(f"not a builder file: {error}") from error
     if not isinstance(state, dict):
         raise BuilderFileError("not a builder file: it does not hold a dictionary")
@@ -124,22 +121,6 @@ def decode_builder(raw: bytes) -> RingBuilder:
         return _builder_of(state)
     except (TypeError, ValueError, OverflowError, DeviceError) as error:
         raise BuilderFileError(f"not a proper builder file: {error}") from error
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Callable[[str, list[int]], array[int]]:
-        if (module, name) == ("array", "array"):
-            return _plain_array
-        raise BuilderFileError(f"it names {module}.{name}: only plain data is admitted")
-
-    def persistent_load(self, pid: object) -> object:
-        raise BuilderFileError("it refers to outside data: only plain data is admitted")
-
-
-def _plain_array(type_code: str, values: list[int]) -> array[int]:
-    if type_code not in ("B", "H", "I", "L") or not isinstance(values, list):
-        raise BuilderFileError(f"it holds an array of type {type_code!r}, not of whole numbers")
-    return array(type_code, values)
 
 
 def _builder_of(state: Mapping[str, Any]) -> RingBuilder:

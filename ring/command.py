@@ -19,7 +19,7 @@ from ring.arguments import CommandParser, devices_and_weights, search_groups, we
 from ring.builder import BALANCE_MAX, RebalanceResult, RingBuilder
 from ring.builder_file import encode_builder, load_builder, locked, save_builder
 from ring.devices import Device, format_device
-from ring.errors import BuilderError, RingError
+from ring.errors import BuilderError, BuilderFileError, RingError
 from ring.file_format import encode_ring
 from ring.files import replace_file
 from ring.show import as_json, as_text
@@ -63,6 +63,8 @@ def _paths(given: str) -> tuple[Path, Path]:
 def _run(options: argparse.Namespace, builder_path: Path, ring_path: Path) -> int:
     if options.command == "show":
         return _show(options, load_builder(builder_path), builder_path, ring_path)
+    if options.command != "create" and not builder_path.exists():
+        raise BuilderFileError(f"{builder_path}: No such file or directory")
     with locked(builder_path):
         if options.command == "create":
             return _create(options, builder_path)
@@ -100,7 +102,7 @@ def _show(
 def _add(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
     lines = []
     for fields in devices_and_weights(options):
-        if "region" not in fields:
+        if options.devices and "region" not in fields:
             print("WARNING: no region given, region 1 is used", file=sys.stderr)
             fields["region"] = 1
         device = builder.add_device(fields)

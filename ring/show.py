@@ -60,8 +60,8 @@ def as_text(builder: RingBuilder, builder_path: Path, ring_path: Path) -> str:
     lines = [
         f"{builder_path}, build version {builder.version}, id {builder.builder_id}",
         f"{builder.partitions} partitions, {builder.replicas:.6f} replicas, "
-        f"{len(regions)} regions, {len(zones)} zones, {len(devices)} devices, {builder.dev_id_bytes}-byte IDs, "
-        f"{builder.balance():.2f} balance{dispersion}",
+        f"{len(regions)} regions, {len(zones)} zones, {len(devices)} devices, "
+        f"{builder.dev_id_bytes}-byte IDs, {builder.balance():.2f} balance{dispersion}",
         "The minimum number of hours before a partition can be reassigned is "
         f"{builder.min_part_hours} ({wait} remaining)",
         f"The overload factor is {builder.overload * 100:.2f}% ({builder.overload:.6f})",

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unpickling what others may have written: numbers, texts, containers, arrays, and no more.
+
+A pickle is a program. This one is read twice: first as a list of opcodes, where only those that
+make plain data may stand and every length and memo index is bounded by the size of the file, and
+then by the unpickler, which is given ``array.array`` for the one name that got through.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+from array import array
+from collections.abc import Callable
+
+# Opcodes of fixed length: protocol, None, booleans, numbers, containers and how they are filled,
+# memo slots below 256, memo look-ups, a call (of what GLOBAL named) and the end.
+_FIXED = re.compile(
+    rb"(?:\x80.|K.|M..|J.{4}|G.{8}|q.|h.|j.{4}|[N\x88\x89(\]})eauset\x85\x86\x87R.])*+", re.DOTALL
+)
+# Opcode -> bytes of the length that follows it: texts (X; T and U by Python 2) and long integers.
+_COUNTED = {b"X": 4, b"T": 4, b"U": 1, b"\x8a": 1}
+_LONG_BINPUT = b"r"
+_GLOBAL_ARRAY = b"carray\narray\n"
+
+
+def load_plain(raw: bytes) -> object:
+    """The plain data in a pickle of protocol 2.
+
+    :raises ValueError: it is damaged, or holds more than plain data.
+    """
+    _check_opcodes(raw)
+    try:
+        return _PlainUnpickler(io.BytesIO(raw)).load()
+    except ValueError:
+        raise
+    except Exception as error:  # the unpickler raises nearly anything on damaged bytes
+        raise ValueError(f"damaged: {error}") from error
+
+
+def _check_opcodes(raw: bytes) -> None:
+    place = 0
+    while True:
+        match = _FIXED.match(raw, place)
+        place = match.end() if match else place
+        if place >= len(raw):
+            return
+        place = _after_variable_opcode(raw, place)
+
+
+def _after_variable_opcode(raw: bytes, place: int) -> int:
+    """Where the next opcode begins after the one of variable length at ``place``."""
+    opcode = raw[place : place + 1]
+    if opcode in _COUNTED:
+        start = place + 1 + _COUNTED[opcode]
+        end = start + int.from_bytes(raw[place + 1 : start], "little")
+    elif opcode == _LONG_BINPUT:
+        end = place + 5
+        # The unpickler allocates memory up to the slot that is named.
+        if int.from_bytes(raw[place + 1 : end], "little") > len(raw):
+            raise ValueError(f"damaged: an impossible memo slot at byte {place}")
+    elif raw.startswith(_GLOBAL_ARRAY, place):
+        end = place + len(_GLOBAL_ARRAY)
+    else:
+        raise ValueError(f"more than plain data: opcode {opcode!r} at byte {place}")
+    if end > len(raw):
+        raise ValueError("damaged: it is cut off")
+    return end
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Callable[[str, list[int]], array[int]]:
+        if (module, name) != ("array", "array"):
+            raise ValueError(f"more than plain data: it names {module}.{name}")
+        return _plain_array
+
+
+def _plain_array(type_code: str, values: list[int]) -> array[int]:
+    if type_code not in ("B", "H", "I", "L") or not isinstance(values, list):
+        raise ValueError(f"an array of type {type_code!r} is not of whole numbers")
+    return array(type_code, values)
