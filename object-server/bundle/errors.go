@@ -9,4 +9,10 @@ var (
 	// ErrUnsupported: the format is of a newer version, or uses a feature that
 	// this build does not know. Nothing is changed.
 	ErrUnsupported = errors.New("bundle: format not supported by this version")
+	// ErrTooLarge: metadata or data exceed what a record can hold.
+	ErrTooLarge = errors.New("bundle: metadata or data too large for a record")
+
+	// errDamaged: bytes are not what their checksums say. Callers see it as
+	// ErrQuarantined.
+	errDamaged = errors.New("checksum or structure is wrong")
 )

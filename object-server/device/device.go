@@ -1,27 +1,17 @@
-// Package device stores the objects of one disk.
 package device
 
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
-)
-
-// Errors that callers tell apart with errors.Is.
-var (
-	// ErrNoSpace: the file system is full, or its reserve is reached. Nothing
-	// of the write is visible and the device goes on.
-	ErrNoSpace = vfs.ErrNoSpace
-	// ErrQuarantined: what is stored under the name is damaged, or may be, and
-	// is not served. A newer write makes the name usable again.
-	ErrQuarantined = bundle.ErrQuarantined
-	// ErrOut: the device has been taken out after repeated write failures.
-	ErrOut = errors.New("device: taken out after write failures")
-	// ErrClosed: Close was called.
-	ErrClosed = errors.New("device: closed")
 )
 
 // Location says where an object belongs.
@@ -31,69 +21,140 @@ type Location struct {
 	Hash      bundle.Hash
 }
 
-// State is what was stored under a name before a write replaced it.
+func (l Location) bundle() bundle.ID { return bundle.ID{Policy: l.Policy, Partition: l.Partition} }
+
+// State is what was stored under a name before a write replaced it. A damaged
+// object counts as absent.
 type State struct {
 	Existed   bool             // a live object was there
 	Metadata  *bundle.Metadata // of that object; nil unless Existed
 	Tombstone bundle.Timestamp // of the last delete; zero if none
 }
 
-// OlderError refuses a write that is not newer than what is stored.
-type OlderError struct{ Existing bundle.Timestamp }
+// Device is one disk. All methods are safe for concurrent use.
+type Device struct {
+	fs        vfs.FS
+	root      string
+	directory vfs.Dir // holds the lock, and reports the errors of syncfs
+	options   Options
+	files     *bundle.Files
+	bundles   bundles
+	locks     lockTable
+	committer committer
+	room      room
+	counters  counters
 
-func (e *OlderError) Error() string {
-	return fmt.Sprintf("device: not newer than the stored version of %s", e.Existing)
+	gate     sync.RWMutex // read-locked by every operation, so that Close waits for them
+	closed   bool         // guarded by gate
+	failures atomic.Int32
+	out      atomic.Pointer[error]
 }
 
-// NotFoundError says that there is no live object under a name.
-type NotFoundError struct{ Tombstone bundle.Timestamp } // zero if never deleted
-
-func (e *NotFoundError) Error() string { return "device: no such object" }
-
-// SyncMethod chooses how a batch is made durable.
-type SyncMethod string
-
-// The methods of Options.SyncMethod.
-const (
-	SyncAuto      SyncMethod = "auto"
-	SyncFdatasync SyncMethod = "fdatasync"
-	SyncSyncfs    SyncMethod = "syncfs"
-)
-
-// Options tunes a Device; the zero value of each field stands for its default.
-type Options struct {
-	SyncMethod SyncMethod // default SyncAuto
+// Open takes the device over: it must exist, and no other process may have it
+// open (vfs.ErrLocked). It flushes the file system once, and reads partitions
+// when they are first used.
+func Open(files vfs.FS, root string, o Options) (*Device, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	directory, err := files.OpenDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
+	d := &Device{
+		fs: files, root: root, directory: directory, options: o,
+		files: bundle.NewFiles(files, root, o.OpenFilesMax),
+	}
+	d.bundles.open = make(map[bundle.ID]*slot)
+	if err = directory.Lock(); err == nil {
+		// What an earlier process wrote but did not live to flush becomes
+		// durable here, before anybody reads it.
+		err = directory.SyncFS()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("device: %w", err), directory.Close())
+	}
+	d.room = room{directory: directory, bytes: o.ReserveBytes, percent: o.ReservePercent}
+	d.committer.start(d)
+	return d, nil
 }
 
-// Stats counts since Open.
-type Stats struct {
-	Puts, Deletes, Posts, Reads, Flushes, Batches, BytesWritten, Quarantined uint64
+// Close waits for running operations, proves the last batches with a PAD record
+// each, and releases the lock. Objects that are still open stay readable.
+func (d *Device) Close() error {
+	d.gate.Lock()
+	defer d.gate.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	d.committer.stop()
+	var err error
+	if d.Err() == nil {
+		err = d.committer.pad(d.bundles.all())
+	}
+	return errors.Join(err, d.files.Close(), d.directory.Close())
 }
 
-// Device is one disk.
-type Device struct{}
+// enter begins an operation; leave must follow unless it fails.
+func (d *Device) enter() error {
+	d.gate.RLock()
+	err := d.Err()
+	if d.closed {
+		err = ErrClosed
+	}
+	if err != nil {
+		d.gate.RUnlock()
+	}
+	return err
+}
 
-func Open(fs vfs.FS, root string, o Options) (*Device, error)                          { panic("todo") }
-func (d *Device) Close() error                                                         { panic("todo") }
-func (d *Device) Err() error                                                           { panic("todo") }
-func (d *Device) Stats() Stats                                                         { panic("todo") }
-func (d *Device) NewUpload(loc Location, sizeHint int64) (*Upload, error)              { panic("todo") }
-func (d *Device) Open(loc Location) (*Object, error)                                   { panic("todo") }
-func (d *Device) Head(loc Location) (*bundle.Metadata, error)                          { panic("todo") }
-func (d *Device) Delete(loc Location, ts bundle.Timestamp, name string) (State, error) { panic("todo") }
-func (d *Device) Post(loc Location, edit func(m *bundle.Metadata) error) error         { panic("todo") }
-func (d *Device) Partitions(policy int) ([]uint32, error)                              { panic("todo") }
+func (d *Device) leave() { d.gate.RUnlock() }
 
-// Upload is one PUT.
-type Upload struct{}
+// Err is not nil once the device has been taken out: after a second failed
+// flush or write nothing on it is to be trusted until an operator has looked.
+func (d *Device) Err() error {
+	if cause := d.out.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
 
-func (u *Upload) Write(p []byte) (int, error)             { panic("todo") }
-func (u *Upload) Commit(m bundle.Metadata) (State, error) { panic("todo") }
-func (u *Upload) Abort()                                  { panic("todo") }
+// writeFailuresMax failed flushes or writes take the device out.
+const writeFailuresMax = 2
 
-// Object is one open object.
-type Object struct{}
+// failed counts a failure to write or flush. A full disk and a process that has
+// no descriptors left say nothing about the device.
+func (d *Device) failed(err error) {
+	if errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return
+	}
+	if d.failures.Add(1) >= writeFailuresMax {
+		cause := fmt.Errorf("%w: %w", ErrOut, err)
+		d.out.CompareAndSwap(nil, &cause)
+	}
+}
 
-func (o *Object) Metadata() *bundle.Metadata                 { panic("todo") }
-func (o *Object) WriteRange(w io.Writer, off, n int64) error { panic("todo") }
-func (o *Object) Close()                                     { panic("todo") }
+// Partitions lists the partitions of a storage policy that have a directory.
+func (d *Device) Partitions(policy int) ([]uint32, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	entries, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(policy)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
+	var partitions []uint32
+	for _, entry := range entries {
+		n, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if err == nil && entry.IsDir() && strconv.FormatUint(n, 10) == entry.Name() {
+			partitions = append(partitions, uint32(n))
+		}
+	}
+	return partitions, nil
+}

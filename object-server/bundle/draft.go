@@ -1,0 +1,155 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// headroom is kept free before the data of a draft, so that header and metadata
+// usually fit in without moving the data.
+const headroom = headerSize + 640
+
+// Draft is a record being made: data first, then metadata by one of the Seal
+// methods, then LSN and salt when it is appended. Not safe for concurrent use.
+type Draft struct {
+	buffer *Buffer
+	start  int // of the record in the buffer, once sealed
+	head   header
+	large  uint64
+}
+
+// NewDraft returns an empty draft with room for size bytes of data.
+func NewDraft(size int) *Draft {
+	b := GetBuffer(headroom + size + 4*int(chunkCount(uint64(size))) + unitSize)
+	b.B = b.B[:headroom]
+	return &Draft{buffer: b}
+}
+
+// Write appends object data.
+func (d *Draft) Write(p []byte) {
+	d.buffer.grow(len(p))
+	d.buffer.B = append(d.buffer.B, p...)
+}
+
+// Data is what has been written so far; valid until the next call.
+func (d *Draft) Data() []byte { return d.buffer.B[headroom:] }
+
+// Free gives the memory back; the draft must not be used any more.
+func (d *Draft) Free() {
+	d.buffer.Free()
+	d.buffer = nil
+}
+
+// SealPut completes a PUT record with the data written. Metadata.Size must be
+// the length of the data. A table from an earlier record of the same data may be
+// given, so that checksums last from the first write on; else it is made.
+func (d *Draft) SealPut(hash Hash, m *Metadata, table []byte) error {
+	data := d.Data()
+	if int64(len(data)) != m.Size || len(data) > DataSizeMax {
+		return fmt.Errorf("%w: %d bytes of data, metadata say %d", ErrTooLarge, len(data), m.Size)
+	}
+	if table == nil {
+		table = AppendChunkTable(make([]byte, 0, 64), data)
+	}
+	return d.seal(TypePut, hash, m, table)
+}
+
+// SealSpill completes a SPILL record for a large file with its chunk table.
+func (d *Draft) SealSpill(hash Hash, m *Metadata, largeID uint64, table []byte) error {
+	d.large = largeID
+	var descriptor [descriptorSize]byte
+	binary.LittleEndian.PutUint64(descriptor[:], largeID)
+	d.Write(descriptor[:])
+	return d.seal(TypeSpill, hash, m, table)
+}
+
+// SealTombstone completes a TOMBSTONE record.
+func (d *Draft) SealTombstone(hash Hash, m *Metadata) error {
+	return d.seal(TypeTombstone, hash, m, nil)
+}
+
+// sealPad completes a PAD record.
+func (d *Draft) sealPad() {
+	d.start = headroom - headerSize
+	d.head = header{Type: TypePad, Units: headerSize / unitSize}
+}
+
+func (d *Draft) seal(kind Type, hash Hash, m *Metadata, table []byte) error {
+	metadata := GetBuffer(m.Msgsize())
+	defer metadata.Free()
+	encoded, err := m.MarshalMsg(metadata.B[:0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	if len(encoded) > metadataSizeMax {
+		return fmt.Errorf("%w: %d bytes of metadata", ErrTooLarge, len(encoded))
+	}
+	h := header{
+		Type: kind, Hash: hash, Timestamp: m.Timestamp, Versions: 1,
+		MetadataLength: uint32(len(encoded)), MetadataCRC: checksum(encoded),
+	}
+	if kind != TypeTombstone {
+		h.Size = uint64(m.Size)
+	}
+	proved := table
+	if kind == TypeSpill {
+		proved = slices.Concat(d.Data(), table)
+	}
+	h.DataCRC = checksum(proved)
+	h.Signature = h.signature(m)
+	parts := h.layout()
+	if parts.length > recordSizeMax || uint64(len(table)) != 4*chunkCount(h.Size) {
+		return fmt.Errorf("%w: record of %d bytes", ErrTooLarge, parts.length)
+	}
+	h.Units = uint32(parts.length / unitSize)
+	d.head = h
+	d.place(encoded, table, int(parts.length-parts.end))
+	return nil
+}
+
+// place puts metadata before the data, table and padding behind it.
+func (d *Draft) place(metadata, table []byte, padding int) {
+	d.buffer.grow(len(table) + padding + max(len(metadata)-(headroom-headerSize), 0))
+	b := append(d.buffer.B, table...)
+	var zeros [unitSize]byte
+	b = append(b, zeros[:padding]...)
+	d.start = headroom - headerSize - len(metadata)
+	if d.start < 0 { // more metadata than headroom: move the rest back
+		b = append(b, metadata[:-d.start]...)
+		copy(b[headroom-d.start:], b[headroom:])
+		d.start = 0
+	}
+	copy(b[d.start+headerSize:], metadata)
+	d.buffer.B = b
+}
+
+// stamp fills the header with what is known only when the record is appended.
+func (d *Draft) stamp(lsn, durable uint64, salt uint32) {
+	d.head.LSN, d.head.Salt = lsn, salt
+	d.head.Distance = uint32(min(lsn-durable, 1<<32-1))
+	d.head.encode(d.buffer.B[d.start:])
+}
+
+// bytes is the record once stamped.
+func (d *Draft) bytes() []byte { return d.buffer.B[d.start:] }
+
+// Len is the size of the sealed record in bytes.
+func (d *Draft) Len() int64 { return int64(d.head.Units) * unitSize }
+
+// entry is what the index says of the record.
+func (d *Draft) entry(segment uint32, offset int64) Entry {
+	return Entry{
+		Timestamp: d.head.Timestamp, LSN: d.head.LSN, Large: d.large,
+		Segment: segment, Unit: uint32(offset / unitSize), Units: d.head.Units, Type: d.head.Type,
+	}
+}
+
+// AppendChunkTable appends one checksum for each chunk of data to table. All
+// chunks but the last of an object must be whole.
+func AppendChunkTable(table, data []byte) []byte {
+	for chunk := range slices.Chunk(data, ChunkSize) {
+		table = binary.LittleEndian.AppendUint32(table, checksum(chunk))
+	}
+	return table
+}

@@ -1,0 +1,152 @@
+package bundle
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"martlet/object-server/vfs"
+)
+
+// ID names a bundle on a device.
+type ID struct {
+	Policy    int
+	Partition uint32
+}
+
+// PolicyDirectory is the folder of a storage policy under a device's root.
+func PolicyDirectory(policy int) string {
+	if policy == 0 {
+		return "objects"
+	}
+	return "objects-" + strconv.Itoa(policy)
+}
+
+// Files opens the files of one device and keeps a bounded number of segments
+// open. It is safe for concurrent use.
+type Files struct {
+	FS   vfs.FS
+	Root string // the device
+	max  int
+
+	mu   sync.Mutex
+	open map[fileKey]*handle
+	idle handle // head of a ring of unpinned handles, least recently used first
+}
+
+type fileKey struct {
+	ID
+	sequence uint32
+}
+
+// handle is an open segment. It stays open while pins > 0.
+type handle struct {
+	vfs.File
+	files      *Files
+	pins       int     // guarded by files.mu
+	prev, next *handle // in the idle ring while pins == 0
+	key        fileKey
+}
+
+// NewFiles returns an empty cache that keeps at most openMax segments open beside
+// those in use at the moment.
+func NewFiles(fs vfs.FS, root string, openMax int) *Files {
+	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle)}
+	f.idle.prev, f.idle.next = &f.idle, &f.idle
+	return f
+}
+
+func (f *Files) directory(id ID) string {
+	return filepath.Join(f.Root, PolicyDirectory(id.Policy), strconv.FormatUint(uint64(id.Partition), 10))
+}
+
+func (f *Files) path(key fileKey) string {
+	return filepath.Join(f.directory(key.ID), segmentName(key.sequence, 0))
+}
+
+// get opens a segment, or pins it if it is open; release must follow.
+func (f *Files) get(key fileKey) (*handle, error) {
+	f.mu.Lock()
+	h := f.pin(key)
+	f.mu.Unlock()
+	if h != nil {
+		return h, nil
+	}
+	file, err := f.FS.Open(f.path(key))
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return f.add(key, file), nil
+}
+
+// create makes a new segment file and pins it.
+func (f *Files) create(key fileKey) (*handle, error) {
+	file, err := f.FS.Create(f.path(key))
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return f.add(key, file), nil
+}
+
+// pin returns the open handle or nil. f.mu is held.
+func (f *Files) pin(key fileKey) *handle {
+	h := f.open[key]
+	if h == nil {
+		return nil
+	}
+	if h.pins == 0 {
+		h.prev.next, h.next.prev = h.next, h.prev
+	}
+	h.pins++
+	return h
+}
+
+// add pins a file just opened, unless somebody else was faster.
+func (f *Files) add(key fileKey, file vfs.File) *handle {
+	f.mu.Lock()
+	if h := f.pin(key); h != nil {
+		f.mu.Unlock()
+		_ = file.Close() // nothing was written through it
+		return h
+	}
+	h := &handle{File: file, files: f, pins: 1, key: key}
+	f.open[key] = h
+	var evicted *handle
+	if oldest := f.idle.next; len(f.open) > f.max && oldest != &f.idle {
+		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
+		delete(f.open, oldest.key)
+		evicted = oldest
+	}
+	f.mu.Unlock()
+	if evicted != nil {
+		_ = evicted.File.Close() // unpinned: everything written has been flushed
+	}
+	return h
+}
+
+// release gives a handle back.
+func (h *handle) release() {
+	f := h.files
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.pins--; h.pins == 0 {
+		h.prev, h.next = f.idle.prev, &f.idle
+		h.prev.next, h.next.prev = h, h
+	}
+}
+
+// Close closes everything. No handle may be in use.
+func (f *Files) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var first error
+	for key, h := range f.open {
+		if err := h.File.Close(); err != nil && first == nil {
+			first = err
+		}
+		delete(f.open, key)
+	}
+	f.idle.prev, f.idle.next = &f.idle, &f.idle
+	return first
+}

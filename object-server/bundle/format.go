@@ -1,0 +1,209 @@
+package bundle
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Limits and units of the format; on disk, never change.
+const (
+	formatVersion = 1
+
+	unitSize          = 64 // records start and end at multiples of it
+	headerSize        = 128
+	segmentHeaderSize = 128
+	descriptorSize    = 16 // of the large file, in a SPILL record
+
+	ChunkSize = 64 << 10 // bytes of an object that one checksum covers
+
+	recordSizeMax   = 64 << 20
+	metadataSizeMax = 256 << 10
+	objectSizeMax   = 1 << 40
+
+	// DataSizeMax bounds the object bytes that a record can hold itself.
+	DataSizeMax = 32 << 20
+
+	// flagsRefused are the flags a reader must know; this version knows none.
+	flagsRefused = 0xff00
+)
+
+// Magic numbers; on disk, never change.
+var (
+	recordMagic  = [4]byte{'m', 'r', 'R', 'C'}
+	segmentMagic = [4]byte{'m', 'r', 'S', 'G'}
+)
+
+// Type says what a record is; on disk, never change.
+type Type uint8
+
+// The types of records. Those that this version refuses are META,
+// DELETE MARKER, VERSION DIRECTORY, CHECKPOINT and SEAL.
+const (
+	TypePut              Type = 1
+	TypeSpill            Type = 2
+	TypeMeta             Type = 3
+	TypeTombstone        Type = 4
+	TypeDeleteMarker     Type = 5
+	TypeVersionDirectory Type = 6
+	TypeCheckpoint       Type = 7
+	TypeSeal             Type = 8
+	TypePad              Type = 9
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// header is the fixed part of a record; see doc/formats/bundle.md.
+//
+//	0 magic 4 | version 1 | type 1 | flags 2 | LSN 8
+//	16 salt 4 | units 4 | hash 16 | version id 16
+//	56 ticks 8 | offset 8 | previous 8
+//	80 versions 4 | metadata length 4 | size 8
+//	96 metadata CRC 4 | data CRC 4 | distance 4 | signature 8 | reserved 8 | CRC 4
+type header struct {
+	Type           Type
+	Flags          uint16
+	LSN            uint64
+	Salt           uint32
+	Units          uint32
+	Hash           Hash
+	VersionID      [16]byte
+	Timestamp      Timestamp
+	Previous       uint64
+	Versions       uint32
+	MetadataLength uint32
+	Size           uint64
+	MetadataCRC    uint32
+	DataCRC        uint32
+	Distance       uint32
+	Signature      uint64
+}
+
+// encode writes the header into b[:headerSize].
+func (h *header) encode(b []byte) {
+	b = b[:headerSize]
+	clear(b)
+	le := binary.LittleEndian
+	copy(b, recordMagic[:])
+	b[4], b[5] = formatVersion, byte(h.Type)
+	le.PutUint16(b[6:], h.Flags)
+	le.PutUint64(b[8:], h.LSN)
+	le.PutUint32(b[16:], h.Salt)
+	le.PutUint32(b[20:], h.Units)
+	copy(b[24:], h.Hash[:])
+	copy(b[40:], h.VersionID[:])
+	le.PutUint64(b[56:], h.Timestamp.Ticks)
+	le.PutUint64(b[64:], h.Timestamp.Offset)
+	le.PutUint64(b[72:], h.Previous)
+	le.PutUint32(b[80:], h.Versions)
+	le.PutUint32(b[84:], h.MetadataLength)
+	le.PutUint64(b[88:], h.Size)
+	le.PutUint32(b[96:], h.MetadataCRC)
+	le.PutUint32(b[100:], h.DataCRC)
+	le.PutUint32(b[104:], h.Distance)
+	le.PutUint64(b[108:], h.Signature)
+	le.PutUint32(b[124:], checksum(b[:124]))
+}
+
+// isHeader tells whether b starts with a record header that proves itself.
+func isHeader(b []byte) bool {
+	return len(b) >= headerSize && [4]byte(b) == recordMagic &&
+		binary.LittleEndian.Uint32(b[124:]) == checksum(b[:124])
+}
+
+// parseHeader reads and checks a header. The error is errDamaged when b is not
+// a header, ErrUnsupported when it is one that this version must not interpret.
+func parseHeader(b []byte) (header, error) {
+	if !isHeader(b) {
+		return header{}, fmt.Errorf("%w: no valid record header", errDamaged)
+	}
+	if b[4] != formatVersion {
+		return header{}, fmt.Errorf("%w: record version %d", ErrUnsupported, b[4])
+	}
+	le := binary.LittleEndian
+	h := header{
+		Type:           Type(b[5]),
+		Flags:          le.Uint16(b[6:]),
+		LSN:            le.Uint64(b[8:]),
+		Salt:           le.Uint32(b[16:]),
+		Units:          le.Uint32(b[20:]),
+		Hash:           Hash(b[24:40]),
+		VersionID:      [16]byte(b[40:56]),
+		Timestamp:      Timestamp{Ticks: le.Uint64(b[56:]), Offset: le.Uint64(b[64:])},
+		Previous:       le.Uint64(b[72:]),
+		Versions:       le.Uint32(b[80:]),
+		MetadataLength: le.Uint32(b[84:]),
+		Size:           le.Uint64(b[88:]),
+		MetadataCRC:    le.Uint32(b[96:]),
+		DataCRC:        le.Uint32(b[100:]),
+		Distance:       le.Uint32(b[104:]),
+		Signature:      le.Uint64(b[108:]),
+	}
+	return h, h.check()
+}
+
+// check refuses what this version does not know, and lengths that are out of
+// bounds or do not add up.
+func (h *header) check() error {
+	switch h.Type {
+	case TypePut, TypeSpill, TypeTombstone, TypePad:
+	default:
+		return fmt.Errorf("%w: record type %d", ErrUnsupported, h.Type)
+	}
+	if h.Flags&flagsRefused != 0 {
+		return fmt.Errorf("%w: record flags %#x", ErrUnsupported, h.Flags)
+	}
+	switch {
+	case h.LSN == 0 || uint64(h.Distance) > h.LSN,
+		h.Timestamp.Ticks > TicksMax,
+		h.MetadataLength > metadataSizeMax,
+		h.Size > objectSizeMax,
+		h.Type == TypePut && h.Size > DataSizeMax,
+		h.Type != TypePut && h.Type != TypeSpill && h.Size != 0,
+		uint64(h.Units)*unitSize > recordSizeMax,
+		uint64(h.Units)*unitSize != h.layout().length:
+		return fmt.Errorf("%w: record header out of bounds", errDamaged)
+	}
+	return nil
+}
+
+// watermark is the highest LSN known durable when the record was written.
+func (h *header) watermark() uint64 { return h.LSN - uint64(h.Distance) }
+
+// layout holds the offsets of a record's parts, from its start in bytes.
+type layout struct{ metadata, data, table, end, length uint64 }
+
+func (h *header) layout() layout {
+	l := layout{metadata: headerSize}
+	l.data = l.metadata + uint64(h.MetadataLength)
+	l.table = l.data
+	switch h.Type {
+	case TypePut:
+		l.table += h.Size
+	case TypeSpill:
+		l.table += descriptorSize
+	}
+	l.end = l.table + 4*chunkCount(h.Size)
+	l.length = (l.end + unitSize - 1) / unitSize * unitSize
+	return l
+}
+
+func chunkCount(size uint64) uint64 { return (size + ChunkSize - 1) / ChunkSize }
+
+// signature is equal on every replica that holds the same version.
+func (h *header) signature(m *Metadata) uint64 {
+	var space [96]byte
+	b := append(space[:0], byte(h.Type))
+	b = append(b, h.Hash[:]...)
+	b = append(b, h.VersionID[:]...)
+	for _, t := range [...]Timestamp{h.Timestamp, m.MetaTimestamp, m.TypeTimestamp} {
+		b = binary.LittleEndian.AppendUint64(b, t.Ticks)
+		b = binary.LittleEndian.AppendUint64(b, t.Offset)
+	}
+	b = binary.LittleEndian.AppendUint64(b, h.Size)
+	sum := sha256.Sum256(b)
+	return binary.LittleEndian.Uint64(sum[:])
+}

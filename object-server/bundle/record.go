@@ -1,0 +1,80 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Record is a record read back. Its parts point into the bytes it was parsed
+// from.
+type Record struct {
+	head     header
+	metadata []byte
+	Data     []byte // of a PUT: the object, not yet checked; see CheckChunk
+	Table    []byte // chunk table, checked
+	LargeID  uint64 // of a SPILL
+}
+
+// parseRecord reads the record at the start of b and checks everything but the
+// object's bytes. Damage is an errDamaged.
+func parseRecord(b []byte) (*Record, error) {
+	h, err := parseHeader(b)
+	if err != nil {
+		return nil, err
+	}
+	parts := h.layout()
+	if uint64(len(b)) < parts.length {
+		return nil, fmt.Errorf("%w: record is cut off", errDamaged)
+	}
+	r := &Record{head: h, metadata: b[parts.metadata:parts.data], Table: b[parts.table:parts.end]}
+	if checksum(r.metadata) != h.MetadataCRC {
+		return nil, fmt.Errorf("%w: metadata", errDamaged)
+	}
+	proved := r.Table
+	switch h.Type {
+	case TypePut:
+		r.Data = b[parts.data:parts.table]
+	case TypeSpill:
+		proved = b[parts.data:parts.end]
+		r.LargeID = binary.LittleEndian.Uint64(proved)
+	}
+	if checksum(proved) != h.DataCRC {
+		return nil, fmt.Errorf("%w: chunk table", errDamaged)
+	}
+	return r, nil
+}
+
+// Type tells what the record is.
+func (r *Record) Type() Type { return r.head.Type }
+
+// Size is the size of the object in bytes, wherever they lie.
+func (r *Record) Size() int64 { return int64(r.head.Size) }
+
+// Metadata decodes the metadata.
+func (r *Record) Metadata() (*Metadata, error) { return decodeMetadata(r.metadata) }
+
+func decodeMetadata(b []byte) (*Metadata, error) {
+	m := new(Metadata)
+	if _, err := m.UnmarshalMsg(b); err != nil {
+		return nil, fmt.Errorf("%w: metadata: %w", errDamaged, err)
+	}
+	return m, nil
+}
+
+// CheckChunk compares a whole chunk of the object with the chunk table.
+func (r *Record) CheckChunk(index int, chunk []byte) error {
+	if checksum(chunk) != binary.LittleEndian.Uint32(r.Table[4*index:]) {
+		return fmt.Errorf("%w: chunk %d", errDamaged, index)
+	}
+	return nil
+}
+
+// checkData compares all data in the record with the chunk table.
+func (r *Record) checkData() error {
+	for i := 0; i*ChunkSize < len(r.Data); i++ {
+		if err := r.CheckChunk(i, r.Data[i*ChunkSize:min((i+1)*ChunkSize, len(r.Data))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// segmentHeader stands at the start of each segment; see doc/formats/bundle.md.
+//
+//	0 magic 4 | version 1 | reserved 1 | flags 2 | policy 4 | partition 4
+//	16 sequence 4 | generation 4 | uuid 16 | base LSN 8 | created 8
+//	56 reserved 68 | CRC 4
+type segmentHeader struct {
+	Flags      uint16
+	Policy     uint32
+	Partition  uint32
+	Sequence   uint32
+	Generation uint32
+	UUID       [16]byte
+	BaseLSN    uint64
+	Created    uint64 // ticks since 1970
+}
+
+// salt ties the records of a segment to it.
+func (h *segmentHeader) salt() uint32 { return checksum(h.UUID[:]) }
+
+func (h *segmentHeader) encode() []byte {
+	b := make([]byte, segmentHeaderSize)
+	le := binary.LittleEndian
+	copy(b, segmentMagic[:])
+	b[4] = formatVersion
+	le.PutUint16(b[6:], h.Flags)
+	le.PutUint32(b[8:], h.Policy)
+	le.PutUint32(b[12:], h.Partition)
+	le.PutUint32(b[16:], h.Sequence)
+	le.PutUint32(b[20:], h.Generation)
+	copy(b[24:], h.UUID[:])
+	le.PutUint64(b[40:], h.BaseLSN)
+	le.PutUint64(b[48:], h.Created)
+	le.PutUint32(b[124:], checksum(b[:124]))
+	return b
+}
+
+// parseSegmentHeader reads a header; errDamaged when b is none, ErrUnsupported
+// when a later version wrote it.
+func parseSegmentHeader(b []byte) (segmentHeader, error) {
+	le := binary.LittleEndian
+	if len(b) < segmentHeaderSize || [4]byte(b) != segmentMagic ||
+		le.Uint32(b[124:]) != checksum(b[:124]) {
+		return segmentHeader{}, fmt.Errorf("%w: no valid segment header", errDamaged)
+	}
+	h := segmentHeader{
+		Flags:      le.Uint16(b[6:]),
+		Policy:     le.Uint32(b[8:]),
+		Partition:  le.Uint32(b[12:]),
+		Sequence:   le.Uint32(b[16:]),
+		Generation: le.Uint32(b[20:]),
+		UUID:       [16]byte(b[24:40]),
+		BaseLSN:    le.Uint64(b[40:]),
+		Created:    le.Uint64(b[48:]),
+	}
+	if b[4] != formatVersion || h.Flags&flagsRefused != 0 || h.Generation != 0 {
+		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x, generation %d",
+			ErrUnsupported, b[4], h.Flags, h.Generation)
+	}
+	if h.BaseLSN == 0 {
+		return segmentHeader{}, fmt.Errorf("%w: base LSN 0", errDamaged)
+	}
+	return h, nil
+}
+
+const segmentSuffix = ".bundle"
+
+func segmentName(sequence, generation uint32) string {
+	return fmt.Sprintf("%08x-%04x%s", sequence, generation, segmentSuffix)
+}
+
+// parseSegmentName is the inverse of segmentName.
+func parseSegmentName(name string) (sequence, generation uint32, ok bool) {
+	stem, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(stem) != 13 || stem[8] != '-' {
+		return 0, 0, false
+	}
+	s, err := strconv.ParseUint(stem[:8], 16, 32)
+	if err != nil {
+		return 0, 0, false
+	}
+	g, err := strconv.ParseUint(stem[9:], 16, 16)
+	if err != nil || segmentName(uint32(s), uint32(g)) != name {
+		return 0, 0, false
+	}
+	return uint32(s), uint32(g), true
+}

@@ -1,0 +1,110 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"martlet/object-server/bundle"
+)
+
+// Delete writes a tombstone, also where nothing was, and returns what it
+// replaced. On return it is durable. Errors as of Upload.Commit.
+func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, error) {
+	if t.IsZero() {
+		return State{}, fmt.Errorf("%w: delete without a timestamp", ErrInvalid)
+	}
+	if err := d.enter(); err != nil {
+		return State{}, err
+	}
+	defer d.leave()
+	b, err := d.bundle(at.bundle())
+	if err != nil {
+		return State{}, err
+	}
+	d.locks.lock(at.Hash)
+	defer d.locks.unlock(at.Hash)
+	old, prev, err := d.previous(b, at.Hash, t)
+	if err != nil {
+		return State{}, err
+	}
+	draft := bundle.NewDraft(0)
+	defer draft.Free()
+	m := bundle.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t}
+	if err := draft.SealTombstone(at.Hash, &m); err != nil {
+		return State{}, err
+	}
+	if err := d.committer.append(b, draft); err != nil {
+		return State{}, err
+	}
+	if old.Large != 0 {
+		b.RemoveLarge(old.Large)
+	}
+	d.counters.deletes.Add(1)
+	return prev, nil
+}
+
+// Post replaces the metadata of an object by what edit makes of them, while no
+// other write of the object can come between. An error of edit leaves
+// everything as it was and is returned. edit must not change Name, Size and
+// Timestamp; it decides by MetaTimestamp whether the POST is too old. Errors as
+// of Open and Upload.Commit.
+func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	b, err := d.bundle(at.bundle())
+	if err != nil {
+		return err
+	}
+	d.locks.lock(at.Hash)
+	defer d.locks.unlock(at.Hash)
+	e, err := lookup(b, at.Hash)
+	if err != nil {
+		return err
+	}
+	o := &Object{device: d, bundle: b, hash: at.Hash, entry: e}
+	defer o.Close()
+	if err := o.load(); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = o.damaged(err)
+		}
+		return err
+	}
+	before := *o.metadata
+	if err := edit(o.metadata); err != nil {
+		return err
+	}
+	if m := o.metadata; m.Name != before.Name || m.Size != before.Size || m.Timestamp != before.Timestamp {
+		return fmt.Errorf("%w: a POST changes name, size or timestamp", ErrInvalid)
+	}
+	if err := o.rewrite(); err != nil {
+		return err
+	}
+	d.counters.posts.Add(1)
+	return nil
+}
+
+// rewrite appends the record anew with the object's present metadata. The data
+// keep the checksums they were first written with.
+func (o *Object) rewrite() (err error) {
+	draft := bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
+	defer draft.Free()
+	if o.large != nil {
+		err = draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
+	} else if err = o.check(0, o.record.Data); err == nil {
+		draft.Write(o.record.Data)
+		err = draft.SealPut(o.hash, o.metadata, o.record.Table)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.device.committer.append(o.bundle, draft); err != nil {
+		return err
+	}
+	if o.large != nil {
+		_ = copyMetadata(o.large, o.metadata) // a copy for tools; the record is the truth
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package device
+
+import (
+	"errors"
+	"sync"
+
+	"martlet/object-server/bundle"
+)
+
+// batchBytesMax bounds one batch, so that no writer waits for a flush of
+// everything.
+const batchBytesMax = 64 << 20
+
+// committer makes writes durable: one goroutine, one flush for all that queued
+// while the previous one ran.
+type committer struct {
+	device *Device
+
+	mu      sync.Mutex
+	arrived sync.Cond
+	queue   []*write // guarded by mu
+	stopped bool     // guarded by mu
+	done    chan struct{}
+
+	// The rest belongs to the goroutine.
+	groups []group
+	byFile map[*bundle.Bundle]int // index into groups
+}
+
+// write is a record on its way.
+type write struct {
+	bundle *bundle.Bundle
+	draft  *bundle.Draft
+	err    error
+	done   chan struct{} // one token when err is final
+}
+
+// group is what a batch has for one bundle.
+type group struct {
+	bundle   *bundle.Bundle
+	writes   []*write
+	drafts   []*bundle.Draft
+	appended *bundle.Appended
+}
+
+var writes = sync.Pool{New: func() any { return &write{done: make(chan struct{}, 1)} }}
+
+func (c *committer) start(d *Device) {
+	c.device = d
+	c.arrived.L = &c.mu
+	c.done = make(chan struct{})
+	c.byFile = make(map[*bundle.Bundle]int)
+	go c.run()
+}
+
+// stop ends the goroutine after it has done what is queued.
+func (c *committer) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	c.mu.Unlock()
+	c.arrived.Signal()
+	<-c.done
+}
+
+// append writes a sealed draft to its bundle. On return it is durable and
+// visible, or the error says why not. The caller still owns the draft.
+func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
+	w := writes.Get().(*write)
+	w.bundle, w.draft, w.err = b, draft, nil
+	c.mu.Lock()
+	c.queue = append(c.queue, w)
+	c.mu.Unlock()
+	c.arrived.Signal()
+	<-w.done
+	err := w.err
+	w.bundle, w.draft = nil, nil
+	writes.Put(w)
+	return err
+}
+
+func (c *committer) run() {
+	defer close(c.done)
+	var batch []*write
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 && !c.stopped {
+			c.arrived.Wait()
+		}
+		if len(c.queue) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		batch = c.take(batch[:0])
+		c.mu.Unlock()
+		c.commit(batch)
+		clear(batch)
+	}
+}
+
+// take moves the front of the queue to the batch. c.mu is held.
+func (c *committer) take(batch []*write) []*write {
+	size, n := int64(0), 0
+	for n < len(c.queue) && (n == 0 || size < batchBytesMax) {
+		size += c.queue[n].draft.Len()
+		n++
+	}
+	batch = append(batch, c.queue[:n]...)
+	rest := copy(c.queue, c.queue[n:])
+	clear(c.queue[rest:])
+	c.queue = c.queue[:rest]
+	return batch
+}
+
+// commit writes, flushes and acknowledges a batch.
+func (c *committer) commit(batch []*write) {
+	if err := c.device.Err(); err != nil {
+		for _, w := range batch {
+			w.finish(err)
+		}
+		return
+	}
+	c.group(batch)
+	for i := range c.groups {
+		c.write(&c.groups[i])
+	}
+	err := c.flush()
+	for i := range c.groups {
+		c.settle(&c.groups[i], err)
+	}
+}
+
+// group sorts a batch by bundle, keeping the order within each.
+func (c *committer) group(batch []*write) {
+	clear(c.byFile)
+	c.groups = c.groups[:0]
+	for _, w := range batch {
+		i, ok := c.byFile[w.bundle]
+		if !ok {
+			i = len(c.groups)
+			c.byFile[w.bundle] = i
+			if i < cap(c.groups) { // reuse the slices of an earlier batch
+				c.groups = c.groups[:i+1]
+			} else {
+				c.groups = append(c.groups, group{})
+			}
+			g := &c.groups[i]
+			*g = group{bundle: w.bundle, writes: g.writes[:0], drafts: g.drafts[:0]}
+		}
+		g := &c.groups[i]
+		g.writes = append(g.writes, w)
+		g.drafts = append(g.drafts, w.draft)
+	}
+}
+
+// write appends the records of a group to its bundle. What does not fit into
+// the segment goes back to the front of the queue.
+func (c *committer) write(g *group) {
+	appended, err := g.bundle.Append(g.drafts)
+	if err != nil {
+		c.device.failed(err)
+		for _, w := range g.writes {
+			w.finish(err)
+		}
+		g.writes = g.writes[:0]
+		return
+	}
+	c.device.counters.bytesWritten.Add(uint64(appended.Bytes))
+	g.appended = appended
+	if rest := g.writes[appended.Accepted:]; len(rest) > 0 {
+		c.mu.Lock()
+		c.queue = append(append(make([]*write, 0, len(rest)+len(c.queue)), rest...), c.queue...)
+		c.mu.Unlock()
+		g.writes = g.writes[:appended.Accepted]
+	}
+}
+
+// settle publishes a group that is durable and tells its writers.
+func (c *committer) settle(g *group, err error) {
+	if g.appended == nil {
+		return
+	}
+	if err != nil {
+		g.appended.Discard()
+	} else {
+		g.appended.Publish()
+	}
+	for _, w := range g.writes {
+		w.finish(err)
+	}
+	clear(g.writes)
+	clear(g.drafts)
+}
+
+func (w *write) finish(err error) {
+	w.err = err
+	w.done <- struct{}{}
+}
+
+// flush makes everything appended durable, names included. On an error nothing
+// is known of any of it, and nothing is retried.
+func (c *committer) flush() error {
+	touched, directories := 0, 0
+	for i := range c.groups {
+		if a := c.groups[i].appended; a != nil {
+			touched++
+			directories += len(a.Directories)
+		}
+	}
+	if touched == 0 {
+		return nil
+	}
+	c.device.counters.batches.Add(1)
+	var err error
+	method := c.device.options.SyncMethod
+	if method == SyncSyncfs || method == SyncAuto && touched+directories > 1 {
+		c.device.counters.flushes.Add(1)
+		err = c.device.directory.SyncFS()
+	} else {
+		err = c.flushEach()
+	}
+	if err != nil {
+		c.device.failed(err)
+	}
+	return err
+}
+
+// flushEach flushes file by file, then the directories of new ones, children
+// before parents.
+func (c *committer) flushEach() error {
+	var directories []string
+	seen := make(map[string]bool)
+	for i := range c.groups {
+		a := c.groups[i].appended
+		if a == nil {
+			continue
+		}
+		c.device.counters.flushes.Add(1)
+		if err := a.Datasync(); err != nil {
+			return err
+		}
+		for _, d := range a.Directories {
+			if !seen[d] {
+				seen[d] = true
+				directories = append(directories, d)
+			}
+		}
+	}
+	for _, d := range directories {
+		c.device.counters.flushes.Add(1)
+		if err := c.device.fs.SyncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pad proves the last batch of each bundle, so that damage to it will not be
+// mistaken for a torn tail. The goroutine has ended.
+func (c *committer) pad(all []*bundle.Bundle) error {
+	var batch []*write
+	for _, b := range all {
+		if draft := b.Pad(); draft != nil {
+			batch = append(batch, &write{bundle: b, draft: draft, done: make(chan struct{}, 1)})
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	c.commit(batch)
+	var errs []error
+	for _, w := range batch {
+		<-w.done
+		w.draft.Free()
+		if !errors.Is(w.err, ErrNoSpace) { // a full disk goes without
+			errs = append(errs, w.err)
+		}
+	}
+	return errors.Join(errs...)
+}

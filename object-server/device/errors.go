@@ -1,0 +1,39 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrNoSpace: the file system is full, or its reserve is reached. Nothing
+	// of the write is visible and the device goes on.
+	ErrNoSpace = vfs.ErrNoSpace
+	// ErrQuarantined: what is stored under the name is damaged, or may be, and
+	// is not served. A newer write makes the name usable again.
+	ErrQuarantined = bundle.ErrQuarantined
+	// ErrTooLarge: metadata or object exceed what the format can hold.
+	ErrTooLarge = bundle.ErrTooLarge
+	// ErrOut: the device has been taken out after repeated write failures.
+	ErrOut = errors.New("device: taken out after write failures")
+	// ErrClosed: Close was called.
+	ErrClosed = errors.New("device: closed")
+	// ErrInvalid: the caller broke the contract of a method.
+	ErrInvalid = errors.New("device: invalid argument")
+)
+
+// OlderError refuses a write that is not newer than what is stored.
+type OlderError struct{ Existing bundle.Timestamp }
+
+func (e *OlderError) Error() string {
+	return fmt.Sprintf("device: not newer than the stored version of %s", e.Existing)
+}
+
+// NotFoundError says that there is no live object under a name.
+type NotFoundError struct{ Tombstone bundle.Timestamp } // zero if never deleted
+
+func (e *NotFoundError) Error() string { return "device: no such object" }

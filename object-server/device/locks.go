@@ -1,0 +1,54 @@
+package device
+
+import (
+	"sync"
+
+	"martlet/object-server/bundle"
+)
+
+// lockTable gives every object a lock of its own while somebody wants it. A
+// writer holds it from looking at the old version until the new one is visible,
+// so a batch never has two records of one name.
+type lockTable [64]lockShard
+
+type lockShard struct {
+	mu   sync.Mutex
+	held map[bundle.Hash]*objectLock // guarded by mu
+}
+
+type objectLock struct {
+	mu    sync.Mutex
+	users int // guarded by the shard
+}
+
+var objectLocks = sync.Pool{New: func() any { return new(objectLock) }}
+
+func (t *lockTable) shard(hash bundle.Hash) *lockShard { return &t[hash[len(hash)-1]%64] }
+
+func (t *lockTable) lock(hash bundle.Hash) {
+	s := t.shard(hash)
+	s.mu.Lock()
+	if s.held == nil {
+		s.held = make(map[bundle.Hash]*objectLock)
+	}
+	l := s.held[hash]
+	if l == nil {
+		l = objectLocks.Get().(*objectLock)
+		s.held[hash] = l
+	}
+	l.users++
+	s.mu.Unlock()
+	l.mu.Lock()
+}
+
+func (t *lockTable) unlock(hash bundle.Hash) {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.held[hash]
+	l.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(s.held, hash)
+		objectLocks.Put(l)
+	}
+}

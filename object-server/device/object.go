@@ -1,0 +1,211 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// Object is one version of an object, open for reading: it stays readable when
+// it is replaced or deleted meanwhile. Safe for concurrent use until Close.
+type Object struct {
+	device   *Device
+	bundle   *bundle.Bundle
+	hash     bundle.Hash
+	entry    bundle.Entry
+	record   *bundle.Record
+	buffer   *bundle.Buffer // what record points into
+	metadata *bundle.Metadata
+	large    vfs.File // nil if the bytes are in the record
+}
+
+// Open opens the newest version of an object. A small one has been read whole
+// on return. Errors: *NotFoundError, ErrQuarantined, ErrOut, ErrClosed.
+func (d *Device) Open(at Location) (*Object, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	b, err := d.bundle(at.bundle())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		e, err := lookup(b, at.Hash)
+		if err != nil {
+			return nil, err
+		}
+		o := &Object{device: d, bundle: b, hash: at.Hash, entry: e}
+		err = o.load()
+		if err == nil {
+			d.counters.reads.Add(1)
+			return o, nil
+		}
+		o.Close()
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		// The large file is gone. If a newer write removed it, look again.
+		if now, _, _ := b.Lookup(at.Hash); now.LSN == e.LSN {
+			return nil, o.damaged(err)
+		}
+	}
+}
+
+// lookup finds a live object.
+func lookup(b *bundle.Bundle, hash bundle.Hash) (bundle.Entry, error) {
+	e, ok, err := b.Lookup(hash)
+	switch {
+	case err != nil:
+		return e, err
+	case !ok:
+		return e, &NotFoundError{}
+	case !e.Live():
+		return e, &NotFoundError{Tombstone: e.Timestamp}
+	}
+	return e, nil
+}
+
+// load reads the record and opens the large file, if the bytes are in one.
+func (o *Object) load() (err error) {
+	if o.record, o.buffer, err = o.bundle.Read(o.hash, &o.entry); err != nil {
+		o.device.quarantined(err)
+		return err
+	}
+	if o.metadata, err = o.record.Metadata(); err != nil {
+		return o.damaged(err)
+	}
+	if o.metadata.Size != o.record.Size() {
+		return o.damaged(errors.New("metadata of another size"))
+	}
+	if o.record.Type() != bundle.TypeSpill {
+		return nil
+	}
+	if o.large, err = o.bundle.OpenLarge(o.record.LargeID); err != nil {
+		return err
+	}
+	size, err := o.large.Size()
+	if err == nil && size != o.record.Size() {
+		err = o.damaged(fmt.Errorf("large file of %d bytes, record says %d", size, o.record.Size()))
+	}
+	return err
+}
+
+// damaged quarantines the object and returns the error that says so.
+func (o *Object) damaged(cause error) error {
+	o.bundle.Quarantine(o.hash, o.entry.LSN)
+	err := fmt.Errorf("%w: record %d: %w", ErrQuarantined, o.entry.LSN, cause)
+	o.device.quarantined(err)
+	return err
+}
+
+// quarantined counts and logs an error if it is about damage.
+func (d *Device) quarantined(err error) bool {
+	if !errors.Is(err, ErrQuarantined) {
+		return false
+	}
+	d.counters.quarantined.Add(1)
+	d.options.Logger.Error("damaged data in quarantine", "device", d.root, "error", err)
+	return true
+}
+
+// Metadata is shared and must not be changed.
+func (o *Object) Metadata() *bundle.Metadata { return o.metadata }
+
+// WriteRange writes n bytes from offset off on to w. No byte leaves before the
+// checksum of its chunk has been compared. An error of w is returned as it is;
+// ErrQuarantined says that the rest is damaged.
+func (o *Object) WriteRange(w io.Writer, off, n int64) error {
+	size := o.record.Size()
+	if off < 0 || n < 0 || off > size || n > size-off {
+		return fmt.Errorf("%w: bytes %d+%d of an object of %d", ErrInvalid, off, n, size)
+	}
+	if n == 0 {
+		return nil
+	}
+	if o.large != nil {
+		return o.writeLarge(w, off, n)
+	}
+	first := off / bundle.ChunkSize * bundle.ChunkSize
+	last := min((off+n+bundle.ChunkSize-1)/bundle.ChunkSize*bundle.ChunkSize, size)
+	if err := o.check(first, o.record.Data[first:last]); err != nil {
+		return err
+	}
+	_, err := w.Write(o.record.Data[off : off+n])
+	return err
+}
+
+// check compares bytes that start and end with chunks.
+func (o *Object) check(offset int64, p []byte) error {
+	index := int(offset / bundle.ChunkSize)
+	for len(p) > 0 {
+		n := min(len(p), bundle.ChunkSize)
+		if err := o.record.CheckChunk(index, p[:n]); err != nil {
+			return o.damaged(err)
+		}
+		p, index = p[n:], index+1
+	}
+	return nil
+}
+
+// writeLarge reads the touched chunks of the large file, some at a time.
+func (o *Object) writeLarge(w io.Writer, off, n int64) error {
+	buffer := bundle.GetBuffer(largeBuffer)
+	defer buffer.Free()
+	for n > 0 {
+		first := off / bundle.ChunkSize * bundle.ChunkSize
+		need := (off + n - first + bundle.ChunkSize - 1) / bundle.ChunkSize * bundle.ChunkSize
+		p := buffer.B[:min(largeBuffer, need, o.record.Size()-first)]
+		if read, err := o.large.ReadAt(p, first); read < len(p) {
+			return fmt.Errorf("device: large file: %w", err)
+		}
+		if err := o.check(first, p); err != nil {
+			return err
+		}
+		part := p[off-first:]
+		part = part[:min(int64(len(part)), n)]
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		off, n = off+int64(len(part)), n-int64(len(part))
+	}
+	return nil
+}
+
+// Close releases what the object holds. The metadata stay valid.
+func (o *Object) Close() {
+	if o.large != nil {
+		_ = o.large.Close() // only read from
+		o.large = nil
+	}
+	o.buffer.Free()
+	o.buffer, o.record = nil, nil
+}
+
+// Head returns the metadata of the newest version of an object, which belong to
+// the caller. Errors as of Open.
+func (d *Device) Head(at Location) (*bundle.Metadata, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	b, err := d.bundle(at.bundle())
+	if err != nil {
+		return nil, err
+	}
+	e, err := lookup(b, at.Hash)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.ReadMetadata(at.Hash, &e)
+	if err != nil {
+		d.quarantined(err)
+		return nil, err
+	}
+	d.counters.reads.Add(1)
+	return m, nil
+}

@@ -1,0 +1,69 @@
+package device
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// SyncMethod chooses how a batch is made durable.
+type SyncMethod string
+
+// The methods of Options.SyncMethod.
+const (
+	// SyncAuto is fdatasync for a batch that touches one existing file, else
+	// syncfs: several fdatasync in a row cost several journal commits.
+	SyncAuto SyncMethod = "auto"
+	// SyncFdatasync flushes each touched file and directory.
+	SyncFdatasync SyncMethod = "fdatasync"
+	// SyncSyncfs always flushes the whole file system, other people's data too.
+	SyncSyncfs SyncMethod = "syncfs"
+)
+
+// Options tunes a Device; the zero value of each field stands for its default.
+type Options struct {
+	SyncMethod     SyncMethod   // default SyncAuto
+	SpillBytes     int64        // larger objects get a file of their own; default 1 MiB, at most 32 MiB
+	SegmentBytes   int64        // size limit of a segment; default 1 GiB, which is the most
+	OpenFilesMax   int          // segments kept open; default 1024
+	ReserveBytes   int64        // refuse uploads when less than this is free; default 0
+	ReservePercent float64      // the same as a share of the file system; default 0
+	Logger         *slog.Logger // for damage met when opening a partition; default slog.Default
+}
+
+const (
+	spillBytesDefault   = 1 << 20
+	spillBytesMax       = 32 << 20
+	segmentBytesDefault = 1 << 30
+	segmentBytesMin     = 4 << 10
+	openFilesDefault    = 1024
+)
+
+// complete fills in the defaults and checks the limits.
+func (o Options) complete() (Options, error) {
+	if o.SyncMethod == "" {
+		o.SyncMethod = SyncAuto
+	}
+	if o.SpillBytes == 0 {
+		o.SpillBytes = spillBytesDefault
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = segmentBytesDefault
+	}
+	if o.OpenFilesMax == 0 {
+		o.OpenFilesMax = openFilesDefault
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case o.SyncMethod != SyncAuto && o.SyncMethod != SyncFdatasync && o.SyncMethod != SyncSyncfs:
+		return o, fmt.Errorf("%w: sync method %q", ErrInvalid, o.SyncMethod)
+	case o.SpillBytes < 0 || o.SpillBytes > spillBytesMax:
+		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)
+	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
+		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
+	case o.OpenFilesMax < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
+		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
+	}
+	return o, nil
+}

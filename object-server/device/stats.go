@@ -1,0 +1,29 @@
+package device
+
+import "sync/atomic"
+
+// Stats counts since Open.
+type Stats struct {
+	Puts         uint64 // PUTs acknowledged
+	Deletes      uint64 // DELETEs acknowledged
+	Posts        uint64 // POSTs acknowledged
+	Reads        uint64 // objects and metadata read
+	Batches      uint64 // groups of writes that were flushed together
+	Flushes      uint64 // fdatasync, fsync and syncfs calls
+	BytesWritten uint64 // to segments and large files, with headers and padding
+	Quarantined  uint64 // damaged records and extents met
+}
+
+type counters struct {
+	puts, deletes, posts, reads, batches, flushes, bytesWritten, quarantined atomic.Uint64
+}
+
+// Stats returns the counters of the device.
+func (d *Device) Stats() Stats {
+	c := &d.counters
+	return Stats{
+		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
+		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
+		Quarantined: c.quarantined.Load(),
+	}
+}

@@ -1,0 +1,209 @@
+package device
+
+import (
+	"fmt"
+
+	"martlet/object-server/bundle"
+)
+
+// uploadRoom is what an upload of unknown length starts with, in bytes.
+const uploadRoom = 16 << 10
+
+// Upload is one PUT on its way. Nothing of it is visible before Commit, and
+// nothing is left after Abort. Not safe for concurrent use.
+type Upload struct {
+	device *Device
+	at     Location
+	bundle *bundle.Bundle
+	draft  *bundle.Draft // nil once the upload has ended or spilled
+	large  *largeWriter  // nil until the data outgrow the draft
+	size   int64
+	ended  bool
+	failed error // of an earlier Write
+}
+
+// NewUpload begins a PUT of sizeHint bytes, -1 if unknown; the hint is no limit.
+// The caller must end it with Commit or Abort. ErrNoSpace if the reserve is
+// reached.
+func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	if err := d.room.check(); err != nil {
+		return nil, err
+	}
+	b, err := d.bundle(at.bundle())
+	if err != nil {
+		return nil, err
+	}
+	u := &Upload{device: d, at: at, bundle: b}
+	if sizeHint > d.options.SpillBytes {
+		if u.large, err = d.newLargeWriter(sizeHint); err != nil {
+			return nil, err
+		}
+		return u, nil
+	}
+	if sizeHint < 0 {
+		sizeHint = min(uploadRoom, d.options.SpillBytes)
+	}
+	u.draft = bundle.NewDraft(int(sizeHint))
+	return u, nil
+}
+
+// Write takes the next bytes of the object. After an error only Abort is of use.
+func (u *Upload) Write(p []byte) (int, error) {
+	if u.ended || u.failed != nil {
+		return 0, fmt.Errorf("%w: write to an upload that has ended", ErrInvalid)
+	}
+	if u.large == nil && u.size+int64(len(p)) <= u.device.options.SpillBytes {
+		u.draft.Write(p)
+		u.size += int64(len(p))
+		return len(p), nil
+	}
+	if u.failed = u.spill(p); u.failed != nil {
+		return 0, u.failed
+	}
+	u.size += int64(len(p))
+	return len(p), nil
+}
+
+// spill writes to a large file, moving there what has been collected so far.
+func (u *Upload) spill(p []byte) (err error) {
+	if u.large == nil {
+		if u.large, err = u.device.newLargeWriter(-1); err != nil {
+			return err
+		}
+		if err = u.large.Write(u.draft.Data()); err != nil {
+			return err
+		}
+		u.draft.Free()
+		u.draft = nil
+	}
+	return u.large.Write(p)
+}
+
+// Commit stores the object under m. On return it is durable and visible, and
+// prev is what it replaced; on an error nothing of it is visible, but after a
+// failed flush a restart may find it. m.Size must be the number of bytes
+// written. MetaTimestamp and TypeTimestamp default to Timestamp. A POST newer
+// than the data outlives them: its metadata go with the new data.
+//
+// Errors: *OlderError unless m.Timestamp is newer than what is stored,
+// ErrNoSpace, ErrTooLarge, ErrOut, ErrClosed.
+func (u *Upload) Commit(m bundle.Metadata) (prev State, err error) {
+	if u.ended || u.failed != nil || m.Size != u.size || m.Timestamp.IsZero() {
+		return State{}, fmt.Errorf("%w: commit of %d bytes, %d written", ErrInvalid, m.Size, u.size)
+	}
+	d := u.device
+	if err := d.enter(); err != nil {
+		return State{}, err
+	}
+	defer d.leave()
+	defer u.end()
+	if u.large != nil {
+		if err := u.large.finish(); err != nil {
+			return State{}, err
+		}
+	}
+	d.locks.lock(u.at.Hash)
+	defer d.locks.unlock(u.at.Hash)
+	old, prev, err := d.previous(u.bundle, u.at.Hash, m.Timestamp)
+	if err != nil {
+		return State{}, err
+	}
+	outlive(&m, prev.Metadata)
+	if u.large != nil {
+		err = u.commitLarge(&m)
+	} else if err = u.draft.SealPut(u.at.Hash, &m, nil); err == nil {
+		err = d.committer.append(u.bundle, u.draft)
+	}
+	if err != nil {
+		return State{}, err
+	}
+	if old.Large != 0 {
+		u.bundle.RemoveLarge(old.Large)
+	}
+	d.counters.puts.Add(1)
+	return prev, nil
+}
+
+// commitLarge names the large file and appends the record that makes it visible.
+func (u *Upload) commitLarge(m *bundle.Metadata) error {
+	id, err := u.large.link(u.bundle, m)
+	if err != nil {
+		return err
+	}
+	u.draft = bundle.NewDraft(len(u.large.table))
+	if err = u.draft.SealSpill(u.at.Hash, m, id, u.large.table); err != nil {
+		u.bundle.RemoveLarge(id)
+		return err
+	}
+	// If this fails the record may be on the disk all the same, so the large
+	// file stays: the next opening of the bundle knows whether it is needed.
+	return u.device.committer.append(u.bundle, u.draft)
+}
+
+// Abort gives the upload up. It may be called at any time, and more than once.
+func (u *Upload) Abort() { u.end() }
+
+func (u *Upload) end() {
+	if u.ended {
+		return
+	}
+	u.ended = true
+	if u.draft != nil {
+		u.draft.Free()
+		u.draft = nil
+	}
+	if u.large != nil {
+		u.large.close()
+	}
+}
+
+// previous tells what a write with a timestamp is about to replace, or refuses
+// it with *OlderError. The object's lock is held. Names unknown to the index
+// cost no read.
+func (d *Device) previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (bundle.Entry, State, error) {
+	e, ok, damage := b.Lookup(hash)
+	if !ok {
+		return e, State{}, nil
+	}
+	// A replica may repair a damaged record with its own copy of the same write.
+	if c := t.Compare(e.Timestamp); c < 0 || c == 0 && damage == nil {
+		return e, State{}, &OlderError{Existing: e.Timestamp}
+	}
+	if !e.Live() {
+		return e, State{Tombstone: e.Timestamp}, nil
+	}
+	if damage != nil {
+		return e, State{}, nil
+	}
+	m, err := b.ReadMetadata(hash, &e)
+	if err != nil {
+		if d.quarantined(err) {
+			return e, State{}, nil
+		}
+		return e, State{}, err
+	}
+	return e, State{Existed: true, Metadata: m}, nil
+}
+
+// outlive carries the metadata of a POST over to data that are older than it.
+func outlive(m *bundle.Metadata, old *bundle.Metadata) {
+	if m.MetaTimestamp.IsZero() {
+		m.MetaTimestamp = m.Timestamp
+	}
+	if m.TypeTimestamp.IsZero() {
+		m.TypeTimestamp = m.Timestamp
+	}
+	if old == nil {
+		return
+	}
+	if old.MetaTimestamp.Compare(m.MetaTimestamp) > 0 {
+		m.MetaTimestamp, m.User, m.DeleteAt = old.MetaTimestamp, old.User, old.DeleteAt
+	}
+	if old.TypeTimestamp.Compare(m.TypeTimestamp) > 0 {
+		m.TypeTimestamp, m.ContentType = old.TypeTimestamp, old.ContentType
+	}
+}
