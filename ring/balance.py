@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement: assigns partition replicas to devices as the plan says, moving as little as it can.
 
-Pure: no files, no clock, and randomness is passed in. A new ring is drawn exactly (``_draw``). A
-ring in use is mended in three steps: what has no device gets one; then replicas that crowd a
-failure domain move out; then devices over their quota give to devices under it. A partition moves
-one replica at a time, so that the others keep serving, and only if the caller says that it may.
+Pure: no files, no clock, and randomness is passed in. A new ring is drawn exactly (``draw``). A
+ring in use is mended in four steps: what has no device gets one; replicas that crowd a failure
+domain move out; devices over their quota give to devices under it; what is then left is evened out
+by domains. A partition moves one replica at a time, so that the others keep serving, and only if
+the caller says that it may.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, tiers_of
-from ring.plan import ROOT, Plan, make_plan
+from ring.draw import draw
+from ring.plan import ROOT, Plan, device_id, make_plan
 
 Rows = list["array[int]"]
 
@@ -53,7 +55,8 @@ class Balancer:
     def run(self) -> None:
         """Places and moves; ``moved`` then holds the partitions that changed."""
         if self._held[ROOT] == 0:
-            self._draw()
+            draw(self.plan, self._rows, self._rng)
+            self.moved = set(range(len(self._rows[0])))
             return
         self._fill()
         self._spread()
@@ -64,61 +67,6 @@ class Balancer:
     def quota(self, device: Device) -> int:
         """How many replicas a device should hold."""
         return self.plan.quota.get(self._tiers[device["id"]][-1], 0)
-
-    # --- a new ring ---------------------------------------------------------------------------
-
-    def _draw(self) -> None:
-        """Draws the devices of one partition after the other, exactly to quota.
-
-        With n partitions to go, the quotas still open lie on a line as intervals, the devices of
-        a domain side by side; points at distance n from a random start choose the devices. An
-        interval of length q gets q/n points rounded down or up, on every level at once; what is
-        then left open keeps that property for the n - 1 others (ring.md, "Placement").
-        """
-        left = dict(self.plan.quota)
-        order = {tier: list(tiers) for tier, tiers in self.plan.children.items()}
-        partitions = len(self._rows[0])
-        for partition in self._rng.sample(range(partitions), partitions):
-            to_go = left[ROOT] // len(self._rows)
-            start = self._rng.randrange(to_go)
-            points = [start + to_go * number for number in range(len(self._rows))]
-            chosen: list[int] = []
-            self._pick(ROOT, points, left, order, chosen)
-            self._rng.shuffle(chosen)
-            for row, dev_id in zip(self._rows, chosen, strict=True):
-                row[partition] = dev_id
-                self._count(dev_id, +1)
-            self.moved.add(partition)
-
-    def _pick(
-        self,
-        tier: Tier,
-        points: list[int],
-        left: dict[Tier, int],
-        order: Mapping[Tier, list[Tier]],
-        chosen: list[int],
-    ) -> None:
-        """Takes ``points`` (offsets within the tier, ascending) out of the tier's open quotas."""
-        left[tier] -= len(points)
-        tiers = order.get(tier)
-        if tiers is None:
-            chosen.append(_device_id(tier))
-            return
-        self._rng.shuffle(tiers)
-        begin, next_point = 0, 0
-        for child in tiers:
-            end = begin + left[child]
-            inside = []
-            while next_point < len(points) and points[next_point] < end:
-                inside.append(points[next_point] - begin)
-                next_point += 1
-            if inside:
-                self._pick(child, inside, left, order, chosen)
-            if next_point == len(points):
-                return
-            begin = end
-
-    # --- a ring in use ------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Gives a device to every replica that has none; nothing is served from those anyway."""
@@ -143,7 +91,7 @@ class Balancer:
             if not open_tiers:
                 return self._nobody
             tier = max(open_tiers, key=lambda child: self._wish(child, crowd))
-        return _device_id(tier) if tier not in crowd else self._nobody
+        return device_id(tier) if tier not in crowd else self._nobody
 
     def _wish(self, tier: Tier, crowd: Mapping[Tier, int]) -> tuple[bool, bool, bool, float, float]:
         here = crowd.get(tier, 0)
@@ -259,7 +207,7 @@ class Balancer:
             if len(child) < DEVICE_TIER_LENGTH:
                 yield from self._takers(child, crowd, giver, under)
             elif child not in crowd:
-                yield _device_id(child)
+                yield device_id(child)
 
     # --- bookkeeping --------------------------------------------------------------------------
 
@@ -341,12 +289,6 @@ class _OpenTiers:
             if self._children[parent]:
                 return
             del self._children[parent]
-
-
-def _device_id(tier: Tier) -> int:
-    dev_id = tier[-1]
-    assert isinstance(dev_id, int)
-    return dev_id
 
 
 def _device_counts(plan: Plan) -> dict[Tier, int]:

@@ -37,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     builder_path, ring_path = _paths(options.builder_file)
     try:
         return _run(options, builder_path, ring_path)
-    except RingError as error:
-        return _fail(str(error))
-    except ValueError as error:
+    except (RingError, ValueError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or builder_path}: {error.strerror}")

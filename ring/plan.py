@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from ring.devices import Device, Tier, tiers_of
 
 ROOT: Tier = ()
-# Sums of shares are floats: what is this near to a whole number is meant to be it.
+# Shares are floats: what is this near to a whole number of replicas, of one partition or of all, is
+# meant to be it.
 _EPSILON = 1e-9
+_QUOTA_EPSILON = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ def make_plan(
     )
 
 
+def device_id(tier: Tier) -> int:
+    """The device that a tier of full length is."""
+    dev_id = tier[-1]
+    assert isinstance(dev_id, int)
+    return dev_id
+
+
 def device_shares(weights: Mapping[int, float], replicas: float) -> dict[int, float]:
     """Replicas of one partition for each device: by weight, but no device holds more than one.
 
@@ -98,13 +107,13 @@ def _split_quota(
     if not tiers:
         return {}
     exact = {tier: share[tier] * partitions for tier in tiers}
-    quota = {tier: math.floor(exact[tier] + _EPSILON * partitions) for tier in tiers}
+    quota = {tier: math.floor(exact[tier] + _QUOTA_EPSILON) for tier in tiers}
     spare = total - sum(quota.values())
     # First those that hold the one more already, then those that lose most by rounding down.
     order = sorted(
         tiers,
         key=lambda tier: (
-            exact[tier] - quota[tier] <= _EPSILON * partitions,
+            exact[tier] - quota[tier] <= _QUOTA_EPSILON,
             held[tier] <= quota[tier],
             quota[tier] - exact[tier],
         ),

@@ -56,6 +56,10 @@ def shares(builder: RingBuilder) -> Counter[Tier]:
     return result
 
 
+def placed(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**place(*dev["place"]), "weight": dev["weight"]} for dev in drawn]
+
+
 clusters = st.lists(
     st.fixed_dictionaries(
         {
@@ -65,7 +69,7 @@ clusters = st.lists(
     ),
     min_size=3,
     max_size=16,
-).map(lambda devs: [{**place(*dev["place"]), "weight": dev["weight"]} for dev in devs])
+).map(placed)
 
 
 @given(clusters, st.integers(1, 3), st.text(max_size=3))
