@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import uuid
@@ -29,9 +30,10 @@ from proxy.config import ProxyOptions
 from proxy.container import ContainerController
 from proxy.core import Core
 from proxy.cors import expose, preflight
-from proxy.info import container_info
+from proxy.info import account_info, container_info
 from proxy.info_page import info_page
 from proxy.info_registry import register_info
+from proxy.middleware.tempauth_authorize import ACCOUNT_INFO
 from proxy.object import ObjectController
 from proxy.target import Denied, Route, Target
 from ring.ring import RingSet, load_rings
@@ -46,6 +48,7 @@ class Application:
         self, options: ProxyOptions, cluster: ClusterConf, rings: RingSet, logger: logging.Logger
     ) -> None:
         self.core = Core(options, cluster, rings, logger)
+        self._account_info = functools.partial(account_info, self.core)
         self._account_routes = AccountController(self.core).routes
         self._container_routes = ContainerController(self.core).routes
         self._object_routes = ObjectController(self.core).routes
@@ -111,6 +114,7 @@ class Application:
         if "swift.trans_id" not in environ:
             environ["swift.trans_id"] = f"tx{uuid.uuid4().hex[:21]}-{int(time.time()):010x}"
         environ.setdefault("swift.orig_req_method", req.method)
+        environ[ACCOUNT_INFO] = self._account_info  # auth reads account ACLs there
 
     def _target(self, path: str) -> Target:
         try:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``/info`` tells: each filter and the proxy itself contribute a section when they load.
+
+PasteDeploy gives the filters of a pipeline no object in common, so the registry is one per process.
+It is filled before the workers are forked and only read afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+_RESERVED = ("admin", "disallowed_sections")
+
+_public: dict[str, dict[str, Any]] = {}
+_admin: dict[str, dict[str, Any]] = {}
+
+
+def register_info(name: str = "swift", *, admin: bool = False, **values: Any) -> None:
+    """Add ``values`` to section ``name``; ``admin`` keeps them to signed requests.
+
+    :raises ValueError: a reserved name, or a dot in a name: dots separate the parts of a
+        disallowed section.
+    """
+    if name in _RESERVED:
+        raise ValueError(f"{name!r} is a reserved section of /info")
+    for word in (name, *values):
+        if "." in word:
+            raise ValueError(f"{word!r}: names in /info may not hold a dot")
+    (_admin if admin else _public).setdefault(name, {}).update(values)
+
+
+def collect_info(*, admin: bool = False, disallowed_sections: Iterable[str] = ()) -> dict[str, Any]:
+    """A copy of all sections but the disallowed (``name`` or ``name.key.key``)."""
+    info: dict[str, Any] = copy.deepcopy(_public)
+    disallowed = list(disallowed_sections)
+    for section in disallowed:
+        _remove(info, section.split("."))
+    if admin:
+        info["admin"] = {**copy.deepcopy(_admin), "disallowed_sections": disallowed}
+    return info
+
+
+def clear_info() -> None:
+    """Forget every section; for tests and for loading another pipeline in one process."""
+    _public.clear()
+    _admin.clear()
+
+
+def _remove(info: dict[str, Any], keys: list[str]) -> None:
+    place: Any = info
+    for key in keys[:-1]:
+        place = place.get(key) if isinstance(place, dict) else None
+    if isinstance(place, dict):
+        place.pop(keys[-1], None)

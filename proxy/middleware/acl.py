@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access control lists: the text of ``X-Container-Read`` / ``-Write``, and account ACLs in JSON.
+
+A container ACL is a comma-separated list of
+
+- groups and users: ``account``, ``account:user``, percent-encoded where they hold a comma;
+- referrers, in read ACLs only: ``.r:*``, ``.r:host``, ``.r:.domain`` allow, ``.r:-host`` and
+  ``.r:-.domain`` deny; the last that matches decides;
+- ``.rlistings``: those whom a referrer admits may also list the container.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_REFERRER_DESIGNATORS = (".r", ".ref", ".referer", ".referrer")
+#: The lists of an account ACL, from most to least powerful.
+ACCOUNT_ACL_KEYS = ("admin", "read-write", "read-only")
+#: Where an account ACL is stored: the sysmeta name within the account's info.
+ACCOUNT_ACL_SYSMETA = "core-access-control"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAcl:
+    """A parsed container ACL."""
+
+    referrers: tuple[str, ...] = ()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AccountAcl:
+    """A parsed account ACL: who holds which power."""
+
+    admin: frozenset[str]
+    read_write: frozenset[str]
+    read_only: frozenset[str]
+
+
+def clean_acl(header: str, value: str) -> str:
+    """The ACL ``value`` of ``header`` in its short form.
+
+    :raises ValueError: it is no ACL; the message says why, fit for the client.
+    """
+    is_write = "write" in header.lower()
+    items = (item.strip() for item in value.split(","))
+    return ",".join(_clean_item(item, is_write) for item in items if item)
+
+
+def _clean_item(item: str, is_write: bool) -> str:
+    designator, colon, referrer = (part.strip() for part in item.partition(":"))
+    if not colon or not designator.startswith("."):
+        return item
+    if designator not in _REFERRER_DESIGNATORS:
+        raise ValueError(f"Unknown designator {designator!r} in ACL: {item!r}")
+    if is_write:
+        raise ValueError(f"Referrers not allowed in write ACL: {item!r}")
+    sign = "-" if referrer.startswith("-") else ""
+    host = referrer.removeprefix("-").strip()
+    if host != "*":
+        host = host.removeprefix("*").strip()
+    if host in ("", "."):
+        raise ValueError(f"No host/domain value after referrer designation in ACL: {item!r}")
+    return f".r:{sign}{host}"
+
+
+@lru_cache(maxsize=1024)
+def parse_acl(value: str | None) -> ContainerAcl:
+    """The parts of a cleaned ACL; None and an empty text admit nobody."""
+    if not value:
+        return ContainerAcl()
+    referrers, groups = [], []
+    for item in value.split(","):
+        if item.startswith(".r:"):
+            referrers.append(item[len(".r:") :])
+        elif item:
+            groups.append(unquote(item))
+    return ContainerAcl(tuple(referrers), frozenset(groups))
+
+
+def format_acl(acl: ContainerAcl) -> str:
+    """The text of an ACL; commas in group names are percent-encoded."""
+    groups = [g.replace("%", "%25").replace(",", "%2C") for g in sorted(acl.groups)]
+    return ",".join([*(f".r:{r}" for r in acl.referrers), *groups])
+
+
+def referrer_allowed(referrer: str | None, rules: tuple[str, ...]) -> bool:
+    """Whether the ``Referer`` header of a request is admitted; the last matching rule decides."""
+    if not rules:
+        return False
+    try:
+        host = urlsplit(referrer or "").hostname or "unknown"
+    except ValueError:  # a client's nonsense, e.g. half an IPv6 address
+        host = "unknown"
+    allowed = False
+    for rule in rules:
+        pattern = rule.removeprefix("-")
+        if pattern in ("*", host) or (pattern.startswith(".") and host.endswith(pattern)):
+            allowed = not rule.startswith("-")
+    return allowed
+
+
+def check_account_acl(value: str) -> str:
+    """An account ACL as it is stored: ASCII JSON without spaces; empty text takes the ACL away.
+
+    :raises ValueError: it is no account ACL; the message says why, fit for the client.
+    """
+    if not value:
+        return ""
+    try:
+        acl: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError(f"Syntax error in input ({value!r})") from None
+    if not isinstance(acl, dict):
+        raise ValueError(f"Syntax error in input ({value!r})")
+    for key, grantees in acl.items():
+        name = json.dumps(key)
+        if key not in ACCOUNT_ACL_KEYS:
+            raise ValueError(f"Key {name} not recognized")
+        if not isinstance(grantees, list):
+            raise ValueError(f"Value for key {name} must be a list")
+        if not all(isinstance(grantee, str) for grantee in grantees):
+            raise ValueError(f"Elements of {name} list must be strings")
+    return format_account_acl(acl)
+
+
+def format_account_acl(acl: dict[str, list[str]]) -> str:
+    """The text of an account ACL in ``X-Account-Access-Control``."""
+    return json.dumps(acl, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+
+
+@lru_cache(maxsize=1024)
+def parse_account_acl(stored: str | None) -> AccountAcl | None:
+    """A stored account ACL, or None where there is none or what is stored is damaged."""
+    if not stored:
+        return None
+    try:
+        acl = json.loads(check_account_acl(stored))
+    except ValueError:
+        return None
+    lists = [frozenset(acl.get(key, ())) for key in ACCOUNT_ACL_KEYS]
+    return AccountAcl(*lists) if any(lists) else None

@@ -1,0 +1,65 @@
+"""Every option of every filter stands in the sample confs, with its default; and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from martlet.config import load_options, read_ini
+from proxy.middleware.cache import CacheOptions
+from proxy.middleware.catch_errors import CatchErrorsOptions
+from proxy.middleware.copy import CopyOptions
+from proxy.middleware.gatekeeper import GatekeeperOptions
+from proxy.middleware.healthcheck import HealthcheckOptions
+from proxy.middleware.proxy_logging import ProxyLoggingOptions
+from proxy.middleware.tempauth import TempauthOptions
+from proxy.middleware.tempauth_users import Resellers, read_users
+
+ETC = Path(__file__).parents[4] / "etc"
+FILTERS = {
+    "cache": CacheOptions,
+    "catch_errors": CatchErrorsOptions,
+    "copy": CopyOptions,
+    "gatekeeper": GatekeeperOptions,
+    "healthcheck": HealthcheckOptions,
+    "proxy-logging": ProxyLoggingOptions,
+    "tempauth": TempauthOptions,
+}
+
+
+def commented_options(path: Path, section: str) -> dict[str, str]:
+    """The ``# name = default`` lines of a section."""
+    text = path.read_text()
+    start = text.index(f"\n[{section}]\n") + 1
+    end = text.find("\n[", start)
+    body = text[start : end if end >= 0 else len(text)]
+    return dict(re.findall(r"^# ?(\w+) = ?(.*)$", body, re.MULTILINE))
+
+
+def check(options: type, sample: dict[str, str]) -> None:
+    fields = {f.name for f in dataclasses.fields(options)}
+    assert set(sample) == fields
+    defaults: Any = options()
+    assert load_options(options, sample) == defaults
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters(name: str) -> None:
+    sample = commented_options(ETC / "proxy-server.conf-sample", f"filter:{name}")
+    if name == "tempauth":
+        assert sample.pop("require_group") == ""
+    check(FILTERS[name], sample)
+
+
+def test_memcache_conf() -> None:
+    check(CacheOptions, commented_options(ETC / "memcache.conf-sample", "memcache"))
+
+
+def test_users_of_the_sample() -> None:
+    section = read_ini(ETC / "proxy-server.conf-sample")["filter:tempauth"]
+    users = read_users(dict(section), Resellers.from_options("AUTH", {}), "sample")
+    assert set(users) == {"admin:admin", "test:tester", "test:tester3"}
