@@ -64,11 +64,11 @@ class CommandParser(_SentenceParser):
             allow_abbrev=False,
         )
         self.add_argument("builder_file", help="for example object.builder")
-        self.set_defaults(command="show", json=False)
+        self.set_defaults(json=False)
         commands = self.add_subparsers(
             dest="command", metavar="command", title="commands", parser_class=_SentenceParser
         )
-        commands.default = "show"
+        commands.default = "show"  # what a builder file without a command asks for
         _add_create(commands)
         _add_device_commands(commands)
         _add_ring_commands(commands)

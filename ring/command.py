@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ring.arguments import CommandParser, devices_and_weights, search_groups, weight_changes
 from ring.builder import BALANCE_MAX, RebalanceResult, RingBuilder
@@ -239,10 +239,5 @@ def _keep_backup(path: Path, content: bytes) -> None:
     replace_file(folder / f"{time.time():.6f}.{path.name}", content)
 
 
-def entry_point() -> NoReturn:
-    """For ``python -m ring.command``."""
-    sys.exit(main())
-
-
 if __name__ == "__main__":
-    entry_point()
+    sys.exit(main())
