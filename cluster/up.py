@@ -124,9 +124,7 @@ def _last_line(path: Path) -> str:
 
 def _print_ready(proxy_port: int) -> None:
     url = f"http://{HOST}:{proxy_port}"
-    beside = Path(sysconfig.get_path("scripts")) / "swift"
-    swift = str(beside) if beside.exists() and not shutil.which("swift") else "swift"
-    login = f"{swift} -A {url}{AUTH_PATH} -U {TRIAL_USER} -K {TRIAL_KEY}"
+    login = f"{_swift_client()} -A {url}{AUTH_PATH} -U {TRIAL_USER} -K {TRIAL_KEY}"
     print(
         f"ready {url}\n"
         f"\n"
@@ -143,6 +141,14 @@ def _print_ready(proxy_port: int) -> None:
         f"Ctrl-C stops the cluster; its data stay for the next start.",
         flush=True,
     )
+
+
+def _swift_client() -> str:
+    """How a person here calls the client: by its path where only this environment has it."""
+    beside = Path(sysconfig.get_path("scripts")) / "swift"
+    if shutil.which("swift") or not beside.exists():
+        return "swift"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,60 @@
+"""Real clusters for the functional tests: a default one and one of four nodes, for the session."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster
+from swift_api import Account
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """The default cluster. Tests leave it running and whole."""
+    running = RunningCluster(tmp_path_factory.mktemp("one-node")).start()
+    yield running
+    assert running.stop() == 0, "".join(running.output)
+
+
+@pytest.fixture(scope="session")
+def four_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Four storage nodes with servers of their own. Tests leave it running and whole."""
+    running = RunningCluster(tmp_path_factory.mktemp("four-nodes"), "--nodes", "4").start()
+    yield running
+    assert running.stop() == 0, "".join(running.output)
+
+
+@pytest.fixture
+def new_cluster(tmp_path: Path) -> Iterator[Callable[..., RunningCluster]]:
+    """Makes clusters for one test, not started; they are stopped at its end."""
+    made: list[RunningCluster] = []
+
+    def make(*arguments: str, home: Path | None = None, port: int = 0) -> RunningCluster:
+        made.append(RunningCluster(home or tmp_path / "home", *arguments, port=port))
+        return made[-1]
+
+    yield make
+    for running in made:
+        if running.is_running:
+            running.stop()
+
+
+@pytest.fixture
+def account(cluster: RunningCluster) -> Iterator[Account]:
+    """test:tester on the default cluster."""
+    opened = Account(cluster.port)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def container(account: Account) -> str:
+    """A new container of that account; its objects are left behind."""
+    name = f"container-{next(_numbers)}"
+    assert account.call("PUT", name).status == 201
+    return name

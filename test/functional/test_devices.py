@@ -1,0 +1,121 @@
+"""A device that fails, and a ring that changes, while the cluster runs."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+from uploader import Uploader, assert_nothing_is_lost
+
+from cluster.ports import HOST
+from ring.hashing import HashPath
+from ring.ring import Ring
+
+RING_BUILDER = str(Path(sysconfig.get_path("scripts")) / "martlet-ring-builder")
+
+
+def object_ring(cluster: RunningCluster) -> Ring:
+    etc = cluster.home / "etc"
+    return Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
+
+
+def holders(cluster: RunningCluster, partition: int) -> set[str]:
+    """Devices with a directory for that partition's objects."""
+    devices = cluster.home / "devices"
+    return {path.parts[-3] for path in devices.glob(f"*/objects/{partition}")}
+
+
+def name_on(ring: Ring, account: str, container: str, device: str) -> tuple[str, int]:
+    """An object name of which ``device`` holds a replica, and its partition."""
+    for number in range(10_000):
+        partition, nodes = ring.get_nodes(account, container, f"o{number}")
+        if device in {node["device"] for node in nodes}:
+            return f"o{number}", partition
+    raise AssertionError(f"no partition on {device}")
+
+
+def test_a_handoff_takes_the_place_of_a_failed_device(
+    new_cluster: Callable[..., RunningCluster],
+) -> None:
+    cluster = new_cluster().start()
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    ring = object_ring(cluster)
+    lost = cluster.home / "devices" / "d2"
+    aside = cluster.home / "d2-aside"
+    name, partition = name_on(ring, account.path.rpartition("/")[2], "c", "d2")
+    lost.rename(aside)
+    try:
+        assert account.call("PUT", "c", name, body=b"on three devices").status == 201
+        assert holders(cluster, partition) == {"d1", "d3", "d4"}
+        assert account.call("GET", "c", name).body == b"on three devices"
+        with Uploader(cluster.port, "c").running() as uploader:
+            uploader.await_more(200)
+        assert not uploader.failures
+        assert_nothing_is_lost(account, uploader)
+    finally:
+        aside.rename(lost)
+    assert account.call("GET", "c", name).body == b"on three devices"
+
+
+def test_one_failed_device_leaves_every_old_object_readable(
+    new_cluster: Callable[..., RunningCluster],
+) -> None:
+    cluster = new_cluster().start()
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    with Uploader(cluster.port, "c").running() as uploader:
+        uploader.await_more(150)
+    devices = cluster.home / "devices"
+    for device in ("d1", "d2", "d3", "d4"):
+        (devices / device).rename(cluster.home / "aside")
+        try:
+            assert_nothing_is_lost(account, uploader)
+        finally:
+            (cluster.home / "aside").rename(devices / device)
+
+
+def has_replica(cluster: RunningCluster, device: str, partition: int, path: str) -> bool:
+    """Asks the object server itself."""
+    port = cluster.storage_port("object")
+    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    try:
+        connection.request("HEAD", f"/{device}/{partition}{path}")
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    assert status in (200, 404)
+    return status == 200
+
+
+def test_a_new_ring_is_taken_up_while_running(new_cluster: Callable[..., RunningCluster]) -> None:
+    cluster = new_cluster().start()
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    account_name = account.path.rpartition("/")[2]
+    builder = str(cluster.home / "etc" / "object.builder")
+    subprocess.run([RING_BUILDER, builder, "remove", "d1"], check=True, timeout=60)
+    assert subprocess.run([RING_BUILDER, builder, "rebalance"], timeout=60).returncode in (0, 1)
+    ring = object_ring(cluster)
+    assert {node["device"] for node in ring.get_part_nodes(0)} == {"d2", "d3", "d4"}
+    names = (f"o{number}" for number in itertools.count())
+
+    def new_uploads_avoid_the_removed_device() -> bool:
+        # By the old ring an object has a replica on d1 three times out of four: twenty in a row
+        # that have none, over connections to any worker, are no accident.
+        for _ in range(20):
+            account.close()
+            name = next(names)
+            assert account.call("PUT", "c", name, body=b"x").status == 201
+            partition = ring.get_part(account_name, "c", name)
+            if has_replica(cluster, "d1", partition, f"/{account_name}/c/{name}"):
+                return False
+        return True
+
+    await_true(new_uploads_avoid_the_removed_device, "the proxy uses the new ring", 60.0)

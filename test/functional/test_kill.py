@@ -1,0 +1,80 @@
+"""`kill -9` of any one server during an upload loses no acknowledged object."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from running_cluster import RunningCluster, await_true, descendants
+from swift_api import Account
+from uploader import Uploader, assert_nothing_is_lost
+
+UPLOADS_BEFORE = 120
+UPLOADS_AFTER = 120
+
+
+def kill_and_await_restart(cluster: RunningCluster, service: str) -> None:
+    """Kill the service's process; the supervisor must bring it back."""
+    before = cluster.pid_of(service)
+    os.kill(before, signal.SIGKILL)
+    await_true(lambda: cluster.pid_of(service) != before, f"a new process for {service}")
+    await_true(lambda: cluster.services()[service]["state"] == "ok", f"{service} answers again")
+
+
+def kill_proxy_worker(cluster: RunningCluster) -> None:
+    """Kill one worker of the proxy; its parent must replace it."""
+    proxy = cluster.pid_of("proxy-server")
+    before = descendants(proxy)
+    victim = min(before)
+    os.kill(victim, signal.SIGKILL)
+    await_true(
+        lambda: len(descendants(proxy) - {victim}) == len(before), "a new worker of the proxy"
+    )
+    assert cluster.pid_of("proxy-server") == proxy
+
+
+@pytest.mark.parametrize("kind", ["object", "container", "account"])
+def test_one_of_four_servers(four_nodes: RunningCluster, kind: str) -> None:
+    account = Account(four_nodes.port)
+    container = f"kill-{kind}"
+    assert account.call("PUT", container).status == 201
+    with Uploader(four_nodes.port, container).running() as uploader:
+        uploader.await_more(UPLOADS_BEFORE)
+        kill_and_await_restart(four_nodes, f"{kind}-server-node2")
+        uploader.await_more(UPLOADS_AFTER)
+    assert_nothing_is_lost(account, uploader)
+
+
+@pytest.mark.parametrize("kind", ["object", "container", "account"])
+def test_the_only_server(cluster: RunningCluster, kind: str) -> None:
+    account = Account(cluster.port)
+    container = f"kill-{kind}"
+    assert account.call("PUT", container).status == 201
+    with Uploader(cluster.port, container).running() as uploader:
+        uploader.await_more(UPLOADS_BEFORE)
+        kill_and_await_restart(cluster, f"{kind}-server")
+        uploader.await_more(UPLOADS_AFTER)
+    assert_nothing_is_lost(account, uploader)
+
+
+def test_a_proxy_worker(cluster: RunningCluster) -> None:
+    account = Account(cluster.port)
+    assert account.call("PUT", "kill-worker").status == 201
+    with Uploader(cluster.port, "kill-worker").running() as uploader:
+        uploader.await_more(UPLOADS_BEFORE)
+        kill_proxy_worker(cluster)
+        uploader.await_more(UPLOADS_AFTER)
+    account.close()  # its connection may have been to the dead worker
+    assert_nothing_is_lost(account, uploader)
+
+
+def test_the_whole_proxy(cluster: RunningCluster) -> None:
+    account = Account(cluster.port)
+    assert account.call("PUT", "kill-proxy").status == 201
+    with Uploader(cluster.port, "kill-proxy").running() as uploader:
+        uploader.await_more(UPLOADS_BEFORE)
+        kill_and_await_restart(cluster, "proxy-server")
+        uploader.await_more(UPLOADS_AFTER)
+    account.close()
+    assert_nothing_is_lost(account, uploader)

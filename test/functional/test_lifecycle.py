@@ -1,0 +1,170 @@
+"""Starting, stopping and starting again: what `martlet up` promises."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+from cluster.lock import is_alive
+from cluster.ports import HOST
+
+NewCluster = Callable[..., RunningCluster]
+
+
+def test_up_says_how_to_use_it(cluster: RunningCluster) -> None:
+    text = "".join(cluster.output)
+    ready = next(line for line in cluster.output if line.startswith("ready "))
+    assert ready == f"ready {cluster.url}\n"
+    after = text[text.index(ready) :]
+    assert f"{cluster.url}/auth/v1.0" in after
+    assert "test:tester" in after
+    assert "testing" in after
+    assert after.count("swift -A ") == 2
+    assert "WARNING" in after
+    assert "for trying out only" in after
+
+
+def test_status_names_every_service(cluster: RunningCluster, four_nodes: RunningCluster) -> None:
+    assert set(cluster.services()) == {
+        "account-server", "container-server", "object-server", "proxy-server",
+    }  # fmt: skip
+    assert len(four_nodes.services()) == 13
+    for running in (cluster, four_nodes):
+        assert {entry["state"] for entry in running.services().values()} == {"ok"}
+        assert running.command("status").returncode == 0
+
+
+def test_a_proxy_worker_for_each_processor(cluster: RunningCluster) -> None:
+    from running_cluster import descendants
+
+    from cluster.confs import usable_processors
+
+    assert len(descendants(cluster.pid_of("proxy-server"))) == usable_processors()
+
+
+def test_a_token_is_good_in_every_worker(cluster: RunningCluster, account: Account) -> None:
+    for _ in range(20):
+        account.close()  # a new connection goes to any worker
+        assert account.call("HEAD").status in (200, 204)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_no_process_and_the_data_stay(
+    new_cluster: NewCluster, number: signal.Signals
+) -> None:
+    running = new_cluster().start()
+    user = Account(running.port)
+    assert user.call("PUT", "c").status == 201
+    assert user.call("PUT", "c", "o", body=b"kept" * 1000).status == 201
+    pids = running.all_pids()
+    assert len(pids) >= 6
+    begin = time.monotonic()
+    assert running.stop(number) == 0
+    assert time.monotonic() - begin < 12
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert running.command("status").returncode == 3
+
+    running.start()
+    user = Account(running.port)
+    assert user.call("GET", "c", "o").body == b"kept" * 1000
+    assert user.call("GET", "c").lines == ["o"]
+    assert running.stop() == 0
+
+
+def test_down_stops_it(new_cluster: NewCluster) -> None:
+    running = new_cluster().start()
+    pids = running.all_pids()
+    assert running.command("down").returncode == 0
+    assert [pid for pid in pids if is_alive(pid)] == []
+
+
+def test_nothing_outlives_a_killed_supervisor_and_the_next_start_works(
+    new_cluster: NewCluster,
+) -> None:
+    running = new_cluster().start()
+    user = Account(running.port)
+    assert user.call("PUT", "c").status == 201
+    assert user.call("PUT", "c", "o", body=b"kept").status == 201
+    pids = running.all_pids()
+    running.stop(signal.SIGKILL)
+    running.start()
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert Account(running.port).call("GET", "c", "o").body == b"kept"
+
+
+def test_a_second_up_is_refused_and_the_first_goes_on(
+    cluster: RunningCluster, new_cluster: NewCluster
+) -> None:
+    second = new_cluster(home=cluster.home)
+    second.launch()
+    assert second.stop() == 1
+    assert second.output[-1].startswith(f"martlet: a cluster already runs in {cluster.home}")
+    assert cluster.command("status").returncode == 0
+
+
+def test_a_port_in_use_is_one_sentence_and_nothing_starts(
+    new_cluster: NewCluster, tmp_path: Path
+) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        running = new_cluster(port=port)
+        running.launch()
+        assert running.process is not None
+        assert running.process.wait(30) == 1
+        running.stop()
+    assert running.output[-1].startswith(f"martlet: port {port} is in use by another program")
+    assert not (tmp_path / "home" / "etc").exists()
+
+
+def test_a_service_that_cannot_start_stops_the_others(new_cluster: NewCluster) -> None:
+    """Nothing half started: a device directory that is a file stops the object server."""
+    running = new_cluster().start()
+    running.stop()
+    conf = running.home / "etc" / "container.ring.gz"
+    conf.write_bytes(b"damaged")
+    running.launch()
+    assert running.process is not None
+    assert running.process.wait(60) == 1
+    assert running.stop() == 1
+    assert not running.is_ready
+    assert running.command("status").returncode == 3
+
+
+def test_a_newer_home_is_left_alone(new_cluster: NewCluster) -> None:
+    running = new_cluster()
+    running.home.mkdir()
+    layout = running.home / "cluster.json"
+    layout.write_text(json.dumps({"format": 99}))
+    running.launch()
+    assert running.process is not None
+    assert running.process.wait(30) == 1
+    running.stop()
+    assert "made by a newer martlet" in running.output[-1]
+    assert json.loads(layout.read_text()) == {"format": 99}
+
+
+def test_ports_are_kept_and_a_taken_one_is_replaced(new_cluster: NewCluster) -> None:
+    running = new_cluster().start()
+    before = {name: entry["port"] for name, entry in running.services().items()}
+    user = Account(running.port)
+    assert user.call("PUT", "c").status == 201
+    assert user.call("PUT", "c", "o", body=b"kept").status == 201
+    running.stop()
+    with socket.create_server((HOST, before["container-server"])):
+        running.start()
+        after = {name: entry["port"] for name, entry in running.services().items()}
+        changed = {name for name in before if before[name] != after[name]}
+        assert changed == {"container-server"}
+        user = Account(running.port)
+        assert user.call("GET", "c").lines == ["o"]
+        assert user.call("PUT", "c", "second", body=b"x").status == 201
+        await_true(lambda: user.call("GET", "c").lines == ["o", "second"], "both listed")
+        running.stop()

@@ -1,0 +1,138 @@
+"""A real cluster for a test: `martlet up` in a home of its own, stopped when the test is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cluster.ports import HOST, PortPicker
+
+MARTLET = str(Path(sysconfig.get_path("scripts")) / "martlet")
+START_SECONDS_MAX = 60.0
+
+
+def await_true(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+    """Wait until the condition holds; asked again after a short pause each time.
+
+    :raises AssertionError: it does not come true in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    return PortPicker(taken=0).keep_or_pick(0)
+
+
+class RunningCluster:
+    """`martlet up` in the foreground of a process of its own; its output is collected."""
+
+    def __init__(self, home: Path, *arguments: str, port: int = 0) -> None:
+        self.home = home
+        self.port = port or free_port()
+        self.arguments = arguments
+        self.output: list[str] = []
+        self.process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "MARTLET_HOME": str(self.home), "MARTLET_PORT": str(self.port)}
+
+    def launch(self) -> None:
+        """Start the command without waiting for the cluster."""
+        self.output = []
+        self.process = subprocess.Popen(
+            [MARTLET, "up", *self.arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
+        self._reader.start()
+
+    def start(self) -> RunningCluster:
+        """Start the command and wait for its ready line."""
+        self.launch()
+        await_true(lambda: self.is_ready or not self.is_running, "a ready line", START_SECONDS_MAX)
+        assert self.is_ready, "".join(self.output)
+        return self
+
+    @property
+    def is_ready(self) -> bool:
+        return any(line.startswith("ready ") for line in self.output)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it by a signal to the supervisor; returns the exit status."""
+        assert self.process is not None
+        if self.is_running:
+            self.process.send_signal(number)
+        status = self.process.wait(30)
+        self._reader.join(10)
+        return status
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run another `martlet` command on the same home."""
+        return subprocess.run(
+            [MARTLET, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def services(self) -> dict[str, dict[str, Any]]:
+        """What `martlet status` says of each service, by name."""
+        report = json.loads(self.command("status", "--json").stdout)
+        return {entry["name"]: entry for entry in report.get("services", ())}
+
+    def pid_of(self, name: str) -> int:
+        """The process id of a service, read from the home."""
+        return int((self.home / "run" / f"{name}.pid").read_text())
+
+    def storage_port(self, kind: str, node: int = 1) -> int:
+        """The port of a node's account, container or object server."""
+        layout = json.loads((self.home / "cluster.json").read_text())
+        return int(layout["nodes"][node - 1]["ports"][kind])
+
+    def all_pids(self) -> set[int]:
+        """The supervisor's process and everything below it."""
+        assert self.process is not None
+        return {self.process.pid, *descendants(self.process.pid)}
+
+    def _collect(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.output.append(line)
+        process.stdout.close()
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below ``pid``; those that end meanwhile are left out."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return set()
+    children = {int(child) for child in text.split()}
+    return children.union(*(descendants(child) for child in children))

@@ -1,0 +1,134 @@
+"""Requests of the Swift API, as plain as a test needs them, and raw ones no client would send."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from cluster.ports import HOST
+
+TIMEOUT_SECONDS = 30.0
+Body = bytes | Iterable[bytes] | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole response; header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.body.decode().splitlines()
+
+
+class Account:
+    """One user's view of one account, over one kept-alive connection. Not for several threads."""
+
+    def __init__(self, port: int, user: str = "test:tester", key: str = "testing") -> None:
+        self.port = port
+        self._connection: http.client.HTTPConnection | None = None
+        self.token, self.path = "", ""
+        answer = self.send("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key})
+        assert answer.status == 200, answer
+        self.token = answer.headers["x-auth-token"]
+        self.path = urlsplit(answer.headers["x-storage-url"]).path
+
+    def send(
+        self, method: str, path: str, headers: dict[str, str] | None = None, body: Body = None
+    ) -> Answer:
+        """Any request; the path is sent as it is. The connection is closed after an error.
+
+        :raises OSError: no answer came; http.client.HTTPException: none that is HTTP.
+        """
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(HOST, self.port, timeout=TIMEOUT_SECONDS)
+        login = {"X-Auth-Token": self.token} if self.token else {}
+        try:
+            self._connection.request(method, path, body=body, headers={**login, **(headers or {})})
+            response = self._connection.getresponse()
+            answer = Answer(
+                response.status,
+                {name.lower(): value for name, value in response.getheaders()},
+                response.read(),
+            )
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+        if response.will_close:
+            self.close()
+        return answer
+
+    def call(
+        self,
+        method: str,
+        *names: str,
+        headers: dict[str, str] | None = None,
+        body: Body = None,
+        **query: str | int,
+    ) -> Answer:
+        """A request on the account, a container, or an object, by their names."""
+        return self.send(method, self.url(*names, **query), headers, body)
+
+    def url(self, *names: str, **query: str | int) -> str:
+        """The path of a container or object with the query."""
+        path = "/".join((self.path, *(quote(name) for name in names)))
+        return f"{path}?{urlencode(query)}" if query else path
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class RawConnection:
+    """A socket to the proxy for bytes that are not proper HTTP."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((HOST, port), timeout=TIMEOUT_SECONDS)
+
+    def send(self, data: bytes) -> None:
+        """Send all; a server that has already closed is no error here, its answer may be there."""
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def answer(self, method: str = "GET") -> Answer:
+        """Read one response.
+
+        :raises http.client.HTTPException: there is none.
+        """
+        response = http.client.HTTPResponse(self.socket, method=method)
+        response.begin()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, headers, response.read())
+
+    def interim_status(self) -> int:
+        """Read an interim response such as 100 Continue, and nothing behind it."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            byte = self.socket.recv(1)
+            assert byte, f"connection closed after {head!r}"
+            head += byte
+        return int(head.split()[1])
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> RawConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,99 @@
+"""Clients that upload without pause and remember what was acknowledged, while servers die."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from running_cluster import await_true
+from swift_api import Account
+
+_SIZES = (0, 1, 100, 4096, 4096, 4096, 70_000, 300_000)
+
+
+def content_of(name: str) -> bytes:
+    """What the object of that name holds: always the same, unlike that of any other name."""
+    seed = hashlib.sha256(name.encode()).digest()
+    size = _SIZES[seed[0] % len(_SIZES)]
+    return (seed * (size // len(seed) + 1))[:size]
+
+
+class Uploader:
+    """Threads that upload new objects to one container until told to stop."""
+
+    def __init__(self, port: int, container: str, threads: int = 6) -> None:
+        self.container = container
+        self.acknowledged: list[str] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._upload, args=(Account(port), f"t{number}"))
+            for number in range(threads)
+        ]
+
+    def _upload(self, account: Account, prefix: str) -> None:
+        number = 0
+        while not self._stop.is_set():
+            name = f"{prefix}-{number:06d}"
+            number += 1
+            try:
+                answer = account.call("PUT", self.container, name, body=content_of(name))
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(repr(error))
+                continue
+            if answer.status == 201:
+                self.acknowledged.append(name)
+            else:
+                self.failures.append(f"{answer.status} {answer.body[:200]!r}")
+        account.close()
+
+    def await_more(self, count: int, seconds: float = 60.0) -> None:
+        """Wait until ``count`` more uploads are acknowledged than now."""
+        wanted = len(self.acknowledged) + count
+        await_true(
+            lambda: len(self.acknowledged) >= wanted,
+            f"{count} more acknowledged uploads; last failures {self.failures[-3:]}",
+            seconds,
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[Uploader]:
+        """Upload while the block runs."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(60)
+
+
+def assert_nothing_is_lost(account: Account, uploader: Uploader, seconds: float = 60.0) -> None:
+    """Every acknowledged object is read back byte for byte, and is listed once updates are sent."""
+    assert uploader.acknowledged
+    for name in uploader.acknowledged:
+        answer = account.call("GET", uploader.container, name)
+        assert answer.status == 200, (name, answer.status, answer.body[:200])
+        assert answer.body == content_of(name), name
+    wanted = set(uploader.acknowledged)
+    await_true(
+        lambda: wanted <= set(listing(account, uploader.container)),
+        "every acknowledged object in the listing",
+        seconds,
+    )
+
+
+def listing(account: Account, container: str) -> list[str]:
+    """All names in a container, page by page."""
+    names: list[str] = []
+    while True:
+        marker = names[-1] if names else ""
+        answer = account.call("GET", container, marker=marker, limit=1000)
+        assert answer.status in (200, 204), answer
+        if not answer.lines:
+            return names
+        names += answer.lines
