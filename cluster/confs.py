@@ -21,8 +21,8 @@ TRIAL_USERS = {
     "test:tester6": "testing6 .reseller_admin",
 }
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging cache tempauth copy proxy-logging "
-    "proxy-server"
+    "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
+    "proxy-logging proxy-server"
 )
 _HEADER = "# Written by `martlet up` at every start: a change made here is lost at the next one.\n"
 
@@ -75,6 +75,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:gatekeeper": {"use": "egg:martlet#gatekeeper"},
         "filter:healthcheck": {"use": "egg:martlet#healthcheck"},
         "filter:proxy-logging": {"use": "egg:martlet#proxy_logging"},
+        "filter:listing_formats": {"use": "egg:martlet#listing_formats"},
         "filter:cache": {"use": "egg:martlet#cache"},
         "filter:tempauth": {
             "use": "egg:martlet#tempauth",

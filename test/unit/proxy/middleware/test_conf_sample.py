@@ -15,6 +15,7 @@ from proxy.middleware.catch_errors import CatchErrorsOptions
 from proxy.middleware.copy import CopyOptions
 from proxy.middleware.gatekeeper import GatekeeperOptions
 from proxy.middleware.healthcheck import HealthcheckOptions
+from proxy.middleware.listing_formats import ListingFormatsOptions
 from proxy.middleware.proxy_logging import ProxyLoggingOptions
 from proxy.middleware.tempauth import TempauthOptions
 from proxy.middleware.tempauth_users import Resellers, read_users
@@ -26,6 +27,7 @@ FILTERS = {
     "copy": CopyOptions,
     "gatekeeper": GatekeeperOptions,
     "healthcheck": HealthcheckOptions,
+    "listing_formats": ListingFormatsOptions,
     "proxy-logging": ProxyLoggingOptions,
     "tempauth": TempauthOptions,
 }
