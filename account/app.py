@@ -34,7 +34,7 @@ class AccountServer(StorageServer):
     def __init__(
         self, options: AccountOptions, cluster: ClusterConf, server: ServerOptions
     ) -> None:
-        super().__init__(options, cluster, server.devices, server.mount_check)
+        super().__init__(options, cluster, server)
         self.pool = DatabasePool(AccountDatabase, options.database_pool_size)
         self.handlers = {
             "GET": self.get,

@@ -52,7 +52,7 @@ class ContainerServer(StorageServer):
         cluster: ClusterConf,
         server: ServerOptions,
     ) -> None:
-        super().__init__(options, cluster, server.devices, server.mount_check)
+        super().__init__(options, cluster, server)
         self._max_update_bytes = options.max_update_bytes
         self.pool = DatabasePool(ContainerDatabase, options.database_pool_size)
         self._client = BackendClient(options.conn_timeout, options.node_timeout)

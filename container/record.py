@@ -132,6 +132,8 @@ def _check_texts(*texts: str) -> None:
 
 
 def _join_times(created_at: str, content_type_time: Any, metadata_time: Any) -> str:
+    if not (isinstance(content_type_time, str | None) and isinstance(metadata_time, str | None)):
+        raise InvalidRecord("ctype_timestamp and meta_timestamp must be texts or null")
     try:
         times = decode_times(created_at)
         content_type, metadata = times.content_type, times.metadata
@@ -139,7 +141,7 @@ def _join_times(created_at: str, content_type_time: Any, metadata_time: Any) -> 
             content_type = metadata = Timestamp(content_type_time)
         if metadata_time:
             metadata = Timestamp(metadata_time)
-    except (ValueError, TypeError, OverflowError) as error:
+    except ValueError as error:
         raise InvalidRecord(f"bad timestamp: {error}") from None
     data = times.data
     return Times(data, max(data, content_type), max(data, metadata)).encode()

@@ -26,10 +26,13 @@ def parse_metadata(text: str) -> Metadata:
 
 
 def merge_metadata(stored: Metadata, updates: Metadata) -> Metadata | None:
-    """``stored`` with every update that is newer than what it replaces, or None if none is."""
+    """``stored`` with every update that is newer than what it replaces, or None if none is.
+
+    Of two values of one time the greater wins, so that all replicas come to the same.
+    """
     merged = dict(stored)
     for name, (value, stamp) in updates.items():
-        if name not in merged or stamp > merged[name][1]:
+        if name not in merged or (stamp, value) > merged[name][::-1]:
             merged[name] = value, stamp
     return merged if merged != stored else None
 

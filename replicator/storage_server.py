@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from martlet.cluster_conf import ClusterConf
+from martlet.cluster_conf import CONF_NAME, ClusterConf
 from martlet.config import option
 from martlet.constraints import ConstraintError
 from martlet.http import (
@@ -28,6 +28,7 @@ from martlet.http import (
 )
 from martlet.log import fields, get_logger
 from martlet.names import BadNameError, check_text
+from martlet.server import ServerOptions
 from replicator.database_files import database_path
 from replicator.errors import DatabaseError
 from replicator.name_listing import ListingQuery
@@ -85,17 +86,14 @@ class StorageServer:
     name: str
 
     def __init__(
-        self, options: StorageOptions, cluster: ClusterConf, devices: str, mount_check: bool
+        self, options: StorageOptions, cluster: ClusterConf, server: ServerOptions
     ) -> None:
         self.cluster = cluster
-        self.devices = devices
-        self._mount_check = mount_check
+        self.devices = server.devices
+        self._mount_check = server.mount_check
         self._log_requests = options.log_requests
         self._reserve, self._reserve_is_percent = parse_reserve(options.fallocate_reserve)
-        self._hash_path = HashPath(
-            cluster.hash.swift_hash_path_prefix.encode("latin-1", "replace"),
-            cluster.hash.swift_hash_path_suffix.encode("latin-1", "replace"),
-        )
+        self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
 

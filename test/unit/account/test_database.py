@@ -1,0 +1,123 @@
+"""Account databases: counts and hash follow the rows, and OpenStack Swift reads them."""
+
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from swift.account.backend import AccountBroker
+
+from account.database import AccountDatabase, _merge_row
+from account.record import Record, make_record
+from account.schema import TABLES, TRIGGERS
+from martlet.timestamp import Timestamp
+from replicator.database_files import database_path
+from replicator.name_listing import ListingQuery
+from replicator.schema import chexor
+
+
+def record(
+    name: str, put: int, delete: int = 0, totals: tuple[int, int] = (0, 0), policy: int = 0
+) -> Record:
+    return make_record(name, (Timestamp(put), Timestamp(delete)), *totals, policy)
+
+
+RECORDS = st.builds(
+    record,
+    st.sampled_from("abc"),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.tuples(st.integers(0, 2), st.integers(0, 20)),
+    st.integers(0, 1),
+)
+
+
+def memory_database() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.create_function("chexor", 3, chexor, deterministic=True)
+    connection.executescript(TABLES + TRIGGERS)
+    connection.execute("INSERT INTO account_stat (account, container_count) VALUES ('a', 0)")
+    return connection
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(RECORDS, max_size=12))
+def test_counts_and_hash_are_those_of_the_rows(records: list[Record]) -> None:
+    connection = memory_database()
+    for each in records:
+        _merge_row(connection, each)
+    rows = connection.execute(
+        "SELECT name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted,"
+        " storage_policy_index FROM container"
+    ).fetchall()
+    assert len({row[0] for row in rows}) == len(rows)
+    row_hash = "0" * 32
+    for row in rows:
+        row_hash = chexor(row_hash, row[0], "-".join(map(str, row[1:5])))
+    (stat,) = connection.execute(
+        "SELECT container_count, object_count, bytes_used, hash FROM account_stat"
+    )
+    live = sum(1 - row[5] for row in rows)
+    assert stat == (live, sum(row[3] for row in rows), sum(row[4] for row in rows), row_hash)
+    for policy, *kept in connection.execute("SELECT * FROM policy_stat"):
+        mine = [row for row in rows if row[6] == policy]
+        sums = [sum(1 - r[5] for r in mine), sum(r[3] for r in mine), sum(r[4] for r in mine)]
+        assert kept == sums
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=3))
+def test_timestamps_come_to_the_same_in_any_order(records: list[Record]) -> None:
+    """Totals have no time of their own: the last report stands, and reports are repeated."""
+    results = set()
+    for order in itertools.permutations(records):
+        connection = memory_database()
+        for each in order:
+            _merge_row(connection, each)
+        query = "SELECT name, put_timestamp, delete_timestamp FROM container ORDER BY name"
+        results.add(tuple(connection.execute(query).fetchall()))
+    assert len(results) == 1
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return database_path(str(tmp_path / "d1"), "accounts", "0", "ab" * 16)
+
+
+def test_swift_reads_and_writes_ours(path: str) -> None:
+    database = AccountDatabase(path)
+    database.create("AUTH_test", "1795223500.00000")
+    database.put_container(record("a", 5, totals=(2, 20)), is_override=False)
+    database.put_container(record("b-ü", 5, totals=(3, 30), policy=1), is_override=False)
+    database.close()
+    broker = AccountBroker(path)
+    info = broker.get_info()
+    assert (info["account"], info["container_count"], info["object_count"]) == ("AUTH_test", 2, 5)
+    assert broker.get_policy_stats()[1]["bytes_used"] == 30
+    assert [row[0] for row in broker.list_containers_iter(9, "", None, None, "-")] == ["a", "b-"]
+    broker.put_container("c", "0000000009.00000", "0", 1, 10, 0)
+    assert broker.get_info()["container_count"] == 3
+    broker.conn.close()
+    ours = AccountDatabase(path)
+    assert ours.info().bytes_used == 60
+    rows: list[Any] = list(ours.list_containers(ListingQuery(10))[1])
+    assert [row[0] for row in rows] == ["a", "b-ü", "c"]
+    ours.close()
+
+
+def test_swifts_databases_open(path: str) -> None:
+    Path(path).parent.mkdir(parents=True)
+    broker = AccountBroker(path, account="AUTH_test")
+    broker.initialize("1795223500.00000")
+    broker.put_container("a", "0000000009.00000", "0", 1, 10, 0)
+    broker.get_info()
+    broker.conn.close()
+    ours = AccountDatabase(path)
+    ours.put_container(record("b", 5, totals=(3, 30), policy=1), is_override=False)
+    info, rows = ours.list_containers(ListingQuery(10))
+    assert [row[0] for row in rows] == ["a", "b"]
+    assert (info.container_count, info.object_count, info.bytes_used) == (2, 4, 40)
+    assert [stat.storage_policy_index for stat in info.policies] == [0, 1]
+    ours.close()

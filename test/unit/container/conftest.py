@@ -1,0 +1,27 @@
+"""A container server in this process, on devices in a temporary directory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from storage_calls import Caller, write_cluster
+
+from container.app import ContainerServer
+
+
+@pytest.fixture
+def swift_dir(tmp_path: Path) -> Path:
+    return write_cluster(tmp_path)
+
+
+@pytest.fixture
+def server(swift_dir: Path) -> Iterator[ContainerServer]:
+    conf = {"swift_dir": str(swift_dir), "devices": str(swift_dir / "devices")}
+    app = ContainerServer.from_conf({**conf, "mount_check": "false"}, {})
+    yield app
+    app.pool.close()
+
+
+@pytest.fixture
+def call(server: ContainerServer) -> Caller:
+    return Caller(server)

@@ -1,0 +1,230 @@
+"""A container's totals reach its account: at once, soon, or by the sweep."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_calls import Caller, stamp
+
+from container.app import ContainerServer
+from container.config import ContainerOptions
+from container.reporter import Reporter
+from martlet.backend_client import BackendError
+
+C = "/d1/0/AUTH_test/c"
+ROW = {"name": "o", "created_at": stamp(2), "size": 5, "content_type": "a/b", "etag": "e"}
+
+
+class AccountServers:
+    """Stands for the account servers: notes what they are told, and answers with ``statuses``."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[tuple[str, int], str, str, dict[str, str]]] = []
+        self.statuses: dict[int, int] = {}  # port -> status; 0 is a lost connection
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str]
+    ) -> "Exchange":
+        self.requests.append((address, method, path, headers))
+        status = self.statuses.get(address[1], 201)
+        if status == -1:
+            raise BackendError(address, "refused")
+        return Exchange(address, status)
+
+    def take(self) -> list[tuple[tuple[str, int], str, str, dict[str, str]]]:
+        taken, self.requests = self.requests, []
+        return taken
+
+
+class Exchange:
+    """An answer under way; also the answer."""
+
+    def __init__(self, address: tuple[str, int], status: int) -> None:
+        self.address, self.status = address, status
+
+    def response(self) -> "Exchange":
+        if not self.status:
+            raise BackendError(self.address, "lost")
+        return self
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+
+class Ring:
+    """Three replicas of every account."""
+
+    def get_nodes(self, account: str) -> tuple[int, list[dict[str, Any]]]:
+        return 3, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in (1, 2, 3)]
+
+
+@pytest.fixture
+def accounts() -> AccountServers:
+    return AccountServers()
+
+
+@pytest.fixture
+def reporter(server: ContainerServer, accounts: AccountServers) -> Reporter:
+    server._client = accounts  # type: ignore[assignment]
+    made = Reporter(ContainerOptions(), server.devices, server.pool, accounts, Ring)  # type: ignore[arg-type]
+    server.reporter = made
+    return made
+
+
+def proxy_headers(**changes: str) -> dict[str, str]:
+    return {
+        "X-Account-Host": "10.0.0.1:1, 10.0.0.2:2,[::1]:3",
+        "X-Account-Device": "sda, sdb,sdc",
+        "X-Account-Partition": "77",
+    } | {name.replace("_", "-"): value for name, value in changes.items()}
+
+
+def test_put_and_delete_tell_the_account_at_once(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    assert call("PUT", "/d1/0/AUTH_test/c%20%0A☃", 1, proxy_headers()).status == 201
+    told = accounts.take()
+    assert [(r[0], r[2]) for r in told] == [
+        (("10.0.0.1", 1), "/sda/77/AUTH_test/c%20%0A%E2%98%83"),
+        (("10.0.0.2", 2), "/sdb/77/AUTH_test/c%20%0A%E2%98%83"),
+        (("::1", 3), "/sdc/77/AUTH_test/c%20%0A%E2%98%83"),
+    ]
+    headers = told[0][3]
+    assert headers["X-Put-Timestamp"] == stamp(1)
+    assert headers["X-Delete-Timestamp"] in ("0", "0000000000.00000")
+    assert (headers["X-Object-Count"], headers["X-Bytes-Used"]) == ("0", "0")
+    assert "X-Account-Override-Deleted" not in headers
+    deletion = proxy_headers(X_Account_Override_Deleted="yes")
+    assert call("DELETE", "/d1/0/AUTH_test/c%20%0A☃", 2, deletion).status == 204
+    headers = accounts.take()[0][3]
+    assert headers["X-Delete-Timestamp"] == stamp(2)
+    assert headers["X-Account-Override-Deleted"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ({}, 201),
+        ({1: 404, 2: 404}, 201),
+        ({1: 404, 2: 404, 3: 404}, 404),
+        ({1: 0, 2: -1, 3: 500}, 201),
+        ({1: 0, 2: 404, 3: 404}, 201),
+    ],
+)
+def test_what_the_account_says(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    statuses: dict[int, int],
+    expected: int,
+) -> None:
+    accounts.statuses = statuses
+    assert call("PUT", C, 1, proxy_headers()).status == expected
+    assert len(accounts.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"X_Account_Host": "10.0.0.1:1"},
+        {"X_Account_Device": "sda"},
+        {"X_Account_Host": "10.0.0.1:1,10.0.0.2,::1:3"},
+        {"X_Account_Host": "a:1,b:x,c:3"},
+    ],
+)
+def test_bad_account_headers(call: Caller, reporter: Reporter, change: dict[str, str]) -> None:
+    assert call("PUT", C, 1, proxy_headers(**change)).status == 400
+
+
+def test_changes_are_reported_once(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[ROW])
+    reporter.report_changed()
+    told = accounts.take()
+    assert [r[2] for r in told] == [f"/d{port}/3/AUTH_test/c" for port in (1, 2, 3)]
+    assert (told[0][3]["X-Object-Count"], told[0][3]["X-Bytes-Used"]) == ("1", "5")
+    assert told[0][3]["X-Account-Override-Deleted"] == "yes"
+    reporter.report_changed()
+    reporter.sweep()
+    reporter.report_changed()
+    assert accounts.take() == []
+    call("DELETE", f"{C}/o", 3)
+    reporter.report_changed()
+    assert accounts.take()[0][3]["X-Object-Count"] == "0"
+
+
+def test_what_was_not_reported_is_found_again(
+    call: Caller, reporter: Reporter, accounts: AccountServers, swift_dir: Path
+) -> None:
+    """As after a crash: another process, which knows of no change, sweeps the devices."""
+    call("PUT", C, 1)
+    call("PUT", "/d2/5/AUTH_test/c2", 1)
+    (swift_dir / "devices" / "d1" / "containers" / "0" / "stray").write_text("")
+    later = Reporter(ContainerOptions(), reporter._devices, reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    later.report_changed()
+    assert accounts.take() == []
+    later.sweep()
+    later.report_changed()
+    assert {r[2] for r in accounts.take()} == {
+        f"/d{port}/3/AUTH_test/{name}" for port in (1, 2, 3) for name in ("c", "c2")
+    }
+
+
+def test_a_device_is_swept_by_one_process(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    call("PUT", C, 1)
+    second = Reporter(ContainerOptions(), reporter._devices, reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    reporter.sweep()
+    second.sweep()
+    second.report_changed()
+    assert accounts.take() == []
+    reporter.report_changed()
+    assert len(accounts.take()) == 3
+
+
+def test_an_account_out_of_reach_is_left_alone_for_a_while(
+    call: Caller, reporter: Reporter, accounts: AccountServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("container.reporter.time.monotonic", lambda: now)
+    call("PUT", C, 1)
+    accounts.statuses = {1: -1, 2: 0}
+    reporter.report_changed()
+    assert len(accounts.take()) == 3
+    reporter.report_changed()
+    assert accounts.take() == []
+    accounts.statuses = {1: -1}
+    now += 61
+    reporter.report_changed()  # two of three is enough
+    assert len(accounts.take()) == 3
+    now += 61
+    reporter.report_changed()
+    assert accounts.take() == []
+
+
+def test_a_container_that_only_its_rows_made_is_not_reported(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    headers = {"X-Backend-Storage-Policy-Index": "0", "X-Backend-Auto-Create": "yes"}
+    call("UPDATE", C, 0 - 1795223500, headers, [ROW])
+    reporter.report_changed()
+    assert accounts.take() == []
+
+
+def test_one_bad_database_does_not_stop_the_others(
+    call: Caller, reporter: Reporter, accounts: AccountServers, swift_dir: Path
+) -> None:
+    call("PUT", C, 1)
+    call("PUT", "/d1/1/AUTH_test/good", 1)
+    bad = next((swift_dir / "devices" / "d1" / "containers" / "0").glob("**/*.db"))
+    reporter._pool.close()
+    bad.write_bytes(b"x" * 4096)
+    reporter.report_changed()
+    assert {r[2][-5:] for r in accounts.take()} == {"/good"}
+    reporter.sweep()
+    reporter.report_changed()
