@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,11 +27,7 @@ func Open(files *Files, id ID, segmentSize int64) (*Bundle, error) {
 	}
 	r := recovery{bundle: b, expected: 1}
 	for i := range segments {
-		limit := noLimit
-		if i+1 < len(segments) {
-			limit = segments[i+1].base
-		}
-		if err := r.segment(&segments[i], limit); err != nil {
+		if err := r.segment(&segments[i], boundary(segments[i+1:])); err != nil {
 			return nil, err
 		}
 	}
@@ -38,6 +35,27 @@ func Open(files *Files, id ID, segmentSize int64) (*Bundle, error) {
 		return nil, err
 	}
 	return b, b.sweepLarge()
+}
+
+// limit is where a segment ends at the latest: the LSN its successors start with.
+type limit struct {
+	lsn  uint64
+	sure bool // everything before it was durable, as a base LSN proves
+}
+
+// noLimit is the limit of the newest segment.
+var noLimit = limit{lsn: math.MaxUint64}
+
+// boundary finds the lowest base LSN of the later segments. That of a segment
+// without header and without its first record is a guess, and may be too high.
+func boundary(later []segmentFile) limit {
+	bound := noLimit
+	for _, s := range later {
+		if s.base < bound.lsn || s.base == bound.lsn && s.exact() {
+			bound = limit{lsn: s.base, sure: s.exact()}
+		}
+	}
+	return bound
 }
 
 // segmentFile is what listing a bundle finds.
@@ -50,6 +68,9 @@ type segmentFile struct {
 	headless  bool   // the header is damaged: the above is from the first valid record
 	watermark uint64 // highest one in the records of a headless segment
 }
+
+// exact tells whether base is certain.
+func (s *segmentFile) exact() bool { return !s.headless || s.start == segmentHeaderSize }
 
 // list reads the directory and the header of each segment, in log order.
 func (b *Bundle) list() ([]segmentFile, error) {
@@ -122,7 +143,7 @@ func (b *Bundle) inspect(sequence uint32) (s segmentFile, keep bool, err error) 
 // itself. keep is false if there is none: if records were lost, the gap to the
 // next segment tells.
 func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
-	seek := search{window: newWindow(file, s.size), limit: noLimit}
+	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn}
 	defer seek.window.free()
 	if err := seek.run(0, 0); err != nil || !seek.found {
 		return false, err

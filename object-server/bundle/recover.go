@@ -3,7 +3,6 @@ package bundle
 import (
 	"errors"
 	"fmt"
-	"math"
 )
 
 // recovery walks the segments of a bundle in log order. The rules it follows are
@@ -24,18 +23,17 @@ type scanned struct {
 	head  header
 }
 
-// segment reads one segment up to the base LSN of its successor, limit.
-func (r *recovery) segment(s *segmentFile, limit uint64) error {
+// segment reads one segment up to a limit.
+func (r *recovery) segment(s *segmentFile, bound limit) error {
 	r.last = nil
-	if limit < s.base || s.base < r.expected {
-		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
-	}
 	switch {
+	case s.headless && bound.lsn <= s.base: // void: a successor starts where it would have, or before
+		return nil
+	case bound.lsn < s.base || s.base < r.expected:
+		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
 	case !s.headless:
 		r.proven = max(r.proven, s.base-1)
-	case limit == s.base: // void: its successor starts where it would have
-		return nil
-	case limit == noLimit && s.watermark < r.expected && (s.start > segmentHeaderSize || s.base == r.expected):
+	case !bound.sure && s.watermark < r.expected && (!s.exact() || s.base == r.expected):
 		r.bundle.report.TornTails++ // a crash while it was made; nothing of it was acknowledged
 		return nil
 	default:
@@ -49,12 +47,12 @@ func (r *recovery) segment(s *segmentFile, limit uint64) error {
 		return err
 	}
 	defer file.release()
-	w := walk{recovery: r, file: s, window: newWindow(file, s.size), limit: limit, offset: s.start, open: !s.headless}
+	w := walk{recovery: r, file: s, window: newWindow(file, s.size), limit: bound, offset: s.start, open: !s.headless}
 	defer w.window.free()
 	if err := w.run(); err != nil {
 		return err
 	}
-	if w.open && limit == noLimit {
+	if w.open && bound == noLimit {
 		r.last = &segment{sequence: s.sequence, salt: s.salt, tail: w.offset}
 	}
 	return nil
@@ -169,21 +167,18 @@ func (r *recovery) settle() error {
 	return nil
 }
 
-// noLimit is the limit of the newest segment.
-const noLimit = uint64(math.MaxUint64)
-
 // walk reads the records of one segment.
 type walk struct {
 	*recovery
 	file   *segmentFile
 	window window
-	limit  uint64 // base LSN of the next segment
+	limit  limit
 	offset int64
 	open   bool // the end is clean: more may be appended
 }
 
 func (w *walk) run() error {
-	for w.expected < w.limit {
+	for w.expected < w.limit.lsn {
 		head, err := w.header()
 		if err == nil {
 			w.count(&head)
@@ -235,12 +230,11 @@ func (w *walk) count(h *header) {
 // resync decides what the bad place at the offset is. more is true when reading
 // goes on behind damage; false at the end of the segment, of whatever kind.
 func (w *walk) resync() (more bool, err error) {
-	last := w.limit == noLimit
-	if last && w.offset == w.file.size {
+	if !w.limit.sure && w.offset == w.file.size {
 		return false, w.settle()
 	}
 	w.open = false
-	seek := search{window: w.window, limit: w.limit, salt: w.file.salt, salted: true}
+	seek := search{window: w.window, limit: w.limit.lsn, salt: w.file.salt, salted: true}
 	err = seek.run(w.offset, w.expected)
 	w.window = seek.window
 	if err != nil {
@@ -248,11 +242,11 @@ func (w *walk) resync() (more bool, err error) {
 	}
 	w.proven = max(w.proven, seek.watermark)
 	switch {
-	case last && w.proven < w.expected: // none of it was acknowledged
+	case !w.limit.sure && w.proven < w.expected: // none of it was acknowledged
 		w.bundle.report.TornTails++
 		return false, w.settle()
 	case !seek.found:
-		w.lose(w.file.sequence, w.offset, w.limit)
+		w.lose(w.file.sequence, w.offset, w.limit.lsn)
 		return false, w.settle()
 	}
 	w.lose(w.file.sequence, w.offset, seek.first.lsn)

@@ -34,7 +34,7 @@ const (
 	spillBytesDefault   = 1 << 20
 	spillBytesMax       = 32 << 20
 	segmentBytesDefault = 1 << 30
-	segmentBytesMin     = 4 << 10
+	segmentBytesMin     = 4 << 10 // below it nothing is gained
 	openFilesDefault    = 1024
 )
 

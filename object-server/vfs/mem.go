@@ -248,7 +248,7 @@ func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
 func (f *memFile) Writev(buffers [][]byte, offset int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	data := slices.Concat(buffers...)
+	data := slices.Concat(buffers...) // a copy: the caller reuses its buffers
 	room := int64(len(data))
 	if f.fs.limit > 0 {
 		grows := max(offset+room-int64(len(f.node.data)), 0)
@@ -270,19 +270,23 @@ func (m *Mem) apply(node *memNode, w memWrite) {
 }
 
 func (w memWrite) apply(data []byte) []byte {
-	end := w.offset + int64(len(w.data))
-	if grow := end - int64(len(data)); grow > 0 {
-		data = append(data, make([]byte, grow)...)
+	if w.truncate && w.offset <= int64(len(data)) {
+		return data[:w.offset]
 	}
-	if w.truncate {
-		return data[:w.offset:w.offset]
+	if gap := w.offset - int64(len(data)); gap > 0 {
+		data = append(data, make([]byte, gap)...)
 	}
-	copy(data[w.offset:], w.data)
-	return data
+	n := copy(data[w.offset:], w.data)
+	return append(data, w.data[n:]...)
 }
 
+// sync makes the writes since the last flush durable. Those that DropUnsynced
+// took away stay lost, though processes still see them.
 func (n *memNode) sync() {
-	n.synced, n.writes = slices.Clone(n.data), nil
+	for _, w := range n.writes {
+		n.synced = w.apply(n.synced)
+	}
+	n.writes = nil
 }
 
 func (f *memFile) Datasync() error {

@@ -1,0 +1,172 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+const (
+	goldenFile = "../../test/golden/bundle/00000001-0000.bundle"
+	goldenPage = "../../doc/formats/bundle.md"
+)
+
+var goldenID = ID{Policy: 1, Partition: 600}
+
+func goldenHash(first byte) (h Hash) {
+	for i := range h {
+		h[i] = first + byte(i)
+	}
+	return h
+}
+
+func goldenMetadata() Metadata {
+	return Metadata{
+		Name: "/AUTH_test/photos/heron", ContentType: "text/plain", ETag: "5d41402abc4b2a76b9719d911017c592",
+		Size: 5, DeleteAt: 0,
+		Timestamp:     Timestamp{Ticks: 178000000012345},
+		MetaTimestamp: Timestamp{Ticks: 178000000012345},
+		TypeTimestamp: Timestamp{Ticks: 178000000012345},
+		System:        Headers{"X-Object-Sysmeta-Origin": "a"},
+		User:          Headers{"X-Object-Meta-Where": "pond", "X-Object-Meta-Legs": "2"},
+	}
+}
+
+// goldenDrafts has one record of each type that is written today.
+func goldenDrafts(t testing.TB) []*Draft {
+	m := goldenMetadata()
+	put := NewDraft(5)
+	put.Write([]byte("hello"))
+	check(t, put.SealPut(goldenHash(0x00), &m, nil))
+
+	large := m
+	large.Name, large.Size = "/AUTH_test/photos/crane", 3*ChunkSize/2
+	large.MetaTimestamp = Timestamp{Ticks: 178000000099999, Offset: 0x2a}
+	spill := NewDraft(0)
+	table := AppendChunkTable(nil, bytes.Repeat([]byte("crane"), int(large.Size)/5+1)[:large.Size])
+	check(t, spill.SealSpill(goldenHash(0x10), &large, 0x0123456789abcdef, table))
+
+	gone := Metadata{Name: "/AUTH_test/photos/auk", Timestamp: Timestamp{Ticks: 178000000000001, Offset: 1}}
+	gone.MetaTimestamp, gone.TypeTimestamp = gone.Timestamp, gone.Timestamp
+	tombstone := NewDraft(0)
+	check(t, tombstone.SealTombstone(goldenHash(0x20), &gone))
+
+	pad := NewDraft(0)
+	pad.sealPad()
+	return []*Draft{put, spill, tombstone, pad}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// golden encodes the segment from fixed values.
+func golden(t testing.TB) []byte {
+	head := segmentHeader{
+		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 1,
+		UUID: goldenHash(0xa0), BaseLSN: 1, Created: 178000000000000,
+	}
+	b := head.encode()
+	for i, d := range goldenDrafts(t) {
+		d.stamp(uint64(i+1), uint64(i/2*2), head.salt()) // two batches of two
+		b = append(b, d.bytes()...)
+	}
+	return b
+}
+
+func readGolden(t testing.TB) []byte {
+	t.Helper()
+	b, err := os.ReadFile(goldenFile)
+	check(t, err)
+	return b
+}
+
+func TestGoldenEncode(t *testing.T) {
+	b := golden(t)
+	if *update {
+		check(t, os.WriteFile(goldenFile, b, 0o644))
+	}
+	if !bytes.Equal(b, readGolden(t)) {
+		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
+	}
+}
+
+// The page shows the first bytes of the golden file, header and one record.
+func TestGoldenPage(t *testing.T) {
+	page, err := os.ReadFile(goldenPage)
+	check(t, err)
+	var shown []byte
+	_, example, found := strings.Cut(string(page), "\n## Example")
+	for line := range strings.Lines(example) {
+		fields := strings.Fields(line)
+		if !strings.HasPrefix(line, "    ") || len(fields) < 2 {
+			continue
+		}
+		for _, field := range fields[1:] {
+			b, err := hex.DecodeString(field)
+			if err != nil {
+				break // the text beside the bytes
+			}
+			shown = append(shown, b...)
+		}
+	}
+	b := readGolden(t)
+	head, err := parseHeader(b[segmentHeaderSize:])
+	check(t, err)
+	want := b[:segmentHeaderSize+int(head.Units)*unitSize]
+	if !found || !bytes.Equal(shown, want) {
+		t.Fatalf("the example in %s is not the golden file; it should be\n%s", goldenPage, hex.Dump(want))
+	}
+}
+
+func TestGoldenDecode(t *testing.T) {
+	fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600", "/d/objects-1/600/large")
+	plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", readGolden(t))
+	plant(t, fs, "/d/objects-1/600/large/0123456789abcdef.data", nil)
+	b, err := Open(NewFiles(fs, "/d", 10), goldenID, 1<<20)
+	check(t, err)
+	if r := b.Report(); r.Records != 4 || r.TornTails != 0 || len(r.Damaged) != 0 || r.LargeSwept != 0 {
+		t.Fatalf("report %+v", r)
+	}
+	e, ok, err := b.Lookup(goldenHash(0x00))
+	if !ok || err != nil || e.Type != TypePut {
+		t.Fatal(e, ok, err)
+	}
+	record, buffer, err := b.Read(goldenHash(0x00), &e)
+	check(t, err)
+	defer buffer.Free()
+	m, err := record.Metadata()
+	check(t, err)
+	want := goldenMetadata()
+	if string(record.Data) != "hello" || m.Name != want.Name || m.ETag != want.ETag || m.Timestamp != want.Timestamp ||
+		m.User["X-Object-Meta-Where"] != "pond" || m.System["X-Object-Sysmeta-Origin"] != "a" {
+		t.Fatalf("%q %+v", record.Data, m)
+	}
+	check(t, record.CheckChunk(0, record.Data))
+	if e, ok, _ = b.Lookup(goldenHash(0x10)); !ok || e.Type != TypeSpill || e.Large != 0x0123456789abcdef {
+		t.Fatal(e, ok)
+	}
+	if e, ok, _ = b.Lookup(goldenHash(0x20)); !ok || e.Live() || e.Timestamp != (Timestamp{178000000000001, 1}) {
+		t.Fatal(e, ok)
+	}
+}
+
+// plant makes a file with durable content.
+func plant(t testing.TB, fs vfs.FS, name string, content []byte) {
+	t.Helper()
+	f, err := fs.Create(name)
+	check(t, err)
+	check(t, f.Writev([][]byte{content}, 0))
+	check(t, f.Datasync())
+	check(t, f.Close())
+}

@@ -1,0 +1,251 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+var logID = ID{Partition: 7}
+
+const logSegment = "/d/objects/7/00000001-0000.bundle"
+
+// name is the hash of a numbered object.
+func name(n int) (h Hash) {
+	h[0] = byte(n)
+	return h
+}
+
+// put makes a PUT record of object n with 200 bytes.
+func put(t testing.TB, n int, ticks uint64) *Draft {
+	d := NewDraft(200)
+	d.Write(make([]byte, 200))
+	m := Metadata{Name: fmt.Sprint("/a/c/", n), Size: 200, Timestamp: Timestamp{Ticks: ticks}}
+	check(t, d.SealPut(name(n), &m, nil))
+	return d
+}
+
+// append writes and publishes a batch.
+func appendBatch(t testing.TB, b *Bundle, drafts ...*Draft) {
+	t.Helper()
+	a, err := b.Append(drafts)
+	check(t, err)
+	check(t, a.Datasync())
+	a.Publish()
+}
+
+func openLog(t testing.TB, fs vfs.FS) *Bundle {
+	t.Helper()
+	b, err := Open(NewFiles(fs, "/d", 4), logID, 1<<20)
+	check(t, err)
+	return b
+}
+
+// threeBatches is a log of the records 1; 2 and 3; 4 and 5, where the end of the
+// last batch is proven by nothing. It returns the offset of each record.
+func threeBatches(t testing.TB) (*vfs.Mem, []int64) {
+	fs := vfs.NewMem("/d")
+	b := openLog(t, fs)
+	appendBatch(t, b, put(t, 1, 1))
+	appendBatch(t, b, put(t, 2, 1), put(t, 3, 1))
+	appendBatch(t, b, put(t, 4, 1), put(t, 5, 1))
+	offsets := []int64{0}
+	for n := 1; n <= 5; n++ {
+		e, _, _ := b.Lookup(name(n))
+		offsets = append(offsets, int64(e.Unit)*unitSize)
+	}
+	return fs, append(offsets, b.active.tail)
+}
+
+// alter changes a file in place.
+func alter(t testing.TB, fs vfs.FS, path string, change func(f vfs.File)) {
+	t.Helper()
+	f, err := fs.Open(path)
+	check(t, err)
+	change(f)
+	check(t, f.Datasync())
+	check(t, f.Close())
+}
+
+func flip(t testing.TB, f vfs.File, offset int64) {
+	p := make([]byte, 1)
+	_, err := f.ReadAt(p, offset)
+	check(t, err)
+	p[0] ^= 0x40
+	check(t, f.Writev([][]byte{p}, offset))
+}
+
+func TestTornTails(t *testing.T) {
+	_, at := threeBatches(t)
+	flipAt := func(offset int64) func(testing.TB, vfs.File) {
+		return func(t testing.TB, f vfs.File) { flip(t, f, offset) }
+	}
+	cut := func(size int64) func(testing.TB, vfs.File) {
+		return func(t testing.TB, f vfs.File) { check(t, f.Truncate(size)) }
+	}
+	cases := []struct {
+		name    string
+		corrupt func(testing.TB, vfs.File)
+		live    []int // records that count
+		lost    bool  // others are in quarantine, not absent
+		torn    int
+	}{
+		{"nothing", func(testing.TB, vfs.File) {}, []int{1, 2, 3, 4, 5}, false, 0},
+		{"last record one byte short", cut(at[6] - 1), []int{1, 2, 3, 4}, false, 1},
+		{"last record is a header", cut(at[5] + headerSize), []int{1, 2, 3, 4}, false, 1},
+		{"last record is a piece of header", cut(at[5] + 17), []int{1, 2, 3, 4}, false, 1},
+		{"last record gone", cut(at[5]), []int{1, 2, 3, 4}, false, 0},
+		{"last batch gone", cut(at[4]), []int{1, 2, 3}, false, 0},
+		{"zeros behind the end", cut(at[6] + 5000), []int{1, 2, 3, 4, 5}, false, 1},
+		{"body of the last record", flipAt(at[6] - 100), []int{1, 2, 3, 4}, false, 1},
+		{"header of the last record", flipAt(at[5] + 40), []int{1, 2, 3, 4}, false, 1},
+		{"last batch, first record torn, second whole", flipAt(at[4] + 40), []int{1, 2, 3}, false, 1},
+		{"last batch, first body torn, second whole", flipAt(at[5] - 100), []int{1, 2, 3}, false, 1},
+		{"header in a proven batch", flipAt(at[2] + 40), []int{3, 4, 5}, true, 0},
+		{"header before the last batch", flipAt(at[3] + 40), []int{4, 5}, true, 0},
+		{"first header", flipAt(at[1] + 40), []int{2, 3, 4, 5}, true, 0},
+		{"segment header", flipAt(30), []int{1, 2, 3, 4, 5}, false, 0},
+		{"segment header and first record", func(t testing.TB, f vfs.File) { flip(t, f, 30); flip(t, f, at[1]+40) },
+			[]int{2, 3, 4, 5}, true, 0},
+		{"cut inside proven records", cut(at[3] + 10), []int{1, 2}, false, 1}, // no later record can prove it
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			fs, _ := threeBatches(t)
+			alter(t, fs, logSegment, func(f vfs.File) { c.corrupt(t, f) })
+			for round := range 3 { // the same when opened again, and after a write
+				b := openLog(t, fs)
+				checkLive(t, b, c.live, c.lost)
+				if torn := b.Report().TornTails; round < 2 && torn != c.torn {
+					t.Fatalf("round %d: %d torn tails", round, torn)
+				}
+				if damaged := len(b.Report().Damaged) > 0; damaged != (c.lost || c.name == "segment header") {
+					t.Fatalf("round %d: damage %v", round, b.Report().Damaged)
+				}
+				if round == 1 {
+					before := size(t, fs)
+					appendBatch(t, b, put(t, 9, 1))
+					if closed := c.torn > 0 || len(b.Report().Damaged) > 0; closed && size(t, fs) != before {
+						t.Fatal("a damaged segment was written to")
+					}
+				}
+			}
+		})
+	}
+}
+
+func size(t testing.TB, fs vfs.FS) (size int64) {
+	alter(t, fs, logSegment, func(f vfs.File) {
+		n, err := f.Size()
+		check(t, err)
+		size = n
+	})
+	return size
+}
+
+func checkLive(t *testing.T, b *Bundle, live []int, lost bool) {
+	t.Helper()
+	for n := 1; n <= 5; n++ {
+		e, ok, err := b.Lookup(name(n))
+		switch want := slices.Contains(live, n); {
+		case lost && e.LSN <= b.lostThrough:
+			if !errors.Is(err, ErrQuarantined) {
+				t.Fatalf("record %d: %v", n, err)
+			}
+		case err != nil || ok != want:
+			t.Fatalf("record %d: found %v, want %v, %v", n, ok, want, err)
+		}
+	}
+	if lost == (b.lostThrough == 0) {
+		t.Fatalf("lost through %d", b.lostThrough)
+	}
+}
+
+// The index that a restart builds equals the live one (I5), over many segments.
+func TestRebuiltIndexEqualsLive(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	files := NewFiles(fs, "/d", 2)
+	live, err := Open(files, logID, 4<<10)
+	check(t, err)
+	for i := range 200 {
+		appendBatch(t, live, put(t, i*7%50, uint64(i*31%97+1)))
+	}
+	rebuilt, err := Open(NewFiles(fs, "/d", 2), logID, 4<<10)
+	check(t, err)
+	if !maps.Equal(live.index.entries, rebuilt.index.entries) || live.lastLSN != rebuilt.lastLSN {
+		t.Fatal("the rebuilt index differs")
+	}
+	if live.nextSequence < 10 || len(files.open) > 3 {
+		t.Fatalf("%d segments, %d files open", live.nextSequence-1, len(files.open))
+	}
+}
+
+// After a failed flush the next segment voids what lies behind the durable end,
+// whole as it may be.
+func TestDiscardedBatchIsVoid(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b := openLog(t, fs)
+	appendBatch(t, b, put(t, 1, 1))
+	a, err := b.Append([]*Draft{put(t, 2, 1), put(t, 3, 1)})
+	check(t, err)
+	a.Discard()
+	appendBatch(t, b, put(t, 4, 1))
+	for range 2 {
+		checkLive(t, b, []int{1, 4}, false)
+		b = openLog(t, fs)
+	}
+}
+
+// What a later version wrote is refused, and not touched.
+func TestUnsupported(t *testing.T) {
+	seal := func(b []byte) {
+		binary.LittleEndian.PutUint32(b[124:], checksum(b[:124]))
+	}
+	cases := map[string]func(b []byte){
+		"record version":     func(b []byte) { b[128+4] = 2; seal(b[128:]) },
+		"record type":        func(b []byte) { b[128+5] = byte(TypeCheckpoint); seal(b[128:]) },
+		"record flag":        func(b []byte) { b[128+7] = 1; seal(b[128:]) },
+		"segment version":    func(b []byte) { b[4] = 2; seal(b) },
+		"segment flag":       func(b []byte) { b[7] = 1; seal(b) },
+		"segment generation": func(b []byte) { b[20] = 1; seal(b) },
+		"another partition":  func(b []byte) { b[12]++; seal(b) },
+	}
+	for what, change := range cases {
+		fs, _ := threeBatches(t)
+		alter(t, fs, logSegment, func(f vfs.File) {
+			p := make([]byte, 256)
+			_, err := f.ReadAt(p, 0)
+			check(t, err)
+			change(p)
+			check(t, f.Writev([][]byte{p}, 0))
+		})
+		if _, err := Open(NewFiles(fs, "/d", 4), logID, 1<<20); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	fs, _ := threeBatches(t)
+	plant(t, fs, "/d/objects/7/00000001-0001.bundle", nil)
+	if _, err := Open(NewFiles(fs, "/d", 4), logID, 1<<20); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+// Names that are none of ours are left alone.
+func TestForeignNames(t *testing.T) {
+	fs, _ := threeBatches(t)
+	for _, foreign := range []string{"README", "1-0.bundle", "00000002-0000.bundle.bak", "0000000G-0000.bundle", "hashes.pkl"} {
+		plant(t, fs, "/d/objects/7/"+foreign, []byte("x"))
+	}
+	check(t, fs.Mkdir("/d/objects/7/abc"))
+	checkLive(t, openLog(t, fs), []int{1, 2, 3, 4, 5}, false)
+	entries, err := fs.ReadDir("/d/objects/7")
+	check(t, err)
+	if len(entries) != 7 {
+		t.Fatalf("%d entries", len(entries))
+	}
+}

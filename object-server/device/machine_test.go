@@ -1,0 +1,69 @@
+package device
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"martlet/object-server/vfs"
+)
+
+// A random history of writes, clean stops, kills and power cuts never shows
+// anything but what the model allows.
+func TestStateMachine(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
+		s.start(rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"put":    func(rt *rapid.T) { s.write(rt, "put") },
+			"post":   func(rt *rapid.T) { s.write(rt, "post") },
+			"delete": func(rt *rapid.T) { s.write(rt, "delete") },
+			"reopen": func(rt *rapid.T) {
+				if err := s.device.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				s.start(rt)
+			},
+			"kill": func(rt *rapid.T) {
+				s.fs = s.fs.KillClone()
+				s.start(rt)
+			},
+			"crash": func(rt *rapid.T) {
+				s.fs = s.fs.CrashClone(rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)))
+				s.start(rt)
+			},
+			"": func(rt *rapid.T) {
+				if err := s.model.checkAll(s.device, true); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		})
+		_ = s.device.Close()
+	})
+}
+
+type machine struct {
+	fs     *vfs.Mem
+	model  *model
+	device *Device
+}
+
+func (s *machine) start(rt *rapid.T) {
+	d, err := Open(s.fs, "/d", modelOptions)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	s.device = d
+}
+
+func (s *machine) write(rt *rapid.T, kind string) {
+	c := change{
+		kind:  kind,
+		name:  rapid.SampledFrom(modelNames).Draw(rt, "name"),
+		ticks: rapid.Uint64Range(1, 60).Draw(rt, "ticks"),
+	}
+	if err := s.model.do(s.device, c); err != nil {
+		rt.Fatal(err)
+	}
+}
