@@ -1,0 +1,123 @@
+// Command martlet-object-server serves the objects on the devices of one host.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"martlet/object-server/server"
+)
+
+// version is set when a release is built: -ldflags "-X main.version=1.2.3".
+var version = ""
+
+const usage = `usage: martlet-object-server [serve] CONF
+       martlet-object-server --help | --version | --print-options
+
+Serves the objects on the devices of one host until SIGTERM or SIGINT. CONF is
+an ini file as etc/object-server.conf-sample shows.
+
+examples:
+  martlet-object-server /etc/martlet/object-server.conf
+  martlet-object-server serve /etc/martlet/object-server.conf
+  martlet-object-server --print-options    each option and its default
+
+It prints one line with its address on standard output once it accepts
+requests, and logs to standard error. Exit status: 0 after a signal, 1 if it
+could not start or failed, 2 if the command line is wrong.
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(arguments []string, stdout, stderr io.Writer) int {
+	if len(arguments) > 1 && arguments[0] == "serve" {
+		arguments = arguments[1:]
+	}
+	if len(arguments) != 1 {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	var err error
+	switch argument := arguments[0]; argument {
+	case "--help", "-h":
+		_, err = fmt.Fprint(stdout, usage)
+	case "--version":
+		_, err = fmt.Fprintln(stdout, "martlet-object-server", versionText())
+	case "--print-options":
+		err = server.PrintOptions(stdout)
+	default:
+		if argument == "serve" || argument[:min(1, len(argument))] == "-" {
+			fmt.Fprint(stderr, usage)
+			return 2
+		}
+		err = serve(argument, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "martlet-object-server: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// serve runs until a signal asks it to stop. SIGHUP is ignored: there is nothing to read anew, and nothing may be lost.
+func serve(path string, stdout, stderr io.Writer) error {
+	config, err := server.ReadConfig(path)
+	if err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	listener, err := listen(config)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: config.LogLevel}))
+	s, err := server.New(config, logger, versionText())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	if _, err := fmt.Fprintf(stdout, "listening on %s\n", listener.Addr()); err != nil {
+		logger.Warn("the address could not be printed", "error", err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(listener) }()
+	select {
+	case received := <-stop:
+		logger.Info("stopping", "signal", received.String())
+	case err = <-failed:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(err, s.Shutdown(ctx))
+}
+
+func listen(config *server.Config) (net.Listener, error) {
+	address := net.JoinHostPort(config.BindIP, strconv.Itoa(config.BindPort))
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is in use by another process; set bind_port to a free port", address)
+	}
+	return listener, err
+}

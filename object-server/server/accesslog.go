@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// logExchange writes one line for a request, and one for what went wrong in it on our side.
+func (s *Server) logExchange(x *exchange) {
+	ctx := context.Background()
+	if x.cause != nil {
+		s.logger.LogAttrs(ctx, slog.LevelError, "request failed",
+			slog.String("method", x.r.Method), slog.String("path", x.r.URL.Path), slog.Int("status", x.status),
+			slog.String("txn", x.header(transactionHeader)), slog.Any("error", x.cause))
+	}
+	level := slog.LevelInfo
+	if !s.config.LogRequests || x.flag(isReplicationHeader) {
+		level = slog.LevelDebug
+	}
+	if !s.logger.Enabled(ctx, level) {
+		return
+	}
+	s.logger.LogAttrs(ctx, level, "request",
+		slog.String("remote", x.r.RemoteAddr),
+		slog.String("method", x.r.Method),
+		slog.String("path", x.r.URL.Path),
+		slog.Int("status", x.status),
+		slog.Int64("in", x.bytesIn),
+		slog.Int64("out", x.bytesOut),
+		slog.Int64("us", time.Since(x.received).Microseconds()),
+		slog.Int64("update_us", x.updateWait.Microseconds()),
+		slog.String("txn", x.header(transactionHeader)),
+		slog.Int("policy", x.at.Policy),
+	)
+}

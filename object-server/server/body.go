@@ -1,0 +1,110 @@
+package server
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// bufferBytes is how much of a body is read at a time.
+const bufferBytes = 64 << 10
+
+var (
+	buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
+	hashes  = sync.Pool{New: func() any { return md5.New() }}
+)
+
+// receivedBody is what arrived in the body of a PUT.
+type receivedBody struct {
+	size    int64
+	etag    string            // hexadecimal MD5
+	footers map[string]string // metadata sent after the object, by canonical name
+}
+
+// receive copies the body of a PUT to target. Reading its first byte makes the client send it (100 Continue).
+func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
+	body := &timedBody{x: x, timeout: s.config.ClientTimeout, end: x.received.Add(s.config.MaxUploadTime)}
+	var received *receivedBody
+	var err error
+	if x.flag(footerFlag) {
+		received, err = s.receiveWithFooters(x, body, target)
+	} else {
+		received, err = s.copyBody(target, body, x.r.ContentLength)
+	}
+	x.bytesIn = body.count
+	if now := time.Now(); now.Sub(x.received) > s.config.ClientTimeout/8 {
+		x.extendWriteDeadline(now.Add(s.config.ClientTimeout)) // it began to run with the request
+	}
+	if err != nil {
+		x.setReadDeadline(time.Now()) // what is still to come is not waited for
+		return nil, err
+	}
+	x.setReadDeadline(time.Time{}) // the connection will be used again
+	return received, nil
+}
+
+// copyBody copies body to target; size is -1 if unknown.
+func (s *Server) copyBody(target io.Writer, body io.Reader, size int64) (*receivedBody, error) {
+	buffer := buffers.Get().(*[bufferBytes]byte)
+	defer buffers.Put(buffer)
+	digest := hashes.Get().(hash.Hash)
+	defer hashes.Put(digest)
+	digest.Reset()
+	received := &receivedBody{}
+	for size < 0 || received.size < size {
+		n, err := body.Read(buffer[:])
+		received.size += int64(n)
+		if received.size > s.config.Limits.FileSizeMax {
+			return nil, fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
+		}
+		digest.Write(buffer[:n])
+		if _, writeErr := target.Write(buffer[:n]); writeErr != nil {
+			return nil, writeErr
+		}
+		if errors.Is(err, io.EOF) && (size < 0 || received.size == size) {
+			break
+		}
+		if err != nil {
+			return nil, bodyFailure(err)
+		}
+	}
+	var sum [md5.Size]byte
+	received.etag = hex.EncodeToString(digest.Sum(sum[:0]))
+	return received, nil
+}
+
+// timedBody reads a request body that must keep coming.
+type timedBody struct {
+	x       *exchange
+	timeout time.Duration // for each read
+	end     time.Time     // for the whole
+	count   int64
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	now := time.Now()
+	if now.After(b.end) {
+		return 0, fail(http.StatusRequestTimeout, "The upload took longer than max_upload_time.")
+	}
+	b.x.setReadDeadline(now.Add(b.timeout))
+	n, err := b.x.r.Body.Read(p)
+	b.count += int64(n)
+	return n, err
+}
+
+// setReadDeadline ends all reading of the request's body at a time; the zero time is never.
+func (x *exchange) setReadDeadline(at time.Time) {
+	if x.r.ContentLength != 0 {
+		_ = x.control.SetReadDeadline(at) // fails only on a connection that is closed already
+	}
+}
+
+func (x *exchange) extendWriteDeadline(until time.Time) {
+	_ = x.control.SetWriteDeadline(until) // fails only on a connection that is closed already
+}

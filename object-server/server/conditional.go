@@ -1,0 +1,83 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle"
+)
+
+// etagSet is the value of an If-Match or If-None-Match header.
+type etagSet map[string]bool
+
+func parseETags(header string) etagSet {
+	if header == "" {
+		return nil
+	}
+	tags := etagSet{}
+	for _, tag := range strings.Split(header, ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags[unquote(tag)] = true
+		}
+	}
+	return tags
+}
+
+func (s etagSet) matches(etag string) bool { return s["*"] || s[unquote(etag)] }
+
+func unquote(tag string) string {
+	if len(tag) >= 2 && tag[0] == '"' && tag[len(tag)-1] == '"' {
+		return tag[1 : len(tag)-1]
+	}
+	return tag
+}
+
+// lastModified is the time of the last write, rounded up to seconds so that it is never before the write.
+func lastModified(m *bundle.Metadata) time.Time {
+	ticks := m.MetaTimestamp.Ticks + bundle.TicksPerSecond - 1
+	return time.Unix(int64(ticks/bundle.TicksPerSecond), 0).UTC()
+}
+
+// conditionalETag is the ETag that conditions speak of: that of the object, or a stored header named by
+// X-Backend-Etag-Is-At where the bytes stored are not those the client knows (encryption, erasure codes).
+func (x *exchange) conditionalETag(m *bundle.Metadata) string {
+	for _, name := range strings.Split(x.header("X-Backend-Etag-Is-At"), ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if value, ok := lookup(m, http.CanonicalHeaderKey(name)); ok {
+			return value
+		}
+	}
+	return m.ETag
+}
+
+// conditionStatus is 304 or 412 if a condition of a GET or HEAD says so, else 0.
+func (x *exchange) conditionStatus(m *bundle.Metadata) int {
+	ifNoneMatch, ifMatch := x.header("If-None-Match"), x.header("If-Match")
+	if ifNoneMatch != "" || ifMatch != "" {
+		etag := x.conditionalETag(m)
+		if ifNoneMatch != "" && parseETags(ifNoneMatch).matches(etag) {
+			return http.StatusNotModified
+		}
+		if ifMatch != "" && !parseETags(ifMatch).matches(etag) {
+			return http.StatusPreconditionFailed
+		}
+	}
+	if since, err := http.ParseTime(x.header("If-Modified-Since")); err == nil && !lastModified(m).After(since) {
+		return http.StatusNotModified
+	}
+	if since, err := http.ParseTime(x.header("If-Unmodified-Since")); err == nil && lastModified(m).After(since) {
+		return http.StatusPreconditionFailed
+	}
+	return 0
+}
+
+// absent turns the 404 of a GET or HEAD into a 412 where the client asked for any existing object.
+func (x *exchange) absent(f *failure) *failure {
+	if f.status == http.StatusNotFound && parseETags(x.header("If-Match"))["*"] {
+		f.status, f.text = http.StatusPreconditionFailed, "A precondition for this request was not met."
+	}
+	return f
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// remove answers a DELETE: 204 where an object was, 404 where none was (a tombstone is written either way), 400, 409,
+// 412 or 507.
+func (s *Server) remove(x *exchange) error {
+	timestamp, err := x.timestamp()
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	if err := s.checkIfDeleteAt(x, slot.store, timestamp); err != nil {
+		return err
+	}
+	previous, err := slot.store.Delete(x.at, timestamp, x.name())
+	var older *device.OlderError
+	if errors.As(err, &older) {
+		return refuseDelete(x, slot.store, older)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.updateAfterDelete(x, slot, timestamp, previous.Metadata); err != nil {
+		return err
+	}
+	x.set(timestampHeader, timestamp.String())
+	if m := previous.Metadata; m != nil {
+		x.set("X-Backend-Content-Type", m.ContentType)
+		if !isExpired(m, timestamp) || x.header(ifDeleteAt) != "" {
+			x.answerEmpty(http.StatusNoContent)
+			return nil
+		}
+	}
+	x.answerEmpty(http.StatusNotFound)
+	return nil
+}
+
+// refuseDelete answers a DELETE that is older than what is stored: 409 for an object, 404 for a tombstone.
+func refuseDelete(x *exchange, from store, older *device.OlderError) error {
+	_, err := from.Head(x.at)
+	var gone *device.NotFoundError
+	if errors.As(err, &gone) {
+		return fail(http.StatusNotFound, "The resource could not be found.").
+			with(timestampHeader, older.Existing.String())
+	}
+	return older
+}
+
+// ifDeleteAt makes a DELETE of the expirer conditional on the X-Delete-At it was queued for.
+const ifDeleteAt = "X-If-Delete-At"
+
+func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Timestamp) error {
+	value := x.header(ifDeleteAt)
+	if value == "" {
+		return nil
+	}
+	expected, err := bundle.ParseTimestamp(value)
+	if err != nil {
+		return fail(http.StatusBadRequest, "Bad X-If-Delete-At header value")
+	}
+	m, err := from.Head(x.at)
+	var gone *device.NotFoundError
+	if errors.As(err, &gone) && !gone.Tombstone.IsZero() {
+		if gone.Tombstone.Compare(timestamp) >= 0 {
+			return &device.OlderError{Existing: gone.Tombstone}
+		}
+		return fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
+	}
+	if err != nil {
+		return err
+	}
+	if m.Timestamp.Compare(timestamp) >= 0 {
+		return &device.OlderError{Existing: m.Timestamp}
+	}
+	stored := bundle.Timestamp{Ticks: uint64(m.DeleteAt) * bundle.TicksPerSecond}
+	if stored != expected {
+		return fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	w        http.ResponseWriter
+	r        *http.Request
+	control  *http.ResponseController
+	received time.Time
+
+	// What the path and X-Backend-Storage-Policy-Index say.
+	device    string
+	account   string
+	container string
+	object    string
+	at        device.Location
+
+	status     int   // 0 until answered
+	bytesIn    int64 // of the body
+	bytesOut   int64
+	updateWait time.Duration // for container servers
+	cause      error         // to be logged
+}
+
+// name is "/account/container/object".
+func (x *exchange) name() string {
+	return "/" + x.account + "/" + x.container + "/" + x.object
+}
+
+// header returns a request header by its canonical name, "" if absent.
+func (x *exchange) header(name string) string {
+	if values := x.r.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// flag tells whether a header says yes in one of Swift's ways.
+func (x *exchange) flag(name string) bool { return isTrue(x.header(name)) }
+
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "1", "yes", "on", "t", "y":
+		return true
+	}
+	return false
+}
+
+const isReplicationHeader = "X-Backend-Replication"
+
+// opensExpired tells whether an expired object is still to be seen.
+func (x *exchange) opensExpired() bool {
+	return x.flag(isReplicationHeader) || x.flag("X-Backend-Open-Expired")
+}
+
+// parsePath splits /device/partition/account/container/object and finds the object's place. Any part of it that could
+// lead elsewhere in the file system, or that no proxy would send, is refused.
+func (s *Server) parsePath(x *exchange) error {
+	path := x.r.URL.Path
+	if !utf8.ValidString(path) {
+		return fail(http.StatusPreconditionFailed, "The path is not UTF-8.")
+	}
+	rest, ok := strings.CutPrefix(path, "/")
+	var partition string
+	if ok {
+		x.device, rest, _ = strings.Cut(rest, "/")
+		partition, rest, _ = strings.Cut(rest, "/")
+		x.account, rest, _ = strings.Cut(rest, "/")
+		x.container, x.object, _ = strings.Cut(rest, "/")
+	}
+	if x.object == "" || x.container == "" || x.account == "" {
+		return fail(http.StatusBadRequest, "The path is not /device/partition/account/container/object.")
+	}
+	if !isDeviceName(x.device) {
+		return fail(http.StatusBadRequest, "Invalid device name.")
+	}
+	number, err := strconv.ParseUint(partition, 10, 32)
+	if err != nil {
+		return fail(http.StatusBadRequest, "The partition is not a number.")
+	}
+	if err := checkReservedNames(x.account, x.container, x.object); err != nil {
+		return err
+	}
+	x.at.Partition = uint32(number)
+	if x.at.Policy, err = s.policyIndex(x); err != nil {
+		return err
+	}
+	x.at.Hash = bundle.Hash(s.hasher.Object(x.account, x.container, x.object))
+	return nil
+}
+
+func isDeviceName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsRune(name, 0)
+}
+
+func (s *Server) policyIndex(x *exchange) (int, error) {
+	value := x.header("X-Backend-Storage-Policy-Index")
+	if value == "" {
+		return 0, nil
+	}
+	index, err := strconv.Atoi(value)
+	if err != nil || !s.config.Policies[index] {
+		return 0, fail(http.StatusServiceUnavailable, "No policy with index %q.", value)
+	}
+	return index, nil
+}
+
+// timestamp reads X-Timestamp, which every write needs.
+func (x *exchange) timestamp() (bundle.Timestamp, error) {
+	value := x.header("X-Timestamp")
+	if value == "" {
+		return bundle.Timestamp{}, fail(http.StatusBadRequest, "Missing X-Timestamp header.")
+	}
+	timestamp, err := bundle.ParseTimestamp(value)
+	if err != nil || timestamp.IsZero() {
+		return bundle.Timestamp{}, fail(http.StatusBadRequest, "Invalid X-Timestamp header %q.", value)
+	}
+	return timestamp, nil
+}
+
+// timestampOrNow is for reads, where X-Timestamp may be missing.
+func (x *exchange) timestampOrNow() (bundle.Timestamp, error) {
+	if x.header("X-Timestamp") == "" {
+		return bundle.Timestamp{Ticks: uint64(x.received.UnixMicro() / 10)}, nil
+	}
+	return x.timestamp()
+}
+
+// unixSeconds is the whole seconds of a timestamp.
+func unixSeconds(t bundle.Timestamp) int64 { return int64(t.Ticks / bundle.TicksPerSecond) }
+
+// isExpired tells whether an object with metadata m is gone at a time.
+func isExpired(m *bundle.Metadata, at bundle.Timestamp) bool {
+	return m.DeleteAt != 0 && m.DeleteAt <= unixSeconds(at)
+}
+
+// set sets a header of the answer by its canonical name.
+func (x *exchange) set(name, value string) { x.w.Header()[name] = []string{value} }
+
+// answer ends the exchange without a body, or with what follows by write.
+func (x *exchange) answer(status int) {
+	x.status = status
+	x.w.WriteHeader(status)
+}
+
+// answerEmpty ends the exchange with an empty body.
+func (x *exchange) answerEmpty(status int) {
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		x.set("Content-Length", "0")
+	}
+	x.answer(status)
+}
+
+// answerFailure ends the exchange with an error. Headers set before for a success are taken back.
+func (x *exchange) answerFailure(f *failure) {
+	x.cause = f.cause
+	clear(x.w.Header())
+	for name, value := range f.header {
+		x.set(name, value)
+	}
+	if f.status == statusClientClosed || f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest {
+		// What is left on the connection may be half a body.
+		if x.r.ContentLength != 0 {
+			x.set("Connection", "close")
+		}
+	}
+	body := f.text + "\n"
+	x.set("Content-Type", "text/plain; charset=utf-8")
+	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.answer(f.status)
+	if x.r.Method != http.MethodHead {
+		n, _ := x.w.Write([]byte(body)) // the client is gone if this fails, and nothing is lost
+		x.bytesOut = int64(n)
+	}
+}
+
+func isNetwork(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network)
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/updates"
+)
+
+// The expirer's queue: objects with X-Delete-At are listed in containers of this account, a hundred for each day.
+const (
+	expirerAccount       = ".expiring_objects"
+	expirerDivisor       = 86400 // seconds
+	expirerPerDivisor    = 100
+	expirerContentType   = "text/plain"
+	expirerRowETag       = "d41d8cd98f00b204e9800998ecf8427e" // of nothing
+	cleanQueueHeader     = "X-Backend-Clean-Expiring-Object-Queue"
+	deleteAtHostHeader   = "X-Delete-At-Host"
+	deleteAtDeviceHeader = "X-Delete-At-Device"
+)
+
+// expirerUpdates queues m for deletion at its time, and takes the time it had before out of the queue.
+func (s *Server) expirerUpdates(x *exchange, m *bundle.Metadata, timestamp bundle.Timestamp, before int64,
+) []updates.Update {
+	if x.flag(isReplicationHeader) || (m.DeleteAt == 0 && before == 0) {
+		return nil
+	}
+	var all []updates.Update
+	if m.DeleteAt != 0 {
+		all = s.enqueueExpiry(x, m, timestamp)
+	}
+	if clean := x.header(cleanQueueHeader); before != 0 && before != m.DeleteAt && (clean == "" || isTrue(clean)) {
+		// The proxy names no server for this one; it is saved and goes to all primaries.
+		all = append(all, updates.Update{
+			Target: updates.Target{Account: expirerAccount, Container: s.expirerContainer(x, before)},
+			Row:    updates.DeletedRow(x.task(before), timestamp.String(), 0),
+		})
+	}
+	return all
+}
+
+func (s *Server) enqueueExpiry(x *exchange, m *bundle.Metadata, timestamp bundle.Timestamp) []updates.Update {
+	if len(x.r.Header[deleteAtHostHeader]) == 0 {
+		return nil // the other replicas' servers tell enough queues
+	}
+	container := x.header("X-Delete-At-Container")
+	if container == "" {
+		container = s.expirerContainer(x, m.DeleteAt)
+	}
+	typeTimestamp := m.Timestamp.String()
+	update := updates.Update{
+		Target: updates.Target{Account: expirerAccount, Container: container},
+		Row: updates.Row{
+			Name: x.task(m.DeleteAt), CreatedAt: timestamp.String(), ETag: expirerRowETag,
+			ContentType:          fmt.Sprintf("%s;swift_expirer_bytes=%d", expirerContentType, m.Size),
+			ContentTypeTimestamp: &typeTimestamp,
+		},
+	}
+	partition := x.header("X-Delete-At-Partition")
+	hosts, devices := splitList(x.header(deleteAtHostHeader)), splitList(x.header(deleteAtDeviceHeader))
+	var all []updates.Update
+	for i := range min(len(hosts), len(devices)) {
+		if partition != "" && hosts[i] != "" && devices[i] != "" {
+			update.Target.Host, update.Target.Device, update.Target.Partition = hosts[i], devices[i], partition
+			all = append(all, update)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, update)
+	}
+	return all
+}
+
+// task is the object's name in the queue.
+func (x *exchange) task(at int64) string { return fmt.Sprintf("%010d-%s", at, x.name()[1:]) }
+
+// expirerContainer is the queue container for a time: the day, moved back by up to a hundred seconds so that one day
+// spreads over as many containers.
+func (s *Server) expirerContainer(x *exchange, at int64) string {
+	high, low := binary.BigEndian.Uint64(x.at.Hash[:8]), binary.BigEndian.Uint64(x.at.Hash[8:])
+	_, shard := bits.Div64(high%expirerPerDivisor, low, expirerPerDivisor)
+	return fmt.Sprintf("%010d", max(at/expirerDivisor*expirerDivisor-int64(shard), 0))
+}

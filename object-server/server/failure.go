@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"martlet/object-server/device"
+)
+
+// statusClientClosed is what Swift logs, and answers if anybody still listens, when the client went away.
+const statusClientClosed = 499
+
+// failure is an answer other than success: a status, one sentence for the client, and headers.
+type failure struct {
+	status int
+	text   string
+	header map[string]string
+	cause  error // logged; nil where the client alone is to blame
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("%d %s", f.status, f.text) }
+
+func fail(status int, format string, arguments ...any) *failure {
+	return &failure{status: status, text: fmt.Sprintf(format, arguments...)}
+}
+
+// with adds a header to the answer.
+func (f *failure) with(name, value string) *failure {
+	if f.header == nil {
+		f.header = map[string]string{}
+	}
+	f.header[name] = value
+	return f
+}
+
+const timestampHeader = "X-Backend-Timestamp"
+
+// failureOf maps every error of a handler to an answer; the one place that does.
+func failureOf(err error) *failure {
+	var known *failure
+	var notFound *device.NotFoundError
+	var older *device.OlderError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &notFound):
+		f := fail(http.StatusNotFound, "The resource could not be found.")
+		if !notFound.Tombstone.IsZero() {
+			f.with(timestampHeader, notFound.Tombstone.String())
+		}
+		return f
+	case errors.As(err, &older):
+		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
+			with(timestampHeader, older.Existing.String())
+	case errors.Is(err, device.ErrQuarantined):
+		f := fail(http.StatusNotFound, "The resource could not be found.")
+		f.cause = err
+		return f
+	case errors.Is(err, device.ErrNoSpace), errors.Is(err, device.ErrOut), errors.Is(err, device.ErrClosed):
+		f := fail(http.StatusInsufficientStorage, "There is no room on this device, or it failed.")
+		f.cause = err
+		return f
+	default:
+		return &failure{status: http.StatusInternalServerError, text: "Internal error.", cause: err}
+	}
+}
+
+// bodyFailure maps an error of reading the request body.
+func bodyFailure(err error) *failure {
+	var known *failure
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fail(http.StatusRequestTimeout, "The body did not arrive in time.")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, context.Canceled), isNetwork(err):
+		return fail(statusClientClosed, "The client closed the connection before the body was complete.")
+	default:
+		return fail(http.StatusBadRequest, "The body is malformed: %v.", err)
+	}
+}

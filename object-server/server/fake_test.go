@@ -1,0 +1,195 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"sync"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// fakeStore keeps objects in memory, by the rules of device.Device, and fails on demand.
+type fakeStore struct {
+	mu      sync.Mutex
+	objects map[device.Location]*fakeObject
+	uploads int // begun and neither committed nor aborted
+
+	out       error // Err
+	commitErr error
+	openErr   error
+	readErr   error // of WriteRange, after readGood bytes
+	readGood  int64
+	heads     int
+}
+
+type fakeObject struct {
+	metadata  *bundle.Metadata // nil for a tombstone
+	data      []byte
+	tombstone bundle.Timestamp
+}
+
+func newFakeStore() *fakeStore { return &fakeStore{objects: map[device.Location]*fakeObject{}} }
+
+func (f *fakeStore) Stats() device.Stats { return device.Stats{} }
+func (f *fakeStore) Close() error        { return nil }
+func (f *fakeStore) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.out
+}
+
+// change sets what fails, under the lock.
+func (f *fakeStore) change(set func(*fakeStore)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set(f)
+}
+
+func (f *fakeStore) NewUpload(at device.Location, _ int64) (upload, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uploads++
+	return &fakeUpload{store: f, at: at}, nil
+}
+
+// newer refuses a write that is not newer than what is stored. The caller holds mu.
+func (f *fakeStore) newer(at device.Location, timestamp bundle.Timestamp) (device.State, error) {
+	state := device.State{}
+	found := f.objects[at]
+	if found == nil {
+		return state, nil
+	}
+	existing := found.tombstone
+	if found.metadata != nil {
+		existing = found.metadata.Timestamp
+		state.Existed, state.Metadata = true, found.metadata
+	}
+	state.Tombstone = found.tombstone
+	if existing.Compare(timestamp) >= 0 {
+		return device.State{}, &device.OlderError{Existing: existing}
+	}
+	return state, nil
+}
+
+func (f *fakeStore) lookup(at device.Location) (*fakeObject, error) {
+	if f.openErr != nil {
+		return nil, f.openErr
+	}
+	found := f.objects[at]
+	if found == nil {
+		return nil, &device.NotFoundError{}
+	}
+	if found.metadata == nil {
+		return nil, &device.NotFoundError{Tombstone: found.tombstone}
+	}
+	return found, nil
+}
+
+func (f *fakeStore) Open(at device.Location) (object, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, err := f.lookup(at)
+	if err != nil {
+		return nil, err
+	}
+	return &fakeReader{store: f, fakeObject: found}, nil
+}
+
+func (f *fakeStore) Head(at device.Location) (*bundle.Metadata, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heads++
+	found, err := f.lookup(at)
+	if err != nil {
+		return nil, err
+	}
+	return found.metadata, nil
+}
+
+func (f *fakeStore) Delete(at device.Location, timestamp bundle.Timestamp, _ string) (device.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	state, err := f.newer(at, timestamp)
+	if err == nil {
+		f.objects[at] = &fakeObject{tombstone: timestamp}
+	}
+	return state, err
+}
+
+func (f *fakeStore) Post(at device.Location, edit func(*bundle.Metadata) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, err := f.lookup(at)
+	if err != nil {
+		return err
+	}
+	m := *found.metadata
+	m.System, m.User = maps.Clone(m.System), maps.Clone(m.User)
+	if err := edit(&m); err != nil {
+		return err
+	}
+	f.objects[at] = &fakeObject{metadata: &m, data: found.data}
+	return nil
+}
+
+type fakeUpload struct {
+	store *fakeStore
+	at    device.Location
+	data  bytes.Buffer
+	ended bool
+}
+
+func (u *fakeUpload) Write(p []byte) (int, error) { return u.data.Write(p) }
+
+func (u *fakeUpload) Commit(m bundle.Metadata) (device.State, error) {
+	u.store.mu.Lock()
+	defer u.store.mu.Unlock()
+	if u.store.commitErr != nil {
+		return device.State{}, u.store.commitErr
+	}
+	state, err := u.store.newer(u.at, m.Timestamp)
+	if err == nil {
+		u.store.objects[u.at] = &fakeObject{metadata: &m, data: u.data.Bytes()}
+		u.end()
+	}
+	return state, err
+}
+
+func (u *fakeUpload) end() {
+	if !u.ended {
+		u.ended = true
+		u.store.uploads--
+	}
+}
+
+func (u *fakeUpload) Abort() {
+	u.store.mu.Lock()
+	defer u.store.mu.Unlock()
+	u.end()
+}
+
+type fakeReader struct {
+	store *fakeStore
+	*fakeObject
+}
+
+func (r *fakeReader) Metadata() *bundle.Metadata { return r.metadata }
+func (r *fakeReader) Close()                     {}
+
+func (r *fakeReader) WriteRange(w io.Writer, offset, length int64) error {
+	r.store.mu.Lock()
+	readErr, readGood := r.store.readErr, r.store.readGood
+	r.store.mu.Unlock()
+	if readErr != nil {
+		if readGood > 0 {
+			if _, err := w.Write(r.data[offset : offset+readGood]); err != nil {
+				return err
+			}
+		}
+		return readErr
+	}
+	_, err := w.Write(r.data[offset : offset+length])
+	return err
+}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle"
+)
+
+// get answers 200, 206, 304, 404, 412, 416 or 507.
+func (s *Server) get(x *exchange) error {
+	now, err := x.timestampOrNow()
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	found, err := slot.store.Open(x.at)
+	if err != nil {
+		return x.absent(failureOf(err))
+	}
+	defer found.Close()
+	m := found.Metadata()
+	if err := s.checkLive(x, m, now); err != nil {
+		return err
+	}
+	if status := x.conditionStatus(m); status != 0 {
+		x.describe(m)
+		x.answerEmpty(status)
+		return nil
+	}
+	return s.sendObject(x, found, m)
+}
+
+// head answers like get, without a body and without ranges.
+func (s *Server) head(x *exchange) error {
+	now, err := x.timestampOrNow()
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	m, err := slot.store.Head(x.at)
+	if err != nil {
+		return x.absent(failureOf(err))
+	}
+	if err := s.checkLive(x, m, now); err != nil {
+		return err
+	}
+	x.describe(m)
+	if status := x.conditionStatus(m); status != 0 {
+		x.answerEmpty(status)
+		return nil
+	}
+	x.set("Content-Length", strconv.FormatInt(m.Size, 10))
+	x.answer(http.StatusOK)
+	return nil
+}
+
+// checkLive refuses an object that has expired, or that stands under the hash of another name.
+func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp) error {
+	if m.Name != x.name() {
+		return fail(http.StatusForbidden, "Another object has the same hash.")
+	}
+	if isExpired(m, now) && !x.opensExpired() {
+		f := fail(http.StatusNotFound, "The object has expired.").with(timestampHeader, m.MetaTimestamp.String())
+		return x.absent(f)
+	}
+	return nil
+}
+
+// sendObject answers with the bytes that the Range header asks for.
+func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error {
+	x.describe(m)
+	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
+	header := x.header("Range")
+	if header == "" || x.ignoresRange(m) {
+		return s.sendRange(x, body, found, byteRange{0, m.Size})
+	}
+	ranges, ok := parseRanges(header, m.Size)
+	switch {
+	case ok && len(ranges) == 0:
+		return fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
+			with("Content-Range", "bytes */"+strconv.FormatInt(m.Size, 10)).
+			with("Etag", `"`+m.ETag+`"`).
+			with("X-Timestamp", m.MetaTimestamp.Normal()).
+			with(timestampHeader, m.MetaTimestamp.String())
+	case !ok || m.Size == 0:
+		return s.sendRange(x, body, found, byteRange{0, m.Size})
+	case len(ranges) == 1:
+		body.status = http.StatusPartialContent
+		x.set("Content-Range", ranges[0].contentRange(m.Size))
+		return s.sendRange(x, body, found, ranges[0])
+	default:
+		body.status = http.StatusPartialContent
+		return s.sendMultipart(body, found, newMultiRange(m.ContentType, m.Size, ranges))
+	}
+}
+
+// ignoresRange tells whether the object has a header that makes the proxy want all of it (a manifest, for example).
+func (x *exchange) ignoresRange(m *bundle.Metadata) bool {
+	for _, name := range strings.Split(x.header("X-Backend-Ignore-Range-If-Metadata-Present"), ",") {
+		if _, ok := lookup(m, http.CanonicalHeaderKey(strings.TrimSpace(name))); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) sendRange(x *exchange, body *responseBody, found object, r byteRange) error {
+	x.set("Content-Length", strconv.FormatInt(r.length(), 10))
+	if r.length() == 0 {
+		x.answer(body.status)
+		return nil
+	}
+	return body.finish(found.WriteRange(body, r.start, r.length()))
+}
+
+func (s *Server) sendMultipart(body *responseBody, found object, m *multiRange) error {
+	body.x.set("Content-Type", "multipart/byteranges;boundary="+m.boundary)
+	body.x.set("Content-Length", strconv.FormatInt(m.length(), 10))
+	for _, r := range m.ranges {
+		if _, err := io.WriteString(body, m.head(r)); err != nil {
+			return body.finish(err)
+		}
+		if err := found.WriteRange(body, r.start, r.length()); err != nil {
+			return body.finish(err)
+		}
+		if _, err := io.WriteString(body, partEnd); err != nil {
+			return body.finish(err)
+		}
+	}
+	_, err := io.WriteString(body, m.tail())
+	return body.finish(err)
+}
+
+// responseBody writes the body of an answer. The status goes out with the first byte, so that an object found damaged
+// before that still becomes a 404.
+type responseBody struct {
+	x       *exchange
+	status  int
+	timeout time.Duration // for the client to take what is written
+	renewed time.Time
+	failed  error // of writing to the client
+}
+
+// Write implements io.Writer.
+func (b *responseBody) Write(p []byte) (int, error) {
+	if b.x.status == 0 {
+		b.x.answer(b.status)
+	} else if now := time.Now(); now.Sub(b.renewed) > b.timeout/8 {
+		b.renewed = now
+		b.x.extendWriteDeadline(now.Add(b.timeout))
+	}
+	n, err := b.x.w.Write(p)
+	b.x.bytesOut += int64(n)
+	if err != nil {
+		b.failed = err
+	}
+	return n, err
+}
+
+// finish handles the end of the body. Once bytes have left, a short answer can only be told by closing the connection.
+func (b *responseBody) finish(err error) error {
+	if err == nil {
+		return nil
+	}
+	if b.x.status == 0 {
+		return err
+	}
+	if b.failed == nil {
+		b.x.cause = err
+	} else {
+		b.x.status = statusClientClosed
+	}
+	return errAborted
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits are the [swift-constraints] that an object server enforces.
+type Limits struct {
+	FileSizeMax        int64 // bytes of an object
+	MetaNameMax        int   // bytes of a metadata name, without its prefix
+	MetaValueMax       int   // bytes of a metadata value
+	MetaCountMax       int   // user metadata items of an object
+	MetaOverallMax     int   // bytes of all names and values
+	HeaderValueMax     int   // bytes of any header value
+	ObjectNameMax      int   // bytes
+	AccountNameMax     int   // bytes
+	ContainerNameMax   int   // bytes
+	headerBytesReserve int   // headers besides metadata
+}
+
+// DefaultLimits are Swift's.
+func DefaultLimits() Limits {
+	return Limits{
+		FileSizeMax: 5368709122, MetaNameMax: 128, MetaValueMax: 256, MetaCountMax: 90, MetaOverallMax: 4096,
+		HeaderValueMax: 8192, ObjectNameMax: 1024, AccountNameMax: 256, ContainerNameMax: 256,
+		headerBytesReserve: 56 << 10,
+	}
+}
+
+// headerBytesMax bounds the request line and all headers of a request.
+func (l *Limits) headerBytesMax() int {
+	return l.MetaOverallMax + l.HeaderValueMax + l.headerBytesReserve
+}
+
+// reserved starts the names that middlewares keep from users, old versions of objects for example.
+const reserved = "\x00"
+
+// checkReservedNames refuses a NUL anywhere but at the start of the container's and the object's name.
+func checkReservedNames(account, container, object string) error {
+	for _, name := range []string{account, container, object} {
+		if strings.Contains(name, reserved) && !strings.HasPrefix(name, reserved) {
+			return fail(http.StatusBadRequest, "Names must not contain NUL.")
+		}
+	}
+	if strings.HasPrefix(account, ".") {
+		return nil
+	}
+	if strings.HasPrefix(container, reserved) != strings.HasPrefix(object, reserved) {
+		return fail(http.StatusBadRequest, "Reserved names of containers and objects must come together.")
+	}
+	return nil
+}
+
+// checkNames enforces the lengths of a name that is about to be created.
+func (l *Limits) checkNames(x *exchange) error {
+	if len(x.object) > l.ObjectNameMax {
+		return fail(http.StatusBadRequest, "Object name length of %d longer than %d", len(x.object), l.ObjectNameMax)
+	}
+	if len(x.account) > l.AccountNameMax && !strings.HasPrefix(x.account, reserved) {
+		return fail(http.StatusBadRequest, "Account name length of %d longer than %d", len(x.account), l.AccountNameMax)
+	}
+	if len(x.container) > l.ContainerNameMax && !strings.HasPrefix(x.container, reserved) {
+		return fail(http.StatusBadRequest, "Container name length of %d longer than %d", len(x.container),
+			l.ContainerNameMax)
+	}
+	return nil
+}
+
+// checkMetadata enforces the limits on user metadata and header values.
+func (l *Limits) checkMetadata(header http.Header) error {
+	count, size := 0, 0
+	for name, values := range header {
+		value := values[0]
+		if len(value) > l.HeaderValueMax {
+			return fail(http.StatusBadRequest, "Header value too long: %.64s", name)
+		}
+		key, isMeta := strings.CutPrefix(name, metaPrefix)
+		if !isMeta {
+			continue
+		}
+		count++
+		size += len(key) + len(value)
+		switch {
+		case key == "":
+			return fail(http.StatusBadRequest, "Metadata name cannot be empty")
+		case len(key) > l.MetaNameMax:
+			return fail(http.StatusBadRequest, "Metadata name too long: %.64s", name)
+		case len(value) > l.MetaValueMax:
+			return fail(http.StatusBadRequest, "Metadata value longer than %d: %.64s", l.MetaValueMax, name)
+		case !utf8.ValidString(value):
+			return fail(http.StatusBadRequest, "Metadata must be valid UTF-8: %.64s", name)
+		case count > l.MetaCountMax:
+			return fail(http.StatusBadRequest, "Too many metadata items; max %d", l.MetaCountMax)
+		case size > l.MetaOverallMax:
+			return fail(http.StatusBadRequest, "Total metadata too large; max %d", l.MetaOverallMax)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+	"martlet/object-server/updates"
+)
+
+// Headers in which a proxy or middleware gives what the listing is to show instead of the object's own values; the
+// second wins.
+const (
+	overridePrefix       = "X-Backend-Container-Update-Override-"
+	systemOverridePrefix = "X-Object-Sysmeta-Container-Update-Override-"
+)
+
+// updateAfterPut tells the container, and the expirer's queue, of a new object.
+func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, footers map[string]string,
+	previous device.State,
+) error {
+	row := updates.Row{
+		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
+		PolicyIndex: x.at.Policy,
+	}
+	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
+		override(&row, prefix, func(name string) (string, bool) {
+			if value, ok := footers[name]; ok {
+				return value, true
+			}
+			values := x.r.Header[name]
+			return strings.Join(values, ","), len(values) > 0
+		})
+	}
+	all := s.containerUpdates(x, row)
+	deleteAtBefore := int64(0)
+	if old := previous.Metadata; old != nil && !isExpired(old, m.Timestamp) {
+		deleteAtBefore = old.DeleteAt
+	}
+	all = append(all, s.expirerUpdates(x, m, m.Timestamp, deleteAtBefore)...)
+	return s.deliver(x, slot, all)
+}
+
+// override replaces values of row by headers with a prefix.
+func override(row *updates.Row, prefix string, header func(string) (string, bool)) {
+	if value, ok := header(prefix + "Etag"); ok {
+		row.ETag = value
+	}
+	if value, ok := header(prefix + "Content-Type"); ok {
+		row.ContentType = value
+	}
+	if value, ok := header(prefix + "Size"); ok {
+		if size, err := strconv.ParseInt(value, 10, 64); err == nil && size >= 0 {
+			row.Size = size
+		}
+	}
+}
+
+// updateAfterPost tells the container of new metadata. The row is that of the PUT with the times of what changed.
+func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) error {
+	m := &edit.after
+	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
+	row := updates.Row{
+		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
+		PolicyIndex: x.at.Policy, ContentTypeTimestamp: &typeTimestamp, MetaTimestamp: &metaTimestamp,
+	}
+	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
+		override(&row, prefix, func(name string) (string, bool) {
+			value, ok := m.System[name]
+			return value, ok && !strings.HasSuffix(name, "Content-Type")
+		})
+	}
+	all := s.containerUpdates(x, row)
+	if edit.isMetaChanged {
+		all = append(all, s.expirerUpdates(x, m, edit.timestamp, edit.deleteAtBefore)...)
+	}
+	return s.deliver(x, slot, all)
+}
+
+// updateAfterDelete takes an object out of the listing; old is what was there, nil if nothing.
+func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp bundle.Timestamp, old *bundle.Metadata) error {
+	all := s.containerUpdates(x, updates.DeletedRow(x.object, timestamp.String(), x.at.Policy))
+	if old != nil {
+		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, old.DeleteAt)...)
+	}
+	return s.deliver(x, slot, all)
+}
+
+// deliver waits until updates have arrived or are durable here.
+func (s *Server) deliver(x *exchange, slot *slot, all []updates.Update) error {
+	if len(all) == 0 {
+		return nil
+	}
+	start := time.Now()
+	err := s.updater.Deliver(slot.pending, x.at.Policy, all)
+	x.updateWait = time.Since(start)
+	if err != nil {
+		return &failure{
+			status: http.StatusInsufficientStorage, text: "The container update could not be saved.", cause: err,
+		}
+	}
+	return nil
+}
+
+// containerUpdates addresses row to the container databases that the proxy named, usually one.
+func (s *Server) containerUpdates(x *exchange, row updates.Row) []updates.Update {
+	partition := x.header("X-Container-Partition")
+	if partition == "" {
+		return nil
+	}
+	hosts, devices := splitList(x.header("X-Container-Host")), splitList(x.header("X-Container-Device"))
+	if len(hosts) != len(devices) {
+		s.logger.Error("container update not sent: as many hosts as devices are needed", "hosts", len(hosts),
+			"devices", len(devices), "path", x.r.URL.Path, "txn", x.header(transactionHeader))
+		return nil
+	}
+	target := updates.Target{
+		Partition: partition, Account: x.account, Container: x.container, PolicyIndex: x.at.Policy,
+	}
+	if account, container, ok := x.shard(); ok {
+		target.Account, target.Container = account, container
+	}
+	all := make([]updates.Update, len(hosts))
+	for i := range hosts {
+		target.Host, target.Device = hosts[i], devices[i]
+		all[i] = updates.Update{Target: target, Row: row}
+	}
+	return all
+}
+
+// shard is the container to update where the proxy knows that the listing is sharded.
+func (x *exchange) shard() (account, container string, ok bool) {
+	path := x.header("X-Backend-Container-Path")
+	if quoted := x.header("X-Backend-Quoted-Container-Path"); quoted != "" {
+		unquoted, err := url.PathUnescape(quoted)
+		if err != nil {
+			return "", "", false
+		}
+		path = unquoted
+	}
+	account, container, found := strings.Cut(path, "/")
+	return account, container, found && account != "" && container != "" && !strings.Contains(container, "/")
+}
+
+func splitList(header string) []string {
+	parts := strings.Split(header, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return parts
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"martlet/object-server/bundle"
+)
+
+// post answers 202, 400, 404, 409 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
+// the content type if its own timestamp is newer than that of the stored one.
+func (s *Server) post(x *exchange) error {
+	edit, err := s.newEdit(x)
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	if err := slot.store.Post(x.at, edit.apply); err != nil {
+		return err
+	}
+	if err := s.updateAfterPost(x, slot, edit); err != nil {
+		return err
+	}
+	for name, value := range systemHeaders(&edit.after) {
+		x.set(name, value)
+	}
+	x.set("X-Backend-Content-Type", edit.after.ContentType)
+	x.answerEmpty(http.StatusAccepted)
+	return nil
+}
+
+// metadataEdit is what a POST does to the metadata of an object.
+type metadataEdit struct {
+	x             *exchange
+	allowed       allowedHeaders
+	timestamp     bundle.Timestamp
+	contentType   string // empty if the request has none
+	typeTimestamp bundle.Timestamp
+
+	// Set by apply.
+	deleteAtBefore int64
+	after          bundle.Metadata
+	isMetaChanged  bool
+}
+
+func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
+	timestamp, err := x.timestamp()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDeleteAt(x, timestamp); err != nil {
+		return nil, err
+	}
+	if err := s.config.Limits.checkMetadata(x.r.Header); err != nil {
+		return nil, err
+	}
+	edit := &metadataEdit{x: x, allowed: s.allowed, timestamp: timestamp, contentType: x.header("Content-Type")}
+	if edit.contentType == "" {
+		return edit, nil
+	}
+	edit.typeTimestamp = timestamp
+	if value := x.header("Content-Type-Timestamp"); value != "" {
+		if edit.typeTimestamp, err = bundle.ParseTimestamp(value); err != nil {
+			return nil, fail(http.StatusBadRequest, "Invalid Content-Type-Timestamp header %q.", value)
+		}
+	}
+	return edit, nil
+}
+
+var errExpired = errors.New("the object has expired")
+
+// apply changes m under the object's lock; an error leaves the object as it is.
+func (e *metadataEdit) apply(m *bundle.Metadata) error {
+	if m.Name != e.x.name() {
+		return fail(http.StatusForbidden, "Another object has the same hash.")
+	}
+	if isExpired(m, e.timestamp) && !e.x.opensExpired() {
+		return &failure{status: http.StatusNotFound, text: errExpired.Error()}
+	}
+	isTypeNewer := e.typeTimestamp.Compare(m.TypeTimestamp) > 0
+	e.isMetaChanged = e.timestamp.Compare(m.MetaTimestamp) > 0
+	if !e.isMetaChanged && !isTypeNewer {
+		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
+			with(timestampHeader, m.MetaTimestamp.String())
+	}
+	e.deleteAtBefore = m.DeleteAt
+	if e.isMetaChanged {
+		m.User, m.DeleteAt = nil, 0
+		e.allowed.collect(e.x.r.Header, m, true)
+		m.MetaTimestamp = e.timestamp
+	}
+	if isTypeNewer {
+		m.ContentType, m.TypeTimestamp = e.contentType, e.typeTimestamp
+	}
+	e.after = *m
+	return nil
+}

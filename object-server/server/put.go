@@ -1,0 +1,144 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// put answers 201, 400, 408, 409, 411, 412, 413, 422, 499 or 507. On 201 the object and the update of its container's
+// listing are durable, the update either there or on this device.
+func (s *Server) put(x *exchange) error {
+	timestamp, err := s.checkCreation(x)
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	if err := s.checkBeforeBody(x, slot.store, timestamp); err != nil {
+		return err
+	}
+	upload, err := slot.store.NewUpload(x.at, x.sizeHint())
+	if err != nil {
+		return err
+	}
+	defer upload.Abort()
+	received, err := s.receive(x, upload)
+	if err != nil {
+		return err
+	}
+	m, err := s.newMetadata(x, timestamp, received)
+	if err != nil {
+		return err
+	}
+	previous, err := upload.Commit(m)
+	if err != nil {
+		return err
+	}
+	if err := s.updateAfterPut(x, slot, &m, received.footers, previous); err != nil {
+		return err
+	}
+	x.set("Etag", `"`+m.ETag+`"`)
+	x.answerEmpty(http.StatusCreated)
+	return nil
+}
+
+// checkCreation verifies what can be verified without the device.
+func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
+	timestamp, err := x.timestamp()
+	if err != nil {
+		return timestamp, err
+	}
+	limits := &s.config.Limits
+	switch {
+	case x.r.ContentLength > limits.FileSizeMax:
+		return timestamp, fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
+	case x.r.ContentLength == 0 && len(x.r.Header["Content-Length"]) == 0:
+		return timestamp, fail(http.StatusLengthRequired, "Missing Content-Length header.")
+	case len(x.r.Header["Content-Type"]) == 0:
+		return timestamp, fail(http.StatusBadRequest, "No content type")
+	case !utf8.ValidString(x.header("Content-Type")):
+		return timestamp, fail(http.StatusBadRequest, "Invalid Content-Type")
+	case x.flag("X-Backend-Obj-Multiphase-Commit"), x.flag("X-Backend-No-Commit"):
+		return timestamp, fail(http.StatusNotImplemented, "Erasure-coded policies are not supported.")
+	}
+	if err := limits.checkNames(x); err != nil {
+		return timestamp, err
+	}
+	if err := checkDeleteAt(x, timestamp); err != nil {
+		return timestamp, err
+	}
+	return timestamp, limits.checkMetadata(x.r.Header)
+}
+
+// checkBeforeBody refuses what is bound to fail before the client sends the body. A small body that is on its way
+// already costs less than the look-up; Commit refuses it as well.
+func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Timestamp) error {
+	ifNoneMatch := x.header("If-None-Match")
+	isSmall := x.r.ContentLength >= 0 && x.r.ContentLength <= bufferBytes
+	if ifNoneMatch == "" && isSmall && x.header("Expect") == "" {
+		return nil
+	}
+	m, err := from.Head(x.at)
+	if err != nil {
+		return x.checkAgainstTombstone(err, timestamp)
+	}
+	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
+		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
+	}
+	if m.Timestamp.Compare(timestamp) >= 0 {
+		return &device.OlderError{Existing: m.Timestamp}
+	}
+	return nil
+}
+
+// checkAgainstTombstone handles the error of a look-up before a write: none is fatal but a newer tombstone, as a new
+// version also takes the place of a damaged one.
+func (x *exchange) checkAgainstTombstone(err error, timestamp bundle.Timestamp) error {
+	f := failureOf(err)
+	if f.status != http.StatusNotFound {
+		return err
+	}
+	tombstone, parseErr := bundle.ParseTimestamp(f.header[timestampHeader])
+	if parseErr == nil && tombstone.Compare(timestamp) >= 0 {
+		return &device.OlderError{Existing: tombstone}
+	}
+	return nil
+}
+
+// sizeHint is the size of the object as far as known, -1 if not.
+func (x *exchange) sizeHint() int64 {
+	if x.r.ContentLength >= 0 && !x.flag(footerFlag) {
+		return x.r.ContentLength
+	}
+	size, err := strconv.ParseInt(x.header("X-Backend-Obj-Content-Length"), 10, 64)
+	if err != nil || size < 0 {
+		return -1
+	}
+	return size
+}
+
+// newMetadata describes the object that was received.
+func (s *Server) newMetadata(x *exchange, timestamp bundle.Timestamp, received *receivedBody) (bundle.Metadata, error) {
+	expected := unquote(x.header("Etag"))
+	if etag := received.footers["Etag"]; etag != "" {
+		expected = unquote(strings.ToLower(etag))
+	}
+	if expected != "" && expected != received.etag {
+		return bundle.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
+	}
+	m := bundle.Metadata{
+		Name: x.name(), ContentType: x.header("Content-Type"), ETag: received.etag, Size: received.size,
+		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
+	}
+	s.allowed.collect(x.r.Header, &m, false)
+	s.allowed.collectFooters(received.footers, &m)
+	return m, nil
+}

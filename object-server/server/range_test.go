@@ -1,0 +1,167 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseRanges(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		size   int64
+		want   []byteRange
+		ok     bool
+	}{
+		{"bytes=0-0", 10, []byteRange{{0, 1}}, true},
+		{"bytes=2-5", 10, []byteRange{{2, 6}}, true},
+		{"bytes=2-", 10, []byteRange{{2, 10}}, true},
+		{"bytes=2-99", 10, []byteRange{{2, 10}}, true},
+		{"bytes=-3", 10, []byteRange{{7, 10}}, true},
+		{"bytes=-30", 10, []byteRange{{0, 10}}, true},
+		{"bytes=-0", 10, nil, true},
+		{"bytes=10-", 10, nil, true},
+		{"bytes=0-1, 4-5", 10, []byteRange{{0, 2}, {4, 6}}, true},
+		{"bytes=0-1,20-30", 10, []byteRange{{0, 2}}, true},
+		{"BYTES=1-2", 10, []byteRange{{1, 3}}, true},
+		{"bytes=-5", 0, []byteRange{{0, 0}}, true},
+		{"bytes=0-", 0, nil, true},
+		{"bytes=0-99999999999999999999999", 10, []byteRange{{0, 10}}, true},
+		{"bytes=99999999999999999999999-", 10, nil, true},
+		{"bytes=-99999999999999999999999", 10, []byteRange{{0, 10}}, true},
+		{"", 10, nil, false},
+		{"bytes", 10, nil, false},
+		{"bytes=", 10, nil, false},
+		{"bytes=-", 10, nil, false},
+		{"bytes=5-3", 10, nil, false},
+		{"bytes=a-b", 10, nil, false},
+		{"bytes=1-2,", 10, nil, false},
+		{"bytes=--1", 10, nil, false},
+		{"bytes=+1-2", 10, nil, false},
+		{"items=0-1", 10, nil, false},
+		{"bytes=0-8,1-8,2-8", 10, nil, true},
+		{"bytes=" + strings.Repeat("0-0,", 50) + "0-0", 10, nil, true},
+	} {
+		got, ok := parseRanges(c.header, c.size)
+		if ok != c.ok || !slices.Equal(got, c.want) {
+			t.Errorf("%q of %d: got %v, %v, want %v, %v", c.header, c.size, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func FuzzParseRanges(f *testing.F) {
+	f.Add("bytes=0-1,-5,7-", int64(10))
+	f.Fuzz(func(t *testing.T, header string, size int64) {
+		if size < 0 {
+			return
+		}
+		ranges, _ := parseRanges(header, size)
+		for _, r := range ranges {
+			if r.start < 0 || r.end > size || r.start > r.end {
+				t.Fatalf("%q of %d: %v", header, size, r)
+			}
+		}
+	})
+}
+
+func TestRanges(t *testing.T) {
+	f := newFixture(t)
+	f.mustPut(objectPath, "0123456789", "1700000000.00000", "X-Object-Meta-Manifest", "1")
+	for _, c := range []struct {
+		header, body, contentRange string
+		status                     int
+	}{
+		{"bytes=2-4", "234", "bytes 2-4/10", 206},
+		{"bytes=-2", "89", "bytes 8-9/10", 206},
+		{"bytes=4-", "456789", "bytes 4-9/10", 206},
+		{"bytes=nonsense", "0123456789", "", 200},
+		{"bytes=4-2", "0123456789", "", 200},
+	} {
+		got := f.do("GET", objectPath, "", "Range", c.header)
+		if got.status != c.status || got.body != c.body || got.header.Get("Content-Range") != c.contentRange ||
+			got.header.Get("Content-Length") != fmt.Sprint(len(c.body)) {
+			t.Errorf("%s: got %d %q %v", c.header, got.status, got.body, got.header)
+		}
+	}
+	got := f.do("GET", objectPath, "", "Range", "bytes=10-")
+	f.expect(got, 416, "behind the end")
+	if got.header.Get("Content-Range") != "bytes */10" {
+		t.Errorf("416: %v", got.header)
+	}
+	got = f.do("GET", objectPath, "", "Range", "bytes=2-4", "X-Backend-Ignore-Range-If-Metadata-Present",
+		"x-none, x-object-meta-manifest")
+	if got.status != 200 || got.body != "0123456789" {
+		t.Errorf("ignored range: got %d %q", got.status, got.body)
+	}
+	f.mustPut(objectPath, "", "1700000001.00000")
+	f.expect(f.do("GET", objectPath, "", "Range", "bytes=-5"), 200, "suffix of an empty object")
+	f.expect(f.do("GET", objectPath, "", "Range", "bytes=0-5"), 416, "range of an empty object")
+}
+
+func TestSeveralRangesAreMultipart(t *testing.T) {
+	f := newFixture(t)
+	f.mustPut(objectPath, "0123456789", "1700000000.00000")
+	got := f.do("GET", objectPath, "", "Range", "bytes=0-1,-3")
+	f.expect(got, 206, "two ranges")
+	kind, parameters, err := mime.ParseMediaType(got.header.Get("Content-Type"))
+	if err != nil || kind != "multipart/byteranges" {
+		t.Fatalf("content type %q: %v", got.header.Get("Content-Type"), err)
+	}
+	if got.header.Get("Content-Length") != fmt.Sprint(len(got.body)) {
+		t.Errorf("length %s of %d", got.header.Get("Content-Length"), len(got.body))
+	}
+	parts := multipart.NewReader(strings.NewReader(got.body), parameters["boundary"])
+	for _, want := range []struct{ body, contentRange string }{{"01", "bytes 0-1/10"}, {"789", "bytes 7-9/10"}} {
+		part, err := parts.NextRawPart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(part)
+		if err != nil || string(body) != want.body || part.Header.Get("Content-Range") != want.contentRange ||
+			part.Header.Get("Content-Type") != "text/plain" {
+			t.Errorf("part %q %v: %v", body, part.Header, err)
+		}
+	}
+	if _, err := parts.NextRawPart(); err != io.EOF {
+		t.Errorf("after the last part: %v", err)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	f := newFixture(t)
+	f.mustPut(objectPath, "hello", "1700000000.50000", "X-Object-Sysmeta-Crypto-Etag", "plain")
+	const etag, after, before = "5d41402abc4b2a76b9719d911017c592", "Tue, 14 Nov 2023 22:13:21 GMT",
+		"Tue, 14 Nov 2023 22:13:20 GMT"
+	for _, c := range []struct {
+		status  int
+		headers []string
+	}{
+		{200, []string{"If-Match", etag}},
+		{200, []string{"If-Match", `"x", "` + etag + `"`}},
+		{200, []string{"If-Match", "*"}},
+		{412, []string{"If-Match", "x"}},
+		{304, []string{"If-None-Match", `"` + etag + `"`}},
+		{304, []string{"If-None-Match", "*"}},
+		{200, []string{"If-None-Match", "x"}},
+		{304, []string{"If-Modified-Since", after}},
+		{200, []string{"If-Modified-Since", before}},
+		{200, []string{"If-Modified-Since", "nonsense"}},
+		{412, []string{"If-Unmodified-Since", before}},
+		{200, []string{"If-Unmodified-Since", after}},
+		{200, []string{"If-Match", "plain", "X-Backend-Etag-Is-At", "X-None, X-Object-Sysmeta-Crypto-Etag"}},
+		{412, []string{"If-Match", etag, "X-Backend-Etag-Is-At", "X-Object-Sysmeta-Crypto-Etag"}},
+		{200, []string{"If-Match", etag, "X-Backend-Etag-Is-At", "X-None"}},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			got := f.do(method, objectPath, "", c.headers...)
+			f.expect(got, c.status, fmt.Sprint(method, c.headers))
+			if got.header.Get("Etag") != `"`+etag+`"` {
+				t.Errorf("%v: %d without Etag", c.headers, got.status)
+			}
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package server
+
+import (
+	"bufio"
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"martlet/object-server/device"
+)
+
+// rawConnection speaks to the server byte by byte.
+type rawConnection struct {
+	t *testing.T
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (f *fixture) dial() *rawConnection {
+	f.t.Helper()
+	connection, err := net.Dial("tcp", f.address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { connection.Close() })
+	if err := connection.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		f.t.Fatal(err)
+	}
+	return &rawConnection{f.t, connection, bufio.NewReader(connection)}
+}
+
+// send writes all of text; a server that has seen enough may close before its end.
+func (c *rawConnection) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Logf("sending: %v", err)
+	}
+}
+
+// status reads one answer.
+func (c *rawConnection) status() int {
+	c.t.Helper()
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		c.t.Fatalf("reading the answer: %v", err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		c.t.Fatalf("reading the answer: %v", err)
+	}
+	return response.StatusCode
+}
+
+func (c *rawConnection) closeWrite() {
+	c.t.Helper()
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+const rawPut = "PUT /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\nX-Timestamp: 1700000000.00000\r\nContent-Type: a/b\r\n"
+
+func TestBadInputIsRefusedAndTheNextRequestServed(t *testing.T) {
+	f := newFixture(t)
+	many := strings.Builder{}
+	for i := range 10_000 {
+		fmt.Fprintf(&many, "X-Header-%d: v\r\n", i)
+	}
+	for _, c := range []struct {
+		what, request string
+		status        int
+	}{
+		{"body shorter than announced", rawPut + "Content-Length: 10\r\n\r\nshort", 499},
+		{"chunks cut off", rawPut + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", 499},
+		{"chunked garbage", rawPut + "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", 400},
+		{"chunk without end", rawPut + "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n", 400},
+		{"unknown transfer encoding", rawPut + "Transfer-Encoding: gzip\r\n\r\nx", 501},
+		{"no length", rawPut + "\r\n", 411},
+		{"two lengths", rawPut + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400},
+		{"negative length", rawPut + "Content-Length: -1\r\n\r\n", 400},
+		{"length not a number", rawPut + "Content-Length: ten\r\n\r\n", 400},
+		{"length over the limit", rawPut + "Content-Length: 5368709123\r\n\r\n", 413},
+		{"length over 64 bits", rawPut + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+		{"no Host", "GET /sda/7/AUTH_a/c/o HTTP/1.1\r\n\r\n", 400},
+		{"NUL in the name", "GET /sda/7/AUTH_a/c/a\x00b HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+		{"bad escape", "GET /sda/7/AUTH_a/c/%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+		{"not HTTP", "hello world\r\n\r\n", 400},
+		{"10,000 headers", rawPut + many.String() + "Content-Length: 1\r\n\r\nx", 431},
+		{"huge header", rawPut + "X-Big: " + strings.Repeat("v", 1<<20) + "\r\nContent-Length: 1\r\n\r\nx", 431},
+		{"huge request line", "GET /sda/7/AUTH_a/c/" + strings.Repeat("o", 1<<20) + " HTTP/1.1\r\nHost: h\r\n\r\n", 431},
+		{"NUL in a header", rawPut + "X-Object-Meta-A: a\x00b\r\nContent-Length: 1\r\n\r\nx", 400},
+		{"header name with a space", rawPut + "X Bad: 1\r\nContent-Length: 1\r\n\r\nx", 400},
+	} {
+		connection := f.dial()
+		done := make(chan struct{})
+		go func() { // the server may answer and close before it has read everything
+			defer close(done)
+			connection.send(c.request)
+			_ = connection.Conn.(*net.TCPConn).CloseWrite()
+		}()
+		if got := connection.status(); got != c.status {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.status)
+		}
+		connection.Close()
+		<-done
+		f.expect(f.do("GET", "/healthcheck", ""), 200, "after "+c.what)
+	}
+	if len(f.store.objects) != 0 {
+		t.Errorf("bad requests left %d objects", len(f.store.objects))
+	}
+	f.mustPut(objectPath, "x", "1700000000.00000")
+}
+
+func TestBodyLongerThanAnnouncedIsNotStored(t *testing.T) {
+	f := newFixture(t)
+	connection := f.dial()
+	connection.send(rawPut + "Content-Length: 5\r\n\r\nhelloGARBAGE\r\n\r\n")
+	if got := connection.status(); got != 201 {
+		t.Errorf("got %d", got)
+	}
+	if got := connection.status(); got != 400 {
+		t.Errorf("the rest is taken for a request: got %d", got)
+	}
+	if got := f.do("GET", objectPath, ""); got.body != "hello" {
+		t.Errorf("stored %q", got.body)
+	}
+}
+
+func TestDisconnectStoresNothing(t *testing.T) {
+	f := newFixture(t)
+	connection := f.dial()
+	connection.send(rawPut + "Content-Length: 1000000\r\n\r\n" + strings.Repeat("x", 100_000))
+	connection.Close()
+	f.await("the log of a 499", func() bool { return strings.Contains(f.log.String(), "status=499") })
+	f.expect(f.do("GET", objectPath, ""), 404, "after the disconnect")
+}
+
+// await polls until a condition holds.
+func (f *fixture) await(what string, holds func() bool) {
+	f.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestContinueComesWithTheFirstRead(t *testing.T) {
+	f := newFixture(t)
+	connection := f.dial()
+	connection.send(rawPut + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if got := connection.status(); got != 100 {
+		t.Fatalf("got %d, want 100", got)
+	}
+	connection.send("hello")
+	if got := connection.status(); got != 201 {
+		t.Errorf("got %d, want 201", got)
+	}
+	connection.send("GET /healthcheck HTTP/1.1\r\nHost: h\r\n\r\n")
+	if got := connection.status(); got != 200 {
+		t.Errorf("the connection cannot be used again: %d", got)
+	}
+	for what, request := range map[string]string{
+		"409": rawPut + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+		"412": strings.Replace(rawPut, "00.00000", "01.00000", 1) +
+			"Content-Length: 5\r\nIf-None-Match: *\r\nExpect: 100-continue\r\n\r\n",
+		"507": strings.Replace(rawPut, "/sda/", "/sdz/", 1) + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		connection := f.dial()
+		connection.send(request)
+		if got := fmt.Sprint(connection.status()); got != what {
+			t.Errorf("before the body: got %s, want %s", got, what)
+		}
+	}
+}
+
+func TestConnectionIsUsedAgainAfterAnErrorWithASmallBody(t *testing.T) {
+	f := newFixture(t)
+	connection := f.dial()
+	for _, want := range []int{201, 409, 409} {
+		connection.send(rawPut + "Content-Length: 5\r\n\r\nhello")
+		if got := connection.status(); got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	}
+	connection.send(strings.Replace(rawPut, "/sda/", "/sdz/", 1) + "Content-Length: 5\r\n\r\nhello")
+	if got := connection.status(); got != 507 {
+		t.Errorf("got %d, want 507", got)
+	}
+	connection.send("GET /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\n\r\n")
+	if got := connection.status(); got != 200 {
+		t.Errorf("got %d, want 200", got)
+	}
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.ClientTimeout = 50 * time.Millisecond })
+	slow := f.dial()
+	slow.send("GET /sda/7/AUTH_a/c/o HTT")
+	if _, err := slow.reader.ReadByte(); err == nil {
+		t.Log("the server said something before it closed") // a 408 is fine too
+	}
+	connection := f.dial()
+	connection.send(rawPut + "Content-Length: 5\r\n\r\nhe")
+	if got := connection.status(); got != 408 {
+		t.Errorf("slow body: got %d, want 408", got)
+	}
+	f.expect(f.do("GET", objectPath, ""), 404, "after a slow body")
+	long := newFixture(t, func(c *Config) { c.MaxUploadTime = time.Millisecond })
+	connection = long.dial()
+	connection.send(rawPut + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
+	if got := connection.status(); got != 100 {
+		t.Fatalf("got %d, want 100", got)
+	}
+	time.Sleep(2 * time.Millisecond)
+	connection.send("1\r\nx\r\n")
+	if got := connection.status(); got != 408 {
+		t.Errorf("long upload: got %d, want 408", got)
+	}
+}
+
+// footerRequest is a PUT with metadata after the body, as a proxy with encryption sends it.
+func footerRequest(document string) string {
+	return rawPut + "Transfer-Encoding: chunked\r\nX-Backend-Obj-Metadata-Footer: yes\r\nExpect: 100-continue\r\n" +
+		"X-Backend-Obj-Multipart-Mime-Boundary: bound\r\n\r\n" +
+		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(document), document)
+}
+
+func footerDocument(body, footer string) string {
+	return fmt.Sprintf("--bound\r\nX-Document: object body\r\n\r\n%s\r\n--bound\r\nX-Document: object metadata\r\n"+
+		"Content-MD5: %x\r\n\r\n%s\r\n--bound--\r\n", body, md5.Sum([]byte(footer)), footer)
+}
+
+func TestMetadataAfterTheBody(t *testing.T) {
+	f := newFixture(t)
+	connection := f.dial()
+	good := `{"Etag": "5d41402abc4b2a76b9719d911017c592", "X-Object-Sysmeta-Late": "yes", "X-Other": "no"}`
+	connection.send(footerRequest(footerDocument("hello", good)))
+	response, err := http.ReadResponse(connection.reader, nil)
+	if err != nil || response.StatusCode != 100 || response.Header.Get("X-Obj-Metadata-Footer") != "yes" {
+		t.Fatalf("got %+v, %v", response, err)
+	}
+	if got := connection.status(); got != 201 {
+		t.Fatalf("got %d, want 201", got)
+	}
+	connection.send("GET /healthcheck HTTP/1.1\r\nHost: h\r\n\r\n")
+	if got := connection.status(); got != 200 {
+		t.Errorf("the connection cannot be used again: %d", got)
+	}
+	got := f.do("GET", objectPath, "")
+	if got.body != "hello" || got.header.Get("X-Object-Sysmeta-Late") != "yes" || got.header.Get("X-Other") != "" ||
+		got.header.Get("X-Obj-Metadata-Footer") != "" {
+		t.Errorf("got %q %v", got.body, got.header)
+	}
+}
+
+func TestBadFooters(t *testing.T) {
+	f := newFixture(t)
+	whole := footerDocument("hello", "{}")
+	for _, c := range []struct {
+		what, document string
+		status         int
+	}{
+		{"wrong ETag", footerDocument("hello", `{"Etag": "x"}`), 422},
+		{"not JSON", footerDocument("hello", `{`), 400},
+		{"not text", footerDocument("hello", `{"a": 1}`), 400},
+		{"wrong MD5", strings.Replace(whole, "{}", "{ }", 1), 422},
+		{"no MD5", strings.Replace(whole, "Content-MD5", "Content-MD4", 1), 400},
+		{"no footer", "--bound\r\n\r\nhello\r\n--bound--\r\n", 400},
+		{"no boundary", "hello", 400},
+		{"cut off", whole[:40], 499},
+		{"too long", footerDocument("hello", `{"a": "`+strings.Repeat("x", 200<<10)+`"}`), 413},
+	} {
+		connection := f.dial()
+		go connection.send(footerRequest(c.document))
+		if got := connection.status(); got != 100 {
+			t.Errorf("%s: got %d, want 100", c.what, got)
+		}
+		if got := connection.status(); got != c.status {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.status)
+		}
+		connection.Close()
+	}
+	f.expect(f.put(objectPath, "x", "1700000000.00000", "X-Backend-Obj-Metadata-Footer", "yes"), 400, "no boundary header")
+	f.expect(f.do("GET", objectPath, ""), 404, "after bad footers")
+}
+
+func TestFailuresOfTheDevice(t *testing.T) {
+	f := newFixture(t)
+	f.mustPut(objectPath, "hello", "1700000000.00000")
+	f.store.change(func(s *fakeStore) { s.commitErr = fmt.Errorf("wrapped: %w", device.ErrNoSpace) })
+	f.expect(f.put(objectPath, "new", "1700000001.00000"), 507, "full device")
+	f.store.change(func(s *fakeStore) { s.commitErr = errors.New("surprise") })
+	f.expect(f.put(objectPath, "new", "1700000001.00000"), 500, "unknown error")
+	f.store.change(func(s *fakeStore) { s.commitErr = nil })
+	f.store.change(func(s *fakeStore) { s.openErr = device.ErrQuarantined })
+	f.expect(f.do("GET", objectPath, ""), 404, "GET of a damaged object")
+	f.expect(f.do("HEAD", objectPath, ""), 404, "HEAD of a damaged object")
+	f.expect(f.put(objectPath, "mended", "1700000002.00000", "Expect", "100-continue"), 201, "PUT over a damaged object")
+	f.store.change(func(s *fakeStore) { s.openErr = nil })
+	f.store.change(func(s *fakeStore) { s.readErr = device.ErrQuarantined })
+	f.expect(f.do("GET", objectPath, ""), 404, "damage found before the first byte")
+	f.store.change(func(s *fakeStore) { s.openErr, s.readErr = nil, nil })
+	long := strings.Repeat("x", 100_000)
+	f.mustPut(objectPath, long, "1700000003.00000")
+	f.store.change(func(s *fakeStore) { s.readErr, s.readGood = device.ErrQuarantined, 50_000 })
+	connection := f.dial()
+	connection.send("GET /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\n\r\n")
+	response, err := http.ReadResponse(connection.reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || len(body) > 50_000 {
+		t.Errorf("damage found midway: got %d bytes, %v", len(body), err)
+	}
+	f.store.change(func(s *fakeStore) { s.readErr, s.out = nil, device.ErrOut })
+	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
+		got := f.do(method, objectPath, "x", "X-Timestamp", "1700000009.00000", "Content-Type", "a/b")
+		f.expect(got, 507, method+" on a device that was taken out")
+	}
+	if n := strings.Count(f.log.String(), "device taken out"); n != 1 {
+		t.Errorf("the failure was logged %d times", n)
+	}
+}

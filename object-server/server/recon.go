@@ -1,0 +1,139 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"martlet/object-server/device"
+)
+
+// healthcheck answers 200 as long as the process serves.
+func (s *Server) healthcheck(x *exchange) error {
+	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET, HEAD")
+	}
+	x.set("Content-Type", "text/plain; charset=UTF-8")
+	return x.answerBytes([]byte("OK"))
+}
+
+// recon answers with figures about this server, as JSON.
+func (s *Server) recon(x *exchange) error {
+	if x.r.Method != http.MethodGet {
+		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET")
+	}
+	var figures any
+	var err error
+	switch strings.TrimPrefix(x.r.URL.Path, "/recon/") {
+	case "version":
+		figures = map[string]string{"version": s.version}
+	case "mem":
+		figures, err = readMemory()
+	case "diskusage":
+		figures, err = s.diskUsage()
+	case "async":
+		figures = s.pendingCount()
+	case "bundles":
+		figures = s.bundleStats()
+	default:
+		return fail(http.StatusNotFound, "Invalid path: %s", x.r.URL.Path)
+	}
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(figures)
+	if err != nil {
+		return err
+	}
+	x.set("Content-Type", "application/json")
+	return x.answerBytes(body)
+}
+
+func (x *exchange) answerBytes(body []byte) error {
+	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.answer(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		n, _ := x.w.Write(body) // the client is gone if this fails
+		x.bytesOut = int64(n)
+	}
+	return nil
+}
+
+// readMemory returns the fields of /proc/meminfo.
+func readMemory() (map[string]string, error) {
+	file, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	fields := map[string]string{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	return fields, nil
+}
+
+// diskFigures is the room on one device in bytes, as swift-recon reads it.
+type diskFigures struct {
+	Device  string `json:"device"`
+	Mounted bool   `json:"mounted"`
+	Size    uint64 `json:"size"`
+	Used    uint64 `json:"used"`
+	Free    uint64 `json:"avail"`
+}
+
+func (s *Server) diskUsage() ([]diskFigures, error) {
+	entries, err := os.ReadDir(s.config.Devices)
+	if err != nil {
+		return nil, err
+	}
+	figures := []diskFigures{}
+	for _, entry := range entries {
+		path := s.config.Devices + "/" + entry.Name()
+		one := diskFigures{Device: entry.Name()}
+		var usage syscall.Statfs_t
+		if _, err := s.devices.examine(path); err == nil && syscall.Statfs(path, &usage) == nil {
+			block := uint64(usage.Bsize)
+			one.Mounted, one.Size, one.Free = true, usage.Blocks*block, usage.Bavail*block
+			one.Used = (usage.Blocks - usage.Bfree) * block
+		}
+		figures = append(figures, one)
+	}
+	return figures, nil
+}
+
+func (s *Server) pendingCount() map[string]int {
+	total := 0
+	for _, found := range s.devices.all() {
+		total += found.pending.Count()
+	}
+	return map[string]int{"async_pending": total}
+}
+
+// deviceFigures are the counters of one device since it was opened.
+type deviceFigures struct {
+	Device  string       `json:"device"`
+	Pending int          `json:"async_pending"`
+	Stats   device.Stats `json:"stats"`
+	Error   string       `json:"error,omitempty"`
+}
+
+func (s *Server) bundleStats() []deviceFigures {
+	figures := []deviceFigures{}
+	for _, found := range s.devices.all() {
+		one := deviceFigures{Device: found.name, Pending: found.pending.Count(), Stats: found.store.Stats()}
+		if err := found.store.Err(); err != nil {
+			one.Error = err.Error()
+		}
+		figures = append(figures, one)
+	}
+	slices.SortFunc(figures, func(a, b deviceFigures) int { return strings.Compare(a.Device, b.Device) })
+	return figures
+}

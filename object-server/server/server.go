@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"martlet/object-server/device"
+	"martlet/object-server/ring"
+	"martlet/object-server/updates"
+	"martlet/object-server/vfs"
+)
+
+// Server answers requests for the objects on the devices of one host. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	config  *Config
+	logger  *slog.Logger
+	hasher  ring.Hasher
+	allowed allowedHeaders
+	updater *updates.Updater
+	devices *slots
+	version string
+	http    *http.Server
+}
+
+// New opens the devices that are present and returns a server for them. Close releases them.
+func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
+	fileSystem := vfs.OS{}
+	s := newServer(config, logger, version)
+	s.devices.open = func(path string) (store, *updates.Pending, error) {
+		opened, err := device.Open(fileSystem, path, config.Device)
+		if err != nil {
+			return nil, nil, err
+		}
+		pending, err := s.updater.Attach(fileSystem, path)
+		if err != nil {
+			return nil, nil, errors.Join(err, opened.Close())
+		}
+		return deviceStore{opened}, pending, nil
+	}
+	if err := s.devices.openPresent(); err != nil {
+		s.updater.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newServer returns a server that cannot open devices yet.
+func newServer(config *Config, logger *slog.Logger, version string) *Server {
+	hasher := ring.NewHasher(config.HashPrefix, config.HashSuffix)
+	s := &Server{
+		config: config, logger: logger, hasher: hasher, version: version,
+		allowed: newAllowedHeaders(config.AllowedHeaders),
+		updater: updates.New(updates.Options{
+			UpdateTimeout: config.ContainerUpdateTimeout,
+			ConnTimeout:   config.ConnTimeout,
+			NodeTimeout:   config.NodeTimeout,
+			RetryFirst:    time.Second,
+			Interval:      config.UpdaterInterval,
+			Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
+			Logger:        logger,
+		}),
+		devices: &slots{
+			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
+			byName: map[string]*slot{}, failed: map[string]failedSlot{},
+		},
+	}
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: config.ClientTimeout,
+		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
+		IdleTimeout:       config.KeepaliveTimeout,
+		MaxHeaderBytes:    config.Limits.headerBytesMax(),
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Serve answers requests on listener until Shutdown; it then returns nil.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown lets requests under way finish, until ctx ends, and closes the devices. Nothing acknowledged is lost
+// either way.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	s.updater.Close()
+	s.devices.close()
+	return err
+}
+
+// errAborted says that the answer broke off and the connection must be closed.
+var errAborted = errors.New("answer broken off")
+
+const transactionHeader = "X-Trans-Id"
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
+	defer s.endExchange(x)
+	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that nobody reads but net/http, to skip it
+	err := s.dispatch(x)
+	switch {
+	case err == nil:
+	case errors.Is(err, errAborted):
+		panic(http.ErrAbortHandler)
+	default:
+		x.answerFailure(failureOf(err))
+	}
+}
+
+func (s *Server) dispatch(x *exchange) error {
+	switch path := x.r.URL.Path; {
+	case path == "/healthcheck":
+		return s.healthcheck(x)
+	case strings.HasPrefix(path, "/recon/"):
+		return s.recon(x)
+	}
+	handle := s.handler(x.r.Method)
+	if handle == nil {
+		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").
+			with("Allow", "DELETE, GET, HEAD, POST, PUT")
+	}
+	if err := s.parsePath(x); err != nil {
+		return err
+	}
+	return handle(x)
+}
+
+func (s *Server) handler(method string) func(*exchange) error {
+	switch method {
+	case http.MethodPut:
+		return s.put
+	case http.MethodGet:
+		return s.get
+	case http.MethodHead:
+		return s.head
+	case http.MethodPost:
+		return s.post
+	case http.MethodDelete:
+		return s.remove
+	}
+	return nil
+}
+
+// endExchange logs the request, and turns a panic of a handler into a 500 where no answer has begun.
+func (s *Server) endExchange(x *exchange) {
+	problem := recover()
+	if problem != nil && problem != http.ErrAbortHandler {
+		s.logger.Error("panic", "error", problem, "method", x.r.Method, "path", x.r.URL.Path,
+			"txn", x.header(transactionHeader), "stack", string(debug.Stack()))
+		if x.status == 0 {
+			x.answerFailure(fail(http.StatusInternalServerError, "Internal error."))
+			problem = nil
+		} else {
+			problem = http.ErrAbortHandler
+		}
+	}
+	s.logExchange(x)
+	if problem != nil {
+		panic(problem)
+	}
+}

@@ -1,0 +1,231 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"martlet/object-server/updates"
+)
+
+// checkEvery is how often a device in use is checked for being still there, and one that failed to open is tried again.
+const checkEvery = time.Second
+
+// slots are the devices below one directory, opened when first used. Safe for concurrent use.
+type slots struct {
+	root       string
+	mountCheck bool
+	logger     *slog.Logger
+	open       func(path string) (store, *updates.Pending, error)
+
+	opening sync.Mutex // held while a device is opened
+	mu      sync.RWMutex
+	byName  map[string]*slot
+	failed  map[string]failedSlot // that could not be opened
+}
+
+type failedSlot struct {
+	at  time.Time // of the last attempt to open it; zero if it was not there
+	err error
+}
+
+// slot is one open device.
+type slot struct {
+	name     string
+	path     string
+	identity fileIdentity
+	store    store
+	pending  *updates.Pending
+	checked  atomic.Int64 // when path was seen to be this device, Unix nanoseconds
+	isOut    atomic.Bool  // it was logged that the store is out of service
+
+	use    sync.RWMutex // held for reading by requests, for writing to close
+	closed bool         // guarded by use
+}
+
+// fileIdentity tells one directory, and one mounted file system, from another of the same name.
+type fileIdentity struct{ device, inode uint64 }
+
+func identify(path string) (fileIdentity, error) {
+	var status syscall.Stat_t
+	if err := syscall.Stat(path, &status); err != nil {
+		return fileIdentity{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if status.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+		return fileIdentity{}, &os.PathError{Op: "stat", Path: path, Err: syscall.ENOTDIR}
+	}
+	return fileIdentity{device: status.Dev, inode: status.Ino}, nil
+}
+
+var errNotMounted = errors.New("not a mount point")
+
+// examine tells which device is at path now.
+func (s *slots) examine(path string) (fileIdentity, error) {
+	identity, err := identify(path)
+	if err != nil || !s.mountCheck {
+		return identity, err
+	}
+	parent, err := identify(filepath.Dir(path))
+	if err != nil {
+		return identity, err
+	}
+	if parent.device == identity.device && parent.inode != identity.inode {
+		return identity, fmt.Errorf("%s: %w", path, errNotMounted)
+	}
+	return identity, nil
+}
+
+// acquire returns a device for one request, which must release it. A device that is missing, not mounted or broken is
+// a 507.
+func (s *slots) acquire(name string) (*slot, error) {
+	s.mu.RLock()
+	found := s.byName[name]
+	s.mu.RUnlock()
+	if found == nil || !s.isPresent(found) {
+		var err error
+		if found, err = s.openSlot(name); err != nil {
+			return nil, unavailable(name)
+		}
+	}
+	if err := found.store.Err(); err != nil {
+		if !found.isOut.Swap(true) {
+			s.logger.Error("device taken out", "device", name, "error", err)
+		}
+		return nil, unavailable(name)
+	}
+	found.use.RLock()
+	if found.closed {
+		found.use.RUnlock()
+		return nil, unavailable(name)
+	}
+	return found, nil
+}
+
+func (s *slot) release() { s.use.RUnlock() }
+
+func unavailable(name string) *failure {
+	return fail(http.StatusInsufficientStorage, "The device %s is not available.", name)
+}
+
+// isPresent checks now and then that the device is still the one that was opened; one that is gone is closed.
+func (s *slots) isPresent(found *slot) bool {
+	now := time.Now().UnixNano()
+	last := found.checked.Load()
+	if now-last < int64(checkEvery) || !found.checked.CompareAndSwap(last, now) {
+		return true
+	}
+	identity, err := s.examine(found.path)
+	if err == nil && identity == found.identity {
+		return true
+	}
+	s.logger.Error("device disappeared", "device", found.name, "error", err)
+	s.mu.Lock()
+	if s.byName[found.name] == found {
+		delete(s.byName, found.name)
+	}
+	s.mu.Unlock()
+	go found.close(s.logger)
+	return false
+}
+
+// openSlot opens a device unless another request just did, or failed to.
+func (s *slots) openSlot(name string) (*slot, error) {
+	path := filepath.Join(s.root, name)
+	identity, err := s.examine(path)
+	if err != nil {
+		s.noteFailure(name, err, time.Time{}) // looking again costs nothing
+		return nil, err
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.RLock()
+	found, failed := s.byName[name], s.failed[name]
+	s.mu.RUnlock()
+	if found != nil {
+		return found, nil
+	}
+	if time.Since(failed.at) < checkEvery {
+		return nil, failed.err
+	}
+	opened, pending, err := s.open(path)
+	if err != nil {
+		s.noteFailure(name, err, time.Now())
+		return nil, err
+	}
+	found = &slot{name: name, path: path, identity: identity, store: opened, pending: pending}
+	found.checked.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	s.byName[name] = found
+	delete(s.failed, name)
+	s.mu.Unlock()
+	s.logger.Info("device opened", "device", name)
+	return found, nil
+}
+
+// failedMax bounds how many names of absent devices are remembered; names come from requests.
+const failedMax = 1024
+
+// noteFailure logs why a device cannot be opened, once until the reason changes.
+func (s *slots) noteFailure(name string, err error, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed[name].err == nil || s.failed[name].err.Error() != err.Error() {
+		s.logger.Error("device cannot be used", "device", name, "error", err)
+	}
+	if len(s.failed) >= failedMax {
+		clear(s.failed)
+	}
+	s.failed[name] = failedSlot{at: at, err: err}
+}
+
+// openPresent opens the devices that are there at start, so that what is pending on them is delivered.
+func (s *slots) openPresent() error {
+	entries, err := os.ReadDir(s.root)
+	if err != nil {
+		return fmt.Errorf("the devices directory cannot be read: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && isDeviceName(entry.Name()) {
+			_, _ = s.openSlot(entry.Name()) // logged; answered with 507 until it works
+		}
+	}
+	return nil
+}
+
+// all returns the open devices.
+func (s *slots) all() []*slot {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	open := make([]*slot, 0, len(s.byName))
+	for _, found := range s.byName {
+		open = append(open, found)
+	}
+	return open
+}
+
+// close closes all devices once their requests have ended.
+func (s *slots) close() {
+	for _, found := range s.all() {
+		found.close(s.logger)
+	}
+}
+
+func (s *slot) close(logger *slog.Logger) {
+	s.use.Lock()
+	defer s.use.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.pending.Close()
+	if err := s.store.Close(); err != nil {
+		logger.Error("closing device", "device", s.name, "error", err)
+	}
+}

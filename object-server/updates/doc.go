@@ -1,0 +1,9 @@
+// Package updates tells the container servers what was written: every PUT, POST and DELETE of an object must appear in
+// its container's listing.
+//
+// Rows for the same container database that arrive while a request to it is under way travel together in the next
+// one (design 4.4). Who wrote waits for the row, but not for ever; what could not be delivered in time is made durable
+// on the object's device (doc/formats/async-pending.md) before the write is acknowledged, and is sent later.
+//
+// The package does not know objects: it is given rows and places to send them. The wire is doc/formats/wire-object.md.
+package updates

@@ -1,0 +1,88 @@
+package updates
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+)
+
+// A segment of pending updates is a row of frames, one for each flush (on disk, never change):
+//
+//	0  4  "MLAP"
+//	4  4  length of the payload in bytes, little-endian
+//	8  4  CRC32C over the length and the payload, little-endian
+//	12 .  payload: JSON array of Update
+const (
+	frameMagic      = "MLAP"
+	frameHeaderSize = 12
+	framePayloadMax = 16 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encodeFrame returns the frame that holds updates.
+func encodeFrame(updates []Update) ([]byte, error) {
+	payload, err := json.Marshal(updates)
+	if err != nil {
+		return nil, err
+	}
+	if len(payload) > framePayloadMax {
+		return nil, fmt.Errorf("pending updates of %d bytes exceed a frame", len(payload))
+	}
+	frame := make([]byte, frameHeaderSize, frameHeaderSize+len(payload))
+	copy(frame, frameMagic)
+	binary.LittleEndian.PutUint32(frame[4:], uint32(len(payload)))
+	frame = append(frame, payload...)
+	binary.LittleEndian.PutUint32(frame[8:], frameChecksum(frame))
+	return frame, nil
+}
+
+func frameChecksum(frame []byte) uint32 {
+	return crc32.Update(crc32.Checksum(frame[4:8], castagnoli), castagnoli, frame[frameHeaderSize:])
+}
+
+// decodeSegment returns the updates of all whole frames in content, in order. A crash leaves a torn frame at the end
+// alone, and nobody was told that it is durable; a bad frame with a whole one behind it is damage and counted.
+func decodeSegment(content []byte) (updates []Update, damaged int) {
+	bad := false
+	for len(content) > 0 {
+		decoded, size := decodeFrame(content)
+		if size == 0 {
+			bad = true
+			next := bytes.Index(content[1:], []byte(frameMagic))
+			if next < 0 {
+				return updates, damaged
+			}
+			content = content[1+next:]
+			continue
+		}
+		if bad {
+			damaged++
+			bad = false
+		}
+		updates = append(updates, decoded...)
+		content = content[size:]
+	}
+	return updates, damaged
+}
+
+// decodeFrame reads the frame at the start of content; size 0 says that there is no whole one.
+func decodeFrame(content []byte) (updates []Update, size int) {
+	if len(content) < frameHeaderSize || string(content[:4]) != frameMagic {
+		return nil, 0
+	}
+	length := uint64(binary.LittleEndian.Uint32(content[4:]))
+	if length > framePayloadMax || length > uint64(len(content)-frameHeaderSize) {
+		return nil, 0
+	}
+	frame := content[:frameHeaderSize+int(length)]
+	if binary.LittleEndian.Uint32(frame[8:]) != frameChecksum(frame) {
+		return nil, 0
+	}
+	if err := json.Unmarshal(frame[frameHeaderSize:], &updates); err != nil {
+		return nil, 0
+	}
+	return updates, len(frame)
+}

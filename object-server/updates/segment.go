@@ -1,0 +1,68 @@
+package updates
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"martlet/object-server/vfs"
+)
+
+const (
+	segmentBytes    = 4 << 20  // a segment is closed once it is as long as this
+	segmentBytesMax = 64 << 20 // what is read of one segment at most
+	segmentSuffix   = ".pending"
+)
+
+// segment is one file of pending updates: written once, read by the replay, and removed when all is delivered.
+// Guarded by segmentLog.mu, except file and size, which only the flush touches.
+type segment struct {
+	sequence uint64
+	path     string
+	file     vfs.File // nil once closed
+	size     int64
+
+	count     int // updates in the file; 0 for a segment found at start, until it was read
+	delivered map[int]struct{}
+	damaged   bool // holds unreadable updates: kept for inspection once the others are delivered
+	retryAt   time.Time
+	backoffs  uint64 // backoff.generation when retryAt was set
+}
+
+func segmentName(sequence uint64) string { return fmt.Sprintf("%016x%s", sequence, segmentSuffix) }
+
+// parseSegmentName is the reverse of segmentName.
+func parseSegmentName(name string) (sequence uint64, ok bool) {
+	digits, found := strings.CutSuffix(name, segmentSuffix)
+	if !found || len(digits) != 16 {
+		return 0, false
+	}
+	sequence, err := strconv.ParseUint(digits, 16, 64)
+	return sequence, err == nil
+}
+
+func newSegment(dir string, sequence uint64) *segment {
+	return &segment{sequence: sequence, path: path.Join(dir, segmentName(sequence)), delivered: map[int]struct{}{}}
+}
+
+// read returns the updates of a closed segment.
+func (s *segment) read(fs vfs.FS) (updates []Update, damaged int, err error) {
+	file, err := fs.Open(s.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return nil, 0, err
+	}
+	content := make([]byte, min(size, segmentBytesMax))
+	if _, err := file.ReadAt(content, 0); err != nil && err != io.EOF {
+		return nil, 0, fmt.Errorf("%s: %w", s.path, err)
+	}
+	updates, damaged = decodeSegment(content)
+	return updates, damaged, nil
+}

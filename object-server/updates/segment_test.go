@@ -1,0 +1,205 @@
+package updates
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"martlet/object-server/vfs"
+)
+
+func segmentFiles(t *testing.T, root string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, "async_pending*", "*"+segmentSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func frame(t testing.TB, names ...string) []byte {
+	t.Helper()
+	var updates []Update
+	for _, name := range names {
+		updates = append(updates, Update{Target{Account: "a", Container: "c"}, putRow(name)})
+	}
+	content, err := encodeFrame(updates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func TestDecodeSegment(t *testing.T) {
+	one, two := frame(t, "1"), frame(t, "2", "3")
+	flipped := bytes.Clone(one)
+	flipped[len(flipped)-3] ^= 1
+	huge := bytes.Clone(one)
+	huge[7] = 0xff
+	for _, c := range []struct {
+		what    string
+		content []byte
+		rows    int
+		damaged int
+	}{
+		{"nothing", nil, 0, 0},
+		{"two frames", append(bytes.Clone(one), two...), 3, 0},
+		{"torn header", append(bytes.Clone(one), two[:5]...), 1, 0},
+		{"torn payload", append(bytes.Clone(one), two[:len(two)-1]...), 1, 0},
+		{"zeros behind", append(bytes.Clone(one), make([]byte, 4096)...), 1, 0},
+		{"flipped bit at the end", append(bytes.Clone(two), flipped...), 2, 0},
+		{"flipped bit within", append(bytes.Clone(flipped), two...), 2, 1},
+		{"huge length within", append(bytes.Clone(huge), two...), 2, 1},
+		{"magic in the damage", append([]byte("MLAPMLAP"), two...), 2, 1},
+	} {
+		updates, damaged := decodeSegment(c.content)
+		if len(updates) != c.rows || damaged != c.damaged {
+			t.Errorf("%s: %d rows, %d damaged", c.what, len(updates), damaged)
+		}
+	}
+}
+
+func FuzzDecodeSegment(f *testing.F) {
+	f.Add(append(frame(f, "1"), frame(f, "2", "3")...))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		updates, _ := decodeSegment(content)
+		if len(updates) == 0 {
+			return
+		}
+		again, err := encodeFrame(updates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decoded, _ := decodeSegment(again); !reflect.DeepEqual(decoded, updates) {
+			t.Fatalf("%v became %v", updates, decoded)
+		}
+	})
+}
+
+func TestConcurrentAppendsShareAFlush(t *testing.T) {
+	counting := &countingFS{FS: vfs.OS{}}
+	log, err := openSegmentLog(counting, t.TempDir(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counting.slow = 2 * time.Millisecond
+	var writers sync.WaitGroup
+	for i := range 100 {
+		writers.Add(1)
+		go func() {
+			defer writers.Done()
+			update := Update{Target{Account: "a", Container: "c"}, putRow(fmt.Sprint(i))}
+			s, place, err := log.append([]Update{update})
+			if err != nil || s == nil || place < 0 {
+				t.Errorf("append: %v", err)
+			}
+		}()
+	}
+	writers.Wait()
+	if counting.flushes > 50 {
+		t.Errorf("100 appends took %d flushes", counting.flushes)
+	}
+	updates, damaged, err := log.rotate()[0].read(vfs.OS{})
+	if err != nil || len(updates) != 100 || damaged != 0 {
+		t.Errorf("read %d updates, %d damaged: %v", len(updates), damaged, err)
+	}
+}
+
+// countingFS counts flushes, and makes them slow enough for others to arrive meanwhile.
+type countingFS struct {
+	vfs.FS
+	slow    time.Duration
+	flushes int // flushes do not overlap
+}
+
+type countingFile struct {
+	vfs.File
+	fs *countingFS
+}
+
+func (c *countingFS) Create(name string) (vfs.File, error) {
+	file, err := c.FS.Create(name)
+	return &countingFile{file, c}, err
+}
+
+func (f *countingFile) Datasync() error {
+	f.fs.flushes++
+	time.Sleep(f.fs.slow)
+	return f.File.Datasync()
+}
+
+func TestDamageIsKeptAndTheRestDelivered(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "async_pending-2")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	content := frame(t, "1")
+	content[20] ^= 1
+	damaged, torn := filepath.Join(dir, segmentName(7)), filepath.Join(dir, segmentName(8))
+	for path, content := range map[string][]byte{
+		damaged: append(content, frame(t, "2")...), torn: append(frame(t, "3"), "MLAP"...),
+		filepath.Join(dir, "README"): nil,
+	} {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := newContainerServer(t)
+	u := newUpdater(t, &places{primaries: []Target{server.target()}})
+	attach(t, u, root)
+	await(t, "both rows", func() bool { return len(server.rows()) == 2 })
+	await(t, "removal of the torn file", func() bool {
+		files := segmentFiles(t, root)
+		return len(files) == 1 && files[0] == damaged
+	})
+}
+
+func TestHalfDeliveredSegmentIsWrittenAnew(t *testing.T) {
+	root := t.TempDir()
+	good, bad := newContainerServer(t), newContainerServer(t)
+	bad.answer = func(*http.Request) int { return 503 }
+	u := newUpdater(t, &places{})
+	p := attach(t, u, root)
+	var updates []Update
+	for i := range 10 {
+		updates = append(updates, Update{good.target(), putRow(fmt.Sprint(i))})
+	}
+	updates = append(updates, Update{bad.target(), putRow("last")})
+	if _, err := p.Append(0, updates); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a file with the one row left", func() bool {
+		files := segmentFiles(t, root)
+		if len(files) != 1 {
+			return false
+		}
+		content, err := os.ReadFile(files[0])
+		if err != nil {
+			return false
+		}
+		left, _ := decodeSegment(content)
+		return len(left) == 1 && left[0].Row.Name == "last"
+	})
+	if len(good.rows()) != 10 {
+		t.Errorf("%d rows arrived", len(good.rows()))
+	}
+}
+
+func TestFolderNames(t *testing.T) {
+	for name, want := range map[string]int{
+		"async_pending": 0, "async_pending-1": 1, "async_pending-12": 12, "async_pending-0": -1, "async_pending-01": -1,
+		"async_pending1": -1, "async_pending-x": -1, "objects": -1, "async_pending-": -1,
+	} {
+		got, ok := parseFolder(name)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+}

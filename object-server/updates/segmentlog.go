@@ -1,0 +1,215 @@
+package updates
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+
+	"martlet/object-server/vfs"
+)
+
+// segmentLog is the directory of pending updates of one policy on one device. It is safe for concurrent use.
+type segmentLog struct {
+	fs   vfs.FS
+	root string // the device
+	dir  string
+
+	flush sync.Mutex // held while writing; whoever gets it writes for all who wait
+
+	mu       sync.Mutex
+	waiting  []*appendRequest
+	active   *segment // written to; nil until the first append
+	closed   []*segment
+	sequence uint64 // of the last segment
+	ready    bool   // dir exists
+}
+
+type appendRequest struct {
+	updates []Update
+	done    bool // guarded by segmentLog.flush
+	segment *segment
+	first   int // place of the first update in segment
+	err     error
+}
+
+// openSegmentLog finds the segments that an earlier process left.
+func openSegmentLog(fileSystem vfs.FS, root, name string) (*segmentLog, error) {
+	l := &segmentLog{fs: fileSystem, root: root, dir: path.Join(root, name)}
+	entries, err := fileSystem.ReadDir(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.ready = true
+	for _, entry := range entries {
+		if sequence, ok := parseSegmentName(entry.Name()); ok {
+			l.closed = append(l.closed, newSegment(l.dir, sequence))
+			l.sequence = max(l.sequence, sequence)
+		}
+	}
+	slices.SortFunc(l.closed, func(a, b *segment) int { return int(int64(a.sequence) - int64(b.sequence)) })
+	return l, nil
+}
+
+// append makes updates durable and returns where they are. Concurrent callers share one flush.
+func (l *segmentLog) append(updates []Update) (*segment, int, error) {
+	request := &appendRequest{updates: updates}
+	l.mu.Lock()
+	l.waiting = append(l.waiting, request)
+	l.mu.Unlock()
+
+	l.flush.Lock()
+	defer l.flush.Unlock()
+	if !request.done {
+		l.mu.Lock()
+		batch := l.waiting
+		l.waiting = nil
+		l.mu.Unlock()
+		l.writeBatch(batch)
+	}
+	return request.segment, request.first, request.err
+}
+
+// writeBatch writes and flushes one frame for batch. After a failure the segment is never written to again: what is
+// on disk behind the last good flush is unknown.
+func (l *segmentLog) writeBatch(batch []*appendRequest) {
+	var updates []Update
+	for _, request := range batch {
+		updates = append(updates, request.updates...)
+	}
+	current, err := l.writeFrame(updates)
+	if err != nil {
+		err = fmt.Errorf("saving container updates in %s: %w", l.dir, err)
+		l.closeActive()
+	}
+	l.mu.Lock()
+	place := 0
+	if err == nil {
+		place = current.count
+		current.count += len(updates)
+	}
+	l.mu.Unlock()
+	for _, request := range batch {
+		request.done, request.err, request.segment, request.first = true, err, current, place
+		place += len(request.updates)
+	}
+	if err == nil && current.size >= segmentBytes {
+		l.closeActive()
+	}
+}
+
+func (l *segmentLog) writeFrame(updates []Update) (*segment, error) {
+	frame, err := encodeFrame(updates)
+	if err != nil {
+		return nil, err
+	}
+	current, err := l.openActive()
+	if err != nil {
+		return nil, err
+	}
+	if err := current.file.Writev([][]byte{frame}, current.size); err != nil {
+		return nil, err
+	}
+	if err := current.file.Datasync(); err != nil {
+		return nil, err
+	}
+	current.size += int64(len(frame))
+	return current, nil
+}
+
+// openActive returns the segment to write to; a new one's name is durable before its first frame.
+func (l *segmentLog) openActive() (*segment, error) {
+	if l.active != nil {
+		return l.active, nil
+	}
+	if !l.ready {
+		if err := l.fs.Mkdir(l.dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if err := l.fs.SyncDir(l.root); err != nil {
+			return nil, err
+		}
+		l.ready = true
+	}
+	l.mu.Lock()
+	l.sequence++
+	created := newSegment(l.dir, l.sequence)
+	l.mu.Unlock()
+	file, err := l.fs.Create(created.path)
+	if err != nil {
+		return nil, err
+	}
+	created.file = file
+	l.mu.Lock()
+	l.active = created
+	l.mu.Unlock()
+	return created, l.fs.SyncDir(l.dir)
+}
+
+// closeActive lets the replay have the segment written to. The caller holds flush.
+func (l *segmentLog) closeActive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.active == nil {
+		return
+	}
+	l.active.file.Close() // all that was acknowledged is flushed
+	l.active.file = nil
+	l.closed = append(l.closed, l.active)
+	l.active = nil
+}
+
+// rotate closes the segment written to and returns all closed ones, oldest first.
+func (l *segmentLog) rotate() []*segment {
+	l.flush.Lock()
+	l.closeActive()
+	l.flush.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.closed)
+}
+
+// markDelivered notes that the update at place in s needs no replay. The note is in memory only: after a restart the
+// update is delivered once more, which does no harm.
+func (l *segmentLog) markDelivered(s *segment, place int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.delivered[place] = struct{}{}
+}
+
+func (l *segmentLog) isDelivered(s *segment, place int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := s.delivered[place]
+	return ok
+}
+
+// remove unlinks a closed segment. The name may come back after a power cut, and its rows are then delivered again.
+func (l *segmentLog) remove(s *segment) error {
+	if err := l.fs.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = slices.DeleteFunc(l.closed, func(other *segment) bool { return other == s })
+	return nil
+}
+
+// count returns how many updates are pending, as far as segments have been read.
+func (l *segmentLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := 0
+	if l.active != nil {
+		total = l.active.count - len(l.active.delivered)
+	}
+	for _, s := range l.closed {
+		total += s.count - len(s.delivered)
+	}
+	return total
+}

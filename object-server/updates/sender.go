@@ -1,0 +1,157 @@
+package updates
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+)
+
+// drainMax bounds how much of an answer is read to be able to use the connection again, in bytes.
+const drainMax = 64 << 10
+
+// StatusError is the answer of a container server that did not take an update.
+type StatusError struct {
+	Status   int
+	Location string // of a redirect to a shard
+}
+
+func (e *StatusError) Error() string {
+	if e.Location != "" {
+		return fmt.Sprintf("container server answered %d (redirect to %s)", e.Status, e.Location)
+	}
+	return fmt.Sprintf("container server answered %d", e.Status)
+}
+
+// sender speaks to container servers. It keeps connections open and is safe for concurrent use.
+type sender struct {
+	client      *http.Client
+	nodeTimeout time.Duration // for one request, once connected
+	userAgent   string
+}
+
+func newSender(connTimeout, nodeTimeout time.Duration) *sender {
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: connTimeout}).DialContext,
+		MaxIdleConns:          1024,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       60 * time.Second,
+		ResponseHeaderTimeout: nodeTimeout,
+		DisableCompression:    true,
+	}
+	return &sender{
+		// A redirect names a shard; the row stays pending and is never sent along by itself.
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
+		nodeTimeout: connTimeout + nodeTimeout,
+		userAgent:   "object-server " + strconv.Itoa(os.Getpid()),
+	}
+}
+
+// send delivers rows to target in one UPDATE, or one by one to a server that refuses the UPDATE (it may be old, or
+// dislike one row). It returns an error per row, all nil when errs is nil.
+func (s *sender) send(ctx context.Context, target Target, rows []Row) (errs []error) {
+	err := s.update(ctx, target, rows)
+	var status *StatusError
+	if errors.As(err, &status) && (status.Status == http.StatusMethodNotAllowed || status.Status == http.StatusBadRequest) {
+		return s.sendSingly(ctx, target, rows)
+	}
+	if err == nil {
+		return nil
+	}
+	errs = make([]error, len(rows))
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func (s *sender) sendSingly(ctx context.Context, target Target, rows []Row) []error {
+	errs := make([]error, len(rows))
+	for i, row := range rows {
+		errs[i] = s.single(ctx, target, row)
+		var status *StatusError
+		if errs[i] != nil && !errors.As(errs[i], &status) {
+			for j := i + 1; j < len(rows); j++ { // the server is gone; do not wait for it row by row
+				errs[j] = errs[i]
+			}
+			break
+		}
+	}
+	return errs
+}
+
+func (s *sender) update(ctx context.Context, target Target, rows []Row) error {
+	body, err := json.Marshal(rows)
+	if err != nil {
+		return err
+	}
+	newest := ""
+	for _, row := range rows {
+		newest = max(newest, row.CreatedAt) // of fixed width, so that text order is time order
+	}
+	header := http.Header{
+		"X-Timestamp":                    {newest},
+		"X-Backend-Storage-Policy-Index": {target.policy()},
+		"Content-Type":                   {"application/json"},
+	}
+	return s.do(ctx, "UPDATE", target.Host, target.path(), header, body)
+}
+
+func (s *sender) single(ctx context.Context, target Target, row Row) error {
+	header := http.Header{
+		"X-Timestamp":                    {row.CreatedAt},
+		"X-Backend-Storage-Policy-Index": {target.policy()},
+	}
+	path := target.path() + "/" + row.Name
+	if row.Deleted != 0 {
+		return s.do(ctx, http.MethodDelete, target.Host, path, header, nil)
+	}
+	header["X-Size"] = []string{strconv.FormatInt(row.Size, 10)}
+	header["X-Content-Type"] = []string{row.ContentType}
+	header["X-Etag"] = []string{row.ETag}
+	if row.ContentTypeTimestamp != nil {
+		header["X-Content-Type-Timestamp"] = []string{*row.ContentTypeTimestamp}
+	}
+	if row.MetaTimestamp != nil {
+		header["X-Meta-Timestamp"] = []string{*row.MetaTimestamp}
+	}
+	return s.do(ctx, http.MethodPut, target.Host, path, header, nil)
+}
+
+// do sends one request; nil is a 2xx, a StatusError any other answer.
+func (s *sender) do(ctx context.Context, method, host, path string, header http.Header, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.nodeTimeout)
+	defer cancel()
+	address := url.URL{Scheme: "http", Host: host, Path: path}
+	request, err := http.NewRequestWithContext(ctx, method, address.String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	header["User-Agent"] = []string{s.userAgent}
+	// Present but empty, it is not sent; it tells net/http that the request may be repeated when an idle connection
+	// turns out to be closed. An update may arrive twice: rows are merged by timestamp.
+	header["X-Idempotency-Key"] = nil
+	request.Header = header
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.CopyN(io.Discard, response.Body, drainMax); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if response.StatusCode/100 == 2 {
+		return nil
+	}
+	return &StatusError{Status: response.StatusCode, Location: response.Header.Get("Location")}
+}

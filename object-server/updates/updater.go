@@ -1,0 +1,264 @@
+package updates
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// rowsMax bounds one UPDATE request.
+const rowsMax = 500
+
+// hostPause is how long rows for a server that could not be reached become pending at once, so that not every write
+// waits for a connection that will not come.
+const hostPause = time.Second
+
+var (
+	errTimeout   = errors.New("no answer within container_update_timeout")
+	errHostPause = errors.New("container server was unreachable a moment ago")
+)
+
+// Options of an Updater.
+type Options struct {
+	UpdateTimeout time.Duration // how long Deliver waits for container servers
+	ConnTimeout   time.Duration // to connect to a container server
+	NodeTimeout   time.Duration // for its answer
+	RetryFirst    time.Duration // pause before a pending row is tried again; it doubles with each failure
+	Interval      time.Duration // up to this
+	Placement     Placement     // finds the primaries of a container
+	Logger        *slog.Logger
+}
+
+// Updater delivers rows to container servers. It is safe for concurrent use.
+type Updater struct {
+	options Options
+	sender  *sender
+	backoff *backoff
+
+	ctx    context.Context // ends the background work
+	cancel context.CancelFunc
+	work   sync.WaitGroup // replay loops
+
+	mu     sync.Mutex
+	queues map[Target]*queue    // only targets with rows or a request under way
+	paused map[string]time.Time // by host: until then, rows go to the pending file at once
+}
+
+// queue holds the rows that wait for the request under way. Guarded by Updater.mu.
+type queue struct{ waiting []*delivery }
+
+// delivery is one row on its way.
+type delivery struct {
+	row  Row
+	done chan struct{} // closed once err is final
+
+	mu       sync.Mutex
+	finished bool
+	err      error
+	saved    func() // marks the saved row as delivered after all; nil unless it was saved
+}
+
+// New returns an Updater; Close ends its background work.
+func New(options Options) *Updater {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Updater{
+		options: options,
+		sender:  newSender(options.ConnTimeout, options.NodeTimeout),
+		backoff: newBackoff(options.RetryFirst, options.Interval),
+		ctx:     ctx,
+		cancel:  cancel,
+		queues:  map[Target]*queue{},
+		paused:  map[string]time.Time{},
+	}
+}
+
+// Close ends requests under way and the replay of pending rows, and waits for both. Deliver must not be called later.
+func (u *Updater) Close() {
+	u.cancel()
+	u.work.Wait()
+	u.sender.client.CloseIdleConnections()
+}
+
+// Deliver sends updates and waits until each is delivered or durable in pending, at most the update timeout plus the
+// time to make it durable. An update without a host is made durable at once. An error says that rows could be neither
+// delivered nor saved: the write that caused them must not be acknowledged. policy is that of the object.
+func (u *Updater) Deliver(pending *Pending, policy int, updates []Update) error {
+	deliveries := make([]*delivery, len(updates))
+	for i, update := range updates {
+		deliveries[i] = &delivery{row: update.Row, done: make(chan struct{})}
+		if update.Target.Host == "" {
+			deliveries[i].finish(errNoHost)
+			continue
+		}
+		u.enqueue(update.Target, deliveries[i])
+	}
+	timer := time.NewTimer(u.options.UpdateTimeout)
+	defer timer.Stop()
+	expired := false
+	for _, d := range deliveries {
+		if expired {
+			break
+		}
+		select {
+		case <-d.done:
+		case <-timer.C:
+			expired = true
+		}
+	}
+	return u.saveFailed(pending, policy, updates, deliveries)
+}
+
+// saveFailed makes durable what was not delivered up to now.
+func (u *Updater) saveFailed(pending *Pending, policy int, updates []Update, deliveries []*delivery) error {
+	var failed []Update
+	var late []*delivery
+	for i, d := range deliveries {
+		if err := d.outcome(); err != nil {
+			failed = append(failed, updates[i])
+			late = append(late, d)
+			u.options.Logger.Debug("container update becomes pending", "host", updates[i].Target.Host,
+				"account", updates[i].Target.Account, "container", updates[i].Target.Container, "error", err)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	ids, err := pending.Append(policy, failed)
+	if err != nil {
+		return err
+	}
+	for i, d := range late {
+		d.savedAs(func() { pending.Delivered(ids[i]) })
+	}
+	return nil
+}
+
+// enqueue adds d to the next request to target and starts it if none is under way.
+func (u *Updater) enqueue(target Target, d *delivery) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if until, ok := u.paused[target.Host]; ok {
+		if time.Now().Before(until) {
+			d.finish(errHostPause)
+			return
+		}
+		delete(u.paused, target.Host)
+	}
+	if q := u.queues[target]; q != nil {
+		q.waiting = append(q.waiting, d)
+		return
+	}
+	u.queues[target] = &queue{waiting: []*delivery{d}}
+	go u.run(target)
+}
+
+// run sends what waits for target, request after request, until nothing waits.
+func (u *Updater) run(target Target) {
+	for {
+		batch := u.nextBatch(target)
+		if batch == nil {
+			return
+		}
+		rows := make([]Row, len(batch))
+		for i, d := range batch {
+			rows[i] = d.row
+		}
+		errs := u.sender.send(u.ctx, target, rows)
+		u.learn(target.Host, errs)
+		for i, d := range batch {
+			if errs == nil {
+				d.finish(nil)
+			} else {
+				d.finish(errs[i])
+			}
+		}
+	}
+}
+
+// nextBatch takes the rows for the next request; nil, when nothing waits, ends the queue. Rows whose writer has given
+// up waiting are on disk already and left to the replay.
+func (u *Updater) nextBatch(target Target) []*delivery {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	q := u.queues[target]
+	var batch []*delivery
+	taken := 0
+	for _, d := range q.waiting {
+		if len(batch) == rowsMax {
+			break
+		}
+		taken++
+		if !d.isFinished() {
+			batch = append(batch, d)
+		}
+	}
+	q.waiting = q.waiting[taken:]
+	if len(batch) == 0 {
+		delete(u.queues, target)
+		return nil
+	}
+	return batch
+}
+
+// learn remembers that a host cannot be reached, or that it can be reached again.
+func (u *Updater) learn(host string, errs []error) {
+	if errs == nil {
+		u.backoff.clear(host)
+		return
+	}
+	var status *StatusError
+	if errors.As(errs[len(errs)-1], &status) || errs[len(errs)-1] == nil {
+		return
+	}
+	u.options.Logger.Warn("container server unreachable, updates become pending", "host", host,
+		"error", errs[len(errs)-1])
+	u.mu.Lock()
+	u.paused[host] = time.Now().Add(hostPause)
+	u.mu.Unlock()
+}
+
+// finish sets the outcome. After the writer gave up waiting, a delivery that succeeds nevertheless spares the replay.
+func (d *delivery) finish(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.finished {
+		d.finished, d.err = true, err
+		close(d.done)
+		return
+	}
+	if err == nil && errors.Is(d.err, errTimeout) {
+		d.err = nil
+		if d.saved != nil {
+			d.saved()
+		}
+	}
+}
+
+// outcome is called once the writer stops waiting: nil if the row was delivered, else why not.
+func (d *delivery) outcome() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.finished {
+		d.finished, d.err = true, errTimeout
+		close(d.done)
+	}
+	return d.err
+}
+
+func (d *delivery) isFinished() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.finished
+}
+
+// savedAs says how to mark the saved row as delivered, and does so if it was delivered meanwhile.
+func (d *delivery) savedAs(mark func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.saved = mark
+	if d.err == nil {
+		mark()
+	}
+}
