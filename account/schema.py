@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of an account database; names and meanings are OpenStack Swift's (account-db.md)."""
+"""The tables of an account database, named as OpenStack Swift names them (account-db.md)."""
 
 TABLES = """
 CREATE TABLE container (

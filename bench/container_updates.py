@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a container server pays for object rows: CPU per row and per UPDATE, commits per second.
 
-    .venv/bin/python bench/container_updates.py [--rows 50] [--clients 8] [--containers 4] [--seconds 5]
+    .venv/bin/python bench/container_updates.py [--rows 50] [--clients 8] [--containers 4]
 
 Starts a container server of its own on a free port, with its devices in a temporary directory, and
 counts the CPU time of its process from /proc. The rows are new names in random order.

@@ -158,7 +158,7 @@ class ContainerDatabase(Database):
         return self.read(run)
 
     def merge(self, records: Sequence[Record]) -> None:
-        """Take in rows, each where it is newer than what is there; all or none, durable on return."""
+        """Take in rows, each where it is newer than what is there; all or none, and durable."""
         self.write(lambda connection: merge_rows(connection, records))
 
     def put(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a container database; names and meanings are OpenStack Swift's (container-db.md)."""
+"""The tables of a container database, named as OpenStack Swift names them (container-db.md)."""
 
 TABLES = """
 CREATE TABLE object (

@@ -14,13 +14,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from martlet.log import get_logger
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Work = TypeVar("Work")
 
 #: Calls that may block on a disk at the same time in one process.
 NATIVE_THREADS = 4
@@ -125,7 +124,7 @@ def for_each(function: Callable[[T], object], items: Iterable[T], at_once: int) 
 
 
 def repeat_in_background(name: str, task: Callable[[], None], pause_seconds: float) -> None:
-    """Run ``task`` for ever with a pause after each run; an error is logged and ends one run only."""
+    """Run ``task`` for ever with a pause after each run; an error is logged and ends that run."""
     log = get_logger("martlet.background")
 
     def run() -> None:
@@ -137,76 +136,3 @@ def repeat_in_background(name: str, task: Callable[[], None], pause_seconds: flo
             time.sleep(pause_seconds)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-
-
-class _Ticket(Generic[Work]):
-    """One writer's place in the queue."""
-
-    __slots__ = ("called", "error", "is_done", "result", "work")
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.called = threading.Lock()
-        self.called.acquire()
-        self.is_done = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
-class GroupCommit(Generic[Work]):
-    """Lets concurrent writers share a commit.
-
-    The first writer leads: it commits at once. Those who come meanwhile queue; when the commit has
-    ended, the first of them leads the next one and takes along all that wait. So a lone writer
-    never waits for company, and N writers need far fewer than N commits.
-
-    ``commit`` gets the works in order of arrival and returns one outcome for each: a result, or an
-    exception that is raised to its writer. It runs in a native thread, never twice at once.
-    """
-
-    def __init__(self, commit: Callable[[list[Work]], list[Any]]) -> None:
-        self._commit = commit
-        self._lock = threading.Lock()  # guards the two below
-        self._queue: list[_Ticket[Work]] = []
-        self._is_led = False
-
-    def submit(self, work: Work) -> Any:
-        """Wait until a commit with ``work`` in it has ended; returns or raises its outcome."""
-        ticket = _Ticket(work)
-        with self._lock:
-            self._queue.append(ticket)
-            leads = not self._is_led
-            self._is_led = True
-        if not leads:
-            ticket.called.acquire()
-        if not ticket.is_done:
-            self._lead()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.result
-
-    def _lead(self) -> None:
-        with self._lock:
-            group, self._queue = self._queue, []
-        try:
-            self._settle(group, run_blocking(self._commit, [ticket.work for ticket in group]))
-        except BaseException as error:
-            self._settle(group, [error] * len(group))
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            with self._lock:
-                successor = self._queue[0] if self._queue else None
-                self._is_led = successor is not None
-            if successor is not None:
-                successor.called.release()
-
-    @staticmethod
-    def _settle(group: list[_Ticket[Work]], outcomes: list[Any]) -> None:
-        for ticket, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                ticket.error = outcome
-            else:
-                ticket.result = outcome
-            ticket.is_done = True
-            ticket.called.release()

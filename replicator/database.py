@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
-from replicator.concurrency import GroupCommit, run_blocking
+from replicator.concurrency import run_blocking
 from replicator.database_files import create_durably, quarantine
 from replicator.errors import (
     DatabaseBusy,
@@ -30,6 +30,7 @@ from replicator.errors import (
     DatabaseUnsupported,
     DeviceFailed,
 )
+from replicator.group_commit import GroupCommit
 from replicator.schema import SYNC_TABLES, chexor
 
 T = TypeVar("T")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from replicator.concurrency import GroupCommit, for_each, run_blocking
+from replicator.concurrency import for_each, run_blocking
+from replicator.group_commit import GroupCommit
 
 
 def test_a_lone_writer_does_not_wait() -> None:
@@ -98,7 +99,8 @@ GREEN = """
 import warnings; warnings.simplefilter("ignore")
 import eventlet; eventlet.monkey_patch()
 from eventlet.patcher import original
-from replicator.concurrency import GroupCommit, for_each, run_blocking
+from replicator.concurrency import for_each, run_blocking
+from replicator.group_commit import GroupCommit
 native = original("threading")
 
 # A blocking call lets other green threads run: without that, gate would never open.
