@@ -18,6 +18,7 @@ does nothing the second time.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 
 from martlet.backend_response import (
@@ -50,6 +51,8 @@ __all__ = [
 # Up to this size a body travels in the same send as the headers: copying it is cheaper than a
 # second system call.
 JOIN_BODY_BYTES_MAX = 64 * 1024
+# A connection that was in use this short a time ago is taken for open without looking, seconds.
+FRESH_SECONDS = 1.0
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
@@ -81,7 +84,8 @@ class BackendClient:
         self.conn_timeout = conn_timeout
         self.node_timeout = node_timeout
         self.pool_size = pool_size
-        self._idle: dict[Address, list[socket.socket]] = {}
+        # The connections of each address, with the time of their last use.
+        self._idle: dict[Address, list[tuple[socket.socket, float]]] = {}
 
     def request(
         self,
@@ -152,9 +156,9 @@ class BackendClient:
 
     def close(self) -> None:
         """Close every idle connection."""
-        for sockets in self._idle.values():
-            while sockets:
-                sockets.pop().close()
+        for idle in self._idle.values():
+            while idle:
+                idle.pop()[0].close()
 
     def connect(self, address: Address) -> socket.socket:
         """A new connection, not from the pool.
@@ -171,20 +175,20 @@ class BackendClient:
         return sock
 
     def take(self, address: Address) -> socket.socket | None:
-        """An idle connection that its server has not closed, or None."""
-        sockets = self._idle.get(address)
-        while sockets:
-            sock = sockets.pop()
-            if not _is_stale(sock):
+        """An idle connection that its server has not closed, as far as can be seen, or None."""
+        idle = self._idle.get(address)
+        while idle:
+            sock, used_at = idle.pop()
+            if time.monotonic() - used_at < FRESH_SECONDS or not _is_stale(sock):
                 return sock
             sock.close()
         return None
 
     def give_back(self, address: Address, sock: socket.socket) -> None:
         """Keep a connection for the next request; the answer on it has been read to its end."""
-        sockets = self._idle.setdefault(address, [])
-        if len(sockets) < self.pool_size:
-            sockets.append(sock)
+        idle = self._idle.setdefault(address, [])
+        if len(idle) < self.pool_size:
+            idle.append((sock, time.monotonic()))
         else:
             sock.close()
 

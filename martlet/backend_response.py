@@ -21,6 +21,11 @@ DRAIN_BYTES_MAX = 64 * 1024
 DRAIN_SECONDS_MAX = 0.1
 
 
+# Lower-case names by what is on the wire: the servers use the same few again and again.
+_HEADER_NAMES_MAX = 4096
+_header_names: dict[bytes, str] = {}
+
+
 class BackendError(Exception):
     """A storage service gave no usable answer. Says which, and why."""
 
@@ -96,8 +101,8 @@ class Incoming:
         :raises ReadTimeout: nothing came; everything is as before.
         :raises BackendError: the connection is lost, and closed.
         """
-        self.sock.settimeout(timeout)
         try:
+            self.sock.settimeout(timeout)
             data = self.sock.recv(READ_BYTES)
         except TimeoutError as error:
             raise ReadTimeout(self._address, f"no answer in {timeout} s") from error
@@ -164,7 +169,7 @@ class Incoming:
         self.reason = status.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
+        key = _header_names.get(name) or _learn_header_name(name)
         text = value.decode("latin-1")
         if key in self.headers:
             text = f"{self.headers[key]}, {text}"
@@ -252,3 +257,10 @@ class BackendResponse:
             pass  # release() closes what is not complete
         incoming.chunks = []
         incoming.release()
+
+
+def _learn_header_name(name: bytes) -> str:
+    key = name.decode("latin-1").lower()
+    if len(_header_names) < _HEADER_NAMES_MAX:  # metadata makes up names of its own
+        _header_names[name] = key
+    return key

@@ -25,9 +25,9 @@ class ProxyOptions:
     """What an operator can set for the proxy application."""
 
     conn_timeout: float = option(0.5, "Longest wait for a connection to a storage server", "s")
-    node_timeout: float = option(10.0, "Longest wait for a read from or write to one", "s")
+    node_timeout: float = option(10.0, "Longest wait for a read from or a write to one", "s")
     recoverable_node_timeout: float | None = option(
-        None, "The same for object GET and HEAD, which can go to another replica; node_timeout", "s"
+        None, "The same for reading an object, which another replica has; empty: node_timeout", "s"
     )
     post_quorum_timeout: float = option(
         0.5, "How long to wait for the remaining replicas once the outcome is decided", "s"
@@ -37,7 +37,7 @@ class ProxyOptions:
     error_suppression_interval: float = option(
         60.0, "How long a device that failed too often is left alone; 0: never", "s"
     )
-    error_suppression_limit: int = option(10, "Failures a device may have before that")
+    error_suppression_limit: int = option(10, "Failures that a device may have before that")
     request_node_count: str = option(
         "2 * replicas", "Devices tried for one request: a number, or 'N * replicas'"
     )
@@ -50,12 +50,22 @@ class ProxyOptions:
     recheck_container_existence: int = option(60, "The same for containers", "s")
     allow_account_management: bool = option(False, "Let authorized users PUT and DELETE accounts")
     account_autocreate: bool = option(False, "Create an account at the first write to it")
-    max_containers_per_account: int = option(0, "More containers are refused with 403; 0: no limit")
-    max_containers_whitelist: list[str] = option([], "Accounts without that limit")
-    deny_host_headers: list[str] = option([], "Host headers that are refused with 403")
-    cors_allow_origin: list[str] = option([], "Origins allowed beside those of the container")
-    cors_expose_headers: list[str] = option([], "Headers that CORS answers expose besides")
-    strict_cors_mode: bool = option(True, "CORS headers only for origins that are allowed")
+    max_containers_per_account: int = option(
+        0, "Containers an account may have; more are refused with 403. 0: any number"
+    )
+    max_containers_whitelist: list[str] = option(
+        [], "Accounts without that limit, separated by commas"
+    )
+    deny_host_headers: list[str] = option(
+        [], "Host headers that are refused with 403, separated by commas"
+    )
+    cors_allow_origin: list[str] = option(
+        [], "Origins allowed beside those that the container allows"
+    )
+    cors_expose_headers: list[str] = option(
+        [], "Headers that answers to other origins expose besides the usual"
+    )
+    strict_cors_mode: bool = option(True, "Give CORS headers only to origins that are allowed")
     swift_owner_headers: list[str] = option(_OWNER_HEADERS, "Headers that only owners see and set")
     expose_info: bool = option(True, "Answer /info")
     disallowed_sections: list[str] = option(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 
 from martlet.backend_client import BackendClient, encode_headers
@@ -124,11 +123,6 @@ class Core:
             ),
         )
         return UNAVAILABLE
-
-
-def user_agent() -> str:
-    """How the proxy names itself to the storage servers."""
-    return f"proxy-server {os.getpid()}"
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:

@@ -14,15 +14,15 @@ def delete_at(req: Request) -> int | None:
 
     :raises HTTPException: (400) not a whole number, or not in the future.
     """
-    now = req.timestamp
     after = req.headers.get("X-Delete-After")
-    if after is not None:
-        moment = int(float(now) + _whole_number("X-Delete-After", after))
-        return _in_future("X-Delete-After", moment, float(now))
     at = req.headers.get("X-Delete-At")
-    if at is not None:
-        return _in_future("X-Delete-At", _whole_number("X-Delete-At", at), float(now))
-    return None
+    if after is None and at is None:
+        return None
+    now = float(req.timestamp)
+    if after is not None:
+        moment = int(now + _whole_number("X-Delete-After", after))
+        return _in_future("X-Delete-After", moment, now)
+    return _in_future("X-Delete-At", _whole_number("X-Delete-At", at), now)
 
 
 def _whole_number(name: str, text: str) -> int:

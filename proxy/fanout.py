@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from martlet.backend_client import (
     BackendError,
     BackendExchange,
-    BackendResponse,
     BackendUpload,
     ReadTimeout,
 )
@@ -284,7 +283,10 @@ class Uploads:
 
 
 class _Writer:
-    """Sends what is queued to one device, and reads its answer when the empty piece comes."""
+    """Sends what is queued to one device, and reads its answer when the empty piece comes.
+
+    None in the queue is the end of an upload that was given up: nothing more is sent.
+    """
 
     def __init__(
         self, index: int, node: Node, upload: BackendUpload, done: queue.Queue[_Writer]
@@ -295,7 +297,7 @@ class _Writer:
         self.error: BackendError | None = None
         self._upload = upload
         self._done = done
-        self._chunks: queue.Queue[bytes] = queue.Queue(QUEUED_CHUNKS_MAX)
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(QUEUED_CHUNKS_MAX)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -313,19 +315,19 @@ class _Writer:
     def abort(self) -> None:
         self._upload.abort()
         if self._thread is not None:
-            self._chunks.put(b"")  # there is room soon: without its connection the thread drains
+            self._chunks.put(None)  # there is room soon: without its connection the thread drains
 
     def _run(self) -> None:
-        ended = False
+        chunk: bytes | None = None
         try:
             while chunk := self._chunks.get():
                 self._upload.send(chunk)
-            ended = True
-            response: BackendResponse = self._upload.finish()
-            self.answer = Answer(response.status, response.headers, response.body())
+            if chunk is not None:
+                response = self._upload.finish()
+                self.answer = Answer(response.status, response.headers, response.body())
         except BackendError as error:
             self.error = error
             self._upload.abort()
-        while not ended:
-            ended = not self._chunks.get()
+        while chunk:  # failed: the rest is thrown away until its end
+            chunk = self._chunks.get()
         self._done.put(self)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
+from functools import cache
 
 from martlet.http import HeaderList, Request
-from proxy.core import user_agent
 
 # Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
 # direct the updates that object servers send.
@@ -39,8 +40,14 @@ def base_headers(req: Request) -> dict[str, str]:
     return {
         "X-Timestamp": req.environ["HTTP_X_TIMESTAMP"],
         "X-Trans-Id": req.trans_id,
-        "User-Agent": user_agent(),
+        "User-Agent": _user_agent(),
     }
+
+
+@cache
+def _user_agent() -> str:
+    # First asked for by a request, and so after the workers were forked.
+    return f"proxy-server {os.getpid()}"
 
 
 def object_headers(req: Request) -> dict[str, str]:

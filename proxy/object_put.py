@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from martlet.http import Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
@@ -139,11 +140,17 @@ class Store:
             raise http_error(best.status)
         headers = {
             "Content-Type": "text/html; charset=UTF-8",
-            "Last-Modified": http_date(self.req.timestamp.ceil()),
+            "Last-Modified": _http_date(self.req.timestamp.ceil()),
         }
         for etag in etags:
             headers["Etag"] = etag
         return Response(best.status, headers)
+
+
+@lru_cache(16)
+def _http_date(seconds: int) -> str:
+    """All PUTs of a second say the same."""
+    return http_date(seconds)
 
 
 def _etags(answers: Iterable[Answer]) -> Iterator[str]:

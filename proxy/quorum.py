@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 _DECIDING_CLASSES = (2, 3, 4)
 
@@ -71,12 +72,22 @@ def _highest_of_class(
     return None
 
 
+@cache
 def container_update_count(container_replicas: int, object_replicas: int) -> int:
-    """How many container updates the requests to all object servers must carry.
+    """How many container updates the requests to all object servers must carry, dealt out in turn.
 
     A write succeeds once a quorum of object servers has it. The others may have died with the
-    updates they were to send, and of those that are left a quorum of the container's replicas must
-    still hear. When nothing fails, every replica should hear.
+    updates they were to send, and those that are left must still have a quorum of the container's
+    replicas to tell. When nothing fails, every replica should hear.
     """
-    lost_at_most = object_replicas - quorum_size(object_replicas)
-    return max(container_replicas, quorum_size(container_replicas) + lost_at_most)
+    updates = container_replicas
+    while _fewest_left(updates, object_replicas) < quorum_size(container_replicas):
+        updates += 1
+    return updates
+
+
+def _fewest_left(updates: int, object_replicas: int) -> int:
+    """The updates of a quorum of object servers, where the others had the most."""
+    each, more = divmod(updates, object_replicas)
+    kept = quorum_size(object_replicas)
+    return kept * each + max(0, kept - (object_replicas - more))

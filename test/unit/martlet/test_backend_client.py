@@ -172,15 +172,22 @@ def test_head_has_no_body_and_keeps_the_connection(
 
 
 def test_idle_connection_closed_by_the_server_is_noticed(
-    client: BackendClient, serve: Callable[..., Server]
+    client: BackendClient, serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("martlet.backend_client.FRESH_SECONDS", 0.0)
+    closed = threading.Event()
+
     def once(peer: Peer) -> None:
         peer.read_head()
         peer.sock.sendall(OK)
+        peer.sock.shutdown(socket.SHUT_RDWR)
+        closed.set()
 
-    server = serve(once, once)
-    for _ in range(2):
-        assert client.request(server.address, "GET", "/", {}).body() == b"ok"
+    server = serve(once, answer_all(OK))
+    assert client.request(server.address, "GET", "/", {}).body() == b"ok"
+    assert closed.wait(10)
+    assert client.take(server.address) is None
+    assert client.request(server.address, "GET", "/", {}).body() == b"ok"
     assert server.accepted == 2
 
 

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage devices in memory behind real sockets, for tests of the proxy.
+
+Each device speaks as much of the backend protocol as the proxy uses, records what it was asked,
+and can be told to fail in every way in which a real one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+HANG_UP = "hang up"  # closes the connection once it has read the headers
+HANG_UP_IN_BODY = "hang up in body"  # asks for the body, reads a little, and closes
+GARBAGE = "garbage"  # answers with something that is not HTTP
+SILENT = "silent"  # answers nothing until the device is stopped
+STALL = "stall"  # asks for the body and then reads none of it
+
+
+@dataclass
+class Seen:
+    """A request as a device saw it; ``whole`` is False for a body that was cut short."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes = b""
+    whole: bool = True
+
+
+@dataclass
+class Stored:
+    """An account, container or object on a device."""
+
+    timestamp: str
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    is_deleted: bool = False
+
+
+class FakeDevice:
+    """One device behind a port of its own.
+
+    ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
+    them; ``cut_after`` ends the bodies of GET answers after so many bytes.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = f"sd{number}"
+        self.number = number
+        self.fault: Any = None
+        self.cut_after: int | None = None
+        self.seen: list[Seen] = []
+        self.stored: dict[str, Stored] = {}
+        self.release = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def node(self) -> dict[str, Any]:
+        return {"id": self.number, "ip": "127.0.0.1", "port": self.port, "device": self.name}
+
+    def methods(self) -> list[str]:
+        return [seen.method for seen in self.seen]
+
+    def last(self, method: str) -> Seen:
+        return next(seen for seen in reversed(self.seen) if seen.method == method)
+
+    def stop(self) -> None:
+        """Like a dead process: nothing listens, every connection is closed."""
+        self.release.set()
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # stopped before
+        self._listener.close()
+        self.hang_up_all()
+
+    def hang_up_all(self) -> None:
+        with self._lock:
+            for sock in self._sockets:
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # the other side was faster
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._sockets.add(sock)
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            with sock, sock.makefile("rb") as reader:
+                while self._serve_one(sock, reader):
+                    pass
+        except OSError:
+            pass  # the proxy went away; what it left behind is in self.seen
+        finally:
+            with self._lock:
+                self._sockets.discard(sock)
+
+    def _serve_one(self, sock: socket.socket, reader: Any) -> bool:
+        line = reader.readline()
+        if not line:
+            return False
+        method, path, _ = line.decode("latin-1").split(" ")
+        headers = {}
+        while (raw := reader.readline()) not in (b"\r\n", b""):
+            name, _, value = raw.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        seen = Seen(method, path, headers, whole=False)
+        self.seen.append(seen)
+        fault = self.fault(seen) if callable(self.fault) else self.fault
+        if fault == HANG_UP:
+            return False
+        if fault == SILENT:
+            self.release.wait(30)
+            return False
+        if fault == GARBAGE:
+            sock.sendall(b"220 smtp.example.com ESMTP\r\n")
+            return False
+        if "expect" in headers:
+            early = fault if isinstance(fault, int) else self._refusal(seen)
+            if early:
+                self._answer(sock, method, early, {}, b"")
+                return False
+            sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if fault == STALL:
+            self.release.wait(30)
+            return False
+        if fault == HANG_UP_IN_BODY:
+            seen.body = reader.read(min(10, int(headers.get("content-length", "0"))))
+            return False
+        seen.body, seen.whole = _read_body(reader, headers)
+        if not seen.whole:
+            return False
+        if isinstance(fault, int):
+            status, answer_headers, body = fault, {}, b""
+        else:
+            with self._lock:
+                status, answer_headers, body = self._act(seen)
+        return self._answer(sock, method, status, answer_headers, body)
+
+    def _answer(
+        self, sock: socket.socket, method: str, status: int, headers: dict[str, str], body: bytes
+    ) -> bool:
+        head = f"HTTP/1.1 {status} X\r\n"
+        headers = {"Content-Length": str(len(body)), **headers}
+        head += "".join(f"{k}: {v}\r\n" for k, v in headers.items()) + "\r\n"
+        shown = b"" if method == "HEAD" else body
+        if method == "GET" and self.cut_after is not None and len(shown) > self.cut_after:
+            sock.sendall(head.encode("latin-1") + shown[: self.cut_after])
+            return False
+        sock.sendall(head.encode("latin-1") + shown)
+        return True
+
+    def _refusal(self, seen: Seen) -> int | None:
+        """What can be said of a PUT before its body."""
+        known = self.stored.get(_name(seen))
+        if known is None:
+            return None
+        if known.timestamp >= seen.headers["x-timestamp"]:
+            return 409
+        if seen.headers.get("if-none-match") == "*" and not known.is_deleted:
+            return 412
+        return None
+
+    def _act(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        depth = _name(seen).count("/")
+        act: Callable[[Seen], tuple[int, dict[str, str], bytes]]
+        act = self._act_on_object if depth >= 3 else self._act_on_database
+        return act(seen)
+
+    def _act_on_database(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        name = _name(seen)
+        known = self.stored.get(name)
+        kind = "container" if name.count("/") == 2 else "account"
+        kept = {
+            k: v
+            for k, v in seen.headers.items()
+            if k.startswith((f"x-{kind}-", "x-versions-")) and not k.startswith("x-account-host")
+        }
+        if seen.method == "PUT":
+            if known is None:
+                index = seen.headers.get("x-backend-storage-policy-index")
+                index = index or seen.headers.get("x-backend-storage-policy-default", "0")
+                kept["x-backend-storage-policy-index"] = index
+                self.stored[name] = Stored(seen.headers["x-timestamp"], kept)
+                return 201, {}, b""
+            known.headers |= kept
+            return 202, {}, b""
+        if known is None:
+            return 404, {}, b"<html>missing</html>"
+        if seen.method == "POST":
+            known.headers |= kept
+            return 204, {}, b""
+        if seen.method == "DELETE":
+            del self.stored[name]
+            return 204, {}, b""
+        count = sum(1 for n in self.stored if n.startswith(f"{name}/"))
+        shown = {k: v for k, v in known.headers.items() if v}
+        shown |= {"x-put-timestamp": known.timestamp, "x-timestamp": known.timestamp}
+        shown[f"x-{kind}-{'object' if kind == 'container' else 'container'}-count"] = str(count)
+        if seen.method == "HEAD":
+            return 204, shown, b""
+        names = [
+            n.removeprefix(f"{name}/") for n in sorted(self.stored) if n.startswith(name + "/")
+        ]
+        shown["Content-Type"] = "application/json; charset=utf-8"
+        return 200, shown, json.dumps([{"name": n} for n in names]).encode()
+
+    def _act_on_object(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        name, known = _name(seen), self.stored.get(_name(seen))
+        timestamp = seen.headers["x-timestamp"]
+        if seen.method in ("PUT", "POST", "DELETE"):
+            if known is not None and known.timestamp >= timestamp:
+                return 409, {"X-Backend-Timestamp": known.timestamp}, b""
+            is_missing = known is None or known.is_deleted
+            if seen.method == "DELETE":
+                self.stored[name] = Stored(timestamp, is_deleted=True)
+                return (404 if is_missing else 204), {"X-Backend-Timestamp": timestamp}, b""
+            if seen.method == "POST":
+                return (404 if is_missing else 202), {}, b""
+            etag = hashlib.md5(seen.body).hexdigest()
+            if seen.headers.get("etag", etag) != etag:
+                return 422, {}, b""
+            kept = {k: v for k, v in seen.headers.items() if k.startswith("x-object-meta-")}
+            kept |= {"Etag": f'"{etag}"', "Content-Type": seen.headers["content-type"]}
+            self.stored[name] = Stored(timestamp, kept, seen.body)
+            return 201, {"Etag": f'"{etag}"'}, b""
+        if known is None:
+            return 404, {}, b"<html>missing</html>"
+        shown = {"X-Backend-Timestamp": known.timestamp, **known.headers}
+        if known.is_deleted:
+            return 404, shown, b"<html>missing</html>"
+        shown["X-Timestamp"] = known.timestamp
+        if seen.headers.get("if-none-match", "").strip('"') == known.headers["Etag"].strip('"'):
+            return 304, shown, b""
+        return _with_ranges(seen.headers.get("range"), shown, known.body)
+
+
+def _with_ranges(
+    asked: str | None, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    if not asked:
+        return 200, headers, body
+    ranges = []
+    for first, last in re.findall(r"(\d*)-(\d*)", asked.partition("=")[2]):
+        start = int(first) if first else max(0, len(body) - int(last))
+        end = min(int(last), len(body) - 1) if first and last else len(body) - 1
+        if start < len(body):
+            ranges.append((start, end))
+    if not ranges:
+        return 416, headers, b"<html>no such range</html>"
+    if len(ranges) == 1:
+        start, end = ranges[0]
+        shown = {"Content-Range": f"bytes {start}-{end}/{len(body)}"}
+        return 206, {**headers, **shown}, body[start : end + 1]
+    boundary = uuid.uuid4().hex
+    parts = [
+        f"--{boundary}\r\nContent-Type: {headers['Content-Type']}\r\n"
+        f"Content-Range: bytes {start}-{end}/{len(body)}\r\n\r\n".encode()
+        + body[start : end + 1]
+        + b"\r\n"
+        for start, end in ranges
+    ]
+    shown = {"Content-Type": f"multipart/byteranges;boundary={boundary}"}
+    return 206, {**headers, **shown}, b"".join(parts) + f"--{boundary}--".encode()
+
+
+def _read_body(reader: Any, headers: dict[str, str]) -> tuple[bytes, bool]:
+    if headers.get("transfer-encoding") != "chunked":
+        length = int(headers.get("content-length", "0"))
+        body = reader.read(length)
+        return body, len(body) == length
+    body = b""
+    while True:
+        line = reader.readline()
+        if not line:
+            return body, False
+        size = int(line, 16)
+        chunk = reader.read(size + 2)
+        if len(chunk) < size + 2:
+            return body + chunk, False
+        if size == 0:
+            return body, True
+        body += chunk[:-2]
+
+
+def _name(seen: Seen) -> str:
+    """``/account[/container[/object]]`` of a request, as sent."""
+    return "/" + seen.path.partition("?")[0].split("/", 3)[3]
+
+
+class FakeRing:
+    """A ring of one partition: the first devices are primaries, the others hand-offs."""
+
+    next_part_power = None
+
+    def __init__(self, devices: list[FakeDevice], replicas: int) -> None:
+        self._devices = devices
+        self._replicas = replicas
+        self.replica_count = float(replicas)
+
+    def get_part(self, account: str, container: str | None = None, obj: str | None = None) -> int:
+        return 7
+
+    def get_part_nodes(self, partition: int) -> tuple[Any, ...]:
+        primaries = self._devices[: self._replicas]
+        return tuple({**d.node, "index": i} for i, d in enumerate(primaries))
+
+    def get_nodes(
+        self, account: str, container: str | None = None, obj: str | None = None
+    ) -> tuple[int, tuple[Any, ...]]:
+        return 7, self.get_part_nodes(7)
+
+    def get_more_nodes(self, partition: int) -> Iterator[Any]:
+        for index, device in enumerate(self._devices[self._replicas :]):
+            yield {**device.node, "handoff_index": index}

@@ -1,0 +1,59 @@
+"""A proxy application in front of devices in memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, MakeCluster
+from fake_devices import FakeDevice, FakeRing
+
+from martlet.cluster_conf import ClusterConf, HashOptions, StoragePolicy
+from martlet.constraints import Constraints
+from proxy.app import Application
+from proxy.config import ProxyOptions
+from proxy.info_registry import clear_info
+from ring.hashing import HashPath
+from ring.ring import RingSet
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[MakeCluster]:
+    made: list[FakeDevice] = []
+
+    def make(
+        devices: int = 4,
+        replicas: int = 3,
+        constraints: Constraints | None = None,
+        policies: tuple[StoragePolicy, ...] = (StoragePolicy(0, "gold", is_default=True),),
+        **options: Any,
+    ) -> FakeCluster:
+        fakes = [FakeDevice(number) for number in range(devices)]
+        made.extend(fakes)
+        ring: Any = FakeRing(fakes, replicas)
+        rings = RingSet(ring, ring, {p.index: ring for p in policies}, HashPath(b"", b"salt"))
+        settings = {
+            "account_autocreate": True,
+            "conn_timeout": 2.0,
+            "node_timeout": 2.0,
+            "post_quorum_timeout": 0.2,
+            **options,
+        }
+        cluster = ClusterConf(HashOptions("", "salt"), constraints or Constraints(), policies)
+        app = Application(ProxyOptions(**settings), cluster, rings, logging.getLogger("test.proxy"))
+        return FakeCluster(fakes, app)
+
+    yield make
+    clear_info()
+    for device in made:
+        device.stop()
+
+
+@pytest.fixture
+def cluster(make_cluster: MakeCluster) -> FakeCluster:
+    """Three primaries, one hand-off, an account and a container /v1/a/c."""
+    cluster = make_cluster()
+    cluster.make_container()
+    return cluster

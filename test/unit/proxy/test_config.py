@@ -1,0 +1,69 @@
+"""The options of the proxy, and the sample that shows them."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from martlet.config import ConfigError, load_options
+from martlet.server import ServerOptions
+from proxy.app import app_factory
+from proxy.config import ProxyOptions
+
+SAMPLE = Path(__file__).parents[3] / "etc" / "proxy-server.conf-sample"
+
+
+def commented_options(section: str) -> dict[str, str]:
+    """The ``# name = default`` lines of a section of the sample."""
+    body = SAMPLE.read_text().partition(f"\n[{section}]\n")[2].partition("\n[")[0]
+    return dict(re.findall(r"^# (\w+) = ?(.*)$", body, re.MULTILINE))
+
+
+def test_sample_shows_every_option_with_its_default() -> None:
+    shown = commented_options("app:proxy-server")
+    assert set(shown) == {field.name for field in dataclasses.fields(ProxyOptions)}
+    assert load_options(ProxyOptions, shown) == ProxyOptions()
+
+
+def test_sample_shows_the_options_of_the_server() -> None:
+    shown = commented_options("DEFAULT")
+    of_storage_servers = {"devices", "mount_check"}
+    known = {field.name for field in dataclasses.fields(ServerOptions)}
+    assert set(shown) == known - of_storage_servers - {"bind_port"}
+    assert load_options(ServerOptions, shown) == ServerOptions()
+
+
+def test_every_filter_of_the_sample_pipeline_has_its_section() -> None:
+    parser = configparser.RawConfigParser()
+    parser.read(SAMPLE)
+    *filters, app = parser["pipeline:main"]["pipeline"].split()
+    assert f"app:{app}" in parser
+    assert all(f"filter:{name}" in parser for name in filters)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"sorting_method": "affinity"}, "sorting_method"),
+        ({"request_node_count": "many"}, "request_node_count"),
+        ({"request_node_count": "0"}, "request_node_count"),
+        ({"node_timeout": "soon"}, "node_timeout"),
+        ({"client_chunk_size": "0"}, "client_chunk_size"),
+        ({"no_such_option": "1"}, "no_such_option"),
+    ],
+)
+def test_bad_options_are_named(values: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        app_factory({"__file__": "proxy-server.conf"}, **values)
+
+
+@pytest.mark.parametrize(
+    ("text", "replicas", "count"),
+    [("2 * replicas", 3, 6), ("5", 3, 5), ("3*replicas", 2, 6), ("1 * replicas", 4, 4)],
+)
+def test_request_node_count(text: str, replicas: int, count: int) -> None:
+    assert ProxyOptions(request_node_count=text).node_count(replicas) == count

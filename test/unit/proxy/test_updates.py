@@ -1,0 +1,75 @@
+"""Container and expirer updates are spread so that none is lost with a minority."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.quorum import quorum_size
+from proxy.updates import UpdateTarget, expirer_container, update_headers
+from ring.hashing import HashPath
+
+
+def nodes(count: int, base: int = 6001) -> list[Any]:
+    return [{"ip": "10.0.0.1", "port": base + i, "device": f"sd{i}"} for i in range(count)]
+
+
+def parsed(lines: bytes) -> dict[str, str]:
+    pairs = (line.split(": ", 1) for line in lines.decode().split("\r\n") if line)
+    return {name: value for name, value in pairs}
+
+
+@given(objects=st.integers(1, 6), containers=st.integers(1, 6), expires=st.booleans())
+def test_every_replica_is_told_and_a_quorum_in_the_worst_case(
+    objects: int, containers: int, expires: bool
+) -> None:
+    expirer = UpdateTarget("0001", 9, nodes(containers, 7001)) if expires else None
+    headers = [parsed(h) for h in update_headers(objects, 5, nodes(containers), expirer)]
+    assert len(headers) == objects
+    for name in ["Container"] + (["Delete-At"] if expires else []):
+        told = [h.get(f"X-{name}-Host", "").split(",") for h in headers]
+        told = [[host for host in hosts if host] for hosts in told]
+        assert {host for hosts in told for host in hosts} == {
+            f"10.0.0.1:{(6001 if name == 'Container' else 7001) + i}" for i in range(containers)
+        }
+        # The object servers with the most updates are lost: a quorum of updates must remain.
+        counts = sorted(len(hosts) for hosts in told)
+        assert sum(counts[: quorum_size(objects)]) >= quorum_size(containers)
+    for h in headers:
+        hosts, devices = h.get("X-Container-Host", ""), h.get("X-Container-Device", "")
+        assert hosts.count(",") == devices.count(",")
+
+
+def test_usual_case_is_the_general_one() -> None:
+    """The short cut for as many containers as objects says what the long way would."""
+    short = [parsed(h) for h in update_headers(3, 5, nodes(3))]
+    long = [parsed(h) for h in update_headers(3, 5, nodes(3), UpdateTarget("1", 9, nodes(3)))]
+    for plain, full in zip(short, long, strict=True):
+        assert plain == {k: v for k, v in full.items() if not k.startswith("X-Delete-At")}
+
+
+def test_only_two_object_servers_clean_the_queue() -> None:
+    flags = [
+        parsed(h)["X-Backend-Clean-Expiring-Object-Queue"] for h in update_headers(4, 5, nodes(3))
+    ]
+    assert flags == ["t", "t", "f", "f"]
+
+
+@given(st.integers(86400, 9_999_999_999), st.text(min_size=1, max_size=20))
+def test_expirer_container_is_of_the_day_and_near(delete_at: int, name: str) -> None:
+    hash_path = HashPath(b"", b"salt")
+    container = expirer_container(hash_path, delete_at, "a", "c", name)
+    assert len(container) == 10
+    day = delete_at // 86400 * 86400
+    assert day - 100 < int(container) <= day
+
+
+def test_expirer_container_of_swift() -> None:
+    """A value from OpenStack Swift: its queue must be found by its expirer."""
+    from hashlib import md5
+
+    number = int(md5(b"/AUTH_a/c/osalt").hexdigest(), 16)
+    expected = f"{1700000000 // 86400 * 86400 - number % 100:010d}"
+    assert expirer_container(HashPath(b"", b"salt"), 1700000000, "AUTH_a", "c", "o") == expected
