@@ -68,6 +68,7 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
     log.info("listening ip=%s port=%d workers=%d", host, port, options.workers)
 
     def work() -> None:
+        _use_own_poller()
         on_worker_start(app)
         _serve_requests(listener, app, options, cluster)
 
@@ -115,6 +116,16 @@ def _listen(options: ServerOptions) -> socket.socket:
     return listener
 
 
+def _use_own_poller() -> None:
+    """A poller inherited over fork would be shared with the siblings.
+
+    It comes before any green thread of the worker: those that wait in the old poller never wake.
+    """
+    import eventlet.hubs
+
+    eventlet.hubs.use_hub()
+
+
 def _serve_requests(
     listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
 ) -> None:
@@ -125,8 +136,6 @@ def _serve_requests(
 
     from martlet import http_protocol
 
-    # A poller inherited over fork would be shared with the siblings.
-    eventlet.hubs.use_hub()
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     http_protocol.max_line_length = cluster.constraints.max_header_size
     http_protocol.max_header_count = cluster.constraints.max_header_count
