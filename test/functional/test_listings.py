@@ -44,6 +44,7 @@ def test_pages_make_the_whole(listed: Account, limit: int) -> None:
     while page := lines(listed, limit=limit, marker=found[-1] if found else ""):
         assert len(page) <= limit
         found += page
+        assert len(found) <= len(ORDER)
     assert found == ORDER
 
 

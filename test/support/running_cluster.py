@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -63,6 +64,7 @@ class RunningCluster:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_stop_with_parent,
         )
         self._reader = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
         self._reader.start()
@@ -126,6 +128,12 @@ class RunningCluster:
         for line in process.stdout:
             self.output.append(line)
         process.stdout.close()
+
+
+def _stop_with_parent() -> None:
+    """A killed test run leaves no cluster behind."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def descendants(pid: int) -> set[int]:

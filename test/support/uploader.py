@@ -96,4 +96,5 @@ def listing(account: Account, container: str) -> list[str]:
         assert answer.status in (200, 204), answer
         if not answer.lines:
             return names
+        assert not names or answer.lines[0].encode() > names[-1].encode()
         names += answer.lines
