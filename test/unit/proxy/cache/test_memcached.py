@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from hashlib import md5
@@ -188,6 +189,38 @@ class TestWithMemcached:
             cache.set(f"k{number}", number, time=60)
         assert [cache.get(f"k{n}") for n in range(40)] == list(range(40))
         assert caplog.text.count("out of reach") == 1
+
+
+GREEN_THREADS = """
+import sys
+from martlet.server import patch_standard_library
+patch_standard_library()
+import eventlet
+from proxy.cache.memcached import MemcachedCache
+cache = MemcachedCache(
+    ["127.0.0.1:" + sys.argv[1]], max_connections=2, connect_timeout_seconds=1,
+    pool_timeout_seconds=10, io_timeout_seconds=5, error_limit=10, error_interval_seconds=60,
+)
+def work(number):
+    for turn in range(5):
+        key = f"green {number}"
+        cache.set(key, [number, turn], time=60)
+        assert cache.get(key) == [number, turn], (key, turn, cache.get(key))
+    return 1
+print(sum(eventlet.GreenPool(200).imap(work, range(200))))
+"""
+
+
+@needs_memcached
+def test_many_green_threads_share_two_connections(server: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GREEN_THREADS, str(server)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stdout, done.returncode) == ("200\n", 0), done.stderr
 
 
 def test_dead_memcached_means_misses(caplog: pytest.LogCaptureFixture) -> None:
