@@ -62,7 +62,7 @@ func loadINI(path string) (*ini.File, error) {
 	}
 	file, err := ini.LoadSources(options, path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %s", path, strings.Join(strings.Fields(err.Error()), " ")) // in one line
 	}
 	return file, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"martlet/object-server/device"
 )
 
 // Sections of the configuration file that hold options.
@@ -44,6 +46,11 @@ func (c *Config) options() []option {
 		{appSection, "max_upload_time", "86400", seconds(&c.MaxUploadTime)},
 		{appSection, "allowed_headers", "Content-Disposition, Content-Encoding, X-Delete-At, X-Object-Manifest, " +
 			"X-Static-Large-Object, Cache-Control, Content-Language, Expires, X-Robots-Tag", list(&c.AllowedHeaders)},
+		{appSection, "bundle_sync_method", "auto", syncMethod(&c.Device.SyncMethod)},
+		{appSection, "bundle_spill_size", "1048576", integer64(&c.Device.SpillBytes, 1, 32<<20)},
+		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
+		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
+		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},
 	}
 }
@@ -75,6 +82,42 @@ func integer(into *int, least, most int64) func(string) error {
 			*into = int(number)
 		}
 		return err
+	}
+}
+
+func integer64(into *int64, least, most int64) func(string) error {
+	return func(value string) error {
+		number, err := parseInteger(value, least, most)
+		if err == nil {
+			*into = number
+		}
+		return err
+	}
+}
+
+// setReserve takes bytes, or a share of the file system in percent.
+func (c *Config) setReserve(value string) error {
+	c.Device.ReserveBytes, c.Device.ReservePercent = 0, 0
+	share, isShare := strings.CutSuffix(value, "%")
+	if !isShare {
+		return integer64(&c.Device.ReserveBytes, 0, 1<<60)(value)
+	}
+	percent, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
+	if err != nil || !(percent >= 0 && percent < 100) {
+		return errors.New("must be a number of bytes, or a percentage below 100%")
+	}
+	c.Device.ReservePercent = percent
+	return nil
+}
+
+func syncMethod(into *device.SyncMethod) func(string) error {
+	return func(value string) error {
+		switch method := device.SyncMethod(value); method {
+		case device.SyncAuto, device.SyncFdatasync, device.SyncSyncfs:
+			*into = method
+			return nil
+		}
+		return errors.New("must be auto, fdatasync or syncfs")
 	}
 }
 

@@ -32,9 +32,11 @@ type Server struct {
 // New opens the devices that are present and returns a server for them. Close releases them.
 func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 	fileSystem := vfs.OS{}
+	deviceOptions := config.Device
+	deviceOptions.Logger = logger
 	s := newServer(config, logger, version)
 	s.devices.open = func(path string) (store, *updates.Pending, error) {
-		opened, err := device.Open(fileSystem, path, config.Device)
+		opened, err := device.Open(fileSystem, path, deviceOptions)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -24,7 +24,7 @@ type segmentLog struct {
 	active   *segment // written to; nil until the first append
 	closed   []*segment
 	sequence uint64 // of the last segment
-	ready    bool   // dir exists
+	ready    bool   // the name of dir is durable; a process that was killed may have left it otherwise
 }
 
 type appendRequest struct {
@@ -45,7 +45,6 @@ func openSegmentLog(fileSystem vfs.FS, root, name string) (*segmentLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.ready = true
 	for _, entry := range entries {
 		if sequence, ok := parseSegmentName(entry.Name()); ok {
 			l.closed = append(l.closed, newSegment(l.dir, sequence))
