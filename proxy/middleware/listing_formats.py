@@ -48,8 +48,11 @@ class ListingFormats:
         """
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return self._app(environ, start_response)
+        path: str = environ["PATH_INFO"]
+        if any(path.split("/", 4)[4:]):
+            return self._app(environ, start_response)  # an object, and by far the most requests
         try:
-            version, account, container = split_path(environ["PATH_INFO"], 2, 3)
+            version, account, container = split_path(path, 2, 3)
         except ValueError:
             return self._app(environ, start_response)
         if version not in self._api_versions:
