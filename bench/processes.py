@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processes of a cluster used: CPU time, memory, flushes; and the inodes they left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+FLUSH_CALLS = "fsync,fdatasync,syncfs,sync_file_range,msync"
+_ATTACH_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one service with all its workers: CPU since it started, memory now."""
+
+    cpu_ms: float
+    resident_mib: float
+
+
+def services(home: Path) -> dict[str, int]:
+    """The process id of every service of a running cluster, and of its supervisor, by name."""
+    pids = {path.stem: int(path.read_text()) for path in sorted((home / "run").glob("*.pid"))}
+    pids["supervisor"] = int((home / "run" / "supervisor.lock").read_text())
+    return pids
+
+
+def usage(home: Path) -> dict[str, Usage]:
+    """What each service, with its workers, has used; the supervisor without the services."""
+    found = {}
+    for name, pid in services(home).items():
+        members = [pid] if name == "supervisor" else process_tree(pid)
+        found[name] = Usage(
+            cpu_ms=sum(_cpu_ms(member, is_parent=name != "supervisor") for member in members),
+            resident_mib=sum(_resident_mib(member) for member in members),
+        )
+    return found
+
+
+def process_tree(pid: int) -> list[int]:
+    """A process and all that came from it."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(member for child in children for member in process_tree(int(child)))]
+
+
+def _cpu_ms(pid: int, is_parent: bool) -> float:
+    """User and system time, with that of children that have ended and were waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    own, ended = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
+    return (own + (ended if is_parent else 0)) * 1000 / TICKS_PER_SECOND
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    match = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match.group(1)) / 1024 if match else 0.0
+
+
+def count_inodes(devices: Path) -> int:
+    """Files and directories below the devices, each once however many names it has."""
+    return len({entry.lstat().st_ino for entry in devices.rglob("*")})
+
+
+class FlushCount:
+    """Counts flushes by strace, of each service by itself, between ``start`` and ``stop``."""
+
+    def __init__(self, home: Path, scratch: Path) -> None:
+        self._home = home
+        self._scratch = scratch
+        self._traces: dict[str, subprocess.Popen[bytes]] = {}
+
+    @staticmethod
+    def is_possible() -> bool:
+        """strace is installed."""
+        return shutil.which("strace") is not None
+
+    def start(self) -> None:
+        """Attach to every process.
+
+        :raises RuntimeError: strace may not.
+        """
+        for name, pid in services(self._home).items():
+            if name == "supervisor":
+                continue
+            members = [option for member in process_tree(pid) for option in ("-p", str(member))]
+            command = ["strace", "-f", "-c", "-o", str(self._scratch / f"{name}.flushes")]
+            with (self._scratch / f"{name}.strace").open("wb") as messages:
+                self._traces[name] = subprocess.Popen(
+                    [*command, "-e", f"trace={FLUSH_CALLS}", *members], stderr=messages
+                )
+        deadline = time.monotonic() + _ATTACH_SECONDS_MAX
+        for name, trace in self._traces.items():
+            messages_path = self._scratch / f"{name}.strace"
+            while b"attached" not in messages_path.read_bytes():
+                if trace.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"strace: {messages_path.read_text(errors='replace')}")
+                time.sleep(0.02)
+
+    def stop(self) -> dict[str, int]:
+        """Detach; the flushes of each service."""
+        counts = {}
+        for name, trace in self._traces.items():
+            trace.send_signal(signal.SIGINT)
+            trace.wait(30)
+            counts[name] = _sum_of_calls((self._scratch / f"{name}.flushes").read_text())
+        return counts
+
+
+def _sum_of_calls(summary: str) -> int:
+    """The calls in strace's table: percent, seconds, microseconds a call, calls, errors, name."""
+    total = 0
+    for line in summary.splitlines():
+        fields = line.split()
+        if fields and fields[-1] in FLUSH_CALLS.split(","):
+            total += int(fields[3])
+    return total
