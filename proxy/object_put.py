@@ -16,9 +16,9 @@ from functools import lru_cache
 from martlet.http import Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
 from proxy.core import Core
-from proxy.fanout import Uploads
 from proxy.nodes import NodeQueue
 from proxy.quorum import Answer, have_quorum, quorum_size
+from proxy.uploads import Uploads
 
 # Bodies up to this size are sent in one message; also the size of one read from the network.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
@@ -64,9 +64,12 @@ class Store:
 
     def _send_in_pieces(self, length: int | None) -> list[Answer]:
         replicas = self.nodes.primary_count
+        patience = self.core.options.post_quorum_timeout
         uploads = Uploads(self.core.backends, self.request)
         try:
-            refusals = uploads.open(self.nodes, self.headers, length)
+            refusals = uploads.open(
+                self.nodes, self.headers, length, quorum_size(replicas), patience
+            )
             self._check_refusals(refusals, uploads.live_count)
             uploads.start_writers()
             for chunk in self._read_client(length):
@@ -79,7 +82,7 @@ class Store:
         said = [answer.status for answer in refusals]
         outcomes = uploads.finish(
             lambda statuses: have_quorum(said + statuses, replicas),
-            self.core.options.post_quorum_timeout,
+            patience,
         )
         return refusals + [o.answer for o in outcomes]
 

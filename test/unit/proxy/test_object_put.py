@@ -114,6 +114,14 @@ def test_silent_device_is_waited_for_no_longer_than_the_straggler_time(
     assert cluster.holders("/a/c/o") == ["sd1", "sd2"]
 
 
+def test_silent_device_is_replaced_before_a_large_body(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(node_timeout=60.0)
+    cluster.make_container()
+    cluster.devices[0].fault = lambda seen: SILENT if seen.method == "PUT" else None
+    assert cluster.call("PUT", "/v1/a/c/o", LARGE).status == 201
+    assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
+
+
 def test_stalled_device_is_dropped_in_mid_stream(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(node_timeout=0.5)
     cluster.make_container()
