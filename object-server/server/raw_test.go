@@ -56,13 +56,6 @@ func (c *rawConnection) status() int {
 	return response.StatusCode
 }
 
-func (c *rawConnection) closeWrite() {
-	c.t.Helper()
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 const rawPut = "PUT /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\nX-Timestamp: 1700000000.00000\r\nContent-Type: a/b\r\n"
 
 func TestBadInputIsRefusedAndTheNextRequestServed(t *testing.T) {

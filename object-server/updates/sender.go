@@ -61,18 +61,30 @@ func newSender(connTimeout, nodeTimeout time.Duration) *sender {
 // dislike one row). It returns an error per row, all nil when errs is nil.
 func (s *sender) send(ctx context.Context, target Target, rows []Row) (errs []error) {
 	err := s.update(ctx, target, rows)
-	var status *StatusError
-	if errors.As(err, &status) && (status.Status == http.StatusMethodNotAllowed || status.Status == http.StatusBadRequest) {
-		return s.sendSingly(ctx, target, rows)
-	}
 	if err == nil {
 		return nil
+	}
+	if refusesBatch(err) {
+		return s.sendSingly(ctx, target, rows)
 	}
 	errs = make([]error, len(rows))
 	for i := range errs {
 		errs[i] = err
 	}
 	return errs
+}
+
+// refusesBatch tells a server that knows no UPDATE, finds it too large, or refuses all because of one row.
+func refusesBatch(err error) bool {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status {
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
+		return true
+	}
+	return false
 }
 
 func (s *sender) sendSingly(ctx context.Context, target Target, rows []Row) []error {

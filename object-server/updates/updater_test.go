@@ -223,7 +223,7 @@ func TestTheRequest(t *testing.T) {
 }
 
 func TestOldServersGetSingleRequests(t *testing.T) {
-	for _, refusal := range []int{http.StatusMethodNotAllowed, http.StatusBadRequest} {
+	for _, refusal := range []int{405, 400, 413} {
 		server := newContainerServer(t)
 		server.answer = func(r *http.Request) int {
 			if r.Method == "UPDATE" {
