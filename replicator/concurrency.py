@@ -36,7 +36,8 @@ def _is_green() -> bool:
 def run_blocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that may block on a disk; other green threads go on meanwhile.
 
-    The function must not touch green objects (locks, sockets) of the calling thread.
+    The function must not touch what belongs to green threads: locks, sockets, the log. It may call
+    ``run_blocking`` itself, which then is a plain call.
     """
     if not _is_green():
         return function(*args, **kwargs)
@@ -57,16 +58,19 @@ class _NativeThreads:
         self.pid = os.getpid()
         self._new_event = Event
         self._calls = patcher.original("queue").SimpleQueue()
+        native = patcher.original("threading")
+        self._is_here = native.local()  # has the attribute ``yes`` in the threads themselves
         self._done: deque[tuple[Any, Any, BaseException | None]] = deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         hubs.get_hub().add("read", self._bell, self._deliver, _ignore, _ignore)
-        native = patcher.original("threading")
         for number in range(NATIVE_THREADS):
             name = f"blocking-{number}"
             native.Thread(target=self._work, name=name, daemon=True).start()
 
     def run(self, function: Callable[[], Any]) -> Any:
         """The outcome of ``function``, called in one of the threads."""
+        if hasattr(self._is_here, "yes"):
+            return function()
         event = self._new_event()
         self._calls.put((event, function))
         result, error = event.wait()
@@ -75,6 +79,7 @@ class _NativeThreads:
         return result
 
     def _work(self) -> None:
+        self._is_here.yes = True
         while True:
             event, function = self._calls.get()
             try:

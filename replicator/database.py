@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
@@ -53,8 +53,8 @@ class Database:
         """Nothing is opened yet: a missing or damaged file shows on the first read or write."""
         self.path = path
         self._writer: _Connection | None = None  # used by the leader of _commits alone
-        self._readers: list[_Connection] = []
-        self._readers_lock = threading.Lock()
+        # Filled and emptied by native threads: no lock, but a deque's atomic ends.
+        self._readers: deque[_Connection] = deque()
         self._commits: GroupCommit[Transaction] = GroupCommit(self._commit)
 
     @classmethod
@@ -101,15 +101,16 @@ class Database:
 
     def close(self) -> None:
         """Close every connection, once nobody uses the database any more."""
-        with self._readers_lock:
-            readers, self._readers = self._readers, []
-        for reader in readers:
-            run_blocking(reader.close)
-        run_blocking(self._drop_writer)
+        run_blocking(self._close)
+
+    def _close(self) -> None:
+        while (reader := self._idle_reader()) is not None:
+            reader.close()
+        self._drop_writer()
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        with self._mapped_errors():
-            reader = self._take_reader()
+        with self._mapped_errors() as used:
+            reader = used.connection = self._take_reader()
             try:
                 reader.sqlite.execute("BEGIN")
                 result = query(reader.sqlite)
@@ -117,22 +118,24 @@ class Database:
             except BaseException:
                 reader.close()
                 raise
-            with self._readers_lock:
-                if len(self._readers) < IDLE_READERS_MAX:
-                    self._readers.append(reader)
-                    return result
-            reader.close()
+            if len(self._readers) < IDLE_READERS_MAX:
+                self._readers.append(reader)
+            else:
+                reader.close()
             return result
 
     def _take_reader(self) -> _Connection:
-        while True:
-            with self._readers_lock:
-                reader = self._readers.pop() if self._readers else None
-            if reader is None:
-                return _Connection(self.path, self.required_tables)
+        while (reader := self._idle_reader()) is not None:
             if reader.is_current():
                 return reader
             reader.close()
+        return _Connection(self.path, self.required_tables)
+
+    def _idle_reader(self) -> _Connection | None:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return None
 
     def _commit(self, transactions: list[Transaction]) -> list[Any]:
         """One commit for all; if one of them raises, each gets a commit of its own instead."""
@@ -152,9 +155,11 @@ class Database:
         return outcomes
 
     def _commit_together(self, transactions: list[Transaction]) -> list[Any]:
-        with self._mapped_errors():
+        with self._mapped_errors() as used:
             try:
+                used.connection = self._writer
                 connection = self._begin()
+                used.connection = self._writer
                 results = [transaction(connection) for transaction in transactions]
                 connection.execute("COMMIT")
             except sqlite3.DatabaseError:
@@ -183,14 +188,15 @@ class Database:
             writer.close()
 
     @contextlib.contextmanager
-    def _mapped_errors(self) -> Iterator[None]:
+    def _mapped_errors(self) -> Iterator[_Used]:
+        """Turns SQLite's errors into ours; sets a damaged file aside."""
+        used = _Used()
         try:
-            yield
+            yield used
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                quarantine(self.path, str(error))
-                raise DatabaseDamaged(self.path, f"quarantined: {error}") from error
+                raise self._set_aside(used.connection, str(error)) from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise DatabaseBusy(self.path, str(error)) from error
             if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
@@ -198,6 +204,20 @@ class Database:
                     raise DatabaseMissing(self.path) from error
                 raise DeviceFailed(self.path, str(error)) from error
             raise
+
+    def _set_aside(self, connection: _Connection | None, reason: str) -> DatabaseDamaged:
+        # What has the name now may be a new and healthy file.
+        if connection is not None and not connection.is_current():
+            return DatabaseDamaged(self.path, f"{reason}; moved away already")
+        target = quarantine(self.path)
+        where = f"quarantined to {target}" if target else "moved away already"
+        return DatabaseDamaged(self.path, f"{reason}; {where}")
+
+
+class _Used:
+    """Which connection a block of statements has come to use."""
+
+    connection: _Connection | None = None
 
 
 class _Connection:

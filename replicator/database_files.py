@@ -16,7 +16,6 @@ import os
 import secrets
 from collections.abc import Callable
 
-from martlet.log import get_logger
 from replicator.errors import DatabaseExists
 
 
@@ -61,12 +60,11 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
         directory = os.path.dirname(directory)
 
 
-def quarantine(path: str, reason: str) -> str:
-    """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``; returns where
-    to.
+def quarantine(path: str) -> str | None:
+    """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``.
 
-    Nothing is deleted: an operator can look at it, and a replica will bring the data back. A
-    database that is already gone is left to whoever moved it.
+    Nothing is deleted: an operator can look at it, and a replica will bring the data back. Returns
+    the new directory, or None if somebody else has moved it already.
     """
     directory = os.path.dirname(path)
     kind = os.path.basename(os.path.dirname(_partition_directory(path)))
@@ -75,15 +73,12 @@ def quarantine(path: str, reason: str) -> str:
     target = f"{shelf}/{os.path.basename(directory)}"
     if os.path.lexists(target):
         target = f"{target}-{secrets.token_hex(8)}"
-    log = get_logger("martlet.database")
     try:
         os.rename(directory, target)
     except FileNotFoundError:
-        log.warning("damaged database is gone already path=%s", path)
-        return target
+        return None
     _fsync(os.path.dirname(directory))
     _fsync(shelf)
-    log.error("quarantined path=%s to=%s reason=%r", path, target, reason)
     return target
 
 

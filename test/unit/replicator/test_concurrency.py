@@ -117,6 +117,10 @@ except ValueError as error:
 else:
     raise AssertionError("no error")
 
+# Nested, it is a plain call in the thread that runs already.
+outer, inner = run_blocking(lambda: (native.get_ident(), run_blocking(native.get_ident)))
+assert outer == inner
+
 # While one commit blocks, the others gather.
 groups, release = [], native.Event()
 def commit(works):

@@ -255,6 +255,25 @@ def test_a_damaged_database_goes_to_quarantine(
     assert len(os.listdir(shelf.parent)) == 2
 
 
+@pytest.mark.parametrize("use", ["read", "write"])
+def test_damage_in_a_file_that_was_replaced_does_not_touch_the_new_one(
+    notes: Notes, tmp_path: Path, use: str
+) -> None:
+    """A request that still has the old file open finds it damaged, after a new one was made."""
+
+    def find_damage(sqlite: sqlite3.Connection) -> None:
+        os.rename(os.path.dirname(notes.path), tmp_path / "moved")
+        Notes(notes.path).create()
+        raise damage
+
+    damage = sqlite3.DatabaseError("malformed")
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    with pytest.raises(DatabaseDamaged, match="moved away already"):
+        (notes.read if use == "read" else notes.write)(find_damage)
+    notes.add("in the new one")
+    assert notes.all() == ["in the new one"]
+
+
 def test_a_database_of_another_kind_stays_where_it_is(path: str) -> None:
     Database.build(path, lambda c: c.execute("CREATE TABLE other (x)"))
     with pytest.raises(DatabaseUnsupported, match="note is missing"):
