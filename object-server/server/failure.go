@@ -60,6 +60,8 @@ func failureOf(err error) *failure {
 		f := fail(http.StatusNotFound, "The resource could not be found.")
 		f.cause = err
 		return f
+	case errors.Is(err, device.ErrTooLarge):
+		return fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	case errors.Is(err, device.ErrNoSpace), errors.Is(err, device.ErrOut), errors.Is(err, device.ErrClosed):
 		f := fail(http.StatusInsufficientStorage, "There is no room on this device, or it failed.")
 		f.cause = err

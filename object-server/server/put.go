@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -88,7 +89,7 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Times
 	}
 	m, err := from.Head(x.at)
 	if err != nil {
-		return x.checkAgainstTombstone(err, timestamp)
+		return checkAbsent(err, timestamp)
 	}
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
@@ -99,18 +100,21 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Times
 	return nil
 }
 
-// checkAgainstTombstone handles the error of a look-up before a write: none is fatal but a newer tombstone, as a new
-// version also takes the place of a damaged one.
-func (x *exchange) checkAgainstTombstone(err error, timestamp bundle.Timestamp) error {
-	f := failureOf(err)
-	if f.status != http.StatusNotFound {
+// checkAbsent handles the error of a look-up before a write: a newer tombstone refuses the write, a damaged version is
+// replaced by it.
+func checkAbsent(err error, timestamp bundle.Timestamp) error {
+	var gone *device.NotFoundError
+	switch {
+	case errors.As(err, &gone):
+		if gone.Tombstone.Compare(timestamp) >= 0 {
+			return &device.OlderError{Existing: gone.Tombstone}
+		}
+		return nil
+	case errors.Is(err, device.ErrQuarantined):
+		return nil
+	default:
 		return err
 	}
-	tombstone, parseErr := bundle.ParseTimestamp(f.header[timestampHeader])
-	if parseErr == nil && tombstone.Compare(timestamp) >= 0 {
-		return &device.OlderError{Existing: tombstone}
-	}
-	return nil
 }
 
 // sizeHint is the size of the object as far as known, -1 if not.

@@ -290,6 +290,8 @@ func TestFailuresOfTheDevice(t *testing.T) {
 	f.mustPut(objectPath, "hello", "1700000000.00000")
 	f.store.change(func(s *fakeStore) { s.commitErr = fmt.Errorf("wrapped: %w", device.ErrNoSpace) })
 	f.expect(f.put(objectPath, "new", "1700000001.00000"), 507, "full device")
+	f.store.change(func(s *fakeStore) { s.commitErr = device.ErrTooLarge })
+	f.expect(f.put(objectPath, "new", "1700000001.00000"), 413, "more than the format holds")
 	f.store.change(func(s *fakeStore) { s.commitErr = errors.New("surprise") })
 	f.expect(f.put(objectPath, "new", "1700000001.00000"), 500, "unknown error")
 	f.store.change(func(s *fakeStore) { s.commitErr = nil })

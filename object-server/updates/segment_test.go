@@ -192,6 +192,24 @@ func TestHalfDeliveredSegmentIsWrittenAnew(t *testing.T) {
 	}
 }
 
+func TestDeliveredRowsAreNotSentAgain(t *testing.T) {
+	good, bad := newContainerServer(t), newContainerServer(t)
+	bad.answer = func(*http.Request) int { return 503 }
+	u := newUpdater(t, &places{})
+	p := attach(t, u, t.TempDir())
+	updates := []Update{{good.target(), putRow("1")}, {good.target(), putRow("2")}}
+	for i := range 5 { // more than half stays, so that the file is not written anew
+		updates = append(updates, Update{bad.target(), putRow(fmt.Sprint("bad", i))})
+	}
+	if _, err := p.Append(0, updates); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "several attempts", func() bool { bad.mu.Lock(); defer bad.mu.Unlock(); return len(bad.headers) > 3 })
+	if got := good.rows(); len(got) != 2 || p.Count() != 5 {
+		t.Errorf("arrived: %v; %d are pending", got, p.Count())
+	}
+}
+
 func TestFolderNames(t *testing.T) {
 	for name, want := range map[string]int{
 		"async_pending": 0, "async_pending-1": 1, "async_pending-12": 12, "async_pending-0": -1, "async_pending-01": -1,
