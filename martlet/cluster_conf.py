@@ -5,6 +5,7 @@ It has the sections and options of OpenStack Swift's ``swift.conf``.
 
 from __future__ import annotations
 
+import configparser
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,30 @@ class HashOptions:
 
     swift_hash_path_prefix: str = option("", "Put before a path before it is hashed")
     swift_hash_path_suffix: str = option("", "Put after a path before it is hashed")
+
+    @classmethod
+    def read(cls, path: Path) -> HashOptions:
+        """Read the section as Swift does, so that a cluster's own ``swift.conf`` places the same.
+
+        Each byte of the file is one character of the salt (Latin-1), and ``%%`` stands for ``%``.
+
+        :raises ConfigError: the file is missing, is not an ini file, or names no salt.
+        """
+        parser = configparser.ConfigParser()
+        try:
+            with path.open(encoding="latin-1") as stream:
+                parser.read_file(stream)
+            section = "swift-hash"
+            prefix = parser.get(section, "swift_hash_path_prefix", fallback="")
+            suffix = parser.get(section, "swift_hash_path_suffix", fallback="")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except configparser.Error as error:
+            raise ConfigError(f"{path}: {error.message}".replace("\n", " ")) from None
+        if not prefix and not suffix:
+            names = "swift_hash_path_prefix or swift_hash_path_suffix"
+            raise ConfigError(f"{path}: set {names} in section [swift-hash]")
+        return cls(prefix, suffix)
 
 
 @dataclass(frozen=True)
@@ -68,11 +93,10 @@ class ClusterConf:
         :raises ConfigError: the file is missing, names no hash salt, or has a bad section.
         """
         path = Path(swift_dir) / CONF_NAME
-        parser = read_ini(path)
+        salts = HashOptions.read(path)
+        parser = read_ini(path, "latin-1")
         sections = {name: dict(parser.items(name)) for name in parser.sections()}
-        salts = load_options(HashOptions, sections.pop("swift-hash", {}), f"{path} [swift-hash]")
-        if not salts.swift_hash_path_prefix and not salts.swift_hash_path_suffix:
-            raise ConfigError(f"{path}: [swift-hash] needs a swift_hash_path_prefix or _suffix")
+        load_options(HashOptions, sections.pop("swift-hash"), f"{path} [swift-hash]")
         limits = load_options(
             Constraints, sections.pop("swift-constraints", {}), f"{path} [swift-constraints]"
         )

@@ -101,7 +101,7 @@ def _parse_float(text: str) -> float:
         raise ValueError("expected a number") from None
 
 
-def read_ini(path: Path) -> configparser.ConfigParser:
+def read_ini(path: Path, encoding: str = "utf-8") -> configparser.ConfigParser:
     """Read an ini file without interpolation, so that ``%`` is an ordinary character.
 
     :raises ConfigError: the file is missing or is not an ini file.
@@ -110,7 +110,7 @@ def read_ini(path: Path) -> configparser.ConfigParser:
     # Option names keep their case: tempauth's users are options.
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding=encoding) as stream:
             parser.read_file(stream)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None

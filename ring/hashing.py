@@ -7,18 +7,17 @@ change while the cluster holds data.
 
 from __future__ import annotations
 
-import configparser
 import os
 from dataclasses import dataclass
 from hashlib import md5
+from pathlib import Path
 from struct import Struct
 
+from martlet.cluster_conf import HashOptions
+from martlet.config import ConfigError
 from ring.errors import HashConfError
 
 _FIRST_WORD = Struct(">I").unpack_from
-SECTION = "swift-hash"
-PREFIX_OPTION = "swift_hash_path_prefix"
-SUFFIX_OPTION = "swift_hash_path_suffix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +33,11 @@ class HashPath:
 
         :raises HashConfError: no such file, no such section, or both options are empty.
         """
-        # With interpolation, as the same file has always been read: "%%" stands for "%".
-        parser = configparser.ConfigParser()
         try:
-            # Latin-1 keeps every byte of the secrets as it stands in the file.
-            with open(path, encoding="latin-1") as conf:
-                parser.read_file(conf)
-            prefix = parser.get(SECTION, PREFIX_OPTION, fallback="")
-            suffix = parser.get(SECTION, SUFFIX_OPTION, fallback="")
-        except OSError as error:
-            raise HashConfError(f"{path}: cannot be read: {error.strerror}") from error
-        except configparser.Error as error:
-            raise HashConfError(f"{path}: {error.message}".replace("\n", " ")) from error
-        if not prefix and not suffix:
-            raise HashConfError(
-                f"{path}: set {PREFIX_OPTION} or {SUFFIX_OPTION} in section [{SECTION}]"
-            )
+            salts = HashOptions.read(Path(path))
+        except ConfigError as error:
+            raise HashConfError(str(error)) from None
+        prefix, suffix = salts.swift_hash_path_prefix, salts.swift_hash_path_suffix
         return cls(prefix.encode("latin-1"), suffix.encode("latin-1"))
 
     def digest(self, account: str, container: str | None = None, obj: str | None = None) -> bytes:

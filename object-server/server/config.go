@@ -128,6 +128,16 @@ func setOption(options []option, section string, key *ini.Key) error {
 	return fmt.Errorf("[%s] has an unknown option %q", section, name)
 }
 
+// readSalt reads a salt byte by byte; as everywhere in Swift's file, "%%" stands for "%".
+func readSalt(section *ini.Section, name string) (string, error) {
+	value := strings.TrimSpace(section.Key(name).Value())
+	plain := strings.ReplaceAll(value, "%%", "")
+	if strings.Contains(plain, "%") {
+		return "", fmt.Errorf("[swift-hash] %s: write %%%% for a %% sign", name)
+	}
+	return strings.ReplaceAll(value, "%%", "%"), nil
+}
+
 // readCluster reads what all servers of a cluster share.
 func (c *Config) readCluster() error {
 	c.Limits = DefaultLimits()
@@ -143,8 +153,12 @@ func (c *Config) readCluster() error {
 		return fmt.Errorf("neither martlet.conf nor swift.conf can be read in swift_dir %s: %w", c.SwiftDir, err)
 	}
 	hash := file.Section("swift-hash")
-	c.HashPrefix = strings.TrimSpace(hash.Key("swift_hash_path_prefix").Value())
-	c.HashSuffix = strings.TrimSpace(hash.Key("swift_hash_path_suffix").Value())
+	if c.HashPrefix, err = readSalt(hash, "swift_hash_path_prefix"); err != nil {
+		return err
+	}
+	if c.HashSuffix, err = readSalt(hash, "swift_hash_path_suffix"); err != nil {
+		return err
+	}
 	if c.HashPrefix == "" && c.HashSuffix == "" {
 		return fmt.Errorf("%s has neither swift_hash_path_prefix nor swift_hash_path_suffix in [swift-hash]", c.SwiftDir)
 	}

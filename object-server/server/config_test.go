@@ -80,6 +80,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 		{"[DEFAULT]\nswift_dir = DIR\n[app:object-server]\nbundle_sync_method = never\n", cluster, "must be auto"},
 		{"[DEFAULT]\nswift_dir = DIR\n", "", "neither martlet.conf nor swift.conf"},
 		{"[DEFAULT]\nswift_dir = DIR\n", "[swift-hash]\n", "neither swift_hash_path_prefix nor"},
+		{"[DEFAULT]\nswift_dir = DIR\n", "[swift-hash]\nswift_hash_path_suffix = 5%x\n", "write %% for a % sign"},
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[storage-policy:x]\n", "[storage-policy:x]"},
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[swift-constraints]\nmax_meta_count = many\n", "max_meta_count"},
 		{"[DEFAULT\nswift_dir = DIR\n", cluster, "DEFAULT"},
@@ -88,6 +89,15 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.part) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v, want %q", c.server, err, c.part)
 		}
+	}
+}
+
+// The Python services read the same bytes: see test_prefix_and_suffix_come_from_the_conf_byte_by_byte.
+func TestSaltsAreReadByteByByte(t *testing.T) {
+	conf := "[swift-hash]\nswift_hash_path_prefix = pr\xe9 # x\nswift_hash_path_suffix = 5%%x\n"
+	c, err := ReadConfig(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", conf))
+	if err != nil || c.HashPrefix != "pr\xe9 # x" || c.HashSuffix != "5%x" {
+		t.Errorf("got %q %q %v", c.HashPrefix, c.HashSuffix, err)
 	}
 }
 

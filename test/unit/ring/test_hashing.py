@@ -34,9 +34,9 @@ def test_a_name_that_utf8_cannot_express_is_refused() -> None:
 def test_prefix_and_suffix_come_from_the_conf_byte_by_byte(tmp_path: Path) -> None:
     conf = tmp_path / "martlet.conf"
     conf.write_bytes(
-        b"[swift-hash]\nswift_hash_path_prefix = pr\xe9\nswift_hash_path_suffix = 5%%x\n"
+        b"[swift-hash]\nswift_hash_path_prefix = pr\xe9 # x\nswift_hash_path_suffix = 5%%x\n"
     )
-    assert HashPath.from_conf(conf) == HashPath(b"pr\xe9", b"5%x")
+    assert HashPath.from_conf(conf) == HashPath(b"pr\xe9 # x", b"5%x")
 
 
 @pytest.mark.parametrize(
