@@ -63,9 +63,9 @@ class Incoming:
     """What has been read of an answer so far. Its on_* methods are called by the parser."""
 
     __slots__ = (
-        "_address",
         "_parser",
         "_pool",
+        "address",
         "chunks",
         "has_continue",
         "has_final_headers",
@@ -81,7 +81,7 @@ class Incoming:
 
     def __init__(self, pool: _Pool, address: Address, sock: socket.socket, method: str) -> None:
         self._pool: _Pool | None = pool
-        self._address = address
+        self.address = address
         self._parser = httptools.HttpResponseParser(self)
         self.sock = sock
         self.method = method
@@ -105,10 +105,10 @@ class Incoming:
             self.sock.settimeout(timeout)
             data = self.sock.recv(READ_BYTES)
         except TimeoutError as error:
-            raise ReadTimeout(self._address, f"no answer in {timeout} s") from error
+            raise ReadTimeout(self.address, f"no answer in {timeout} s") from error
         except OSError as error:
             self.drop()
-            raise ConnectionLost(self._address, f"connection lost: {error}") from error
+            raise ConnectionLost(self.address, f"connection lost: {error}") from error
         if not data:
             self._at_end_of_connection()
             return
@@ -121,10 +121,10 @@ class Incoming:
                 self.keep_alive = False
                 return
             self.drop()
-            raise BadResponse(self._address, f"answer is not HTTP: {error!r}") from error
+            raise BadResponse(self.address, f"answer is not HTTP: {error!r}") from error
         if not self.has_final_headers and self.received_bytes > HEADER_BYTES_MAX:
             self.drop()
-            raise BadResponse(self._address, f"headers pass {HEADER_BYTES_MAX} bytes")
+            raise BadResponse(self.address, f"headers pass {HEADER_BYTES_MAX} bytes")
 
     def release(self) -> None:
         """Hand the connection back if the answer was read to its end, else close it."""
@@ -132,7 +132,7 @@ class Incoming:
         if pool is None:
             return
         if self.is_complete and self.keep_alive:
-            pool.give_back(self._address, self.sock)
+            pool.give_back(self.address, self.sock)
         else:
             self.sock.close()
 
@@ -163,7 +163,7 @@ class Incoming:
             self.keep_alive = False
             return
         self.drop()
-        raise ConnectionLost(self._address, "connection closed before the end of the answer")
+        raise ConnectionLost(self.address, "connection closed before the end of the answer")
 
     def on_status(self, status: bytes) -> None:
         self.reason = status.decode("latin-1")
@@ -235,12 +235,21 @@ class BackendResponse:
                 incoming.drop()
                 raise
 
-    def body(self) -> bytes:
-        """The whole body; for answers whose size the caller knows to be small.
+    def body(self, limit_bytes: int | None = None) -> bytes:
+        """The whole body.
 
-        :raises BackendError: the body stopped short.
+        :raises BackendError: the body stopped short, or is longer than the limit.
         """
-        return b"".join(self.iter_chunks())
+        if limit_bytes is None:
+            return b"".join(self.iter_chunks())
+        chunks, received = [], 0
+        for chunk in self.iter_chunks():
+            received += len(chunk)
+            if received > limit_bytes:
+                self._incoming.drop()
+                raise BadResponse(self._incoming.address, f"body passes {limit_bytes} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     def close(self) -> None:
         """Give up the rest of the body. A short rest is read, so that the connection can be used

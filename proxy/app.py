@@ -96,11 +96,15 @@ class Application:
         if not origin:
             return route.handler(req, target)
         info = container_info(self.core, req, target.account, target.container)
+        response: WSGIApp
         try:
             response = route.handler(req, target)
         except HTTPException as error:
             response = error.response
-        expose(response, origin, info, self.core.options)
+        except Denied as denial:
+            response = denial.response
+        if isinstance(response, Response):
+            expose(response, origin, info, self.core.options)
         return response
 
     def _prepare(self, req: Request) -> None:

@@ -26,6 +26,8 @@ from ring.ring import Node
 
 # An answer that is later than this is no longer waited for in its turn, seconds.
 PATIENCE = 0.05
+# The body of an answer to a write; storage servers send a line at most.
+ANSWER_BYTES_MAX = 64 * 1024
 
 Decided = Callable[[list[int]], bool]
 Send = Callable[[Node, bytes], BackendExchange | None]
@@ -172,7 +174,7 @@ def usable_answer(
 ) -> Answer | None:
     """The whole answer, or None for a server error."""
     if backends.is_usable(node, request, response):
-        return Answer(response.status, response.headers, response.body())
+        return Answer(response.status, response.headers, response.body(ANSWER_BYTES_MAX))
     response.close()
     return None
 

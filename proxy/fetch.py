@@ -10,6 +10,7 @@ from martlet.backend_client import BackendError, BackendResponse
 from martlet.timestamp import Timestamp
 from proxy.backends import BackendRequest
 from proxy.core import Core
+from proxy.fanout import ANSWER_BYTES_MAX
 from proxy.nodes import NodeQueue
 from proxy.quorum import Answer
 from ring.ring import Node
@@ -124,7 +125,7 @@ class Search:
             known = self._deleted_at
             self._deleted_at = deleted_at if known is None else max(known, deleted_at)
         try:
-            body = response.body()
+            body = response.body(ANSWER_BYTES_MAX)
         except BackendError:
             body = b""  # the status is known, and that is what counts
         self.answers.append(Answer(response.status, response.headers, body))

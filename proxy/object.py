@@ -17,7 +17,7 @@ from proxy.headers import is_true, object_headers, returned_headers
 from proxy.info import Info, container_info
 from proxy.object_get import ObjectBody, clean_content_type
 from proxy.object_put import ONE_MESSAGE_BYTES_MAX, Store
-from proxy.quorum import quorum_size
+from proxy.quorum import own_write_done, quorum_size
 from proxy.target import Route, Target, authorize
 from proxy.updates import expirer_target, update_headers
 from ring.errors import RingError
@@ -128,7 +128,10 @@ class ObjectController:
         lines = self._lines(req, target, place, object_headers(req), None)
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
-        answer = self._core.ask_for_one(request, nodes, lines, overrides={404: 204})
+        outcomes = self._core.ask(request, nodes, lines)
+        timestamp = req.environ["HTTP_X_TIMESTAMP"]
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
+        answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 
     def _container(self, req: Request, target: Target) -> Info:

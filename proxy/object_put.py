@@ -17,7 +17,7 @@ from martlet.http import Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
 from proxy.core import Core
 from proxy.nodes import NodeQueue
-from proxy.quorum import Answer, have_quorum, quorum_size
+from proxy.quorum import Answer, have_quorum, own_write_done, quorum_size
 from proxy.uploads import Uploads
 
 # Bodies up to this size are sent in one message; also the size of one read from the network.
@@ -47,7 +47,8 @@ class Store:
             answers = self._send_in_one(length)
         else:
             answers = self._send_in_pieces(length)
-        return self._response(answers)
+        timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
+        return self._response(own_write_done(answers, timestamp, 201))
 
     def _send_in_one(self, length: int) -> list[Answer]:
         body = b"".join(self._read_client(length))

@@ -22,6 +22,19 @@ class Answer:
 UNAVAILABLE = Answer(503)
 
 
+def own_write_done(answers: Iterable[Answer], timestamp: str, status: int) -> list[Answer]:
+    """The answers, with ``status`` for each 409 that was caused by this very write.
+
+    A request that was sent twice, because its first answer got lost, finds its own timestamp.
+    """
+    return [
+        Answer(status, answer.headers, answer.body)
+        if answer.status == 409 and answer.headers.get("x-backend-timestamp") == timestamp
+        else answer
+        for answer in answers
+    ]
+
+
 def quorum_size(replicas: int) -> int:
     """How many of so many replicas must agree: half of them, rounded up.
 

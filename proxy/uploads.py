@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from martlet.backend_client import BackendError, BackendExchange, BackendUpload, ReadTimeout
 from proxy.backends import BackendRequest, Backends
 from proxy.fanout import (
+    ANSWER_BYTES_MAX,
     PATIENCE,
     Decided,
     Outcome,
@@ -200,7 +201,8 @@ class _Writer:
                 self._upload.send(chunk)
             if chunk is not None:
                 response = self._upload.finish()
-                self.answer = Answer(response.status, response.headers, response.body())
+                body = response.body(ANSWER_BYTES_MAX)
+                self.answer = Answer(response.status, response.headers, body)
         except BackendError as error:
             self.error = error
             self._upload.abort()

@@ -21,6 +21,7 @@ HANG_UP = "hang up"  # closes the connection once it has read the headers
 HANG_UP_IN_BODY = "hang up in body"  # asks for the body, reads a little, and closes
 GARBAGE = "garbage"  # answers with something that is not HTTP
 SILENT = "silent"  # answers nothing until the device is stopped
+LOSE_ANSWER = "lose answer"  # does what was asked and closes the connection
 STALL = "stall"  # asks for the body and then reads none of it
 
 
@@ -116,15 +117,10 @@ class FakeDevice:
                 self._sockets.discard(sock)
 
     def _serve_one(self, sock: socket.socket, reader: Any) -> bool:
-        line = reader.readline()
-        if not line:
+        seen = _read_head(reader)
+        if seen is None:
             return False
-        method, path, _ = line.decode("latin-1").split(" ")
-        headers = {}
-        while (raw := reader.readline()) not in (b"\r\n", b""):
-            name, _, value = raw.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        seen = Seen(method, path, headers, whole=False)
+        method, headers = seen.method, seen.headers
         self.seen.append(seen)
         fault = self.fault(seen) if callable(self.fault) else self.fault
         if fault == HANG_UP:
@@ -155,6 +151,8 @@ class FakeDevice:
         else:
             with self._lock:
                 status, answer_headers, body = self._act(seen)
+        if fault == LOSE_ANSWER:
+            return False
         return self._answer(sock, method, status, answer_headers, body)
 
     def _answer(
@@ -282,6 +280,18 @@ def _with_ranges(
     ]
     shown = {"Content-Type": f"multipart/byteranges;boundary={boundary}"}
     return 206, {**headers, **shown}, b"".join(parts) + f"--{boundary}--".encode()
+
+
+def _read_head(reader: Any) -> Seen | None:
+    line = reader.readline()
+    if not line:
+        return None
+    method, path, _ = line.decode("latin-1").split(" ")
+    headers = {}
+    while (raw := reader.readline()) not in (b"\r\n", b""):
+        name, _, value = raw.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    return Seen(method, path, headers, whole=False)
 
 
 def _read_body(reader: Any, headers: dict[str, str]) -> tuple[bytes, bool]:

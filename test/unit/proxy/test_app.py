@@ -221,6 +221,10 @@ def test_cors(cluster: FakeCluster) -> None:
     reply = cluster.call("GET", "/v1/a/c/missing", headers={"Origin": "http://a.example"})
     assert reply.status == 404
     assert reply.headers["access-control-allow-origin"] == "http://a.example"
+    denied = {"swift.authorize": Auth("never")}
+    reply = cluster.call("GET", "/v1/a/c/o", headers={"Origin": "http://a.example"}, **denied)
+    assert reply.status == 403
+    assert reply.headers["access-control-allow-origin"] == "http://a.example"
 
 
 @pytest.mark.parametrize(

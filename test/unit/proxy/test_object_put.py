@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
-from fake_devices import GARBAGE, HANG_UP, HANG_UP_IN_BODY, SILENT, STALL, Seen
+from fake_devices import (
+    GARBAGE,
+    HANG_UP,
+    HANG_UP_IN_BODY,
+    LOSE_ANSWER,
+    SILENT,
+    STALL,
+    FakeDevice,
+    Seen,
+)
 
 from martlet.constraints import Constraints
 
@@ -297,3 +306,28 @@ def test_connections_are_kept(cluster: FakeCluster) -> None:
     for number in range(5):
         cluster.call("PUT", f"/v1/a/c/o{number}", SMALL)
     assert threading.active_count() == before
+
+
+def lose_first_answer(device: FakeDevice, method: str) -> None:
+    """The device does what it is asked, dies before it can say so, and is back at once."""
+    lost: list[Seen] = []
+
+    def fault(seen: Seen) -> str | None:
+        if seen.method != method or lost:
+            return None
+        lost.append(seen)
+        return LOSE_ANSWER
+
+    device.fault = fault
+
+
+def test_write_that_meets_itself_is_done(cluster: FakeCluster) -> None:
+    """Sent again after a lost answer, a write finds its own timestamp: 201, not 202."""
+    assert cluster.call("PUT", "/v1/a/c/warm", SMALL).status == 201  # connections are pooled now
+    for device in cluster.devices[:3]:
+        lose_first_answer(device, "PUT")
+    assert cluster.call("PUT", "/v1/a/c/o", SMALL).status == 201
+    assert [d.methods().count("PUT") for d in cluster.devices[:3]] == [3, 3, 3]
+    for device in cluster.devices[:3]:
+        lose_first_answer(device, "DELETE")
+    assert cluster.call("DELETE", "/v1/a/c/o").status == 204
