@@ -155,7 +155,7 @@ class Supervisor:
                 preexec_fn=before_exec,
             )
         child.started = time.monotonic()
-        child.pid_path.write_text(f"{child.process.pid}\n")
+        _write_pid(child.pid_path, child.process.pid)
 
     def _plan_restart(self, child: Child) -> None:
         assert child.process is not None
@@ -176,6 +176,13 @@ class Supervisor:
             self.report(f"{child.service.name} cannot be started: {error}")
             child.restart_at = time.monotonic() + child.wait_seconds
             child.wait_seconds = min(child.wait_seconds * 2, RESTART_SECONDS_MAX)
+
+
+def _write_pid(path: Path, pid: int) -> None:
+    """Replace the file: a reader finds the old process or the new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(f"{pid}\n")
+    temporary.rename(path)
 
 
 def exit_words(status: int) -> str:

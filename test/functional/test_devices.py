@@ -73,7 +73,8 @@ def test_one_failed_device_leaves_every_old_object_readable(
     with Uploader(cluster.port, "c").running() as uploader:
         uploader.await_more(150)
     devices = cluster.home / "devices"
-    for device in ("d1", "d2", "d3", "d4"):
+    # Two, one after the other: what the proxy remembers of the first hides no object on the second.
+    for device in ("d1", "d2"):
         (devices / device).rename(cluster.home / "aside")
         try:
             assert_nothing_is_lost(account, uploader)
@@ -100,7 +101,7 @@ def test_a_new_ring_is_taken_up_while_running(new_cluster: Callable[..., Running
     assert account.call("PUT", "c").status == 201
     account_name = account.path.rpartition("/")[2]
     builder = str(cluster.home / "etc" / "object.builder")
-    subprocess.run([RING_BUILDER, builder, "remove", "d1"], check=True, timeout=60)
+    subprocess.run([RING_BUILDER, builder, "remove", "/d1"], check=True, timeout=60)
     assert subprocess.run([RING_BUILDER, builder, "rebalance"], timeout=60).returncode in (0, 1)
     ring = object_ring(cluster)
     assert {node["device"] for node in ring.get_part_nodes(0)} == {"d2", "d3", "d4"}

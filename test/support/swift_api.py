@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import socket
 from collections.abc import Iterable
@@ -92,11 +93,23 @@ class Account:
             self._connection = None
 
 
+class _Reader(io.BufferedReader):
+    """Stands for the socket where HTTPResponse wants one, and stays open from answer to answer."""
+
+    def makefile(self, _mode: str) -> _Reader:
+        return self
+
+    def close(self) -> None:
+        """A response closes what it has read to the end; the connection goes on."""
+
+
 class RawConnection:
     """A socket to the proxy for bytes that are not proper HTTP."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((HOST, port), timeout=TIMEOUT_SECONDS)
+        # One reader for all answers: each may bring bytes of the next.
+        self._reader = _Reader(self.socket.makefile("rb", buffering=0))
 
     def send(self, data: bytes) -> None:
         """Send all; a server that has already closed is no error here, its answer may be there."""
@@ -110,7 +123,7 @@ class RawConnection:
 
         :raises http.client.HTTPException: there is none.
         """
-        response = http.client.HTTPResponse(self.socket, method=method)
+        response = http.client.HTTPResponse(self._reader, method=method)  # type: ignore[arg-type]
         response.begin()
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, headers, response.read())
@@ -119,7 +132,7 @@ class RawConnection:
         """Read an interim response such as 100 Continue, and nothing behind it."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            byte = self.socket.recv(1)
+            byte = self._reader.read(1)
             assert byte, f"connection closed after {head!r}"
             head += byte
         return int(head.split()[1])
