@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from container.merge import merge_rows
 from container.record import Record
-from container.schema import STAT_VIEW, TABLES, TRIGGERS
+from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from martlet.timestamp import Timestamp
 from replicator.database import Database
 from replicator.database_files import device_path_of
@@ -94,6 +94,16 @@ class ContainerDatabase(Database):
     required_tables: ClassVar[frozenset[str]] = frozenset(
         {"object", "container_info", "policy_stat"}
     )
+
+    def prepare_writer(self, connection: sqlite3.Connection) -> None:
+        """Give a database of OpenStack Swift our triggers: same names, same effect."""
+        query = "SELECT sql FROM sqlite_master WHERE name = 'object_insert_policy_stat'"
+        found = connection.execute(query).fetchone()
+        if found is not None and found[0] in COUNTING_TRIGGERS:
+            return
+        drop = "DROP TRIGGER IF EXISTS object_insert_policy_stat;"
+        drop += "DROP TRIGGER IF EXISTS object_delete_policy_stat;"
+        connection.executescript(f"BEGIN IMMEDIATE;{drop}{COUNTING_TRIGGERS}COMMIT")
 
     def create(
         self, account: str, container: str, put_timestamp: str, storage_policy_index: int

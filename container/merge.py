@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merging a batch of rows into the object table.
 
-This is the hot path of every object write, so the usual case, names that are new, takes one query
-for all of them and one prepared INSERT a row; Python looks at a row only where it meets another.
+This is the hot path of every object write. A batch takes a few statements, whatever its size: each
+step of a statement gives up the interpreter's lock and takes it back, and so does each call of a
+Python function by SQLite, which costs more than the row itself when other threads are busy. So
+rows go in many at a time, and counts and hash are worked out here for the whole batch, while the
+triggers that do it row by row stand aside (schema.py).
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from container.record import Record, merge_records
+from replicator.schema import row_hash
 
-# json_each hands over any number of names as one argument, and CROSS JOIN makes it the outer loop.
+# json_each hands over any number of names as one argument; CROSS JOIN makes it the outer loop.
 _EXISTING = """
 SELECT o.name, o.created_at, o.size, o.content_type, o.etag, o.deleted, o.storage_policy_index,
     o.ROWID
@@ -22,9 +26,20 @@ CROSS JOIN object AS o ON o.deleted IN (0, 1) AND o.name = wanted.value
 """
 _INSERT = """
 INSERT INTO object (name, created_at, size, content_type, etag, deleted, storage_policy_index)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+VALUES """
+_ONE_ROW = "(?, ?, ?, ?, ?, ?, ?)"
+_DELETE = "DELETE FROM object WHERE ROWID IN (SELECT value FROM json_each(?))"
+_STOP_TRIGGERS = "UPDATE container_info SET hash = '-' || hash RETURNING substr(hash, 2)"
+_START_TRIGGERS = "UPDATE container_info SET hash = ?"
+_COUNT = """
+INSERT INTO policy_stat VALUES (?, ?, ?)
+ON CONFLICT (storage_policy_index) DO UPDATE SET
+    object_count = object_count + excluded.object_count,
+    bytes_used = bytes_used + excluded.bytes_used
 """
-_DELETE = "DELETE FROM object WHERE ROWID = ?"
+
+# A batch goes in as the sum of these, so that few different statements are ever prepared.
+_ROWS_AT_ONCE = (128, 32, 8, 4, 2, 1)
 
 _Key = tuple[str, int]
 
@@ -37,25 +52,24 @@ def merge_rows(connection: sqlite3.Connection, records: Sequence[Record]) -> Non
     names = [record.name for record in records]
     existing = connection.execute(_EXISTING, (json.dumps(names),)).fetchall()
     if not existing and len(set(names)) == len(names):
-        connection.executemany(_INSERT, records)
+        _replace(connection, {}, records)
         return
-    stored: dict[_Key, Record] = {}
-    rowids: dict[_Key, list[int]] = {}
-    for *columns, rowid in existing:
-        row = Record(*columns)
+    # A name that is twice in the batch is twice in the answer.
+    stored = {rowid: Record(*columns) for *columns, rowid in existing}
+    by_key: dict[_Key, Record] = {}
+    for row in stored.values():
         key = row.name, row.storage_policy_index
-        rows = rowids.setdefault(key, [])
-        if rowid in rows:  # a name that is twice in the batch is twice in the answer
-            continue
-        rows.append(rowid)
-        stored[key] = merge_records(stored[key], row) if key in stored else row
-    merged = _merged(records, stored)
-    outdated = [rowid for key in merged for rowid in rowids.get(key, ())]
-    connection.executemany(_DELETE, [(rowid,) for rowid in outdated])
-    connection.executemany(_INSERT, merged.values())
+        by_key[key] = merge_records(by_key[key], row) if key in by_key else row
+    winners = _winners(records, by_key)
+    outdated = {
+        rowid: row
+        for rowid, row in stored.items()
+        if (row.name, row.storage_policy_index) in winners
+    }
+    _replace(connection, outdated, list(winners.values()))
 
 
-def _merged(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key, Record]:
+def _winners(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key, Record]:
     """The rows to write: each winner that is not what is stored."""
     winners: dict[_Key, Record] = {}
     for record in records:
@@ -63,3 +77,35 @@ def _merged(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key,
         known = winners.get(key) or stored.get(key)
         winners[key] = merge_records(known, record) if known is not None else record
     return {key: row for key, row in winners.items() if row != stored.get(key)}
+
+
+def _replace(
+    connection: sqlite3.Connection, outdated: dict[int, Record], added: Sequence[Record]
+) -> None:
+    """Delete rows by ROWID and insert others; counts and hash follow."""
+    if not added:
+        return
+    hashed = int(connection.execute(_STOP_TRIGGERS).fetchone()[0], 16)
+    if outdated:
+        connection.execute(_DELETE, (json.dumps(list(outdated)),))
+    _insert(connection, added)
+    counts: dict[int, list[int]] = {}
+    for sign, rows in ((-1, outdated.values()), (1, added)):
+        for row in rows:
+            count = counts.setdefault(row.storage_policy_index, [0, 0])
+            count[0] += sign * (1 - row.deleted)
+            count[1] += sign * row.size
+            hashed ^= row_hash(row.name, row.created_at)
+    for policy_index, (objects, size) in counts.items():
+        connection.execute(_COUNT, (policy_index, objects, size))
+    connection.execute(_START_TRIGGERS, (f"{hashed:032x}",))
+
+
+def _insert(connection: sqlite3.Connection, added: Sequence[Record]) -> None:
+    start = 0
+    for count in _ROWS_AT_ONCE:
+        statement = _INSERT + ", ".join([_ONE_ROW] * count)
+        while len(added) - start >= count:
+            rows = added[start : start + count]
+            connection.execute(statement, [value for row in rows for value in row])
+            start += count

@@ -24,6 +24,7 @@ from martlet.timestamp import Timestamp
 from replicator.concurrency import for_each, repeat_in_background, run_blocking
 from replicator.database_pool import DatabasePool
 from replicator.errors import DatabaseError, DatabaseMissing
+from ring.errors import RingError
 from ring.ring import Ring
 
 #: Beyond so many changed containers the rest waits for the sweep.
@@ -67,7 +68,17 @@ class Reporter:
                 self._changed.add(path)
 
     def report_changed(self) -> None:
-        """Report every container that changed since the last call."""
+        """Report every container that changed since the last call.
+
+        Without an account ring nothing can be told: that is one line in the log, and kept.
+        """
+        if not self._changed:
+            return
+        try:
+            self._ring()
+        except RingError as error:
+            self._log.error("cannot report to the accounts: %s", error)
+            return
         with self._lock:
             changed, self._changed = self._changed, set()
         for_each(self._report_logged, changed, self._options.report_concurrency)
@@ -120,15 +131,18 @@ class Reporter:
         return False
 
     def _send(self, info: ContainerInfo) -> list[int]:
-        if self._account_ring is None:
-            self._account_ring = self._open_account_ring()
-        partition, nodes = self._account_ring.get_nodes(info.account)
+        partition, nodes = self._ring().get_nodes(info.account)
         replicas = [
             AccountReplica((node["ip"], node["port"]), node["device"], str(partition))
             for node in nodes
         ]
         override = {"X-Account-Override-Deleted": "yes"}
         return send_to_account(self._client, replicas, info, override)
+
+    def _ring(self) -> Ring:
+        if self._account_ring is None:
+            self._account_ring = self._open_account_ring()
+        return self._account_ring
 
     def _database_paths(self) -> Iterator[str]:
         for device in _entries(self._devices):

@@ -61,12 +61,20 @@ CREATE TABLE shard_range (
 
 # A changed row gets a new ROWID, which is how replication finds it: so rows are replaced, not
 # updated.
-TRIGGERS = """
+_NO_UPDATES = """
 CREATE TRIGGER object_update BEFORE UPDATE ON object BEGIN
     SELECT RAISE(FAIL, 'rows are replaced: DELETE and INSERT');
 END;
+CREATE TRIGGER shard_range_update BEFORE UPDATE ON shard_range BEGIN
+    SELECT RAISE(FAIL, 'rows are replaced: DELETE and INSERT');
+END;
+"""
 
-CREATE TRIGGER object_insert_policy_stat AFTER INSERT ON object BEGIN
+# They keep counts and hash for whoever writes a row. A merge counts its rows by itself (merge.py):
+# it puts a "-" before the hash while it inserts and deletes. No other transaction can see that.
+COUNTING_TRIGGERS = """
+CREATE TRIGGER object_insert_policy_stat AFTER INSERT ON object
+WHEN (SELECT substr(hash, 1, 1) <> '-' FROM container_info) BEGIN
     INSERT INTO policy_stat VALUES (new.storage_policy_index, 1 - new.deleted, new.size)
     ON CONFLICT (storage_policy_index) DO UPDATE SET
         object_count = object_count + excluded.object_count,
@@ -74,18 +82,17 @@ CREATE TRIGGER object_insert_policy_stat AFTER INSERT ON object BEGIN
     UPDATE container_info SET hash = chexor(hash, new.name, new.created_at);
 END;
 
-CREATE TRIGGER object_delete_policy_stat AFTER DELETE ON object BEGIN
+CREATE TRIGGER object_delete_policy_stat AFTER DELETE ON object
+WHEN (SELECT substr(hash, 1, 1) <> '-' FROM container_info) BEGIN
     UPDATE policy_stat SET
         object_count = object_count - (1 - old.deleted),
         bytes_used = bytes_used - old.size
     WHERE storage_policy_index = old.storage_policy_index;
     UPDATE container_info SET hash = chexor(hash, old.name, old.created_at);
 END;
-
-CREATE TRIGGER shard_range_update BEFORE UPDATE ON shard_range BEGIN
-    SELECT RAISE(FAIL, 'rows are replaced: DELETE and INSERT');
-END;
 """
+
+TRIGGERS = _NO_UPDATES + COUNTING_TRIGGERS
 
 # What was one table before there were storage policies, for tools that still ask for it.
 STAT_VIEW = """

@@ -80,6 +80,9 @@ class Database:
         except (OSError, sqlite3.OperationalError) as error:
             raise DeviceFailed(path, str(error)) from error
 
+    def prepare_writer(self, connection: sqlite3.Connection) -> None:
+        """For subclasses: make a database that others have made fit for our writes."""
+
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``query`` in a native thread, in one read transaction.
 
@@ -177,6 +180,7 @@ class Database:
         while True:
             if self._writer is None:
                 self._writer = _Connection(self.path, self.required_tables)
+                self.prepare_writer(self._writer.sqlite)
             self._writer.sqlite.execute("BEGIN IMMEDIATE")
             if self._writer.is_current():
                 return self._writer.sqlite

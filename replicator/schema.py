@@ -28,5 +28,10 @@ def chexor(old: str, name: str, stamp: str) -> str:
 
     The hash is the same for the same set of rows, in whatever order they came.
     """
-    row = md5(f"{name}-{stamp}".encode(), usedforsecurity=False).hexdigest()
-    return f"{int(old, 16) ^ int(row, 16):032x}"
+    return f"{int(old, 16) ^ row_hash(name, stamp):032x}"
+
+
+def row_hash(name: str, stamp: str) -> int:
+    """What one row adds to the hash of all rows."""
+    digest = md5(f"{name}-{stamp}".encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest, "big")

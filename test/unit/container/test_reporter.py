@@ -216,6 +216,16 @@ def test_a_container_that_only_its_rows_made_is_not_reported(
     assert accounts.take() == []
 
 
+def test_without_an_account_ring_the_news_wait(
+    call: Caller, server: ContainerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    call("PUT", C, 1)
+    call("PUT", "/d1/0/AUTH_test/other", 1)
+    server.reporter.report_changed()
+    assert [r.message[:31] for r in caplog.records] == ["cannot report to the accounts: "]
+    assert len(server.reporter._changed) == 2
+
+
 def test_one_bad_database_does_not_stop_the_others(
     call: Caller, reporter: Reporter, accounts: AccountServers, swift_dir: Path
 ) -> None:
