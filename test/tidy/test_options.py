@@ -1,0 +1,153 @@
+"""Every option stands in its conf sample with its default, and the samples hold no other.
+
+An option class is a dataclass whose fields are made with ``martlet.config.option``; SAMPLES says
+where each is described. A class that is missing there fails the first test.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from source_tree import ROOT, PythonFile
+
+from martlet.config import load_options
+
+OBJECT_SERVER = Path(
+    os.environ.get("MARTLET_OBJECT_SERVER") or ROOT / "build/bin/martlet-object-server"
+)
+
+# Sample -> section -> the classes that read it.
+SAMPLES: dict[str, dict[str, list[str]]] = {
+    "martlet.conf-sample": {
+        "swift-hash": ["martlet.cluster_conf:HashOptions"],
+        "swift-constraints": ["martlet.constraints:Constraints"],
+    },
+    "account-server.conf-sample": {
+        "DEFAULT": ["martlet.server:ServerOptions"],
+        "app:account-server": ["account.config:AccountOptions"],
+    },
+    "container-server.conf-sample": {
+        "DEFAULT": ["martlet.server:ServerOptions"],
+        "app:container-server": ["container.config:ContainerOptions"],
+    },
+    "proxy-server.conf-sample": {
+        "DEFAULT": ["martlet.server:ServerOptions"],
+        "app:proxy-server": ["proxy.config:ProxyOptions"],
+        "filter:catch_errors": ["proxy.middleware.catch_errors:CatchErrorsOptions"],
+        "filter:gatekeeper": ["proxy.middleware.gatekeeper:GatekeeperOptions"],
+        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
+        "filter:proxy-logging": ["proxy.middleware.proxy_logging:ProxyLoggingOptions"],
+        "filter:cache": ["proxy.middleware.cache:CacheOptions"],
+        "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
+    },
+}
+# Read by their service without an option class, or of no use to that service.
+NOT_OPTIONS = re.compile(r"use|pipeline|user_.*|require_group")
+NOT_FOR_THE_PROXY = {"devices", "mount_check"}
+# Classes that others extend: their options are found in those.
+BASES = {"replicator.storage_server:StorageOptions"}
+
+_SECTION = re.compile(r"(?:# )?\[([\w:-]+)\]$")
+_OPTION = re.compile(r"(?:# )?([A-Za-z_0-9]+) =(?: (.*))?$")
+
+
+def read_sample(name: str) -> dict[str, dict[str, str]]:
+    """Section -> option -> value, set or in a comment."""
+    sections: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in (ROOT / "etc" / name).read_text(encoding="utf-8").splitlines():
+        if match := _SECTION.match(line):
+            current = sections.setdefault(match.group(1), {})
+        elif (match := _OPTION.match(line)) and not NOT_OPTIONS.fullmatch(match.group(1)):
+            assert match.group(1) not in current, f"{name} names {match.group(1)} twice"
+            current[match.group(1)] = match.group(2) or ""
+    return sections
+
+
+def load_class(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def sample_cases() -> list[tuple[str, str, list[str]]]:
+    return [(s, section, names) for s, found in SAMPLES.items() for section, names in found.items()]
+
+
+def test_every_option_class_is_listed(modules: list[PythonFile]) -> None:
+    found = set()
+    for file in modules:
+        module = file.name.removesuffix(".py").replace("/", ".")
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.ClassDef) and is_option_class(node):
+                found.add(f"{module}:{node.name}")
+    listed = {path for _, _, paths in sample_cases() for path in paths}
+    assert found - BASES == listed
+
+
+def is_option_class(node: ast.ClassDef) -> bool:
+    """It has options of its own, or those of a class in BASES."""
+    inherited = {path.partition(":")[2] for path in BASES}
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    return bool(bases & inherited) or any(is_option(item) for item in node.body)
+
+
+def is_option(item: ast.stmt) -> bool:
+    """An annotated field with ``option(...)`` as its value."""
+    return (
+        isinstance(item, ast.AnnAssign)
+        and isinstance(item.value, ast.Call)
+        and isinstance(item.value.func, ast.Name)
+        and item.value.func.id == "option"
+    )
+
+
+@pytest.mark.parametrize(("sample", "section", "classes"), sample_cases())
+def test_names_and_defaults(sample: str, section: str, classes: list[str]) -> None:
+    stated = read_sample(sample)[section]
+    options = {
+        field.name: (path, field)
+        for path in classes
+        for field in dataclasses.fields(load_class(path))
+    }
+    unused = (
+        NOT_FOR_THE_PROXY if (sample, section) == ("proxy-server.conf-sample", "DEFAULT") else set()
+    )
+    assert stated.keys() == options.keys() - unused
+    for name, text in stated.items():
+        if name == "bind_port":  # it has no default; the sample names Swift's port
+            continue
+        path, field = options[name]
+        value = getattr(load_options(load_class(path), {name: text}), name)
+        assert value == default_of(field), f"[{section}] {name} in {sample}"
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+@pytest.mark.parametrize(("sample", "section", "classes"), sample_cases())
+def test_every_option_is_explained(sample: str, section: str, classes: list[str]) -> None:
+    for path in classes:
+        for field in dataclasses.fields(load_class(path)):
+            assert field.metadata["help"], f"{path}.{field.name}"
+
+
+def test_the_object_server_has_the_options_of_its_sample() -> None:
+    command = [str(OBJECT_SERVER), "--print-options"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    printed: dict[str, dict[str, str]] = {}
+    for line in output.splitlines():
+        match = re.fullmatch(r"\[(\S+)\] (\w+) =(?: (.*))?", line)
+        assert match, line
+        printed.setdefault(match.group(1), {})[match.group(2)] = match.group(3) or ""
+    assert printed == read_sample("object-server.conf-sample")
