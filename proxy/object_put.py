@@ -101,7 +101,7 @@ class Store:
     def _read_client(self, length: int | None) -> Iterator[bytes]:
         """The body in pieces.
 
-        :raises HTTPException: (408) the client is too slow; (413) it sends too much; (499) it went.
+        :raises HTTPException: (400) a bad chunk; (408) too slow; (413) too much; (499) it went away.
         """
         limit = self.core.constraints.max_file_size
         piece_size = self.core.options.client_chunk_size
@@ -113,8 +113,10 @@ class Store:
                 chunk = stream.read(wanted)
             except TimeoutError:
                 raise http_error(408, "The client sent nothing for too long.") from None
-            except (OSError, ValueError):
-                raise http_error(499, "The client went away, or sent a bad chunk.") from None
+            except OSError:
+                raise http_error(499, "The client went away.") from None
+            except ValueError:
+                raise http_error(400, "The chunked encoding of the body is malformed.") from None
             if not chunk:
                 break
             received += len(chunk)

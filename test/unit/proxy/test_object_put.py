@@ -198,10 +198,10 @@ def test_client_that_stops_sending_is_408(cluster: FakeCluster, length: int) -> 
     assert cluster.holders("/a/c/o") == []
 
 
-def test_bad_chunk_is_499(cluster: FakeCluster) -> None:
+def test_bad_chunk_is_400(cluster: FakeCluster) -> None:
     body = BrokenBody([b"half", ValueError("bad chunk size")])
     headers = {"Transfer-Encoding": "chunked"}
-    assert cluster.call("PUT", "/v1/a/c/o", body, headers).status == 499
+    assert cluster.call("PUT", "/v1/a/c/o", body, headers).status == 400
     assert cluster.holders("/a/c/o") == []
 
 
