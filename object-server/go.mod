@@ -3,13 +3,16 @@ module martlet/object-server
 go 1.24.0
 
 require (
+	github.com/tinylib/msgp v1.6.5
+	golang.org/x/sys v0.36.0
+	gopkg.in/ini.v1 v1.67.3
+	pgregory.net/rapid v1.3.0
+)
+
+require (
 	github.com/philhofer/fwd v1.2.0 // indirect
-	github.com/tinylib/msgp v1.6.5 // indirect
 	golang.org/x/mod v0.18.0 // indirect
-	golang.org/x/sys v0.36.0 // indirect
 	golang.org/x/tools v0.22.0 // indirect
-	gopkg.in/ini.v1 v1.67.3 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )
 
 tool github.com/tinylib/msgp

@@ -194,7 +194,7 @@ func TestConnectionIsUsedAgainAfterAnErrorWithASmallBody(t *testing.T) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.ClientTimeout = 50 * time.Millisecond })
+	f := newFixture(t, func(c *Config) { c.ClientTimeout = 300 * time.Millisecond })
 	slow := f.dial()
 	slow.send("GET /sda/7/AUTH_a/c/o HTT")
 	if _, err := slow.reader.ReadByte(); err == nil {

@@ -23,7 +23,7 @@ func (r *replay) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		for _, log := range r.pending.all() {
-			for _, s := range log.rotate() {
+			for _, s := range log.rotateOlder(time.Now(), r.updater.options.Interval) {
 				if ctx.Err() != nil {
 					return
 				}

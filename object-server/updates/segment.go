@@ -24,6 +24,7 @@ type segment struct {
 	path     string
 	file     vfs.File // nil once closed
 	size     int64
+	created  time.Time // zero for a segment found at start
 
 	count     int // updates in the file; 0 for a segment found at start, until it was read
 	delivered map[int]struct{}

@@ -192,6 +192,30 @@ func TestHalfDeliveredSegmentIsWrittenAnew(t *testing.T) {
 	}
 }
 
+func TestALongOutageDoesNotLeaveManyFiles(t *testing.T) {
+	server := newContainerServer(t)
+	server.answer = func(*http.Request) int { return 503 }
+	root := t.TempDir()
+	u := newUpdater(t, &places{}, func(o *Options) { o.RetryFirst, o.Interval = time.Millisecond, time.Hour })
+	p := attach(t, u, root)
+	tried := func() int { server.mu.Lock(); defer server.mu.Unlock(); return len(server.headers) }
+	for i := range 20 {
+		deliver(t, u, p, server.target(), putRow(fmt.Sprint(i)))
+		before := tried()
+		if i < 5 { // the pauses double
+			await(t, "an attempt of the replay", func() bool { return tried() > before })
+		}
+	}
+	if files := segmentFiles(t, root); len(files) > 2 {
+		t.Errorf("20 updates lie in %d files", len(files))
+	}
+	server.set(func() { server.answer = func(*http.Request) int { return 202 } })
+	await(t, "delivery of all", func() bool { return p.Count() == 0 && len(segmentFiles(t, root)) == 0 })
+	if got := len(server.rows()); got != 20 {
+		t.Errorf("%d rows arrived", got)
+	}
+}
+
 func TestDeliveredRowsAreNotSentAgain(t *testing.T) {
 	good, bad := newContainerServer(t), newContainerServer(t)
 	bad.answer = func(*http.Request) int { return 503 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"martlet/object-server/vfs"
 )
@@ -143,7 +144,7 @@ func (l *segmentLog) openActive() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	created.file = file
+	created.file, created.created = file, time.Now()
 	l.mu.Lock()
 	l.active = created
 	l.mu.Unlock()
@@ -164,9 +165,18 @@ func (l *segmentLog) closeActive() {
 }
 
 // rotate closes the segment written to and returns all closed ones, oldest first.
-func (l *segmentLog) rotate() []*segment {
+func (l *segmentLog) rotate() []*segment { return l.rotateOlder(time.Now(), 0) }
+
+// rotateOlder is rotate, but while closed segments wait for their servers, one younger than age goes on growing: a long
+// outage must not leave a file for each second.
+func (l *segmentLog) rotateOlder(now time.Time, age time.Duration) []*segment {
 	l.flush.Lock()
-	l.closeActive()
+	l.mu.Lock()
+	isDue := l.active != nil && (len(l.closed) == 0 || now.Sub(l.active.created) >= age)
+	l.mu.Unlock()
+	if isDue {
+		l.closeActive()
+	}
 	l.flush.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
