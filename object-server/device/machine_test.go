@@ -26,12 +26,16 @@ func TestStateMachine(t *testing.T) {
 				s.start(rt)
 			},
 			"kill": func(rt *rapid.T) {
+				old := s.device
 				s.fs = s.fs.KillClone()
 				s.start(rt)
+				_ = old.Close() // of the file system that is left behind
 			},
 			"crash": func(rt *rapid.T) {
+				old := s.device
 				s.fs = s.fs.CrashClone(rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)))
 				s.start(rt)
+				_ = old.Close()
 			},
 			"": func(rt *rapid.T) {
 				if err := s.model.checkAll(s.device, true); err != nil {

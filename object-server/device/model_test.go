@@ -80,7 +80,7 @@ var modelOptions = Options{SpillBytes: modelSpill, SegmentBytes: 64 << 10, Logge
 // modelSize is the size of the object written at a time: empty, small, several
 // chunks' worth, or large.
 func modelSize(ticks uint64) int {
-	return [...]int{0, 100, 1500, 5000, 4096, modelSpill + 3000, 70_000}[ticks%7]
+	return [...]int{0, 100, 1500, 5000, 4096, modelSpill + 3000, 66_000}[ticks%7]
 }
 
 // observe reads a name; bytes that were never written there are an error.
