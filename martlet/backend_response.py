@@ -231,9 +231,10 @@ class BackendResponse:
                 return
             try:
                 incoming.fill(self._timeout)
-            except ReadTimeout:
+            except ReadTimeout as error:
                 incoming.drop()
-                raise
+                reason = f"the body stopped for {self._timeout} s"
+                raise ConnectionLost(incoming.address, reason) from error
 
     def body(self, limit_bytes: int | None = None) -> bytes:
         """The whole body.

@@ -42,11 +42,8 @@ class AccountController:
         partition = ring.get_part(target.account)
         request = core.request(req, "Account", partition, target.path + query)
         search = Search(core, request, core.nodes(ring, partition, shuffle=True))
-        source = search.find(header_lines(database_headers(req, "account")))
-        if source is not None:
-            headers = self._visible(req, source.response.headers)
-            return Response(source.response.status, headers, source.response.body())
-        answer = search.failure()
+        found = search.find_whole(header_lines(database_headers(req, "account")))
+        answer = search.failure() if found is None else found
         if answer.status == 404:
             if answer.headers.get("x-account-status", "").lower() == "deleted":
                 return Response(410, self._visible(req, answer.headers), answer.body)

@@ -13,7 +13,6 @@ from martlet.backend_client import (
     BackendClient,
     BackendError,
     BackendExchange,
-    BackendResponse,
     BackendUpload,
 )
 from martlet.log import fields
@@ -90,12 +89,12 @@ class Backends:
         self._log_error("backend_failed", node, request, reason=error.reason)
         self._count_failure(node)
 
-    def is_usable(self, node: Node, request: BackendRequest, response: BackendResponse) -> bool:
+    def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
         """False for a server error, which is noted: 507 at once puts the device aside."""
-        if response.status < 500:
+        if status < 500:
             return True
-        self._log_error("backend_error", node, request, status=response.status)
-        if response.status == 507:
+        self._log_error("backend_error", node, request, status=status)
+        if status == 507:
             self.limiter.limit(node)
             self._log_limited(node)
         else:

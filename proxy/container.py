@@ -99,26 +99,22 @@ class ContainerController:
         partition = ring.get_part(target.account, target.container)
         request = core.request(req, "Container", partition, target.path + query)
         search = Search(core, request, core.nodes(ring, partition, shuffle=True))
-        source = search.find(header_lines(database_headers(req, "container")))
-        if source is None:
-            answer = search.failure()
-            status, headers, body = answer.status, dict(answer.headers), answer.body
-        else:
-            response = source.response
-            status, headers, body = response.status, response.headers, response.body()
-        authorize(req, headers.get("x-container-read"))
+        found = search.find_whole(header_lines(database_headers(req, "container")))
+        answer = search.failure() if found is None else found
+        authorize(req, answer.headers.get("x-container-read"))
         hidden: Sequence[str] = ()
         if not req.environ.get("swift_owner"):
             hidden = core.options.swift_owner_headers
-        self._name_policy(status, headers)
-        return Response(status, returned_headers(headers, hidden), body)
+        response = Response(answer.status, returned_headers(answer.headers, hidden), answer.body)
+        self._name_policy(response)
+        return response
 
-    def _name_policy(self, status: int, headers: dict[str, str]) -> None:
-        index = headers.get("x-backend-storage-policy-index", "")
-        if 200 <= status < 300 and index.isdigit():
+    def _name_policy(self, response: Response) -> None:
+        index = response.headers.get("X-Backend-Storage-Policy-Index", "")
+        if response.is_success and index.isdigit():
             policy = self._core.cluster.policy_by_index(int(index))
             if policy is not None:
-                headers["x-storage-policy"] = policy.name
+                response.headers["X-Storage-Policy"] = policy.name
 
     def _check_change(self, req: Request) -> None:
         clean_acl = req.environ.get("swift.clean_acl")

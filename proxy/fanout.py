@@ -173,7 +173,7 @@ def usable_answer(
     backends: Backends, request: BackendRequest, node: Node, response: BackendResponse
 ) -> Answer | None:
     """The whole answer, or None for a server error."""
-    if backends.is_usable(node, request, response):
+    if backends.is_usable(node, request, response.status):
         return Answer(response.status, response.headers, response.body(ANSWER_BYTES_MAX))
     response.close()
     return None

@@ -64,6 +64,16 @@ class Search:
                 response.close()
         return None
 
+    def find_whole(self, headers: bytes) -> Answer | None:
+        """The whole answer of the next device that has it; for what cannot be resumed."""
+        while (source := self.find(headers)) is not None:
+            response = source.response
+            try:
+                return Answer(response.status, response.headers, response.body())
+            except BackendError as error:
+                self.core.backends.failed(source.node, self.request, error)
+        return None
+
     def find_newest(self, headers: bytes) -> Source | None:
         """The device whose copy is the newest of all."""
         newest: Source | None = None
@@ -109,7 +119,7 @@ class Search:
         return self._deleted_at is None or _timestamp_of(headers) >= self._deleted_at
 
     def _note_failure(self, node: Node, response: BackendResponse) -> None:
-        is_usable = self.core.backends.is_usable(node, self.request, response)
+        is_usable = self.core.backends.is_usable(node, self.request, response.status)
         is_missing = response.status == 404
         deleted_at = _parse(response.headers.get("x-backend-timestamp", "0"))
         is_dated = bool(deleted_at)

@@ -101,7 +101,7 @@ class Store:
     def _read_client(self, length: int | None) -> Iterator[bytes]:
         """The body in pieces.
 
-        :raises HTTPException: (400) a bad chunk; (408) too slow; (413) too much; (499) it went away.
+        :raises HTTPException: (400) a bad chunk; (408) too slow; (413) too much; (499) it left.
         """
         limit = self.core.constraints.max_file_size
         piece_size = self.core.options.client_chunk_size

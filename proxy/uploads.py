@@ -136,10 +136,12 @@ class Uploads:
             if writer not in waiting:
                 continue  # dropped before
             waiting.remove(writer)
-            if writer.answer is not None:
-                outcomes.append(Outcome(writer.index, writer.node, writer.answer))
-            elif writer.error is not None:
+            if writer.error is not None:
                 self._backends.failed(writer.node, self._request, writer.error)
+            elif writer.answer is not None and self._backends.is_usable(
+                writer.node, self._request, writer.answer.status
+            ):
+                outcomes.append(Outcome(writer.index, writer.node, writer.answer))
         for writer in waiting:
             writer.abort()
         return outcomes

@@ -22,6 +22,7 @@ HANG_UP_IN_BODY = "hang up in body"  # asks for the body, reads a little, and cl
 GARBAGE = "garbage"  # answers with something that is not HTTP
 SILENT = "silent"  # answers nothing until the device is stopped
 LOSE_ANSWER = "lose answer"  # does what was asked and closes the connection
+STALL_IN_ANSWER = "stall in answer"  # sends headers that announce a body, and no body
 STALL = "stall"  # asks for the body and then reads none of it
 
 
@@ -123,13 +124,7 @@ class FakeDevice:
         method, headers = seen.method, seen.headers
         self.seen.append(seen)
         fault = self.fault(seen) if callable(self.fault) else self.fault
-        if fault == HANG_UP:
-            return False
-        if fault == SILENT:
-            self.release.wait(30)
-            return False
-        if fault == GARBAGE:
-            sock.sendall(b"220 smtp.example.com ESMTP\r\n")
+        if self._fails_before_the_body(sock, fault):
             return False
         if "expect" in headers:
             early = fault if isinstance(fault, int) else self._refusal(seen)
@@ -154,6 +149,15 @@ class FakeDevice:
         if fault == LOSE_ANSWER:
             return False
         return self._answer(sock, method, status, answer_headers, body)
+
+    def _fails_before_the_body(self, sock: socket.socket, fault: Any) -> bool:
+        if fault == GARBAGE:
+            sock.sendall(b"220 smtp.example.com ESMTP\r\n")
+        elif fault == STALL_IN_ANSWER:
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+        if fault in (SILENT, STALL_IN_ANSWER):
+            self.release.wait(30)
+        return fault in (HANG_UP, GARBAGE, SILENT, STALL_IN_ANSWER)
 
     def _answer(
         self, sock: socket.socket, method: str, status: int, headers: dict[str, str], body: bytes

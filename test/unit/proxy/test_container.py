@@ -154,3 +154,15 @@ def test_handoff_takes_the_place_of_a_dead_server(cluster: FakeCluster) -> None:
     cluster.devices[0].stop()
     assert cluster.call("PUT", "/v1/a/c2").status == 201
     assert "/a/c2" in cluster.devices[3].stored
+
+
+@pytest.mark.parametrize("path", ["/v1/a", "/v1/a/c"])
+def test_listing_that_breaks_off_is_asked_for_again(cluster: FakeCluster, path: str) -> None:
+    cluster.call("PUT", "/v1/a/c/object", b"")
+    whole = cluster.call("GET", path)
+    for device in cluster.devices[:2]:
+        device.cut_after = 3
+    for _ in range(4):
+        assert cluster.call("GET", path).body == whole.body
+    cluster.devices[2].cut_after = 3
+    assert cluster.call("GET", path).status == 503

@@ -16,6 +16,7 @@ from fake_devices import (
     LOSE_ANSWER,
     SILENT,
     STALL,
+    STALL_IN_ANSWER,
     FakeDevice,
     Seen,
 )
@@ -121,6 +122,27 @@ def test_silent_device_is_waited_for_no_longer_than_the_straggler_time(
     cluster.devices[0].fault = SILENT
     assert cluster.call("PUT", "/v1/a/c/o", body).status == 201
     assert cluster.holders("/a/c/o") == ["sd1", "sd2"]
+
+
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
+def test_answer_that_stops_in_the_middle_counts_as_none(
+    make_cluster: MakeCluster, body: bytes
+) -> None:
+    cluster = make_cluster(node_timeout=0.2)
+    cluster.make_container()
+    cluster.devices[0].fault = lambda seen: STALL_IN_ANSWER if seen.method == "PUT" else None
+    assert cluster.call("PUT", "/v1/a/c/o", body).status == 201
+    assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
+
+
+def test_error_after_a_large_body_is_noted(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = cluster.devices[1]
+    device._act = lambda seen: (507, {}, b"")
+    assert cluster.call("PUT", "/v1/a/c/o", LARGE).status == 201
+    assert "status=507" in caplog.text
+    assert cluster.app.core.backends.limiter.is_limited(device.node)
 
 
 def test_silent_device_is_replaced_before_a_large_body(make_cluster: MakeCluster) -> None:
