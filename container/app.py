@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ SAVED_HEADERS = frozenset(
     }
 )
 _LISTING_PARAMETERS = ("path",)
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
 _ZERO = "0000000000.00000"
 
 
@@ -191,10 +193,8 @@ class ContainerServer(StorageServer):
         return True
 
     def _default_policy(self, req: Request) -> int:
-        text = req.headers.get("x-backend-storage-policy-default", "")
-        if text.isascii() and text.isdigit():
-            return int(text)
-        return self.cluster.default_policy.index
+        asked = self.policy_index(req, "X-Backend-Storage-Policy-Default")
+        return self.cluster.default_policy.index if asked is None else asked
 
     def _put_row(self, req: Request, path: str, account: str, container: str, obj: str) -> Response:
         headers = req.headers
@@ -363,7 +363,7 @@ def _account_replicas(req: Request) -> list[AccountReplica]:
     replicas = []
     for host, device in zip(hosts, devices, strict=True) if partition else ():
         ip, _, port = host.rpartition(":")
-        if not ip or not (port.isascii() and port.isdigit()):
+        if not ip or not _PORT(port) or not 0 < int(port) < 65536:
             raise http_error(400, "X-Account-Host is not a list of ip:port")
         replicas.append(AccountReplica((ip.strip("[]"), int(port)), device, partition))
     return replicas

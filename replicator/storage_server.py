@@ -38,6 +38,7 @@ Handler = Callable[[Request], Response]
 
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*", re.ASCII).fullmatch
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII).fullmatch
+_SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 _TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 
 
@@ -185,17 +186,19 @@ class StorageServer:
         hexdigest = self._hash_path.hexdigest(account, container)
         return database_path(device_path, self.kind, partition, hexdigest)
 
-    def policy_index(self, req: Request) -> int | None:
-        """X-Backend-Storage-Policy-Index, or None where the request has none.
+    def policy_index(
+        self, req: Request, header: str = "X-Backend-Storage-Policy-Index"
+    ) -> int | None:
+        """The storage policy that a header names, or None where the request has none.
 
         :raises HTTPException: 400 if there is no such policy.
         """
-        text = req.headers.get("x-backend-storage-policy-index")
+        text = req.headers.get(header)
         if text is None:
             return None
-        index = int(text) if text.isascii() and text.isdigit() else -1
+        index = int(text) if _SMALL_NUMBER(text) else -1
         if self.cluster.policy_by_index(index) is None:
-            raise http_error(400, f"Invalid X-Backend-Storage-Policy-Index {text!r}")
+            raise http_error(400, f"Invalid {header} {text[:32]!r}")
         return index
 
 

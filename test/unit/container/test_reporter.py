@@ -132,6 +132,8 @@ def test_what_the_account_says(
         {"X_Account_Device": "sda"},
         {"X_Account_Host": "10.0.0.1:1,10.0.0.2,::1:3"},
         {"X_Account_Host": "a:1,b:x,c:3"},
+        {"X_Account_Host": "a:1,b:65536,c:3"},
+        {"X_Account_Host": f"a:1,b:{'9' * 5000},c:3"},
     ],
 )
 def test_bad_account_headers(call: Caller, reporter: Reporter, change: dict[str, str]) -> None:

@@ -67,8 +67,9 @@ def test_policies(call: Caller) -> None:
     conflict = call("PUT", C, 2, {"X-Backend-Storage-Policy-Index": "0"})
     assert (conflict.status, conflict.headers["X-Backend-Storage-Policy-Index"]) == (409, "1")
     assert call("PUT", C, 2).status == 202
-    for bad in ("7", "x", "-1", "\xb2"):
+    for bad in ("7", "x", "-1", "", "\xb2", "9" * 5000):
         assert call("PUT", C, 3, {"X-Backend-Storage-Policy-Index": bad}).status == 400
+        assert call("PUT", f"{C}2", 3, {"X-Backend-Storage-Policy-Default": bad}).status == 400
     default = {"X-Backend-Storage-Policy-Default": "1"}
     made = call("PUT", "/d1/0/AUTH_test/other", 1, default)
     assert made.headers["X-Backend-Storage-Policy-Index"] == "1"
