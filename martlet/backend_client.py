@@ -196,7 +196,16 @@ class BackendClient:
 class BackendExchange:
     """A request that was sent, with its answer still to be read."""
 
-    __slots__ = ("_body", "_client", "_head", "_incoming", "_reused", "address", "timeout")
+    __slots__ = (
+        "_body",
+        "_client",
+        "_head",
+        "_incoming",
+        "_reused",
+        "address",
+        "timeout",
+        "was_resent",
+    )
 
     def __init__(
         self,
@@ -212,6 +221,8 @@ class BackendExchange:
         self._body = body
         self.address = address
         self.timeout = client.node_timeout if timeout is None else timeout
+        #: Sent a second time, so that the server may have acted on it before it answered.
+        self.was_resent = False
         sock = client.take(address)
         self._reused = sock is not None
         self._incoming = Incoming(client, address, sock or client.connect(address), method)
@@ -257,6 +268,7 @@ class BackendExchange:
     def _send_again(self) -> None:
         """The pooled connection was closed under our hands: once more, on a fresh one."""
         self._reused = False
+        self.was_resent = True
         self._incoming.drop()
         sock = self._client.connect(self.address)
         self._incoming = Incoming(self._client, self.address, sock, self._incoming.method)

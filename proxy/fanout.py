@@ -97,7 +97,7 @@ def ask_all(
 
     def read(slot: Slot) -> Answer | None:
         response = slot.exchange.response(PATIENCE)
-        return usable_answer(backends, request, slot.node, response)
+        return usable_answer(backends, request, slot, response)
 
     slots = [Slot(index, lines, send) for index, lines in enumerate(headers)]
     pending = [slot for slot in slots if slot.start(nodes)]
@@ -170,11 +170,12 @@ def give_up(backends: Backends, request: BackendRequest, slot: Slot, seconds: fl
 
 
 def usable_answer(
-    backends: Backends, request: BackendRequest, node: Node, response: BackendResponse
+    backends: Backends, request: BackendRequest, slot: Slot, response: BackendResponse
 ) -> Answer | None:
     """The whole answer, or None for a server error."""
-    if backends.is_usable(node, request, response.status):
-        return Answer(response.status, response.headers, response.body(ANSWER_BYTES_MAX))
+    if backends.is_usable(slot.node, request, response.status):
+        body = response.body(ANSWER_BYTES_MAX)
+        return Answer(response.status, response.headers, body, slot.exchange.was_resent)
     response.close()
     return None
 

@@ -12,11 +12,15 @@ _DECIDING_CLASSES = (2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one storage server said. ``headers`` has lower-case names."""
+    """What one storage server said. ``headers`` has lower-case names.
+
+    ``was_resent``: the request was sent twice, since the connection was lost the first time.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    was_resent: bool = False
 
 
 UNAVAILABLE = Answer(503)
@@ -25,11 +29,14 @@ UNAVAILABLE = Answer(503)
 def own_write_done(answers: Iterable[Answer], timestamp: str, status: int) -> list[Answer]:
     """The answers, with ``status`` for each 409 that was caused by this very write.
 
-    A request that was sent twice, because its first answer got lost, finds its own timestamp.
+    A request that was sent twice, because its first answer got lost, finds its own timestamp. One
+    that was sent once and finds it has met another write of the same time, and did nothing.
     """
     return [
         Answer(status, answer.headers, answer.body)
-        if answer.status == 409 and answer.headers.get("x-backend-timestamp") == timestamp
+        if answer.status == 409
+        and answer.was_resent
+        and answer.headers.get("x-backend-timestamp") == timestamp
         else answer
         for answer in answers
     ]

@@ -96,7 +96,7 @@ class Uploads:
         response = _upload_of(slot).expect_continue(PATIENCE)
         if response is None:
             return _GO_ON
-        return usable_answer(self._backends, self._request, slot.node, response)
+        return usable_answer(self._backends, self._request, slot, response)
 
     @property
     def live_count(self) -> int:

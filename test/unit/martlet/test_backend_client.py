@@ -285,6 +285,32 @@ def test_body_cut_short_is_an_error_after_the_good_part(
         next(chunks)
 
 
+def test_body_that_stalls_is_an_error(serve: Callable[..., Server]) -> None:
+    client = BackendClient(2, node_timeout=0.05)
+    done = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        peer.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        done.wait(10)
+
+    server = serve(script)
+    chunks = client.request(server.address, "GET", "/", {}).iter_chunks()
+    assert next(chunks) == b"half"
+    with pytest.raises(ConnectionLost):
+        next(chunks)
+    done.set()
+
+
+def test_body_longer_than_its_limit_is_refused(
+    client: BackendClient, serve: Callable[..., Server]
+) -> None:
+    server = serve(answer_all(OK))
+    response = client.request(server.address, "GET", "/", {})
+    with pytest.raises(BadResponse):
+        response.body(limit_bytes=1)
+
+
 def test_body_without_length_ends_with_the_connection(
     client: BackendClient, serve: Callable[..., Server]
 ) -> None:

@@ -353,3 +353,11 @@ def test_write_that_meets_itself_is_done(cluster: FakeCluster) -> None:
     for device in cluster.devices[:3]:
         lose_first_answer(device, "DELETE")
     assert cluster.call("DELETE", "/v1/a/c/o").status == 204
+
+
+def test_another_write_of_the_same_time_is_not_taken_for_this_one(cluster: FakeCluster) -> None:
+    same = {"X-Timestamp": "1700000000.00000"}
+    assert cluster.call("PUT", "/v1/a/c/o", b"first", same).status == 201
+    assert cluster.call("PUT", "/v1/a/c/o", b"second", same).status == 202
+    assert cluster.call("DELETE", "/v1/a/c/o", headers=same).status == 409
+    assert cluster.call("GET", "/v1/a/c/o").body == b"first"
