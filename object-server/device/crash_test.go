@@ -74,7 +74,7 @@ func crashRun(t *testing.T, method SyncMethod, writers int, seed uint64) {
 	if failure != nil {
 		t.Fatal(failure)
 	}
-	if prefixes < 50 {
+	if prefixes < 25 {
 		t.Fatalf("only %d operations", prefixes)
 	}
 	t.Logf("%d operations, %d states", prefixes, states)

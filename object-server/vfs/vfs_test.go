@@ -1,0 +1,160 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+)
+
+// Both implementations keep the contract of FS.
+func TestConformance(t *testing.T) {
+	t.Run("os", func(t *testing.T) { conformance(t, OS{}, t.TempDir()) })
+	t.Run("mem", func(t *testing.T) { conformance(t, NewMem("/d"), "/d") })
+	t.Run("faults", func(t *testing.T) {
+		none := func(string, string) error { return nil }
+		conformance(t, NewFaults(NewMem("/d"), none), "/d")
+	})
+}
+
+func conformance(t *testing.T, files FS, root string) {
+	dir := filepath.Join(root, "sub")
+	expect(t, files.Mkdir(dir), nil)
+	expect(t, files.Mkdir(dir), fs.ErrExist)
+	expect(t, files.Mkdir(filepath.Join(root, "no", "parent")), fs.ErrNotExist)
+	name := filepath.Join(dir, "file")
+	_, err := files.Open(name)
+	expect(t, err, fs.ErrNotExist)
+	f, err := files.Create(name)
+	expect(t, err, nil)
+	_, err = files.Create(name)
+	expect(t, err, fs.ErrExist)
+	readAndWrite(t, f)
+	expect(t, f.Close(), nil)
+	linkTemp(t, files, dir)
+
+	entries, err := files.ReadDir(dir)
+	expect(t, err, nil)
+	if len(entries) != 2 || entries[0].Name() != "file" || entries[0].IsDir() || entries[1].Name() != "linked" {
+		t.Fatal(entries)
+	}
+	expect(t, files.SyncDir(dir), nil)
+	expect(t, files.SyncDir(filepath.Join(root, "none")), fs.ErrNotExist)
+	expect(t, files.Remove(name), nil)
+	expect(t, files.Remove(name), fs.ErrNotExist)
+	lockTwice(t, files, root)
+}
+
+func readAndWrite(t *testing.T, f File) {
+	expect(t, f.Writev([][]byte{[]byte("ab"), {}, []byte("cd")}, 2), nil)
+	expect(t, f.Writev(nil, 0), nil)
+	many := make([][]byte, 3000) // more than one pwritev takes
+	for i := range many {
+		many[i] = []byte{byte(i)}
+	}
+	expect(t, f.Writev(many, 6), nil)
+	p := make([]byte, 3006)
+	n, err := f.ReadAt(p, 0)
+	expect(t, err, nil)
+	if n != len(p) || !bytes.Equal(p[:6], []byte("\x00\x00abcd")) || p[3005] != byte(2999%256) {
+		t.Fatal(n, p[:6])
+	}
+	n, err = f.ReadAt(p, 3000)
+	expect(t, err, io.EOF)
+	if n != 6 {
+		t.Fatal(n)
+	}
+	expect(t, f.Datasync(), nil)
+	expect(t, f.Allocate(10_000), nil)
+	expect(t, f.Truncate(3), nil)
+	if size, err := f.Size(); size != 3 || err != nil {
+		t.Fatal(size, err)
+	}
+}
+
+func linkTemp(t *testing.T, files FS, dir string) {
+	temp, err := files.CreateTemp(dir)
+	expect(t, err, nil)
+	expect(t, temp.Writev([][]byte{[]byte("hello")}, 0), nil)
+	if err := temp.SetXattr("user.test", []byte("v")); !errors.Is(err, ErrNoXattr) {
+		expect(t, err, nil)
+		value, err := temp.GetXattr("user.test")
+		if string(value) != "v" {
+			t.Fatal(value, err)
+		}
+	}
+	_, err = temp.GetXattr("user.none")
+	expect(t, err, ErrNoXattr)
+	linked := filepath.Join(dir, "linked")
+	expect(t, files.Link(temp, linked), nil)
+	expect(t, files.Link(temp, linked), fs.ErrExist)
+	expect(t, temp.Close(), nil)
+	unnamed, err := files.CreateTemp(dir)
+	expect(t, err, nil)
+	expect(t, unnamed.Close(), nil)
+	f, err := files.Open(linked)
+	expect(t, err, nil)
+	p := make([]byte, 5)
+	if _, err := f.ReadAt(p, 0); err != nil || string(p) != "hello" {
+		t.Fatal(string(p), err)
+	}
+	expect(t, f.Close(), nil)
+}
+
+func lockTwice(t *testing.T, files FS, root string) {
+	first, err := files.OpenDir(root)
+	expect(t, err, nil)
+	second, err := files.OpenDir(root)
+	expect(t, err, nil)
+	expect(t, first.Lock(), nil)
+	expect(t, second.Lock(), ErrLocked)
+	expect(t, first.SyncFS(), nil)
+	if usage, err := first.Usage(); err != nil || usage.Bytes == 0 || usage.BytesFree > usage.Bytes {
+		t.Fatal(usage, err)
+	}
+	expect(t, first.Close(), nil)
+	expect(t, second.Lock(), nil)
+	expect(t, second.Close(), nil)
+}
+
+func expect(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+// A crash keeps what was flushed, and may or may not keep the rest.
+func TestCrashClone(t *testing.T) {
+	mem := NewMem("/d")
+	f, err := mem.Create("/d/kept")
+	expect(t, err, nil)
+	flushed := bytes.Repeat([]byte("f"), 2000)
+	expect(t, f.Writev([][]byte{flushed}, 0), nil)
+	expect(t, f.Datasync(), nil)
+	expect(t, mem.SyncDir("/d"), nil)
+	expect(t, f.Writev([][]byte{bytes.Repeat([]byte("u"), 2000)}, 2000), nil)
+	_, err = mem.Create("/d/unsynced")
+	expect(t, err, nil)
+	lengths, names := map[int]bool{}, map[int]bool{}
+	for seed := range uint64(200) {
+		clone := mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		data := clone.nodes["/d/kept"].data
+		if !bytes.HasPrefix(data, flushed) {
+			t.Fatal("flushed bytes are lost")
+		}
+		lengths[len(data)] = true
+		names[len(clone.nodes)] = true
+	}
+	if !lengths[2000] || !lengths[4000] || len(lengths) < 4 || len(names) != 2 {
+		t.Fatal("the states have no variety", lengths, names)
+	}
+	mem.DropUnsynced()
+	expect(t, f.Datasync(), nil)
+	if data := mem.CrashClone(rand.New(rand.NewPCG(1, 0))).nodes["/d/kept"].data; !bytes.Equal(data, flushed) {
+		t.Fatal("a flush after a failed one brought dropped pages back")
+	}
+}
