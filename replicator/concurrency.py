@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that knows how this package waits: on native threads, on other writers, in the
-back.
+"""The one place that knows how this package waits: for native threads, and in the background.
 
 Under eventlet's monkey patch a call that blocks in SQLite or in fsync would stop every green thread
 of the process, so it goes to a native thread. Without the patch (tests, tools) it is simply called.

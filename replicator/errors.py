@@ -25,8 +25,6 @@ class DatabaseMissing(DatabaseError):
 class DatabaseExists(DatabaseError):
     """Another writer has created the database first."""
 
-    status = 202
-
     def __init__(self, path: str) -> None:
         super().__init__(path, "the database exists")
 

@@ -109,6 +109,7 @@ def test_pages_add_up_to_the_whole(
         if not page:
             break
         pages += page
+        assert len(pages) <= len(names), "an entry came twice"
         last = page[-1]
         marker = last.name if isinstance(last, Subdir) else last
     assert pages == listing(table, whole)
