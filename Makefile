@@ -42,7 +42,7 @@ test: check go-check unit tidy go-test functional wheel ## everything that must 
 check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	MYPYPATH=test/support $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py
+	MYPYPATH=test/support:bench $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py
 
 unit: $(INSTALLED_FOR_TESTS) ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit

@@ -141,8 +141,9 @@ class FakeDevice:
         seen.body, seen.whole = _read_body(reader, headers)
         if not seen.whole:
             return False
+        answer_headers: dict[str, str] = {}
         if isinstance(fault, int):
-            status, answer_headers, body = fault, {}, b""
+            status, body = fault, b""
         else:
             with self._lock:
                 status, answer_headers, body = self._act(seen)
