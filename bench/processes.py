@@ -84,6 +84,7 @@ class FlushCount:
         self._home = home
         self._scratch = scratch
         self._traces: dict[str, subprocess.Popen[bytes]] = {}
+        self._process_counts: dict[str, int] = {}
 
     @staticmethod
     def is_possible() -> bool:
@@ -98,7 +99,9 @@ class FlushCount:
         for name, pid in services(self._home).items():
             if name == "supervisor":
                 continue
-            members = [option for member in process_tree(pid) for option in ("-p", str(member))]
+            tree = process_tree(pid)
+            self._process_counts[name] = len(tree)
+            members = [option for member in tree for option in ("-p", str(member))]
             command = ["strace", "-f", "-c", "-o", str(self._scratch / f"{name}.flushes")]
             with (self._scratch / f"{name}.strace").open("wb") as messages:
                 self._traces[name] = subprocess.Popen(
@@ -107,7 +110,8 @@ class FlushCount:
         deadline = time.monotonic() + _ATTACH_SECONDS_MAX
         for name, trace in self._traces.items():
             messages_path = self._scratch / f"{name}.strace"
-            while b"attached" not in messages_path.read_bytes():
+            wanted = self._process_counts[name]
+            while messages_path.read_bytes().count(b" attached") < wanted:
                 if trace.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"strace: {messages_path.read_text(errors='replace')}")
                 time.sleep(0.02)

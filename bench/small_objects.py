@@ -224,9 +224,12 @@ def table(report: dict[str, Any]) -> str:
         lines.append("flushes per PUT                not counted: strace is not installed")
     else:
         lines.append(f"flushes per PUT (strace)       {flushes['flushes_per_put']:10.3f}")
+        for name, value in sorted(flushes["by_service"].items()):
+            lines.append(f"  {name:<28} {value:10.3f}")
+    lines.append("object servers' own counters, per PUT")
     for name, value in sorted(report["object_server_counters"].items()):
-        per_put = value / put["answers"]
-        lines.append(f"object servers: {name:<14} {per_put:10.3f} per PUT, {value} in all")
+        if value:
+            lines.append(f"  {name:<28} {value / put['answers']:10.3f}")
     lines += ["", f"{'':<24} {'PUT':>10} {'GET':>10}"]
     lines.append(f"{'per second':<24} {put['per_second']:10.0f} {get['per_second']:10.0f}")
     for key in ("median", "p99"):
