@@ -44,7 +44,7 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/mypy
 	MYPYPATH=test/support:bench $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py
 
-unit: $(INSTALLED_FOR_TESTS) ## Python: unit tests
+unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
 
 tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports, sizes, options, docs

@@ -47,8 +47,12 @@ class HomeLock:
                 who = f" (process {holder})" if holder else ""
                 raise ClusterError(f"a cluster already runs in {run.parent}{who}")
             time.sleep(_POLL_SECONDS)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise ClusterError(f"cannot write {path}: {error.strerror}") from None
         return cls(descriptor)
 
 

@@ -187,6 +187,7 @@ def _write_pid(path: Path, pid: int) -> None:
 
 def exit_words(status: int) -> str:
     """What a process's exit status says."""
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
+    if status >= 0:
+        return f"ended with status {status}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {known.get(-status, f'signal {-status}')}"

@@ -145,3 +145,4 @@ def test_a_service_gets_no_signal_mask(start: Callable[[str], Run]) -> None:
 def test_words_of_an_exit_status() -> None:
     assert exit_words(3) == "ended with status 3"
     assert exit_words(-9) == "was killed by SIGKILL"
+    assert exit_words(-40) == "was killed by signal 40"
