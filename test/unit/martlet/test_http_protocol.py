@@ -19,7 +19,10 @@ from martlet.http_protocol import HttpProtocol
 
 def show_request(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer with what arrived."""
-    body = environ["wsgi.input"].read()
+    try:
+        body = environ["wsgi.input"].read()
+    except eventlet.wsgi.ChunkReadError:  # a body that breaks off is the application's to refuse
+        return Response(400)(environ, start_response)
     lines = [f"{k}={v}" for k, v in sorted(environ.items()) if k.isupper() or k.startswith("HTTP_")]
     lines.append("body=" + body.decode("latin-1"))
     return Response(200, body="\n".join(lines).encode("latin-1"))(environ, start_response)
