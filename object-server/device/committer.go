@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"martlet/object-server/bundle"
 )
@@ -82,6 +83,7 @@ func (c *committer) run() {
 	defer close(c.done)
 	var batch []*write
 	for {
+		grouped := len(batch) > 1
 		c.mu.Lock()
 		for len(c.queue) == 0 && !c.stopped {
 			c.arrived.Wait()
@@ -89,6 +91,13 @@ func (c *committer) run() {
 		if len(c.queue) == 0 {
 			c.mu.Unlock()
 			return
+		}
+		if grouped && !c.stopped {
+			// Writers come in groups: a moment later there are more to share
+			// the flush. A lone writer never waits.
+			c.mu.Unlock()
+			time.Sleep(c.device.options.CommitDelay)
+			c.mu.Lock()
 		}
 		batch = c.take(batch[:0])
 		c.mu.Unlock()

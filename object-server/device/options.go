@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"log/slog"
+	"time"
 )
 
 // SyncMethod chooses how a batch is made durable.
@@ -21,13 +22,14 @@ const (
 
 // Options tunes a Device; the zero value of each field stands for its default.
 type Options struct {
-	SyncMethod     SyncMethod   // default SyncAuto
-	SpillBytes     int64        // larger objects get a file of their own; default 1 MiB, at most 32 MiB
-	SegmentBytes   int64        // size limit of a segment; default 1 GiB, which is the most
-	OpenFilesMax   int          // segments kept open; default 1024
-	ReserveBytes   int64        // refuse uploads when less than this is free; default 0
-	ReservePercent float64      // the same as a share of the file system; default 0
-	Logger         *slog.Logger // for damage met when opening a partition; default slog.Default
+	SyncMethod     SyncMethod    // default SyncAuto
+	CommitDelay    time.Duration // how long a flush waits for more writers while they come in groups; default 0
+	SpillBytes     int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
+	SegmentBytes   int64         // size limit of a segment; default 1 GiB, which is the most
+	OpenFilesMax   int           // segments kept open; default 1024
+	ReserveBytes   int64         // refuse uploads when less than this is free; default 0
+	ReservePercent float64       // the same as a share of the file system; default 0
+	Logger         *slog.Logger  // for damage met when opening a partition; default slog.Default
 }
 
 const (
@@ -62,7 +64,7 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
 		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
-	case o.OpenFilesMax < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
+	case o.OpenFilesMax < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
 		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
 	}
 	return o, nil

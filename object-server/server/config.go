@@ -30,6 +30,7 @@ type Config struct {
 	ConnTimeout            time.Duration // to connect to a container server
 	NodeTimeout            time.Duration // for its answer
 	ContainerUpdateTimeout time.Duration // what a write waits for container servers at most
+	ContainerUpdateDelay   time.Duration // what a group of rows waits to grow
 	UpdaterInterval        time.Duration // longest pause between two attempts to deliver a pending update
 	ShutdownTimeout        time.Duration // for requests under way to finish
 

@@ -42,11 +42,13 @@ func (c *Config) options() []option {
 		{defaultSection, "conn_timeout", "0.5", seconds(&c.ConnTimeout)},
 		{defaultSection, "node_timeout", "3.0", seconds(&c.NodeTimeout)},
 		{defaultSection, "container_update_timeout", "1.0", seconds(&c.ContainerUpdateTimeout)},
+		{defaultSection, "container_update_delay", "0.005", delay(&c.ContainerUpdateDelay)},
 		{appSection, "log_requests", "true", boolean(&c.LogRequests)},
 		{appSection, "max_upload_time", "86400", seconds(&c.MaxUploadTime)},
 		{appSection, "allowed_headers", "Content-Disposition, Content-Encoding, X-Delete-At, X-Object-Manifest, " +
 			"X-Static-Large-Object, Cache-Control, Content-Language, Expires, X-Robots-Tag", list(&c.AllowedHeaders)},
 		{appSection, "bundle_sync_method", "auto", syncMethod(&c.Device.SyncMethod)},
+		{appSection, "bundle_commit_delay", "0.003", delay(&c.Device.CommitDelay)},
 		{appSection, "bundle_spill_size", "1048576", integer64(&c.Device.SpillBytes, 1, 32<<20)},
 		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
 		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
@@ -152,6 +154,18 @@ func seconds(into *time.Duration) func(string) error {
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(number > 0) || number > secondsMax {
 			return errors.New("must be a number of seconds greater than 0")
+		}
+		*into = time.Duration(number * float64(time.Second))
+		return nil
+	}
+}
+
+// delay is a pause that may be nothing, and never so long that a client would notice.
+func delay(into *time.Duration) func(string) error {
+	return func(value string) error {
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(number >= 0 && number <= 1) {
+			return errors.New("must be a number of seconds from 0 to 1")
 		}
 		*into = time.Duration(number * float64(time.Second))
 		return nil

@@ -61,6 +61,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		allowed: newAllowedHeaders(config.AllowedHeaders),
 		updater: updates.New(updates.Options{
 			UpdateTimeout: config.ContainerUpdateTimeout,
+			BatchDelay:    config.ContainerUpdateDelay,
 			ConnTimeout:   config.ConnTimeout,
 			NodeTimeout:   config.NodeTimeout,
 			RetryFirst:    time.Second,

@@ -23,6 +23,7 @@ var (
 // Options of an Updater.
 type Options struct {
 	UpdateTimeout time.Duration // how long Deliver waits for container servers
+	BatchDelay    time.Duration // how long a request waits for more rows while rows come in groups; 0: not at all
 	ConnTimeout   time.Duration // to connect to a container server
 	NodeTimeout   time.Duration // for its answer
 	RetryFirst    time.Duration // pause before a pending row is tried again; it doubles with each failure
@@ -154,9 +155,14 @@ func (u *Updater) enqueue(target Target, d *delivery) {
 	go u.run(target)
 }
 
-// run sends what waits for target, request after request, until nothing waits.
+// run sends what waits for target, request after request, until nothing waits. A request costs the container server a
+// transaction and a flush however many rows it has, so while rows come in groups it waits a moment for a larger group; a
+// lone writer never waits.
 func (u *Updater) run(target Target) {
-	for {
+	for sent := 0; ; {
+		if sent > 1 {
+			time.Sleep(u.options.BatchDelay)
+		}
 		batch := u.nextBatch(target)
 		if batch == nil {
 			return
@@ -165,6 +171,7 @@ func (u *Updater) run(target Target) {
 		for i, d := range batch {
 			rows[i] = d.row
 		}
+		sent = len(rows)
 		errs := u.sender.send(u.ctx, target, rows)
 		u.learn(target.Host, errs)
 		for i, d := range batch {

@@ -1,0 +1,55 @@
+package device
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"martlet/object-server/vfs"
+)
+
+func putSmall(d *Device, i int) error {
+	name := fmt.Sprintf("/a/c/%d", i)
+	_, err := put(d, locate(name, 4), name, 1, []byte("x"))
+	return err
+}
+
+// Writers that come in groups share more flushes with a delay than without, and a lone writer is not delayed.
+func TestCommitDelayServesGroupsOnly(t *testing.T) {
+	const writers, each = 8, 20
+	flushes := func(delay time.Duration) int64 {
+		d := open(t, vfs.NewMem("/d"), "/d", Options{CommitDelay: delay})
+		defer d.Close()
+		var group sync.WaitGroup
+		for w := range writers {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				for i := range each {
+					if err := putSmall(d, w*each+i); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		group.Wait()
+		return d.Stats().Flushes
+	}
+	// With 8 writers that wait for each other's flush, a delay of 20 ms gathers all that are on their way: the 20 rounds
+	// take little more than 20 flushes. The bound leaves room for a scheduler that is late.
+	if got := flushes(20 * time.Millisecond); got > writers*each/2 {
+		t.Errorf("%d flushes for %d grouped writes", got, writers*each)
+	}
+
+	d := open(t, vfs.NewMem("/d"), "/d", Options{CommitDelay: time.Hour})
+	defer d.Close()
+	for i := range each {
+		if err := putSmall(d, i); err != nil { // would not return within the test's time
+			t.Fatal(err)
+		}
+	}
+	if got := d.Stats().Flushes; got != each {
+		t.Errorf("%d flushes for %d single writes", got, each)
+	}
+}
