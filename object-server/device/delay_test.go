@@ -18,7 +18,7 @@ func putSmall(d *Device, i int) error {
 // Writers that come in groups share more flushes with a delay than without, and a lone writer is not delayed.
 func TestCommitDelayServesGroupsOnly(t *testing.T) {
 	const writers, each = 8, 20
-	flushes := func(delay time.Duration) int64 {
+	flushes := func(delay time.Duration) uint64 {
 		d := open(t, vfs.NewMem("/d"), "/d", Options{CommitDelay: delay})
 		defer d.Close()
 		var group sync.WaitGroup
