@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "ring"
 SAMPLES = (("object.ring.gz", 1), ("v2.ring.gz", 2))
 
 
-# Without the time of day: raw bytes are part of test names, which must be the same in every process.
+# Without the time of day: raw bytes are part of test names, which every process must find alike.
 compress = functools.partial(gzip.compress, mtime=0)
 
 
