@@ -59,21 +59,21 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
         setup_logging(options.log_level)
         cluster = ClusterConf.load(options.swift_dir)
         app = _load_pipeline(conf_path)
-        listener = _listen(options)
+        listeners = _listen(options)
     except (ConfigError, ValueError, OSError) as error:
         print(f"{app_name}: {error}", file=sys.stderr)
         return 1
     log = get_logger(app_name)
-    host, port = listener.getsockname()[:2]
+    host, port = listeners[0].getsockname()[:2]
     log.info("listening ip=%s port=%d workers=%d", host, port, options.workers)
 
-    def work() -> None:
+    def work(number: int) -> None:
         _use_own_poller()
         on_worker_start(app)
-        _serve_requests(listener, app, options, cluster)
+        _serve_requests(listeners[number], app, options, cluster)
 
     if options.workers <= 0:
-        work()
+        work(0)
         return 0
     return _supervise(options.workers, work)
 
@@ -100,20 +100,37 @@ def _load_pipeline(conf_path: Path) -> WSGIApp:
     return app
 
 
-def _listen(options: ServerOptions) -> socket.socket:
-    family = socket.AF_INET6 if ":" in options.bind_ip else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _listen(options: ServerOptions) -> list[socket.socket]:
+    """A listening socket for each worker.
+
+    The kernel spreads connections over them; from one shared socket the first worker to wake up
+    would take most. The parent keeps them open, so that those of a dead worker wait for the next.
+    """
     try:
-        listener.bind((options.bind_ip, options.bind_port))
+        # Sockets that share a port would share it with another martlet, too: this one does not.
+        _bind(options, shared=False).close()
+        listeners = [_bind(options, shared=True) for _ in range(max(1, options.workers))]
     except OSError as error:
-        listener.close()
         where = f"{options.bind_ip}:{options.bind_port}"
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"{where} is in use by another program") from None
         raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
-    listener.listen(options.backlog)
-    return listener
+    for listener in listeners:
+        listener.listen(options.backlog)
+    return listeners
+
+
+def _bind(options: ServerOptions, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.bind_ip else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(shared))
+    try:
+        bound.bind((options.bind_ip, options.bind_port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _use_own_poller() -> None:
@@ -142,8 +159,8 @@ def _serve_requests(
     pool = eventlet.GreenPool(options.max_clients)
 
     def stop(_number: int, _frame: object) -> None:
-        # Ends the accept loop of all workers that share the socket; eventlet then closes idle
-        # connections at once, and the others when their request is answered.
+        # Ends the accept loop; eventlet then closes idle connections at once, and the others when
+        # their request is answered.
         greenio.shutdown_safe(green)
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
 
@@ -168,28 +185,28 @@ def _serve_requests(
     pool.waitall()
 
 
-def _supervise(count: int, work: Callable[[], None]) -> int:
-    """Fork ``count`` workers and replace those that die, until told to stop."""
+def _supervise(count: int, work: Callable[[int], None]) -> int:
+    """Fork ``count`` workers, numbered from 0, and replace those that die, until told to stop."""
     from eventlet.patcher import original
 
     # The green ones wake up a hundred times a second.
     wait, sleep = original("os").wait, original("time").sleep
     log = get_logger("martlet.server")
     parent = os.getpid()
-    workers: set[int] = set()
+    workers: dict[int, int] = {}  # by process id
     stopping = False
 
-    def spawn() -> None:
+    def spawn(number: int) -> None:
         pid = os.fork()
         if pid == 0:
             _die_with(parent)
             status = 1
             try:
-                work()
+                work(number)
                 status = 0
             finally:
                 os._exit(status)
-        workers.add(pid)
+        workers[pid] = number
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal stopping
@@ -197,8 +214,8 @@ def _supervise(count: int, work: Callable[[], None]) -> int:
         for pid in workers:
             _kill(pid)
 
-    for _ in range(count):
-        spawn()
+    for number in range(count):
+        spawn(number)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     while workers:
@@ -206,12 +223,12 @@ def _supervise(count: int, work: Callable[[], None]) -> int:
             pid, status = wait()
         except ChildProcessError:
             break
-        workers.discard(pid)
+        number = workers.pop(pid)
         if not stopping:
             log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
             sleep(RESPAWN_SECONDS)  # one that dies at its start must not take the machine with it
             if not stopping:
-                spawn()
+                spawn(number)
     return 0
 
 

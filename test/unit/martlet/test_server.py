@@ -129,6 +129,17 @@ def test_too_many_headers_are_refused_and_the_next_request_is_served(service: Se
     assert service.get_pid()
 
 
+def test_every_worker_gets_connections(tmp_path: Path) -> None:
+    service = Service(tmp_path, 2)
+    process = service.start()
+    try:
+        wait_until(service.get_pid)
+        assert len({service.get_pid() for _ in range(40)}) == 2
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     service = Service(tmp_path, 1)
     process = service.start()
