@@ -73,8 +73,6 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "app:proxy-server": {
             "use": "egg:martlet#proxy",
             "account_autocreate": "true",
-            # A server that dies here is back in a moment, and there are few others to go to.
-            "error_suppression_interval": 2,
         },
         "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
         "filter:gatekeeper": {"use": "egg:martlet#gatekeeper"},

@@ -92,6 +92,7 @@ class Backends:
     def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
         """False for a server error, which is noted: 507 at once puts the device aside."""
         if status < 500:
+            self.limiter.forgive(node)
             return True
         self._log_error("backend_error", node, request, status=status)
         if status == 507:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
+from proxy.quorum import quorum_size
 from ring.ring import Node, Ring
 
 Clock = Callable[[], float]
@@ -51,6 +52,11 @@ class ErrorLimiter:
             self._failures[key] = (count, self._clock())
         return count == self._limit + 1
 
+    def forgive(self, node: Node) -> None:
+        """Trust a device again that was left alone: it has just served a request."""
+        if self.is_limited(node):
+            del self._failures[(node["ip"], node["port"], node["device"])]
+
     def limit(self, node: Node) -> None:
         """Leave the device alone from now on: it is full or not mounted."""
         if self.interval > 0:
@@ -62,6 +68,8 @@ class NodeQueue:
     """The devices for one request, in the order to try them; each device comes once.
 
     At most ``limit`` usable devices come out; one that turned out to be unusable does not count.
+    Where fewer than a quorum are usable, those that failed too often come last: a device that may
+    be back is better than a sure failure, and the first answer it gives restores its trust.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class NodeQueue:
         self._last: Node | None = None
         self._logger = logger
         self._remaining = self._in_order()
+        self._usable_count = 0
         self._handoffs_expected = limit - len(primaries)
         self._handoffs_used = 0
 
@@ -98,18 +107,27 @@ class NodeQueue:
         self._last = None
         if self._left <= 0:
             raise StopIteration
-        for node in self._remaining:
-            if not self._limiter.is_limited(node):
-                self._last = node
-                return node
-        raise StopIteration
+        self._last = next(self._remaining)
+        return self._last
 
     def _in_order(self) -> Iterator[Node]:
-        yield from self._primaries
+        aside = []
+        for node in self._primaries:
+            if self._limiter.is_limited(node):
+                aside.append(node)
+            else:
+                self._usable_count += 1
+                yield node
         for node in self._ring.get_more_nodes(self._partition):
-            if not self._limiter.is_limited(node):
+            if self._limiter.is_limited(node):
+                aside.append(node)
+            else:
                 self._note_handoff()
-            yield node
+                self._usable_count += 1
+                yield node
+        for node in aside:
+            if self._usable_count < quorum_size(self.primary_count):
+                yield node
 
     def handoffs(self, count: int) -> list[Node]:
         """The next hand-offs, whether or not the limit is reached."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import mimetypes
+from functools import partial
 from typing import NamedTuple
 
 from martlet.backend_client import BackendError
@@ -19,7 +20,7 @@ from proxy.object_get import ObjectBody, clean_content_type
 from proxy.object_put import ONE_MESSAGE_BYTES_MAX, Store
 from proxy.quorum import own_write_done, quorum_size
 from proxy.target import Route, Target, authorize
-from proxy.updates import expirer_target, update_headers
+from proxy.updates import ContainerRow, container_spread, expirer_target, update_headers
 from ring.errors import RingError
 from ring.ring import Node, Ring
 
@@ -85,7 +86,11 @@ class ObjectController:
         lines = self._lines(req, target, place, headers, delete_at(req))
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
-        return Store(self._core, req, request, nodes, lines).run()
+        row = partial(self._container_row, req, target, len(lines))
+        content_type = headers["Content-Type"]
+        return Store(
+            self._core, req, request, nodes, lines, row, content_type, place.policy_index
+        ).run()
 
     def post(self, req: Request, target: Target) -> Response:
         """202; 400, 404, 503."""
@@ -132,6 +137,14 @@ class ObjectController:
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
+        told = {o.index for o in outcomes}
+        if answer.status < 300 and len(told) < len(lines):
+            row_headers = {
+                "X-Timestamp": timestamp,
+                "X-Backend-Storage-Policy-Index": str(place.policy_index),
+            }
+            row = self._container_row(req, target, len(lines))
+            row.send_missed("DELETE", told, row_headers)
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 
     def _container(self, req: Request, target: Target) -> Info:
@@ -182,6 +195,12 @@ class ObjectController:
         partition, containers = rings.container.get_nodes(target.account, target.container)
         updates = update_headers(len(place.nodes), partition, containers, expirer)
         return [common + lines for lines in updates]
+
+    def _container_row(self, req: Request, target: Target, count: int) -> ContainerRow:
+        rings = self._core.rings
+        partition, containers = rings.container.get_nodes(target.account, target.container)
+        spread = container_spread(count, containers)
+        return ContainerRow(self._core, req.trans_id, target.path, partition, spread)
 
     def _check(self, target: Target, headers: dict[str, str]) -> None:
         limits = self._core.constraints

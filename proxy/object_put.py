@@ -9,15 +9,17 @@ long as it can be, and what the client is told needs a quorum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from martlet.http import Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
 from proxy.core import Core
+from proxy.fanout import Outcome
 from proxy.nodes import NodeQueue
 from proxy.quorum import Answer, have_quorum, own_write_done, quorum_size
+from proxy.updates import ContainerRow
 from proxy.uploads import Uploads
 
 # Bodies up to this size are sent in one message; also the size of one read from the network.
@@ -29,6 +31,7 @@ class Store:
     """One object to be stored.
 
     :param headers: the lines for each replica.
+    :param row: makes what tells the container replicas that no object server tells.
     """
 
     core: Core
@@ -36,6 +39,9 @@ class Store:
     request: BackendRequest
     nodes: NodeQueue
     headers: Sequence[bytes]
+    row: Callable[[], ContainerRow]
+    content_type: str
+    policy_index: int
 
     def run(self) -> Response:
         """201; 202 when a newer one is there already; 408, 412, 413, 422, 499, 503."""
@@ -44,13 +50,29 @@ class Store:
             length = None
         is_conditional = "HTTP_IF_NONE_MATCH" in self.req.environ
         if length is not None and length <= ONE_MESSAGE_BYTES_MAX and not is_conditional:
-            answers = self._send_in_one(length)
+            outcomes = self._send_in_one(length)
         else:
-            answers = self._send_in_pieces(length)
+            length, outcomes = self._send_in_pieces(length)
         timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
-        return self._response(own_write_done(answers, timestamp, 201))
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
+        response = self._response(answers)
+        told = {o.index for o in outcomes}
+        etag = response.headers.get("Etag")
+        if len(told) < len(self.headers) and etag is not None:
+            self._tell_containers(told, length, etag)
+        return response
 
-    def _send_in_one(self, length: int) -> list[Answer]:
+    def _tell_containers(self, told: set[int], size: int, etag: str) -> None:
+        headers = {
+            "X-Timestamp": self.req.environ["HTTP_X_TIMESTAMP"],
+            "X-Size": str(size),
+            "X-Etag": etag,
+            "X-Content-Type": self.content_type,
+            "X-Backend-Storage-Policy-Index": str(self.policy_index),
+        }
+        self.row().send_missed("PUT", told, headers)
+
+    def _send_in_one(self, length: int) -> list[Outcome]:
         body = b"".join(self._read_client(length))
         request = BackendRequest(
             self.request.server_type,
@@ -61,9 +83,11 @@ class Store:
             self.request.timeout,
             body,
         )
-        return [o.answer for o in self.core.ask(request, self.nodes, self.headers)]
+        return self.core.ask(request, self.nodes, self.headers)
 
-    def _send_in_pieces(self, length: int | None) -> list[Answer]:
+    def _send_in_pieces(self, length: int | None) -> tuple[int, list[Outcome]]:
+        """How many bytes came, and what became of them."""
+        received = 0
         replicas = self.nodes.primary_count
         patience = self.core.options.post_quorum_timeout
         uploads = Uploads(self.core.backends, self.request)
@@ -74,28 +98,30 @@ class Store:
             self._check_refusals(refusals, uploads.live_count)
             uploads.start_writers()
             for chunk in self._read_client(length):
+                received += len(chunk)
                 uploads.send(chunk)
                 if uploads.live_count < quorum_size(replicas):
                     raise http_error(503, "Too few storage servers took the object.")
         except BaseException:  # also a green thread's end: nobody may keep half an object
             uploads.abort()
             raise
-        said = [answer.status for answer in refusals]
+        said = [refusal.answer.status for refusal in refusals]
         outcomes = uploads.finish(
             lambda statuses: have_quorum(said + statuses, replicas),
             patience,
         )
-        return refusals + [o.answer for o in outcomes]
+        return received, refusals + outcomes
 
-    def _check_refusals(self, refusals: list[Answer], ready: int) -> None:
-        statuses = {answer.status for answer in refusals}
+    def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
+        answers = [refusal.answer for refusal in refusals]
+        statuses = {answer.status for answer in answers}
         if 412 in statuses:
             raise http_error(412)
         if 409 in statuses:
             raise http_error(202)  # there is something newer, so the write is done with
         replicas = self.nodes.primary_count
         if ready < quorum_size(replicas):
-            answer = self.core.best(self.request, refusals, replicas)
+            answer = self.core.best(self.request, answers, replicas)
             raise http_error(answer.status)
 
     def _read_client(self, length: int | None) -> Iterator[bytes]:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core import header_lines
+from proxy.backends import BackendRequest
+from proxy.core import Core, header_lines
+from proxy.fanout import ask_all
 from proxy.quorum import container_update_count
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet
@@ -63,13 +65,11 @@ def update_headers(
     updates = container_update_count(len(containers), count)
     if expirer is None and updates == len(containers) == count:
         return [_plain_update(i, partition, containers[i], db_state) for i in range(count)]
-    told: list[list[Node]] = [[] for _ in range(count)]
+    told = container_spread(count, containers)
     queued: list[list[Node]] = [[] for _ in range(count)]
-    for number in range(updates):
-        index = number % count
-        told[index].append(containers[number % len(containers)])
-        if expirer is not None:
-            queued[count - 1 - index].append(expirer.nodes[number % len(expirer.nodes)])
+    if expirer is not None:
+        for number in range(updates):
+            queued[count - 1 - number % count].append(expirer.nodes[number % len(expirer.nodes)])
     lines = []
     for index in range(count):
         headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
@@ -81,6 +81,48 @@ def update_headers(
             headers["X-Delete-At-Container"] = expirer.container
         lines.append(header_lines(headers))
     return lines
+
+
+def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:
+    """The replicas of a container that each of ``count`` object servers is to tell."""
+    told: list[list[Node]] = [[] for _ in range(count)]
+    for number in range(container_update_count(len(containers), count)):
+        told[number % count].append(containers[number % len(containers)])
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """The row of an object that is being written, for container replicas that are not told of it.
+
+    Each object server tells a replica or two. When one of them fails after a quorum has the object
+    and no hand-off takes its place, its replicas would wait for the container's replication; so
+    the proxy tells them itself. One that cannot be reached then has to wait all the same.
+    """
+
+    core: Core
+    trans_id: str
+    path: str
+    partition: int
+    spread: Sequence[Sequence[Node]]
+
+    def send_missed(self, method: str, told: Container[int], headers: Mapping[str, str]) -> None:
+        """Send the row to the replicas of the object servers whose index is not in ``told``."""
+        nodes = [n for i, nodes in enumerate(self.spread) if i not in told for n in nodes]
+        if not nodes:
+            return
+        timeout = self.core.options.node_timeout
+        request = BackendRequest(
+            "Container", method, self.partition, self.path, self.trans_id, timeout
+        )
+        ask_all(
+            self.core.backends,
+            request,
+            iter(nodes),
+            [header_lines(headers)] * len(nodes),
+            lambda statuses: True,  # the client need not wait for them longer than for stragglers
+            self.core.options.post_quorum_timeout,
+        )
 
 
 def _plain_update(index: int, partition: int, node: Node, db_state: str) -> bytes:

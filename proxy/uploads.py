@@ -55,7 +55,7 @@ class Uploads:
         content_length: int | None,
         enough: int,
         patience: float,
-    ) -> list[Answer]:
+    ) -> list[Outcome]:
         """Find a device for each element of ``headers`` that asks for the body.
 
         Once ``enough`` have answered, the others have ``patience`` seconds: a device that hangs is
@@ -66,7 +66,7 @@ class Uploads:
         def send(node: Node, lines: bytes) -> BackendExchange | None:
             return self._backends.start_upload(node, self._request, lines, content_length)
 
-        refusals: list[Answer] = []
+        refusals: list[Outcome] = []
         slots = [Slot(index, lines, send) for index, lines in enumerate(headers)]
         pending = [slot for slot in slots if slot.start(nodes)]
         give_up_at: float | None = None
@@ -87,7 +87,7 @@ class Uploads:
             if answer is _GO_ON:
                 self._writers.append(_Writer(slot, self._done))
             elif answer is not None:
-                refusals.append(answer)
+                refusals.append(Outcome(slot.index, slot.node, answer))
             elif slot.start(nodes):
                 pending.append(slot)
         return refusals

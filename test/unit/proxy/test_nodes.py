@@ -108,3 +108,25 @@ def test_handoffs_beyond_the_limit(clock: Clock) -> None:
     assert names(queue) == ["sd0", "sd1", "sd2"]
     assert names(queue.handoffs(2)) == ["sd3", "sd4"]
     assert names(queue.handoffs(2)) == ["sd5"]
+
+
+def test_suppressed_devices_are_the_last_resort(clock: Clock) -> None:
+    limiter = ErrorLimiter(interval=60, limit=10, clock=clock)
+    for number in (0, 1, 3):
+        limiter.limit(node(number))
+    # Two usable ones of four are a quorum of three replicas: the others are left alone.
+    assert names(NodeQueue(Ring(5, 3), 0, limiter, 6)) == ["sd2", "sd4"]
+    # One is not: then those that failed are tried as well, in their order.
+    limiter.limit(node(4))
+    assert names(NodeQueue(Ring(5, 3), 0, limiter, 6)) == ["sd2", "sd0", "sd1", "sd3", "sd4"]
+
+
+def test_a_suppressed_device_that_serves_is_trusted_again(clock: Clock) -> None:
+    limiter = ErrorLimiter(interval=60, limit=1, clock=clock)
+    limiter.forgive(node(1))
+    limiter.add_failure(node(1))
+    limiter.forgive(node(1))
+    limiter.add_failure(node(1))
+    assert limiter.is_limited(node(1)), "failures count while it is trusted"
+    limiter.forgive(node(1))
+    assert not limiter.is_limited(node(1))

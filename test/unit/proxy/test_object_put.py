@@ -105,6 +105,46 @@ def test_dead_device_is_replaced(cluster: FakeCluster, body: bytes) -> None:
     assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
 
 
+def told_by_object_servers(cluster: FakeCluster, method: str) -> list[str]:
+    """The ports of the container servers that devices which did ``method`` were to tell."""
+    return [
+        seen.headers["x-container-host"].rpartition(":")[2]
+        for device in cluster.devices
+        for seen in device.seen
+        if seen.method == method and "x-container-host" in seen.headers and not device.fault
+    ]
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
+def test_proxy_tells_the_container_replicas_of_a_device_without_replacement(
+    make_cluster: MakeCluster, method: str, body: bytes
+) -> None:
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    if method == "DELETE":
+        assert cluster.call("PUT", "/v1/a/c/o", body).status == 201
+        cluster.forget()
+    cluster.devices[1].fault = lambda seen: HANG_UP if "x-container-host" in seen.headers else None
+    assert cluster.call(method, "/v1/a/c/o", body).status in (201, 204)
+    rows = [
+        (str(device.port), seen.headers)
+        for device in cluster.devices
+        for seen in device.seen
+        if seen.method == method and "x-container-host" not in seen.headers
+    ]
+    told = told_by_object_servers(cluster, method) + [port for port, _ in rows]
+    assert sorted(told) == sorted(str(device.port) for device in cluster.devices)
+    (_, row) = rows[0]
+    assert row["x-backend-storage-policy-index"] == "0"
+    if method == "PUT":
+        written = cluster.devices[0].last("PUT").headers
+        assert row["x-timestamp"] == written["x-timestamp"]
+        assert row["x-content-type"] == written["content-type"]
+        assert row["x-size"] == str(len(body))
+        assert row["x-etag"] == hashlib.md5(body).hexdigest()
+
+
 @SIZES
 def test_no_quorum_is_503(cluster: FakeCluster, body: bytes) -> None:
     for device in cluster.devices[:2]:
