@@ -26,7 +26,9 @@ _DRAIN_SECONDS = 2.0
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(rb"[\x00\r\n]")
-_REQUEST_LINE = re.compile(rb"([A-Z_-]{1,32}) ([^ \x00-\x1f]+) HTTP/(1)\.([01])\r?\n")
+_CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r?\n")
+_LINE_ENDS = (b"\r\n", b"\n")
+_REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f]+) HTTP/(1)\.([01])\r?\n")
 
 
 class ParsedHeaders:
@@ -62,8 +64,72 @@ class BadRequestError(Exception):
         self.status = status
 
 
+class ChunkedInput(wsgi.Input):  # type: ignore[misc]
+    """A chunked body. eventlet's own takes whatever follows a chunk's data for its end.
+
+    Reading raises ChunkReadError, a ValueError, for a malformed body and OSError for one that ends
+    too early; from then on every read does, so that the connection cannot be used again.
+    """
+
+    _failure: Exception | None = None
+
+    def _chunked_read(
+        self, rfile: Any, length: int | None = None, use_readline: bool = False
+    ) -> bytes:
+        if self.should_send_hundred_continue:
+            self.send_hundred_continue_response()
+            self.is_hundred_continue_response_sent = True
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._read_chunks(rfile, length, use_readline)
+        except (OSError, ValueError) as error:
+            self._failure = error
+            raise
+
+    def _read_chunks(self, rfile: Any, length: int | None, use_readline: bool) -> bytes:
+        wanted = None if length is None or length < 0 else length
+        pieces = []
+        while wanted != 0:
+            if self.chunk_length < 0 or 0 < self.chunk_length == self.position:
+                self._next_chunk(rfile)
+            if self.chunk_length == 0:
+                break
+            left = self.chunk_length - self.position
+            size = left if wanted is None else min(left, wanted)
+            piece = rfile.readline(size) if use_readline else rfile.read(size)
+            if not piece:
+                raise OSError("the body ended within a chunk")
+            pieces.append(piece)
+            self.position += len(piece)
+            if self.position == self.chunk_length and rfile.readline(3) not in _LINE_ENDS:
+                raise wsgi.ChunkReadError("a chunk is longer than it says")
+            if wanted is not None:
+                wanted -= len(piece)
+            if use_readline and piece.endswith(b"\n"):
+                break
+        return b"".join(pieces)
+
+    def _next_chunk(self, rfile: Any) -> None:
+        line: bytes = rfile.readline(max_line_length)
+        if not line.endswith(b"\n"):
+            raise OSError("the body ended within a chunk header")
+        match = _CHUNK_HEADER.fullmatch(line)
+        if match is None:
+            raise wsgi.ChunkReadError("a chunk header is malformed")
+        self.chunk_length, self.position = int(match[1], 16), 0
+        if self.chunk_length == 0:
+            self._discard_trailers(rfile)
+
+
 class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
     """One client connection."""
+
+    def _read_request_line(self) -> bytes:
+        # One byte too many is enough for parse_request() to say so, and too few for eventlet,
+        # which would answer without a word.
+        line: bytes = super()._read_request_line()
+        return line[: max_line_length + 1]
 
     def parse_request(self) -> bool:
         """Read and check the request line and the headers; False once an error was answered."""
@@ -85,6 +151,10 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         return True
 
     def _parse_request_line(self, line: bytes) -> None:
+        if len(line) > max_line_length:
+            self.requestline = self.command = ""
+            sentence = f"Request line longer than {max_line_length} bytes"
+            raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
         match = _REQUEST_LINE.fullmatch(line)
         if match is None:
             self.requestline = self.command = ""
@@ -142,7 +212,8 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
                 env["HTTP_" + name.upper().replace("-", "_")] = value
         chunked = "HTTP_TRANSFER_ENCODING" in env
         expects = env.get("HTTP_EXPECT", "").lower() == "100-continue"
-        env["wsgi.input"] = env["eventlet.input"] = wsgi.Input(
+        reader = ChunkedInput if chunked else wsgi.Input
+        env["wsgi.input"] = env["eventlet.input"] = reader(
             self.rfile,
             None if chunked else length or "0",
             self.connection,

@@ -172,7 +172,8 @@ def _serve_requests(
             app,
             log_output=False,
             protocol=http_protocol.HttpProtocol,
-            url_length_limit=cluster.constraints.max_header_size,
+            # Room for one byte too many: the protocol says so in a sentence, eventlet says nothing.
+            url_length_limit=cluster.constraints.max_header_size + 2,
             custom_pool=pool,
             keepalive=options.keepalive_timeout,
             socket_timeout=options.client_timeout,

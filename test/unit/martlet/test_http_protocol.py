@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterable
+from io import BytesIO
 
 import eventlet
 import eventlet.wsgi
@@ -14,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.http import Environ, Response, StartResponse
-from martlet.http_protocol import HttpProtocol
+from martlet.http_protocol import ChunkedInput, HttpProtocol
 
 
 def show_request(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer with what arrived."""
     try:
         body = environ["wsgi.input"].read()
-    except eventlet.wsgi.ChunkReadError:  # a body that breaks off is the application's to refuse
+    except (ValueError, OSError):  # a body that breaks off is the application's to refuse
         return Response(400)(environ, start_response)
     lines = [f"{k}={v}" for k, v in sorted(environ.items()) if k.isupper() or k.startswith("HTTP_")]
     lines.append("body=" + body.decode("latin-1"))
@@ -39,7 +40,12 @@ def port() -> int:
         ready.append(listener.getsockname()[1])
         started.set()
         eventlet.wsgi.server(
-            listener, show_request, log_output=False, protocol=HttpProtocol, debug=False
+            listener,
+            show_request,
+            log_output=False,
+            protocol=HttpProtocol,
+            debug=False,
+            url_length_limit=8194,
         )
 
     threading.Thread(target=run, daemon=True).start()
@@ -98,6 +104,42 @@ def test_chunked_bodies_and_kept_connections(port: int) -> None:
     assert b"PATH_INFO=/b" in answer
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"5\r\nhelloX\r\n0\r\n\r\n",
+        b"5\r\nhello",
+        b"5\r\nhel",
+        b"5",
+        b"x\r\nhello\r\n0\r\n\r\n",
+        b"-5\r\nhello\r\n0\r\n\r\n",
+        b"5 5\r\nhello\r\n0\r\n\r\n",
+        b"0x5\r\nhello\r\n0\r\n\r\n",
+        b"\r\n",
+        b"1" * 10_000 + b"\r\n",
+    ],
+)
+def test_a_malformed_chunk_ends_the_connection(port: int, body: bytes) -> None:
+    head = b"PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = exchange(port, head + body + b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert status_of(answer) == 400
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=300)), st.sampled_from([None, 1, 7, 64, 1000]))
+def test_chunked_bodies_are_read_whole(chunks: list[bytes], size: int | None) -> None:
+    raw = b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\nT: 1\r\n\r\nnext"
+    stream = BytesIO(raw)
+    reader = ChunkedInput(stream, None, None, chunked_input=True)
+    pieces = []
+    while piece := reader.read(size):
+        assert size is None or len(piece) <= size
+        pieces.append(piece)
+    assert b"".join(pieces) == b"".join(chunks)
+    assert stream.read() == b"next"
+
+
 def test_the_absolute_form_names_the_path(port: int) -> None:
     answer = exchange(port, b"GET http://h:1/v1/a?x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert b"PATH_INFO=/v1/a\n" in answer
@@ -130,7 +172,9 @@ def test_the_absolute_form_names_the_path(port: int) -> None:
     ],
 )
 def test_refused(port: int, raw: bytes, status: int) -> None:
-    assert status_of(exchange(port, raw)) == status
+    answer = exchange(port, raw)
+    assert status_of(answer) == status
+    assert answer.partition(b"\r\n\r\n")[2], "a sentence says why"
     assert status_of(exchange(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")) == 200
 
 
