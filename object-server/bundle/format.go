@@ -114,6 +114,9 @@ func isHeader(b []byte) bool {
 		binary.LittleEndian.Uint32(b[124:]) == checksum(b[:124])
 }
 
+// saltOf is the salt in a record header, of whatever version.
+func saltOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b[16:]) }
+
 // parseHeader reads and checks a header. The error is errDamaged when b is not
 // a header, ErrUnsupported when it is one that this version must not interpret.
 func parseHeader(b []byte) (header, error) {
@@ -128,7 +131,7 @@ func parseHeader(b []byte) (header, error) {
 		Type:           Type(b[5]),
 		Flags:          le.Uint16(b[6:]),
 		LSN:            le.Uint64(b[8:]),
-		Salt:           le.Uint32(b[16:]),
+		Salt:           saltOf(b),
 		Units:          le.Uint32(b[20:]),
 		Hash:           Hash(b[24:40]),
 		VersionID:      [16]byte(b[40:56]),

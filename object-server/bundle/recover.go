@@ -205,10 +205,10 @@ func (w *walk) header() (header, error) {
 		return header{}, err
 	}
 	head, err := parseHeader(p)
-	if err != nil {
+	if err != nil && saltOf(p) == w.file.salt {
 		return head, err
 	}
-	if head.Salt != w.file.salt || !head.fits(w.offset, w.file.size) || head.LSN != w.expected {
+	if err != nil || head.Salt != w.file.salt || !head.fits(w.offset, w.file.size) || head.LSN != w.expected {
 		return head, fmt.Errorf("%w: not the expected record", errDamaged)
 	}
 	return head, nil

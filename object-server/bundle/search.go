@@ -58,7 +58,20 @@ func (s *search) try(at int64) (header, bool, error) {
 		return head, false, nil
 	}
 	if err != nil {
+		if !s.isOurs(p, at) {
+			err = nil
+		}
 		return head, false, err
 	}
 	return head, (!s.salted || head.Salt == s.salt) && head.fits(at, s.window.size), nil
+}
+
+// isOurs tells whether a header that this version does not support is one of
+// the segment. Without a salt only the place of the first record is certain:
+// anywhere else the bytes may be those of an object.
+func (s *search) isOurs(p []byte, at int64) bool {
+	if s.salted {
+		return saltOf(p) == s.salt
+	}
+	return at == segmentHeaderSize
 }

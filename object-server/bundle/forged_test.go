@@ -1,0 +1,67 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+// forged is an object full of record headers that prove themselves, as a client could store them: of a later
+// version, and of another segment.
+func forged(t testing.TB, n int) *Draft {
+	m := Metadata{Name: fmt.Sprint("/a/c/", n), Size: 8 << 10, Timestamp: Timestamp{Ticks: 1}}
+	h := header{Type: TypePad, LSN: 1000, Salt: 0xbad, Units: headerSize / unitSize}
+	later := make([]byte, headerSize)
+	h.encode(later)
+	later[4] = formatVersion + 1
+	binary.LittleEndian.PutUint32(later[124:], checksum(later[:124]))
+
+	d := NewDraft(int(m.Size))
+	shift := (headerSize + len(must(m.MarshalMsg(nil)))) % unitSize // so that they stand where records may begin
+	d.Write(make([]byte, unitSize-shift))
+	for len(d.Data())+headerSize <= int(m.Size) {
+		d.Write(later)
+	}
+	d.Write(make([]byte, int(m.Size)-len(d.Data())))
+	check(t, d.SealPut(name(n), &m, nil))
+	return d
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// What clients store never decides whether a partition opens: only records of the segment itself do.
+func TestForgedHeadersInAnObjectAreNoRecords(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		for _, lost := range []int64{30, 128 + 50} { // in the segment header; in the header of the first record
+			fs := vfs.NewMem("/d")
+			b := openLog(t, fs)
+			if !first {
+				appendBatch(t, b, put(t, 1, 1))
+			}
+			appendBatch(t, b, forged(t, 2))
+			e, _, _ := b.Lookup(name(2))
+			alter(t, fs, logSegment, func(f vfs.File) {
+				flip(t, f, lost)
+				flip(t, f, int64(e.Unit)*unitSize+40) // the record is torn
+			})
+			again, err := Open(NewFiles(fs, "/d", 4), logID, 1<<20)
+			if err != nil {
+				t.Fatalf("first %v, lost at %d: %v", first, lost, err)
+			}
+			if _, ok, _ := again.Lookup(name(2)); ok {
+				t.Error("a torn record counts")
+			}
+			appendBatch(t, again, put(t, 3, 1))
+			if e, ok, err := openLog(t, fs).Lookup(name(3)); !ok || err != nil || e.LSN > 10 {
+				t.Errorf("first %v, lost at %d: after the next write %+v, %v, %v", first, lost, e, ok, err)
+			}
+		}
+	}
+}
