@@ -39,6 +39,7 @@ SAVED_HEADERS = frozenset(
 )
 _LISTING_PARAMETERS = ("path",)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
+_SIZE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
 _ZERO = "0000000000.00000"
 
 
@@ -412,7 +413,7 @@ def _entry(row: Row | Subdir) -> dict[str, Any]:
         return {"subdir": row.name}
     name, created_at, size, stored_type, etag = row
     content_type, swift_bytes = split_swift_bytes(stored_type)
-    if swift_bytes is not None and swift_bytes.isascii() and swift_bytes.isdigit():
+    if swift_bytes is not None and _SIZE(swift_bytes):  # a client may have sent anything
         size = int(swift_bytes)
     return {
         "bytes": size,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from email.utils import formatdate
-from html import escape
 from http import HTTPStatus
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
@@ -282,7 +281,7 @@ class Response:
         return STATUS_LINES.get(self.status) or f"{self.status} Unknown"
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if self.app_iter is None and "content-length" not in self.headers and self.status != 204:
+        if self.app_iter is None and "content-length" not in self.headers:
             self.headers["Content-Length"] = str(len(self.body))
         start_response(self.status_line, self.headers.as_list())
         if environ["REQUEST_METHOD"] == "HEAD":
@@ -307,12 +306,17 @@ class HTTPException(Exception):
 def error_response(
     status: int, text: str = "", headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
 ) -> Response:
-    """An error page: the reason as title and one sentence that says what to do."""
-    reason = STATUS_LINES.get(status, f"{status} Error").split(" ", 1)[1]
+    """An error: ``text``, one sentence that says what to do, or a page that names the reason."""
     response = Response(status, headers)
-    if status not in (204, 304):
-        page = f"<html><h1>{reason}</h1><p>{escape(text, quote=False) or reason}</p></html>"
-        response.body = page.encode("utf-8", "surrogateescape")
+    if status in (204, 304):
+        return response
+    if text:
+        # Never as HTML: it may quote what the client sent.
+        response.body = text.encode("utf-8", "surrogateescape")
+        response.headers["Content-Type"] = "text/plain; charset=UTF-8"
+    else:
+        reason = STATUS_LINES.get(status, f"{status} Error").split(" ", 1)[1]
+        response.body = f"<html><h1>{reason}</h1><p>{reason}</p></html>".encode()
         response.headers["Content-Type"] = "text/html; charset=UTF-8"
     return response
 

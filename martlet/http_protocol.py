@@ -196,7 +196,7 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         env["REQUEST_METHOD"] = self.command
         env["SCRIPT_NAME"] = ""
         env["RAW_PATH_INFO"] = path
-        env["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1") if "%" in path else path
+        env["PATH_INFO"] = _unquoted(path) if "%" in path else path
         env["QUERY_STRING"] = query
         env["SERVER_PROTOCOL"] = self.request_version
         env["SERVER_NAME"], env["SERVER_PORT"] = self._own_address()
@@ -230,16 +230,21 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         return name[0], str(name[1])
 
 
+def _unquoted(path: str) -> str:
+    # Of bytes: of a text it would take what lies beyond ASCII for characters, and encode them.
+    return unquote_to_bytes(path.encode("latin-1")).decode("latin-1")
+
+
 def _read_headers(reader: Any) -> ParsedHeaders:
     """:raises BadRequestError: a line is too long or malformed, or there are too many."""
     headers = ParsedHeaders()
-    too_large = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     while True:
         line: bytes = reader.readline(max_line_length + 1)
         if line in (b"\r\n", b"\n"):
             return headers
         if len(line) > max_line_length:
-            raise BadRequestError(too_large, f"Header line longer than {max_line_length} bytes")
+            sentence = f"Header line longer than {max_line_length} bytes"
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, sentence)
         if not line.endswith(b"\n"):
             raise BadRequestError(HTTPStatus.BAD_REQUEST, "Request ended within its headers")
         name, colon, value = line.partition(b":")
@@ -247,7 +252,7 @@ def _read_headers(reader: Any) -> ParsedHeaders:
         if not colon or not _TOKEN.fullmatch(name) or _FORBIDDEN_IN_VALUE.search(value):
             raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed header line")
         if len(headers.pairs) >= max_header_count:
-            raise BadRequestError(too_large, f"More than {max_header_count} headers")
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, f"More than {max_header_count} headers")
         headers.add(name.decode("ascii"), value.decode("latin-1"))
 
 

@@ -112,15 +112,15 @@ def _render_plain(listing: Sequence[Entry]) -> bytes:
 def _render_xml(
     root: str, root_name: str, item: str, fields: Sequence[str], listing: Sequence[Entry]
 ) -> bytes:
-    parts = [_XML_HEAD, f'<{root} name="{_escape(root_name)}">\n']
+    parts = [_XML_HEAD, f'<{root} name="{_escape(root_name)}">']
     for entry in listing:
         if "subdir" in entry:
             name = _escape(entry["subdir"])
             inner = f"<name>{name}</name>" if root == "container" else ""
-            parts.append(f'<subdir name="{name}">{inner}</subdir>\n')
+            parts.append(f'<subdir name="{name}">{inner}</subdir>')
             continue
         values = [f"<{f}>{_escape(str(entry[f]))}</{f}>" for f in fields if f in entry]
-        parts.append(f"<{item}>{''.join(values)}</{item}>\n")
+        parts.append(f"<{item}>{''.join(values)}</{item}>")
     parts.append(f"</{root}>")
     return "".join(parts).encode()
 

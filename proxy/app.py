@@ -64,10 +64,12 @@ class Application:
         except Denied as denial:
             response = denial.response
         except BadNameError:
-            response = error_response(412, "The path is not valid UTF-8, or holds a NUL.")
+            response = error_response(412, "Invalid UTF8 or contains NULL")
         except Exception:
             self.core.logger.exception("event=unhandled_error trans_id=%s", req.trans_id)
             response = error_response(500)
+        if isinstance(response, Response) and "content-type" not in response.headers:
+            response.headers["Content-Type"] = "text/html; charset=UTF-8"  # as Swift names nothing
         return response(environ, start_response)
 
     def _respond(self, req: Request) -> WSGIApp:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import time
 
 from martlet.http import Request, Response, http_error
 from proxy.config import ProxyOptions
 from proxy.info_registry import collect_info
 
+_SECONDS = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
 # With which methods a signature may have been made that is shown with this one.
 _SIGNED_METHODS = {"GET": ("GET",), "HEAD": ("HEAD", "GET")}
 
@@ -37,7 +39,7 @@ def _is_admin(req: Request, options: ProxyOptions) -> bool:
         return False
     if not options.admin_key:
         raise http_error(403)
-    if not (expires.isascii() and expires.isdigit()) or int(expires) < time.time():
+    if not _SECONDS(expires) or int(expires) < time.time():
         raise http_error(401)
     wanted = [
         hmac.new(

@@ -325,6 +325,13 @@ def test_swift_bytes_stand_for_the_size(call: Caller, container: str) -> None:
     assert call("HEAD", C).headers["X-Container-Bytes-Used"] == "5"
 
 
+def test_swift_bytes_that_are_no_size_are_ignored(call: Caller, container: str) -> None:
+    for number, value in enumerate(("9" * 5000, "x", "-1")):
+        row = item(f"o{number}", 2, content_type=f"a/b;swift_bytes={value}")
+        assert call("UPDATE", C, 2, body=[row]).status == 202
+    assert [e["bytes"] for e in call("GET", f"{C}?format=json").json()] == [5, 5, 5]
+
+
 def test_a_container_without_shards_has_no_shard_ranges(call: Caller, full: None) -> None:
     headers = {"X-Backend-Record-Type": "shard"}
     answer = call("GET", f"{C}?format=json", None, headers)

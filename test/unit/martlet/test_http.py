@@ -58,9 +58,18 @@ def test_response_sets_its_length_and_head_has_no_body() -> None:
     assert ("Content-Length", "7") in headers
 
 
-def test_error_pages_escape_what_the_client_sent() -> None:
+def test_every_response_tells_its_length() -> None:
+    for status in (204, 404):
+        _, headers, _ = call_app(Response(status), Request.blank("/", "HEAD").environ)
+        assert ("Content-Length", "0") in headers
+
+
+def test_errors_never_show_as_html_what_the_client_sent() -> None:
     response = error_response(412, "Bad <name> & more")
-    assert b"<p>Bad &lt;name&gt; &amp; more</p>" in response.body
+    assert response.body == b"Bad <name> & more"
+    assert response.headers["Content-Type"] == "text/plain; charset=UTF-8"
+    assert error_response(404).headers["Content-Type"] == "text/html; charset=UTF-8"
+    assert error_response(404).body == b"<html><h1>Not Found</h1><p>Not Found</p></html>"
     raised = http_error(404, "gone")
     assert call_app(raised, Request.blank("/").environ)[0] == "404 Not Found"
     assert error_response(499).status_line == "499 Client Disconnect"

@@ -140,6 +140,16 @@ def test_chunked_bodies_are_read_whole(chunks: list[bytes], size: int | None) ->
     assert stream.read() == b"next"
 
 
+def test_a_path_may_be_percent_encoded_in_part(port: int) -> None:
+    answer = exchange(port, b"GET /\xc3\xbc%20%C3%BC HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert b"PATH_INFO=/\xc3\xbc \xc3\xbc\n" in answer
+
+
+def test_any_word_is_a_method(port: int) -> None:
+    answer = exchange(port, b"GETorHEAD_base / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert b"REQUEST_METHOD=GETorHEAD_base\n" in answer
+
+
 def test_the_absolute_form_names_the_path(port: int) -> None:
     answer = exchange(port, b"GET http://h:1/v1/a?x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert b"PATH_INFO=/v1/a\n" in answer
@@ -152,7 +162,7 @@ def test_the_absolute_form_names_the_path(port: int) -> None:
         (b"GET / HTTP/2.0\r\n\r\n", 400),
         (b"GET  / HTTP/1.1\r\n\r\n", 400),
         (b"GET /a b HTTP/1.1\r\n\r\n", 400),
-        (b"get / HTTP/1.1\r\n\r\n", 400),
+        (b"GET:/ / HTTP/1.1\r\n\r\n", 400),
         (b"GET /\x00 HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A : 1\r\n\r\n", 400),
@@ -166,8 +176,8 @@ def test_the_absolute_form_names_the_path(port: int) -> None:
         (b"PUT / HTTP/1.1\r\nContent-Length: " + b"9" * 30 + b"\r\n\r\n", 400),
         (b"PUT / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"PUT / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-        (b"GET / HTTP/1.1\r\nX-A: " + b"x" * 9000 + b"\r\n\r\n", 431),
-        (b"GET / HTTP/1.1\r\n" + b"X-A: 1\r\n" * 10_000 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX-A: " + b"x" * 9000 + b"\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + b"X-A: 1\r\n" * 10_000 + b"\r\n", 400),
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
     ],
 )
@@ -183,5 +193,5 @@ def test_refused(port: int, raw: bytes, status: int) -> None:
 def test_no_bytes_stop_the_server(port: int, junk: bytes, in_headers: bool) -> None:
     raw = b"GET / HTTP/1.1\r\nHost: h\r\n" + junk if in_headers else junk
     answer = exchange(port, raw + b"\r\n\r\n")
-    assert not answer or status_of(answer) in (200, 400, 414, 431, 501)
+    assert not answer or status_of(answer) in (200, 400, 414, 501)
     assert status_of(exchange(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")) == 200

@@ -62,6 +62,17 @@ def test_an_account_in_xml() -> None:
     assert root[2].get("name") == '"&'
 
 
+def test_nothing_stands_between_the_elements() -> None:
+    """Clients take the first child of an element for its first field."""
+    for text in (
+        render_container([entry("o"), {"subdir": "s"}], XML, "c"),
+        render_account([{"name": "c", "count": 1, "bytes": 2, "last_modified": "now"}], XML, "a"),
+    ):
+        assert [node.tail for node in ElementTree.fromstring(text).iter()] == [None] * len(
+            list(ElementTree.fromstring(text).iter())
+        )
+
+
 @pytest.mark.parametrize(
     ("query", "accept", "expected"),
     [

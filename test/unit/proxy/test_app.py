@@ -205,6 +205,8 @@ def test_signed_info(make_cluster: MakeCluster) -> None:
     assert ask(soon, key="wrong") == 401
     assert ask(int(time.time()) - 60) == 401
     assert cluster.call("GET", "/info?swiftinfo_sig=x&swiftinfo_expires=x").status == 401
+    digits = "9" * 5000
+    assert cluster.call("GET", f"/info?swiftinfo_sig=x&swiftinfo_expires={digits}").status == 401
 
 
 def test_cors(cluster: FakeCluster) -> None:

@@ -401,3 +401,19 @@ def test_another_write_of_the_same_time_is_not_taken_for_this_one(cluster: FakeC
     assert cluster.call("PUT", "/v1/a/c/o", b"second", same).status == 202
     assert cluster.call("DELETE", "/v1/a/c/o", headers=same).status == 409
     assert cluster.call("GET", "/v1/a/c/o").body == b"first"
+
+
+def test_object_metadata_may_be_any_bytes(cluster: FakeCluster) -> None:
+    assert cluster.call("PUT", "/v1/a/c/o", b"x", {"X-Object-Meta-A": "\xff\xc3"}).status == 201
+    assert cluster.call("HEAD", "/v1/a/c/o").headers["x-object-meta-a"] == "\xff\xc3"
+
+
+@pytest.mark.parametrize("header", ["X-Delete-At", "X-Delete-After"])
+def test_a_far_future_is_the_last_second_there_is(cluster: FakeCluster, header: str) -> None:
+    for digits in ("1" * 100, "9" * 5000):
+        for device in cluster.devices:
+            device.seen.clear()
+        assert cluster.call("PUT", "/v1/a/c/o", b"x", {header: digits}).status == 201
+        puts = [s for d in cluster.devices for s in d.seen if "x-container-host" in s.headers]
+        told = {s.headers["x-delete-at"] for s in puts}
+        assert told == {"9999999999"}

@@ -23,10 +23,10 @@ OBJECTS = [
 ]
 PLAIN = "é&<\nd/\n".encode()
 XML = (
-    '<?xml version="1.0" encoding="UTF-8"?>\n<container name="ü">\n<object><name>é&amp;&lt;</name>'
+    '<?xml version="1.0" encoding="UTF-8"?>\n<container name="ü"><object><name>é&amp;&lt;</name>'
     "<hash>h</hash><bytes>1</bytes><content_type>a/b</content_type>"
-    '<last_modified>2026-01-01T00:00:00.000000</last_modified></object>\n<subdir name="d/">'
-    "<name>d/</name></subdir>\n</container>"
+    '<last_modified>2026-01-01T00:00:00.000000</last_modified></object><subdir name="d/">'
+    "<name>d/</name></subdir></container>"
 ).encode()
 
 
@@ -80,8 +80,8 @@ def test_account(ask: Any, Inner: Any) -> None:
     entry = {"name": "c", "count": 1, "bytes": 2, "last_modified": "t", "storage_policy": "P"}
     answer = ask(make(listing(Inner, [entry])), "/v1/AUTH_a/?format=xml")
     assert answer.body.endswith(
-        b'<account name="AUTH_a">\n<container><name>c</name><count>1</count><bytes>2</bytes>'
-        b"<last_modified>t</last_modified><storage_policy>P</storage_policy></container>\n"
+        b'<account name="AUTH_a"><container><name>c</name><count>1</count><bytes>2</bytes>'
+        b"<last_modified>t</last_modified><storage_policy>P</storage_policy></container>"
         b"</account>"
     )
 
