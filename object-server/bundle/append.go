@@ -31,9 +31,10 @@ type Appended struct {
 // least one. Nothing is visible or durable yet: the caller flushes and then
 // calls Publish, or Discard when the flush failed.
 //
-// After an error nothing of the drafts is in the log. vfs.ErrNoSpace leaves the
-// bundle as it was; after any other error the segment is closed, and what may
-// have been written of the drafts is void once the next append succeeds.
+// After ErrNotWritten nothing of the drafts is in the log, and the bundle is as
+// it was. After any other error the segment is closed, and what may have been
+// written of the drafts is void once the next append succeeds; a restart before
+// that may find some of it.
 func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0]}
@@ -43,19 +44,18 @@ func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	fresh := b.active == nil
 	if fresh {
 		if err := b.newSegment(a); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 	} else {
 		h, err := b.files.get(fileKey{b.id, b.active.sequence})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		a.file, a.tail = h, b.active.tail
 	}
 	a.take(drafts)
 	if err := a.file.Writev(a.iovecs, a.tail-a.Bytes); err != nil {
-		b.undo(a, fresh, err)
-		return nil, fmt.Errorf("bundle: %w", err)
+		return nil, b.undo(a, fresh, err)
 	}
 	return a, nil
 }
@@ -126,21 +126,25 @@ func (b *Bundle) mkdirs(directories ...string) error {
 	return nil
 }
 
-// undo leaves the log as if the failed append had not been tried.
-func (b *Bundle) undo(a *Appended, fresh bool, cause error) {
-	noSpace := errors.Is(cause, vfs.ErrNoSpace)
-	sequence := b.active.sequence
-	switch {
-	case fresh:
-		b.active = nil
-		if noSpace { // give back the inode; if that fails, opening does it
-			_ = a.file.Truncate(0)
-			_ = b.files.FS.Remove(b.files.path(fileKey{b.id, sequence}))
-		}
-	case !noSpace || a.file.Truncate(b.active.tail) != nil:
+// undo leaves the log as if the failed append had not been tried, where the
+// disk was full, and closes the segment otherwise. It returns the error to tell.
+func (b *Bundle) undo(a *Appended, fresh bool, cause error) error {
+	defer a.finish()
+	active := b.active
+	if fresh || !errors.Is(cause, vfs.ErrNoSpace) {
 		b.active = nil
 	}
-	a.finish()
+	if !errors.Is(cause, vfs.ErrNoSpace) {
+		return fmt.Errorf("bundle: %w", cause)
+	}
+	if err := a.file.Truncate(active.tail); err != nil {
+		b.active = nil
+		return fmt.Errorf("bundle: %w", cause)
+	}
+	if fresh { // give back the inode; if that fails, opening does it
+		_ = b.files.FS.Remove(b.files.path(fileKey{b.id, active.sequence}))
+	}
+	return fmt.Errorf("%w: %w", ErrNotWritten, cause)
 }
 
 func (a *Appended) finish() {

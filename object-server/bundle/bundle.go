@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 )
 
 // Bundle is the open log of one partition. Lookup, Read and Quarantine are safe
@@ -76,11 +77,11 @@ func (b *Bundle) Lookup(hash Hash) (e Entry, ok bool, err error) {
 
 // Read reads the whole record of an entry with one pread and checks all but the
 // object's bytes. The record is valid until the buffer is freed. Damage puts
-// the name into quarantine and is ErrQuarantined.
+// the name into quarantine and is ErrQuarantined, as is a bad sector.
 func (b *Bundle) Read(hash Hash, e *Entry) (*Record, *Buffer, error) {
 	buffer, err := b.pread(e, int(e.Units)*unitSize)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unreadable(err)
 	}
 	record, err := parseRecord(buffer.B)
 	if err == nil {
@@ -102,7 +103,7 @@ func (b *Bundle) ReadMetadata(hash Hash, e *Entry) (*Metadata, error) {
 	for guess := min(metadataGuess, size); ; {
 		buffer, err := b.pread(e, guess)
 		if err != nil {
-			return nil, err
+			return nil, unreadable(err)
 		}
 		m, need, err := parseMetadata(buffer.B, hash, e)
 		buffer.Free()
@@ -157,6 +158,15 @@ func (b *Bundle) pread(e *Entry, length int) (*Buffer, error) {
 		return nil, fmt.Errorf("bundle: %s record %d: %w", b.directory, e.LSN, err)
 	}
 	return buffer, nil
+}
+
+// unreadable turns the error of a read from a bad sector into ErrQuarantined,
+// for this read alone: the next may succeed.
+func unreadable(err error) error {
+	if errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("%w: %w", ErrQuarantined, err)
+	}
+	return err
 }
 
 // damaged turns the error of a check into ErrQuarantined and marks the name.

@@ -12,6 +12,9 @@ var (
 	// ErrTooLarge: metadata or data exceed what a record can hold.
 	ErrTooLarge = errors.New("bundle: metadata or data too large for a record")
 
+	// ErrNotWritten: an append failed and left nothing of it in the log.
+	ErrNotWritten = errors.New("bundle: nothing was written")
+
 	// errDamaged: bytes are not what their checksums say. Callers see it as
 	// ErrQuarantined.
 	errDamaged = errors.New("checksum or structure is wrong")

@@ -3,6 +3,10 @@ package device
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -128,6 +132,40 @@ func TestLostBlocks(t *testing.T) {
 	}
 	if quarantined == 0 {
 		t.Fatal("lost blocks are not found")
+	}
+}
+
+// An object on sectors that cannot be read is damaged: the rest is served, and a newer write ends it.
+func TestUnreadableSectors(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	var broken atomic.Bool
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if broken.Load() && op == "read" && strings.HasSuffix(name, ".bundle") {
+			return &os.PathError{Op: "pread", Path: name, Err: syscall.EIO}
+		}
+		return nil
+	})
+	d := openModel(t, fs)
+	defer d.Close()
+	for _, name := range modelNames {
+		must[State](t)(put(d, locate(name, modelBits), name, 1, modelBody(name, 1)))
+	}
+	broken.Store(true)
+	if _, err := observe(d, modelNames[0]); !errors.Is(err, ErrQuarantined) {
+		t.Error("get: ", err)
+	}
+	if _, err := put(d, locate(modelNames[1], modelBits), modelNames[1], 2, modelBody(modelNames[1], 2)); err != nil {
+		t.Error("put: ", err)
+	}
+	if _, err := d.Delete(locate(modelNames[2], modelBits), at(2), modelNames[2]); err != nil {
+		t.Error("delete: ", err)
+	}
+	broken.Store(false)
+	if v, err := observe(d, modelNames[1]); err != nil || v.ticks != 2 {
+		t.Error(v, err)
+	}
+	if v, err := observe(d, modelNames[3]); err != nil || v.ticks != 1 || d.Err() != nil {
+		t.Error(v, err, d.Err())
 	}
 }
 

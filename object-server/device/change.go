@@ -54,6 +54,9 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 		return err
 	}
 	defer d.leave()
+	if err := d.room.check(); err != nil { // the whole record is written anew
+		return err
+	}
 	b, err := d.bundle(at.bundle())
 	if err != nil {
 		return err

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
@@ -145,6 +148,67 @@ func TestReserve(t *testing.T) {
 	d.room.checked.Store(0)
 	if _, err := d.NewUpload(locate("x", 1), 5); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
+	}
+	// There is room again, and the clock was set back meanwhile: that is found out at once.
+	d.room.percent = 0.1
+	d.room.checked.Store(time.Now().Add(time.Hour).UnixNano())
+	must[State](t)(put(d, locate("x", 1), "x", 2, body(1, 5)))
+}
+
+// A POST writes the whole object anew, so the reserve is not for it.
+func TestReserveIsNotForPosts(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	mem.SetLimit(1 << 20)
+	d := open(t, mem, "/d", Options{ReservePercent: 50})
+	defer d.Close()
+	loc := locate("x", 1)
+	must[State](t)(put(d, loc, "x", 1, body(1, 100_000)))
+	var err error
+	for i := uint64(2); err == nil && i < 20; i++ {
+		d.room.checked.Store(0)
+		err = d.Post(loc, func(m *bundle.Metadata) error { m.MetaTimestamp = at(i); return nil })
+	}
+	if usage, _ := d.directory.Usage(); !errors.Is(err, ErrNoSpace) || usage.BytesFree < 300_000 {
+		t.Fatalf("%v; %d bytes are free", err, usage.BytesFree)
+	}
+	must[State](t)(d.Delete(loc, at(20), "x"))
+}
+
+// A large upload that a full disk refuses leaves no large file behind, or the disk would never be less full.
+func TestFullDiskKeepsNoLargeFile(t *testing.T) {
+	for _, inOldSegment := range []bool{true, false} {
+		var full atomic.Bool
+		mem := vfs.NewMem("/d")
+		fs := vfs.NewFaults(mem, func(op, name string) error {
+			if full.Load() && op == "write" && strings.HasSuffix(name, ".bundle") {
+				return vfs.ErrNoSpace
+			}
+			return nil
+		})
+		d := open(t, fs, "/d", modelOptions)
+		loc := locate("x", 1)
+		if inOldSegment {
+			must[State](t)(put(d, loc, "x", 1, body(1, 5)))
+		}
+		full.Store(true)
+		for i := range uint64(3) {
+			if _, err := put(d, loc, "x", 2+i, body(2, 2*modelSpill)); !errors.Is(err, ErrNoSpace) {
+				t.Fatal(err)
+			}
+		}
+		full.Store(false)
+		for name := range files(t, mem) {
+			if strings.Contains(name, "/large/") {
+				t.Errorf("in an old segment %v: %s is left", inOldSegment, name)
+			}
+		}
+		must[State](t)(put(d, loc, "x", 9, body(3, 2*modelSpill)))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = open(t, mem, "/d", modelOptions)
+		wantBody(t, d, loc, body(3, 2*modelSpill))
+		d.Close()
 	}
 }
 

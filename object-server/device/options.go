@@ -27,7 +27,7 @@ type Options struct {
 	SpillBytes     int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
 	SegmentBytes   int64         // size limit of a segment; default 1 GiB, which is the most
 	OpenFilesMax   int           // segments kept open; default 1024
-	ReserveBytes   int64         // refuse uploads when less than this is free; default 0
+	ReserveBytes   int64         // refuse PUTs and POSTs when less than this is free; default 0
 	ReservePercent float64       // the same as a share of the file system; default 0
 	Logger         *slog.Logger  // for damage met when opening a partition; default slog.Default
 }

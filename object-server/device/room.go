@@ -8,7 +8,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// room refuses uploads when the file system runs low, so that there is room for
+// room refuses PUTs and POSTs when the file system runs low, so that there is room for
 // tombstones and for what must be written to free space.
 type room struct {
 	directory vfs.Dir
@@ -22,13 +22,13 @@ type room struct {
 const roomCheckInterval = time.Second
 
 // check returns ErrNoSpace below the reserve. It asks the file system at most
-// once a second.
+// once a second, and at once when the clock has been set back.
 func (r *room) check() error {
 	if r.bytes == 0 && r.percent == 0 {
 		return nil
 	}
 	now, last := time.Now().UnixNano(), r.checked.Load()
-	if now-last >= int64(roomCheckInterval) && r.checked.CompareAndSwap(last, now) {
+	if (now < last || now-last >= int64(roomCheckInterval)) && r.checked.CompareAndSwap(last, now) {
 		usage, err := r.directory.Usage()
 		if err != nil {
 			return fmt.Errorf("device: %w", err)

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"martlet/object-server/bundle"
@@ -139,9 +140,13 @@ func (u *Upload) commitLarge(m *bundle.Metadata) error {
 		u.bundle.RemoveLarge(id)
 		return err
 	}
-	// If this fails the record may be on the disk all the same, so the large
-	// file stays: the next opening of the bundle knows whether it is needed.
-	return u.device.committer.append(u.bundle, u.draft)
+	err = u.device.committer.append(u.bundle, u.draft)
+	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
+		u.bundle.RemoveLarge(id)
+	}
+	// After any other error the record may be on the disk all the same, so the
+	// large file stays: the next opening of the bundle knows whether it is needed.
+	return err
 }
 
 // Abort gives the upload up. It may be called at any time, and more than once.

@@ -118,7 +118,8 @@ func unavailable(name string) *failure {
 func (s *slots) isPresent(found *slot) bool {
 	now := time.Now().UnixNano()
 	last := found.checked.Load()
-	if now-last < int64(checkEvery) || !found.checked.CompareAndSwap(last, now) {
+	isFresh := last <= now && now-last < int64(checkEvery) // last is later when the clock was set back
+	if isFresh || !found.checked.CompareAndSwap(last, now) {
 		return true
 	}
 	identity, err := s.examine(found.path)
