@@ -88,8 +88,7 @@ class Constraints:
                 raise ConstraintError(
                     f"Metadata value longer than {self.max_meta_value_length}: {prefix}{key}"
                 )
-            if target != "object":  # those of an object are never text to us, and may be anything
-                _check_metadata_text(key, value)
+            _check_metadata_text(key, value)
             count += 1
             size += len(key) + len(value)
         if count > self.max_meta_count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from email.utils import formatdate
+from html import escape
 from http import HTTPStatus
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
@@ -310,14 +311,12 @@ def error_response(
     response = Response(status, headers)
     if status in (204, 304):
         return response
-    if text:
-        # Never as HTML: it may quote what the client sent.
-        response.body = text.encode("utf-8", "surrogateescape")
-        response.headers["Content-Type"] = "text/plain; charset=UTF-8"
-    else:
+    page = escape(text, quote=False)  # it may quote what the client sent
+    if not text:
         reason = STATUS_LINES.get(status, f"{status} Error").split(" ", 1)[1]
-        response.body = f"<html><h1>{reason}</h1><p>{reason}</p></html>".encode()
-        response.headers["Content-Type"] = "text/html; charset=UTF-8"
+        page = f"<html><h1>{reason}</h1><p>{reason}</p></html>"
+    response.body = page.encode("utf-8", "surrogateescape")
+    response.headers["Content-Type"] = "text/html; charset=UTF-8"
     return response
 
 

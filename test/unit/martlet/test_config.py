@@ -101,6 +101,7 @@ def test_names_are_held_to_their_limits() -> None:
         [("X-Object-Meta-K", "v" * 257)],
         [(f"X-Object-Meta-{i}", "v") for i in range(91)],
         [(f"X-Object-Meta-{i}", "v" * 256) for i in range(17)],
+        [("X-Object-Meta-K", "\xff")],
         [("X-Whatever", "v" * 8193)],
     ],
 )

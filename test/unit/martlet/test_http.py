@@ -64,11 +64,10 @@ def test_every_response_tells_its_length() -> None:
         assert ("Content-Length", "0") in headers
 
 
-def test_errors_never_show_as_html_what_the_client_sent() -> None:
+def test_errors_escape_what_the_client_sent() -> None:
     response = error_response(412, "Bad <name> & more")
-    assert response.body == b"Bad <name> & more"
-    assert response.headers["Content-Type"] == "text/plain; charset=UTF-8"
-    assert error_response(404).headers["Content-Type"] == "text/html; charset=UTF-8"
+    assert response.body == b"Bad &lt;name&gt; &amp; more"
+    assert response.headers["Content-Type"] == "text/html; charset=UTF-8"
     assert error_response(404).body == b"<html><h1>Not Found</h1><p>Not Found</p></html>"
     raised = http_error(404, "gone")
     assert call_app(raised, Request.blank("/").environ)[0] == "404 Not Found"
