@@ -68,8 +68,8 @@ class Application:
         except Exception:
             self.core.logger.exception("event=unhandled_error trans_id=%s", req.trans_id)
             response = error_response(500)
-        if isinstance(response, Response) and "content-type" not in response.headers:
-            response.headers["Content-Type"] = "text/html; charset=UTF-8"  # as Swift names nothing
+        if isinstance(response, Response):
+            _name_type(response)
         return response(environ, start_response)
 
     def _respond(self, req: Request) -> WSGIApp:
@@ -176,6 +176,12 @@ class Application:
 
 def _allowed(routes: dict[str, Route]) -> str:
     return ", ".join(sorted([*routes, "OPTIONS"]))
+
+
+def _name_type(response: Response) -> None:
+    """Swift names a type even for nothing. Not here with 304: caches would take it over."""
+    if "content-type" not in response.headers and response.status != 304:
+        response.headers["Content-Type"] = "text/html; charset=UTF-8"
 
 
 def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:

@@ -170,6 +170,7 @@ def test_conditional_get(stored: FakeCluster) -> None:
     etag = stored.call("HEAD", "/v1/a/c/o").headers["etag"]
     reply = stored.call("GET", "/v1/a/c/o", headers={"If-None-Match": etag})
     assert (reply.status, reply.body) == (304, b"")
+    assert "content-type" not in reply.headers, "caches would take it for the object's"
 
 
 def test_abandoned_download_does_not_leak_into_the_next(stored: FakeCluster) -> None:
