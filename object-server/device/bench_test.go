@@ -96,7 +96,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 		u.Write(data)
-		if _, err := u.Commit(bundle.Metadata{Name: "/a/c/x", Size: 4096, Timestamp: at(uint64(i + 1))}); err != nil {
+		if _, err := u.Commit(&bundle.Metadata{Name: "/a/c/x", Size: 4096, Timestamp: at(uint64(i + 1))}); err != nil {
 			b.Fatal(err)
 		}
 	}

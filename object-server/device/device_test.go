@@ -183,7 +183,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 		}
 		u := must[*Upload](t)(d.NewUpload(loc, -1))
 		must[int](t)(u.Write([]byte("four")))
-		if _, err := u.Commit(bundle.Metadata{Size: 5, Timestamp: at(1)}); !errors.Is(err, ErrInvalid) {
+		if _, err := u.Commit(&bundle.Metadata{Size: 5, Timestamp: at(1)}); !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
 		}
 		u.Abort()
@@ -292,14 +292,14 @@ func TestLargeMetadataMovesData(t *testing.T) {
 		data := body(3, 100)
 		must[int](t)(u.Write(data))
 		m := bundle.Metadata{Size: 100, Timestamp: at(1), User: bundle.Headers{"X": string(body(9, length))}}
-		must[State](t)(u.Commit(m))
+		must[State](t)(u.Commit(&m))
 		if got := wantBody(t, d, loc, data); len(got.User["X"]) != length {
 			t.Fatalf("metadata of %d bytes", length)
 		}
 	}
 	u := must[*Upload](t)(d.NewUpload(locate("big", 1), 0))
 	defer u.Abort()
-	_, err := u.Commit(bundle.Metadata{Timestamp: at(1), User: bundle.Headers{"X": string(make([]byte, 300_000))}})
+	_, err := u.Commit(&bundle.Metadata{Timestamp: at(1), User: bundle.Headers{"X": string(make([]byte, 300_000))}})
 	if !errors.Is(err, ErrTooLarge) {
 		t.Fatal(err)
 	}

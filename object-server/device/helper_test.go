@@ -51,7 +51,7 @@ func put(d *Device, loc Location, name string, ticks uint64, data []byte) (State
 	if _, err := u.Write(data); err != nil {
 		return State{}, err
 	}
-	return u.Commit(bundle.Metadata{
+	return u.Commit(&bundle.Metadata{
 		Name: name, ContentType: "text/plain", Size: int64(len(data)), Timestamp: at(ticks),
 		User: bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(ticks)},
 	})

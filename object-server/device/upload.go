@@ -84,7 +84,7 @@ func (u *Upload) spill(p []byte) (err error) {
 	return u.large.Write(p)
 }
 
-// Commit stores the object under m. On return it is durable and visible, and
+// Commit stores the object under m, and leaves in m what was stored. On return it is durable and visible, and
 // prev is what it replaced; on an error nothing of it is visible, but after a
 // failed flush a restart may find it. m.Size must be the number of bytes
 // written. MetaTimestamp and TypeTimestamp default to Timestamp. A POST newer
@@ -92,7 +92,7 @@ func (u *Upload) spill(p []byte) (err error) {
 //
 // Errors: *OlderError unless m.Timestamp is newer than what is stored,
 // ErrNoSpace, ErrTooLarge, ErrOut, ErrClosed.
-func (u *Upload) Commit(m bundle.Metadata) (prev State, err error) {
+func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	if u.ended || u.failed != nil || m.Size != u.size || m.Timestamp.IsZero() {
 		return State{}, fmt.Errorf("%w: commit of %d bytes, %d written", ErrInvalid, m.Size, u.size)
 	}
@@ -113,10 +113,10 @@ func (u *Upload) Commit(m bundle.Metadata) (prev State, err error) {
 	if err != nil {
 		return State{}, err
 	}
-	outlive(&m, prev.Metadata)
+	outlive(m, prev.Metadata)
 	if u.large != nil {
-		err = u.commitLarge(&m)
-	} else if err = u.draft.SealPut(u.at.Hash, &m, nil); err == nil {
+		err = u.commitLarge(m)
+	} else if err = u.draft.SealPut(u.at.Hash, m, nil); err == nil {
 		err = d.committer.append(u.bundle, u.draft)
 	}
 	if err != nil {

@@ -143,7 +143,7 @@ type fakeUpload struct {
 
 func (u *fakeUpload) Write(p []byte) (int, error) { return u.data.Write(p) }
 
-func (u *fakeUpload) Commit(m bundle.Metadata) (device.State, error) {
+func (u *fakeUpload) Commit(m *bundle.Metadata) (device.State, error) {
 	u.store.mu.Lock()
 	defer u.store.mu.Unlock()
 	if u.store.commitErr != nil {
@@ -151,7 +151,14 @@ func (u *fakeUpload) Commit(m bundle.Metadata) (device.State, error) {
 	}
 	state, err := u.store.newer(u.at, m.Timestamp)
 	if err == nil {
-		u.store.objects[u.at] = &fakeObject{metadata: &m, data: u.data.Bytes()}
+		if old := state.Metadata; old != nil && old.MetaTimestamp.Compare(m.MetaTimestamp) > 0 {
+			m.MetaTimestamp, m.User, m.DeleteAt = old.MetaTimestamp, old.User, old.DeleteAt
+		}
+		if old := state.Metadata; old != nil && old.TypeTimestamp.Compare(m.TypeTimestamp) > 0 {
+			m.TypeTimestamp, m.ContentType = old.TypeTimestamp, old.ContentType
+		}
+		stored := *m
+		u.store.objects[u.at] = &fakeObject{metadata: &stored, data: u.data.Bytes()}
 		u.end()
 	}
 	return state, err

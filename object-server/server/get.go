@@ -153,20 +153,25 @@ type responseBody struct {
 	failed  error // of writing to the client
 }
 
-// Write implements io.Writer.
-func (b *responseBody) Write(p []byte) (int, error) {
+// Write implements io.Writer. The client has the timeout for each piece, not for all of p.
+func (b *responseBody) Write(p []byte) (written int, err error) {
 	if b.x.status == 0 {
 		b.x.answer(b.status)
-	} else if now := time.Now(); now.Sub(b.renewed) > b.timeout/8 {
-		b.renewed = now
-		b.x.extendWriteDeadline(now.Add(b.timeout))
 	}
-	n, err := b.x.w.Write(p)
-	b.x.bytesOut += int64(n)
+	for written < len(p) && err == nil {
+		if now := time.Now(); now.Sub(b.renewed) > b.timeout/8 {
+			b.renewed = now
+			b.x.extendWriteDeadline(now.Add(b.timeout))
+		}
+		var n int
+		n, err = b.x.w.Write(p[written:min(written+bufferBytes, len(p))])
+		written += n
+	}
+	b.x.bytesOut += int64(written)
 	if err != nil {
 		b.failed = err
 	}
-	return n, err
+	return written, err
 }
 
 // finish handles the end of the body. Once bytes have left, a short answer can only be told by closing the connection.

@@ -19,13 +19,22 @@ const (
 	systemOverridePrefix = "X-Object-Sysmeta-Container-Update-Override-"
 )
 
-// updateAfterPut tells the container, and the expirer's queue, of a new object.
+// updateAfterPut tells the container, and the expirer's queue, of a new object; m is what was stored.
 func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
 	row := updates.Row{
 		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
 		PolicyIndex: x.at.Policy,
+	}
+	if m.TypeTimestamp != m.Timestamp { // a newer POST outlives this PUT
+		stamp := m.TypeTimestamp.String()
+		row.ContentTypeTimestamp = &stamp
+	}
+	isOutlived := m.MetaTimestamp != m.Timestamp
+	if isOutlived {
+		stamp := m.MetaTimestamp.String()
+		row.MetaTimestamp = &stamp
 	}
 	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
 		override(&row, prefix, func(name string) (string, bool) {
@@ -37,6 +46,9 @@ func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, foo
 		})
 	}
 	all := s.containerUpdates(x, row)
+	if isOutlived { // and has told the queue
+		return s.deliver(x, slot, all)
+	}
 	deleteAtBefore := int64(0)
 	if old := previous.Metadata; old != nil && !isExpired(old, m.Timestamp) {
 		deleteAtBefore = old.DeleteAt

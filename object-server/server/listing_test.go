@@ -183,6 +183,28 @@ func TestExpirerQueueFollowsTheObject(t *testing.T) {
 	}
 }
 
+// A POST that is newer than a PUT outlives it: neither listing nor queue may say what the PUT wanted.
+func TestListingAndQueueOfAPutOlderThanThePost(t *testing.T) {
+	f, l := newFixture(t, patient), newListings(t)
+	f.mustPut(objectPath, "hello", "1700000000.00000")
+	headers := append(l.expiry(), "X-Timestamp", "1700000002.00000", "X-Delete-At", "1800000200", "Content-Type", "a/b")
+	f.expect(f.do("POST", objectPath, "", headers...), 202, "POST")
+	l.take("/sdb/6/.expiring_objects/1800000000")
+	headers = append(append(l.expiry(), l.headers()...), "X-Delete-At", "1800000100")
+	f.mustPut(objectPath, "again", "1700000001.00000", headers...)
+	stamp := "1700000002.00000"
+	f.expectRow(l, listingPath, updates.Row{
+		Name: "o", CreatedAt: "1700000001.00000", Size: 5, ContentType: "a/b", ETag: "639849f6b368019778991b32434354fc",
+		ContentTypeTimestamp: &stamp, MetaTimestamp: &stamp,
+	})
+	if rows := l.take("/sdb/6/.expiring_objects/1800000000"); rows != nil || f.pending() != 0 {
+		t.Errorf("the queue was told %v, %d pending", rows, f.pending())
+	}
+	if got := f.do("HEAD", objectPath, "").header.Get("X-Delete-At"); got != "1800000200" {
+		t.Errorf("X-Delete-At is %q", got)
+	}
+}
+
 // The names of queue containers must be those that OpenStack Swift's expirer looks for.
 func TestExpirerContainerNames(t *testing.T) {
 	f := newFixture(t)

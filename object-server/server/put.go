@@ -39,7 +39,7 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	previous, err := upload.Commit(m)
+	previous, err := upload.Commit(&m)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
 	}
 	limits := &s.config.Limits
 	switch {
-	case x.r.ContentLength > limits.FileSizeMax:
+	case x.r.ContentLength > limits.FileSizeMax, x.sizeHint() > limits.FileSizeMax:
 		return timestamp, fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	case x.r.ContentLength == 0 && len(x.r.Header["Content-Length"]) == 0:
 		return timestamp, fail(http.StatusLengthRequired, "Missing Content-Length header.")

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"martlet/object-server/device"
 	"martlet/object-server/ring"
 	"martlet/object-server/updates"
@@ -79,10 +81,26 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		ReadHeaderTimeout: config.ClientTimeout,
 		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
 		IdleTimeout:       config.KeepaliveTimeout,
+		ConnContext:       boundUnsent,
 		MaxHeaderBytes:    config.Limits.headerBytesMax(),
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	return s
+}
+
+// unsentMax is how many bytes the kernel takes for a connection before they can be sent. Without it a write to a slow
+// client waits until a third of megabytes has gone, longer than the client has for it.
+const unsentMax = 2 * bufferBytes
+
+func boundUnsent(ctx context.Context, connection net.Conn) context.Context {
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { // fails only on a connection that is closed already
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMax)
+			})
+		}
+	}
+	return ctx
 }
 
 // Serve answers requests on listener until Shutdown; it then returns nil.

@@ -224,6 +224,8 @@ func TestPutIsRefused(t *testing.T) {
 		{"unknown policy", objectPath, 503, []string{"X-Backend-Storage-Policy-Index", "9"}},
 		{"policy not a number", objectPath, 503, []string{"X-Backend-Storage-Policy-Index", "gold"}},
 		{"erasure coding", objectPath, 501, []string{"X-Backend-Obj-Multiphase-Commit", "yes"}},
+		{"size announced beyond the limit", objectPath, 413, []string{"X-Backend-Obj-Metadata-Footer", "yes",
+			"X-Backend-Obj-Content-Length", "9000000000000000000"}},
 		{"empty metadata name", objectPath, 400, []string{"X-Object-Meta-", "x"}},
 		{"long metadata name", objectPath, 400, []string{"X-Object-Meta-" + long[:129], "x"}},
 		{"long metadata value", objectPath, 400, []string{"X-Object-Meta-A", long[:257]}},

@@ -46,6 +46,13 @@ func TestDevicesComeAndGo(t *testing.T) {
 		t.Error("not logged")
 	}
 	f.expect(f.do("GET", "/sda/7/a/c/o", ""), 200, "another device")
+
+	// The clock was set back since the last look, and the device is gone again.
+	f.server.devices.byName["sdb"].checked.Store(time.Now().Add(time.Hour).UnixNano())
+	if err := os.Rename(path, path+".away.again"); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(f.do("GET", "/sdb/7/a/c/o", ""), 507, "gone, by a clock that was set back")
 }
 
 func TestMountCheck(t *testing.T) {

@@ -21,7 +21,7 @@ type store interface {
 
 type upload interface {
 	io.Writer
-	Commit(bundle.Metadata) (device.State, error)
+	Commit(*bundle.Metadata) (device.State, error)
 	Abort()
 }
 
