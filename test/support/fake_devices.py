@@ -256,6 +256,7 @@ class FakeDevice:
             return 404, shown, b"<html>missing</html>"
         shown["X-Timestamp"] = known.timestamp
         if seen.headers.get("if-none-match", "").strip('"') == known.headers["Etag"].strip('"'):
+            shown.pop("Content-Type", None)
             return 304, shown, b""
         return _with_ranges(seen.headers.get("range"), shown, known.body)
 
