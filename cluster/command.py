@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point of ``martlet``; returns the exit status."""
     arguments = _parser().parse_args(argv)
     try:
-        home = Home(Path(os.environ.get(HOME_VARIABLE) or HOME_DEFAULT).absolute())
+        home = _home()
         if arguments.command == "up":
             return up(home, _proxy_port(), arguments.nodes)
         if arguments.command == "down":
@@ -73,8 +74,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _home() -> Home:
+    path = Path(os.environ.get(HOME_VARIABLE) or HOME_DEFAULT).absolute()
+    # Confs hold this path, and PasteDeploy takes % and # in it for syntax of its own.
+    if not str(path).isprintable() or "%" in str(path) or "#" in str(path):
+        shown = ascii(str(path))
+        raise ClusterError(f"{HOME_VARIABLE} may hold no %, # or unprintable character: {shown}")
+    return Home(path)
+
+
 def _proxy_port() -> int:
     text = os.environ.get(PORT_VARIABLE) or PORT_DEFAULT
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+    if not re.fullmatch("[0-9]{1,5}", text) or not 0 < int(text) < 65536:
         raise ClusterError(f"{PORT_VARIABLE} must be a port from 1 to 65535, not {text!r}")
     return int(text)

@@ -28,13 +28,23 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return error
 
 
-@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "80 80", "８０"])
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "80 80", "８０", "9" * 5000])
 def test_a_bad_port_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], port: str
 ) -> None:
     monkeypatch.setenv("MARTLET_PORT", port)
     assert "MARTLET_PORT must be a port from 1 to 65535" in failure(capsys, "up")
     assert not home.exists()
+
+
+@pytest.mark.parametrize("name", ["100%", "a%20b", "#1", "a\nb", "\udcff"])
+def test_a_home_that_no_conf_can_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setenv("MARTLET_HOME", f"{tmp_path}/{name}")
+    for command in ("up", "down", "status"):
+        assert "MARTLET_HOME may hold no" in failure(capsys, command)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_port_in_use_starts_nothing(
