@@ -43,7 +43,7 @@ type Config struct {
 	Policies               map[int]bool // indexes of the storage policies
 }
 
-// ReadConfig reads the configuration file at path, and martlet.conf (or swift.conf) in its swift_dir. An option that
+// ReadConfig reads the configuration file at path, and martlet.conf in its swift_dir. An option that
 // the server does not know, or a value that makes no sense, is an error of one sentence.
 func ReadConfig(path string) (*Config, error) {
 	file, err := loadINI(path)
@@ -143,15 +143,9 @@ func readSalt(section *ini.Section, name string) (string, error) {
 func (c *Config) readCluster() error {
 	c.Limits = DefaultLimits()
 	c.Policies = map[int]bool{0: true}
-	var file *ini.File
-	var err error
-	for _, name := range []string{"martlet.conf", "swift.conf"} {
-		if file, err = loadINI(filepath.Join(c.SwiftDir, name)); err == nil {
-			break
-		}
-	}
+	file, err := loadINI(filepath.Join(c.SwiftDir, "martlet.conf"))
 	if err != nil {
-		return fmt.Errorf("neither martlet.conf nor swift.conf can be read in swift_dir %s: %w", c.SwiftDir, err)
+		return fmt.Errorf("martlet.conf cannot be read in swift_dir %s: %w", c.SwiftDir, err)
 	}
 	hash := file.Section("swift-hash")
 	if c.HashPrefix, err = readSalt(hash, "swift_hash_path_prefix"); err != nil {

@@ -78,7 +78,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 		{"[DEFAULT]\nswift_dir = DIR\nlog_level = LOUD\n", cluster, "must be DEBUG"},
 		{"[DEFAULT]\nswift_dir = DIR\nfallocate_reserve = 100%\n", cluster, "percentage below 100%"},
 		{"[DEFAULT]\nswift_dir = DIR\n[app:object-server]\nbundle_sync_method = never\n", cluster, "must be auto"},
-		{"[DEFAULT]\nswift_dir = DIR\n", "", "neither martlet.conf nor swift.conf"},
+		{"[DEFAULT]\nswift_dir = DIR\n", "", "martlet.conf cannot be read"},
 		{"[DEFAULT]\nswift_dir = DIR\n", "[swift-hash]\n", "neither swift_hash_path_prefix nor"},
 		{"[DEFAULT]\nswift_dir = DIR\n", "[swift-hash]\nswift_hash_path_suffix = 5%x\n", "write %% for a % sign"},
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[storage-policy:x]\n", "[storage-policy:x]"},

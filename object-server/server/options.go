@@ -34,7 +34,7 @@ func (c *Config) options() []option {
 		{defaultSection, "bind_port", "6200", integer(&c.BindPort, 0, 65535)},
 		{defaultSection, "devices", "/srv/node", text(&c.Devices)},
 		{defaultSection, "mount_check", "true", boolean(&c.MountCheck)},
-		{defaultSection, "swift_dir", "/etc/swift", text(&c.SwiftDir)},
+		{defaultSection, "swift_dir", "/etc/martlet", text(&c.SwiftDir)},
 		{defaultSection, "log_level", "INFO", logLevel(&c.LogLevel)},
 		{defaultSection, "client_timeout", "60.0", seconds(&c.ClientTimeout)},
 		{defaultSection, "keepalive_timeout", "600.0", seconds(&c.KeepaliveTimeout)},
