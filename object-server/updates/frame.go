@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 )
 
-// A segment of pending updates is a row of frames, one for each flush (on disk, never change):
+// A segment of pending updates is a row of frames, usually one for each flush (on disk, never change):
 //
 //	0  4  "MLAP"
 //	4  4  length of the payload in bytes, little-endian
@@ -22,6 +23,23 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// encodeFrames returns the frames that hold updates, in order: one, unless that would be too long.
+func encodeFrames(updates []Update) ([][]byte, error) {
+	frame, err := encodeFrame(updates)
+	if !errors.Is(err, errFrameLength) || len(updates) < 2 {
+		return [][]byte{frame}, err
+	}
+	half := len(updates) / 2
+	front, err := encodeFrames(updates[:half])
+	if err != nil {
+		return nil, err
+	}
+	back, err := encodeFrames(updates[half:])
+	return append(front, back...), err
+}
+
+var errFrameLength = errors.New("pending updates exceed a frame")
+
 // encodeFrame returns the frame that holds updates.
 func encodeFrame(updates []Update) ([]byte, error) {
 	payload, err := json.Marshal(updates)
@@ -29,7 +47,7 @@ func encodeFrame(updates []Update) ([]byte, error) {
 		return nil, err
 	}
 	if len(payload) > framePayloadMax {
-		return nil, fmt.Errorf("pending updates of %d bytes exceed a frame", len(payload))
+		return nil, fmt.Errorf("%w: %d bytes", errFrameLength, len(payload))
 	}
 	frame := make([]byte, frameHeaderSize, frameHeaderSize+len(payload))
 	copy(frame, frameMagic)

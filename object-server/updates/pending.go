@@ -101,7 +101,7 @@ func (p *Pending) Append(policy int, updates []Update) ([]SavedID, error) {
 }
 
 // Delivered spares the replay of an update that arrived after all.
-func (p *Pending) Delivered(id SavedID) { id.log.markDelivered(id.segment, id.place) }
+func (p *Pending) Delivered(id SavedID) { id.log.markArrived(id.segment, id.place) }
 
 // Count returns how many updates are pending; those left by an earlier process count once they were read.
 func (p *Pending) Count() int {

@@ -46,7 +46,7 @@ func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error
 	if now.Before(s.retryAt) && s.backoffs == r.updater.backoff.generation() {
 		return nil
 	}
-	if s.damaged && len(s.delivered) == s.count {
+	if log.isKept(s) {
 		return nil
 	}
 	s.backoffs, s.retryAt = r.updater.backoff.generation(), now.Add(r.updater.options.Interval)
@@ -58,7 +58,7 @@ func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error
 	s.count = len(updates)
 	log.mu.Unlock()
 	if damaged > 0 && !s.damaged {
-		s.damaged = true
+		log.markDamaged(s)
 		r.pending.logger.Error("damaged frames in pending container updates; the file is kept", "file", s.path,
 			"frames", damaged)
 	}

@@ -65,5 +65,8 @@ func (s *segment) read(fs vfs.FS) (updates []Update, damaged int, err error) {
 		return nil, 0, fmt.Errorf("%s: %w", s.path, err)
 	}
 	updates, damaged = decodeSegment(content)
+	if size > segmentBytesMax { // what has not been read must not be removed
+		damaged++
+	}
 	return updates, damaged, nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -159,6 +161,74 @@ func TestDamageIsKeptAndTheRestDelivered(t *testing.T) {
 		files := segmentFiles(t, root)
 		return len(files) == 1 && files[0] == damaged
 	})
+}
+
+// What waits for one flush may be more than a frame holds.
+func TestManyUpdatesTakeSeveralFrames(t *testing.T) {
+	l, err := openSegmentLog(vfs.OS{}, t.TempDir(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written []Update
+	for i := range 3 {
+		written = append(written, Update{Target{Container: fmt.Sprint(i)}, putRow(strings.Repeat("n", framePayloadMax/2))})
+	}
+	if _, _, err := l.append(written); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range l.rotate() {
+		read, damaged, err := s.read(l.fs)
+		if err != nil || damaged != 0 || !reflect.DeepEqual(read, written) || s.count != len(written) {
+			t.Errorf("%d of %d updates, %d damaged, %v", len(read), len(written), damaged, err)
+		}
+	}
+}
+
+// A late answer speaks of a place in the segment as it was written. Where a frame before it was damaged since, that
+// must not hide another row.
+func TestALateAnswerAndDamageHideNoRow(t *testing.T) {
+	for _, damagedFirst := range []bool{false, true} {
+		root := t.TempDir()
+		server := newContainerServer(t)
+		server.answer = func(*http.Request) int { return 503 }
+		u := newUpdater(t, &places{}, func(o *Options) { o.RetryFirst, o.Interval = time.Millisecond, time.Millisecond })
+		p := &Pending{fs: vfs.OS{}, root: root, logger: u.options.Logger, logs: map[int]*segmentLog{}}
+		var late []SavedID
+		for i := range 3 { // a frame each
+			ids, err := p.Append(0, []Update{{server.target(), putRow(fmt.Sprint(i))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, ids...)
+		}
+		content, err := os.ReadFile(segmentFiles(t, root)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[20] ^= 1
+		if err := os.WriteFile(segmentFiles(t, root)[0], content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		log, err := p.log(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		segment := log.rotate()[0]
+		replay := &replay{updater: u, pending: p}
+		if damagedFirst { // the replay has seen it
+			if err := replay.deliver(u.ctx, log, segment); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Delivered(late[1]) // arrived, but after the writer stopped waiting
+		server.set(func() { server.answer = func(*http.Request) int { return 202 } })
+		await(t, "delivery of the last row", func() bool {
+			if err := replay.deliver(u.ctx, log, segment); err != nil {
+				t.Fatal(err)
+			}
+			return slices.Contains(server.rows(), "2")
+		})
+	}
 }
 
 func TestHalfDeliveredSegmentIsWrittenAnew(t *testing.T) {

@@ -75,7 +75,7 @@ func (l *segmentLog) append(updates []Update) (*segment, int, error) {
 	return request.segment, request.first, request.err
 }
 
-// writeBatch writes and flushes one frame for batch. After a failure the segment is never written to again: what is
+// writeBatch writes and flushes batch. After a failure the segment is never written to again: what is
 // on disk behind the last good flush is unknown.
 func (l *segmentLog) writeBatch(batch []*appendRequest) {
 	var updates []Update
@@ -104,7 +104,7 @@ func (l *segmentLog) writeBatch(batch []*appendRequest) {
 }
 
 func (l *segmentLog) writeFrame(updates []Update) (*segment, error) {
-	frame, err := encodeFrame(updates)
+	frames, err := encodeFrames(updates)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +112,15 @@ func (l *segmentLog) writeFrame(updates []Update) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := current.file.Writev([][]byte{frame}, current.size); err != nil {
+	if err := current.file.Writev(frames, current.size); err != nil {
 		return nil, err
 	}
 	if err := current.file.Datasync(); err != nil {
 		return nil, err
 	}
-	current.size += int64(len(frame))
+	for _, frame := range frames {
+		current.size += int64(len(frame))
+	}
 	return current, nil
 }
 
@@ -189,6 +191,31 @@ func (l *segmentLog) markDelivered(s *segment, place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.delivered[place] = struct{}{}
+}
+
+// markArrived is markDelivered for a place as it was when it was written. Damage may have moved it: the update is then
+// delivered once more.
+func (l *segmentLog) markArrived(s *segment, place int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !s.damaged {
+		s.delivered[place] = struct{}{}
+	}
+}
+
+// markDamaged notes that s holds unreadable updates, so that nothing is known of those behind them.
+func (l *segmentLog) markDamaged(s *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.damaged = true
+	clear(s.delivered)
+}
+
+// isKept tells whether nothing but the damage is left in s.
+func (l *segmentLog) isKept(s *segment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.damaged && len(s.delivered) == s.count
 }
 
 func (l *segmentLog) isDelivered(s *segment, place int) bool {
