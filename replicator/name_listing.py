@@ -95,6 +95,8 @@ class _Walk:
             low, high = high, low
         self.low_marker = low
         self.lower, self.upper = _bounds(low, high, self.prefix)
+        if query.path is not None and self.lower.name == self.prefix:
+            self.lower = Bound(self.prefix, is_inclusive=False)  # the path itself is not below it
 
     def plain(self) -> list[Row | Subdir]:
         return list(self.fetch(self._rest(self.query.limit)))
@@ -116,8 +118,6 @@ class _Walk:
             if self.query.path is not None:
                 if group is not None and len(name) > len(group):
                     return group
-                if name == self.prefix:
-                    continue
             elif group is not None:
                 if group != self.low_marker:
                     entries.append(Subdir(group))

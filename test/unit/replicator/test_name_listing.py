@@ -137,6 +137,16 @@ def test_a_listing_costs_what_it_returns(per_group: int, is_reversed: bool) -> N
     assert table.queries <= 21
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_page_of_a_path_is_full(limit: int, is_reversed: bool) -> None:
+    """The object of the path itself is not listed, and takes nobody's place."""
+    names = {"d/", "d/1", "d/2", "d/3", "d/4/5"}
+    query = ListingQuery(limit, path="d", is_reversed=is_reversed)
+    assert listing(Table(names), query) == model(names, query)
+    assert len(model(names, query)) == limit
+
+
 def test_names_of_the_reserved_namespace_are_not_listed() -> None:
     table = Table({"\x00reserved", "plain"})
     assert listing(table, ListingQuery(limit=10)) == ["plain"]
