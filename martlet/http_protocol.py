@@ -25,7 +25,8 @@ _DRAIN_BYTES_MAX = 1 << 20
 _DRAIN_SECONDS = 2.0
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_FORBIDDEN_IN_VALUE = re.compile(rb"[\x00\r\n]")
+# Stored in metadata, such a character would make a header that no client of a server can read.
+_FORBIDDEN_IN_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r?\n")
 _LINE_ENDS = (b"\r\n", b"\n")
 _REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f]+) HTTP/(1)\.([01])\r?\n")
@@ -143,11 +144,12 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         except BadRequestError as error:
             self._refuse(error)
             return False
-        connection = (self.headers.get("connection") or "").lower()
+        wishes = (self.headers.get("connection") or "").lower().split(",")
+        connection = {wish.strip() for wish in wishes}
         if self.request_version == "HTTP/1.1":
-            self.close_connection = connection == "close"
+            self.close_connection = "close" in connection
         else:
-            self.close_connection = connection != "keep-alive"
+            self.close_connection = "keep-alive" not in connection or "close" in connection
         return True
 
     def _parse_request_line(self, line: bytes) -> None:

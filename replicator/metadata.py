@@ -10,11 +10,14 @@ writes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable
 
 from martlet.constraints import ConstraintError, Constraints
 from martlet.http import RequestHeaders
 from martlet.names import BadNameError, str_to_wsgi, wsgi_to_str
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 #: name -> (value, internal timestamp)
 Metadata = dict[str, tuple[str, str]]
@@ -78,7 +81,11 @@ def metadata_of_request(
 
 
 def shown_metadata(metadata: Metadata) -> Iterable[tuple[str, str]]:
-    """The (name, WSGI value) pairs for a response: every value that has not been removed."""
+    """The (name, WSGI value) pairs for a response: every value that has not been removed.
+
+    Control characters, which other servers may have stored, become spaces: no header holds them,
+    and an answer with one would be none at all.
+    """
     for name, (value, _) in metadata.items():
         if value != "":
-            yield str_to_wsgi(name), str_to_wsgi(value)
+            yield str_to_wsgi(name), str_to_wsgi(_CONTROL.sub(" ", value))

@@ -145,6 +145,15 @@ def test_a_path_may_be_percent_encoded_in_part(port: int) -> None:
     assert b"PATH_INFO=/\xc3\xbc \xc3\xbc\n" in answer
 
 
+@pytest.mark.parametrize("wish", [b"close", b"TE, Close", b"close,", b"x\r\nConnection: close"])
+def test_a_connection_is_closed_as_wished(port: int, wish: bytes) -> None:
+    raw = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: " + wish + b"\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(raw)
+        while client.recv(65536):  # times out where the server keeps it
+            pass
+
+
 def test_any_word_is_a_method(port: int) -> None:
     answer = exchange(port, b"GETorHEAD_base / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert b"REQUEST_METHOD=GETorHEAD_base\n" in answer
@@ -169,6 +178,9 @@ def test_the_absolute_form_names_the_path(port: int) -> None:
         (b"GET / HTTP/1.1\r\nX-A: 1\r\n folded\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: a\x00b\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: a\rb\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX-A: a\x01b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX-A: a\x1fb\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX-A: \x7f\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-\xc3\xbc: 1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: 1", 400),
         (b"PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),

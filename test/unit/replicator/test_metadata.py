@@ -104,3 +104,8 @@ def test_an_update_that_changes_nothing_is_told_as_such() -> None:
     stored: Metadata = {"a": ("1", STAMP)}
     assert merge_metadata(stored, {"a": ("0", STAMP)}) is None
     assert merge_metadata(stored, {}) is None
+
+
+def test_what_no_header_can_hold_is_not_shown() -> None:
+    stored: Metadata = {"X-Container-Meta-A": ("a\x01b\r\nX-Evil: 1\tc\x7f", STAMP)}
+    assert list(shown_metadata(stored)) == [("X-Container-Meta-A", "a b  X-Evil: 1\tc ")]
