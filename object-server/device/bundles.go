@@ -1,6 +1,10 @@
 package device
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strconv"
 	"sync"
 
 	"martlet/object-server/bundle"
@@ -44,6 +48,23 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
 	d.report(id, b.Report())
 	s.bundle = b
 	return b, nil
+}
+
+// existing is bundle for what changes nothing where there is no object. A
+// partition without a directory leaves nothing in memory: proxies that look for
+// objects on hand-off devices ask for all there are. *NotFoundError then.
+func (d *Device) existing(id bundle.ID) (*bundle.Bundle, error) {
+	d.bundles.mu.RLock()
+	isKnown := d.bundles.open[id] != nil
+	d.bundles.mu.RUnlock()
+	if !isKnown {
+		partition := strconv.FormatUint(uint64(id.Partition), 10)
+		_, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(id.Policy), partition))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &NotFoundError{}
+		}
+	}
+	return d.bundle(id)
 }
 
 // report logs what is not as it should be in a bundle just opened.

@@ -57,7 +57,7 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 	if err := d.room.check(); err != nil { // the whole record is written anew
 		return err
 	}
-	b, err := d.bundle(at.bundle())
+	b, err := d.existing(at.bundle())
 	if err != nil {
 		return err
 	}

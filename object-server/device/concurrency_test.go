@@ -84,7 +84,7 @@ func TestWritersShareFlushes(t *testing.T) {
 	d := open(t, fs, "/d", Options{})
 	defer d.Close()
 	for i := range 41 { // open the partitions: nothing else passes while a flush is held
-		wantNotFound(t, d, locate(fmt.Sprint(i), 3), 0)
+		must[*bundle.Bundle](t)(d.bundle(locate(fmt.Sprint(i), 3).bundle()))
 	}
 	held.Store(true)
 	var group sync.WaitGroup

@@ -218,6 +218,22 @@ func tree(t testing.TB, fs vfs.FS, root string) []string {
 	return names
 }
 
+func TestAbsentPartitionsTakeNoMemory(t *testing.T) {
+	d := open(t, vfs.NewMem("/d"), "/d", Options{})
+	defer d.Close()
+	for i := range 100 {
+		loc := locate(fmt.Sprint(i), 16)
+		wantNotFound(t, d, loc, 0)
+		var gone *NotFoundError
+		if err := d.Post(loc, func(*bundle.Metadata) error { return nil }); !errors.As(err, &gone) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(d.bundles.open); n != 0 {
+		t.Errorf("%d partitions are open", n)
+	}
+}
+
 func TestTwoInodesPerPartition(t *testing.T) {
 	root := t.TempDir()
 	d := open(t, vfs.OS{}, root, Options{})
