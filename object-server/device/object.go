@@ -30,7 +30,7 @@ func (d *Device) Open(at Location) (*Object, error) {
 		return nil, err
 	}
 	defer d.leave()
-	b, err := d.bundle(at.bundle())
+	b, err := d.existing(at.bundle())
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (d *Device) Head(at Location) (*bundle.Metadata, error) {
 		return nil, err
 	}
 	defer d.leave()
-	b, err := d.bundle(at.bundle())
+	b, err := d.existing(at.bundle())
 	if err != nil {
 		return nil, err
 	}
