@@ -7,6 +7,7 @@ patch the standard library; the applications are plain WSGI callables.
 from __future__ import annotations
 
 import argparse
+import configparser
 import errno
 import importlib.metadata
 import os
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from martlet.cluster_conf import ClusterConf
 from martlet.config import ConfigError, load_options, option, read_ini
@@ -94,9 +96,9 @@ def _load_pipeline(conf_path: Path) -> WSGIApp:
     from paste.deploy import loadapp
 
     try:
-        app: WSGIApp = loadapp(f"config:{conf_path.resolve()}")
-    except (LookupError, ImportError) as error:
-        raise ConfigError(f"{conf_path}: {error}") from None
+        app: WSGIApp = loadapp("config:" + quote(str(conf_path.resolve())))
+    except (LookupError, ImportError, configparser.Error) as error:
+        raise ConfigError(f"{conf_path}: {error}".replace("\n", " ")) from None
     return app
 
 

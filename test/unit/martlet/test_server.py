@@ -163,6 +163,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         ("bind_port = 1x\n", "expected a whole number"),
         ("bind_port = 1\nbnid_ip = 1\n", "unknown option 'bnid_ip'"),
         ("bind_port = 1\nlog_level = LOUD\n", "log_level must be one of"),
+        ("bind_port = 1\ndevices = /50%x\n", "'%' must be followed by"),
     ],
 )
 def test_a_bad_conf_is_one_sentence(tmp_path: Path, defaults: str, sentence: str) -> None:
@@ -173,6 +174,18 @@ def test_a_bad_conf_is_one_sentence(tmp_path: Path, defaults: str, sentence: str
     assert "Traceback" not in errors
     assert service.process is not None
     assert service.process.returncode == 1
+
+
+def test_a_conf_may_lie_anywhere(tmp_path: Path) -> None:
+    directory = tmp_path / "a b#c"
+    directory.mkdir()
+    service = Service(directory, 0)
+    process = service.start()
+    try:
+        wait_until(service.get_pid)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_port_in_use_is_one_sentence(service: Service) -> None:
