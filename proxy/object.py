@@ -20,7 +20,13 @@ from proxy.object_get import ObjectBody, clean_content_type
 from proxy.object_put import ONE_MESSAGE_BYTES_MAX, Store
 from proxy.quorum import own_write_done, quorum_size
 from proxy.target import Route, Target, authorize
-from proxy.updates import ContainerRow, container_spread, expirer_target, update_headers
+from proxy.updates import (
+    ContainerRow,
+    container_spread,
+    expirer_target,
+    told_by,
+    update_headers,
+)
 from ring.errors import RingError
 from ring.ring import Node, Ring
 
@@ -137,7 +143,7 @@ class ObjectController:
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
-        told = {o.index for o in outcomes}
+        told = told_by(outcomes)
         if answer.status < 300 and len(told) < len(lines):
             row_headers = {
                 "X-Timestamp": timestamp,

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.backends import BackendRequest
 from proxy.core import Core, header_lines
-from proxy.fanout import ask_all
+from proxy.fanout import Outcome, ask_all
 from proxy.quorum import container_update_count
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet
@@ -81,6 +81,17 @@ def update_headers(
             headers["X-Delete-At-Container"] = expirer.container
         lines.append(header_lines(headers))
     return lines
+
+
+def told_by(outcomes: Iterable[Outcome]) -> set[int]:
+    """The indexes of the object servers that have told their container replicas, or will.
+
+    One that was asked twice and found the write done already may have died in between, after the
+    object was stored and before it told anybody.
+    """
+    return {
+        o.index for o in outcomes if not (o.answer.was_resent and o.answer.status in (404, 409))
+    }
 
 
 def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:

@@ -388,11 +388,25 @@ def test_write_that_meets_itself_is_done(cluster: FakeCluster) -> None:
     assert cluster.call("PUT", "/v1/a/c/warm", SMALL).status == 201  # connections are pooled now
     for device in cluster.devices[:3]:
         lose_first_answer(device, "PUT")
-    assert cluster.call("PUT", "/v1/a/c/o", SMALL).status == 201
-    assert [d.methods().count("PUT") for d in cluster.devices[:3]] == [3, 3, 3]
+    reply = cluster.call("PUT", "/v1/a/c/o", SMALL)
+    assert reply.status == 201
+    assert reply.headers["etag"] == hashlib.md5(SMALL).hexdigest()
+    assert [d.methods().count("PUT") for d in cluster.devices[:3]] == [4, 4, 4]
+    assert container_rows(cluster, "PUT") == 3, "the devices may have died before they told"
     for device in cluster.devices[:3]:
         lose_first_answer(device, "DELETE")
     assert cluster.call("DELETE", "/v1/a/c/o").status == 204
+    assert container_rows(cluster, "DELETE") == 3
+
+
+def container_rows(cluster: FakeCluster, method: str) -> int:
+    """How many rows the proxy itself sent to container servers."""
+    return sum(
+        seen.method == method and "x-container-host" not in seen.headers
+        for device in cluster.devices
+        for seen in device.seen
+        if seen.path.endswith("/a/c/o")
+    )
 
 
 def test_another_write_of_the_same_time_is_not_taken_for_this_one(cluster: FakeCluster) -> None:
