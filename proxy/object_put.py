@@ -26,6 +26,11 @@ from proxy.uploads import Uploads
 # Bodies up to this size are sent in one message; also the size of one read from the network.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
 
+_SENTENCES = {
+    422: "The Etag that was sent is not the MD5 of the body; nothing was stored.",
+    503: "Too few storage servers took the object; try again.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Store:
@@ -174,7 +179,7 @@ class Store:
             raise http_error(500, "The storage servers disagree about what they stored.")
         best = self.core.best(self.request, answers, self.nodes.primary_count)
         if not 200 <= best.status < 300:
-            raise http_error(best.status)
+            raise http_error(best.status, _SENTENCES.get(best.status, ""))
         headers = {
             "Content-Type": "text/html; charset=UTF-8",
             "Last-Modified": _http_date(self.req.timestamp.ceil()),

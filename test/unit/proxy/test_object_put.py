@@ -237,7 +237,8 @@ def test_if_none_match_found_by_one_replica_stores_nowhere(cluster: FakeCluster)
 
 @pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
 def test_wrong_etag_is_422(cluster: FakeCluster, body: bytes) -> None:
-    assert cluster.call("PUT", "/v1/a/c/o", body, {"Etag": "0" * 32}).status == 422
+    reply = cluster.call("PUT", "/v1/a/c/o", body, {"Etag": "0" * 32})
+    assert (reply.status, b"not the MD5 of the body" in reply.body) == (422, True)
     assert cluster.holders("/a/c/o") == []
 
 
