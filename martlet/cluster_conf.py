@@ -58,11 +58,6 @@ class StoragePolicy:
     is_default: bool = False
     is_deprecated: bool = False
 
-    @property
-    def ring_name(self) -> str:
-        """The name of its object ring file without ``.ring.gz``."""
-        return "object" if self.index == 0 else f"object-{self.index}"
-
 
 @dataclass(frozen=True)
 class ClusterConf:

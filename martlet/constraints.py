@@ -53,16 +53,22 @@ class Constraints:
         return int((self.max_meta_count + 32 + self.extra_header_count) * 1.6)
 
     def check_account_name(self, name: str) -> None:
-        """:raises ConstraintError: (412) not a legal account name."""
-        _check_name("Account", name, self.max_account_name_length, slash=False)
+        """:raises ConstraintError: (400 or 412) not a legal account name."""
+        _check_no_slash("Account", name)
+        _check_name("Account", name, self._limit_of(name, self.max_account_name_length))
 
     def check_container_name(self, name: str) -> None:
         """:raises ConstraintError: (400 or 412) not a legal container name."""
-        _check_name("Container", name, self.max_container_name_length, slash=False)
+        _check_no_slash("Container", name)
+        _check_name("Container", name, self._limit_of(name, self.max_container_name_length))
 
     def check_object_name(self, name: str) -> None:
         """:raises ConstraintError: (400 or 412) not a legal object name."""
-        _check_name("Object", name, self.max_object_name_length, slash=True)
+        _check_name("Object", name, self.max_object_name_length)
+
+    def _limit_of(self, name: str, limit: int) -> int:
+        """Accounts and containers of the system may have names twice as long."""
+        return 2 * limit if name.startswith(self.auto_create_account_prefix) else limit
 
     def check_metadata(self, target: str, headers: Iterable[tuple[str, str]]) -> None:
         """Hold the metadata of one request to the limits.
@@ -109,13 +115,16 @@ class Constraints:
             raise ConstraintError(f"Total metadata too large; max {self.max_meta_overall_size}")
 
 
-def _check_name(kind: str, name: str, limit: int, slash: bool) -> None:
+def _check_no_slash(kind: str, name: str) -> None:
+    if "/" in name:
+        raise ConstraintError(f"{kind} name cannot contain slashes", 412)
+
+
+def _check_name(kind: str, name: str, limit: int) -> None:
     try:
         check_text(name)
     except BadNameError as error:
         raise ConstraintError(str(error), 412) from None
-    if not slash and "/" in name:
-        raise ConstraintError(f"{kind} name cannot contain slashes", 412)
     length = len(name) if name.isascii() else len(name.encode("utf-8"))
     if length > limit:
         raise ConstraintError(f"{kind} name length of {length} longer than {limit}")

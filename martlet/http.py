@@ -245,10 +245,6 @@ class Request:
         """The segments of the path, see ``martlet.names.split_path``."""
         return split_path(self.path, minsegs, maxsegs, rest_with_last)
 
-    def call(self, app: WSGIApp) -> tuple[str, HeaderList, Iterable[bytes]]:
-        """Run ``app`` on this request; see ``call_app``."""
-        return call_app(app, self.environ)
-
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.environ.get('PATH_INFO')!r}>"
 

@@ -13,7 +13,7 @@ from proxy.fetch import Search
 from proxy.headers import base_headers, database_headers, returned_headers
 from proxy.info import clear_info
 from proxy.listing import json_query
-from proxy.target import Route, Target, check_name_length
+from proxy.target import Route, Target
 
 # Under which name the auth system stores what its owner reads and sets as the other.
 _STORED_ACL = "x-account-sysmeta-core-access-control"
@@ -90,13 +90,10 @@ class AccountController:
         return Response(answer.status, self._visible(req, answer.headers), answer.body)
 
     def _check_name(self, target: Target) -> None:
-        limits = self._core.constraints
-        check_name_length(
-            "Account",
-            target.account,
-            limits.max_account_name_length,
-            limits.auto_create_account_prefix,
-        )
+        try:
+            self._core.constraints.check_account_name(target.account)
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
 
     def _visible(self, req: Request, headers: Mapping[str, str]) -> HeaderList:
         if not req.environ.get("swift_owner"):

@@ -13,7 +13,7 @@ from proxy.fetch import Search
 from proxy.headers import database_headers, returned_headers
 from proxy.info import account_info, clear_info, container_info
 from proxy.listing import json_query
-from proxy.target import Route, Target, authorize, check_name_length
+from proxy.target import Route, Target, authorize
 from ring.ring import Node
 
 _PASSED = frozenset(
@@ -144,13 +144,10 @@ class ContainerController:
         return {"X-Backend-Storage-Policy-Default": str(self._core.cluster.default_policy.index)}
 
     def _check_name(self, target: Target) -> None:
-        limits = self._core.constraints
-        check_name_length(
-            "Container",
-            target.container,
-            limits.max_container_name_length,
-            limits.auto_create_account_prefix,
-        )
+        try:
+            self._core.constraints.check_container_name(target.container)
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
 
     def _drop_owner_headers(self, req: Request) -> None:
         if not req.environ.get("swift_owner"):

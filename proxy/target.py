@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from martlet.http import Request, Response, WSGIApp, http_error
+from martlet.http import Request, Response, WSGIApp
 from martlet.names import quote_path
 
 
@@ -58,15 +58,3 @@ def authorize(req: Request, acl: str | None) -> None:
     check = req.environ.get("swift.authorize")
     if check is not None and (denial := check(req)) is not None:
         raise Denied(denial)
-
-
-def check_name_length(kind: str, name: str, limit: int, auto_create_prefix: str) -> None:
-    """Hold an account or container name to its limit; accounts of the system have twice as much.
-
-    :raises HTTPException: (400) the name is too long.
-    """
-    length = len(name) if name.isascii() else len(name.encode("utf-8"))
-    if name.startswith(auto_create_prefix):
-        limit *= 2
-    if length > limit:
-        raise http_error(400, f"{kind} name length of {length} longer than {limit}")

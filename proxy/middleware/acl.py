@@ -82,12 +82,6 @@ def parse_acl(value: str | None) -> ContainerAcl:
     return ContainerAcl(tuple(referrers), frozenset(groups))
 
 
-def format_acl(acl: ContainerAcl) -> str:
-    """The text of an ACL; commas in group names are percent-encoded."""
-    groups = [g.replace("%", "%25").replace(",", "%2C") for g in sorted(acl.groups)]
-    return ",".join([*(f".r:{r}" for r in acl.referrers), *groups])
-
-
 def referrer_allowed(referrer: str | None, rules: tuple[str, ...]) -> bool:
     """Whether the ``Referer`` header of a request is admitted; the last matching rule decides."""
     if not rules:

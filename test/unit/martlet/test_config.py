@@ -55,10 +55,7 @@ def test_cluster_conf(tmp_path: Path) -> None:
     conf = ClusterConf.load(tmp_path)
     assert conf.hash.swift_hash_path_suffix == "s%alt"
     assert conf.constraints.max_meta_count == 5
-    assert [(p.index, p.name, p.ring_name) for p in conf.policies] == [
-        (0, "gold", "object"),
-        (2, "silver", "object-2"),
-    ]
+    assert [(p.index, p.name) for p in conf.policies] == [(0, "gold"), (2, "silver")]
     assert conf.default_policy.index == 2
     assert conf.policy_by_name("GOLD") == conf.policy_by_index(0)
 
@@ -89,8 +86,14 @@ def test_names_are_held_to_their_limits() -> None:
         with pytest.raises(ConstraintError) as caught:
             limits.check_object_name(name)
         assert caught.value.status == status
-    with pytest.raises(ConstraintError, match="slashes"):
-        limits.check_container_name("a/b")
+    for check in (limits.check_account_name, limits.check_container_name):
+        check("a" * 256)
+        check("." + "a" * 511)
+        with pytest.raises(ConstraintError, match="slashes"):
+            check("a/b")
+        for name in ("a" * 257, "." + "a" * 512):
+            with pytest.raises(ConstraintError, match=f"length of {len(name)} longer than"):
+                check(name)
 
 
 @pytest.mark.parametrize(
