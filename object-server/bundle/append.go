@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
 
@@ -96,6 +97,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SegmentCreated)
 	b.nextSequence++
 	b.active = &segment{sequence: head.Sequence, salt: head.salt()}
 	encoded := head.encode()

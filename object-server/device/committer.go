@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/failpoint"
 )
 
 // batchBytesMax bounds one batch, so that no writer waits for a flush of
@@ -132,7 +133,9 @@ func (c *committer) commit(batch []*write) {
 	for i := range c.groups {
 		c.write(&c.groups[i])
 	}
+	failpoint.Hit(failpoint.Appended)
 	err := c.flush()
+	failpoint.Hit(failpoint.Flushed)
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)
 	}
@@ -192,6 +195,7 @@ func (c *committer) settle(g *group, err error) {
 		g.appended.Discard()
 	} else {
 		g.appended.Publish()
+		failpoint.Hit(failpoint.Published)
 	}
 	for _, w := range g.writes {
 		w.finish(err)
@@ -275,6 +279,7 @@ func (c *committer) pad(all []*bundle.Bundle) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	failpoint.Hit(failpoint.Padding)
 	c.commit(batch)
 	var errs []error
 	for _, w := range batch {

@@ -19,10 +19,17 @@ const killDirectory = "MARTLET_KILL_TEST_DIRECTORY"
 // TestMain turns the test binary into the writing process when asked.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(killDirectory); root != "" {
-		if err := writeUntilKilled(root); err != nil {
+		err := error(nil)
+		if writers := os.Getenv(failpointHistory); writers != "" {
+			err = runIntoFailpoint(root, writers)
+		} else {
+			err = writeUntilKilled(root)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

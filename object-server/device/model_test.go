@@ -26,6 +26,14 @@ type model struct {
 	mu    sync.Mutex
 	acked map[string]version
 	tried map[string][]version
+	watch func(event) // if set, hears of everything below in order
+}
+
+// event is a step of a write: tried, or acknowledged.
+type event struct {
+	acked bool
+	name  string
+	version
 }
 
 func newModel() *model {
@@ -45,13 +53,25 @@ func (m *model) clone() *model {
 func (m *model) try(name string, v version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tried[name] = append(m.tried[name], v)
+	m.apply(event{false, name, v})
 }
 
 func (m *model) ack(name string, v version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.acked[name] = v
+	m.apply(event{true, name, v})
+}
+
+// apply takes a step; m.mu is held, or nobody else knows m.
+func (m *model) apply(e event) {
+	if e.acked {
+		m.acked[e.name] = e.version
+	} else {
+		m.tried[e.name] = append(m.tried[e.name], e.version)
+	}
+	if m.watch != nil {
+		m.watch(e)
+	}
 }
 
 // allows tells whether a device that crashed may show v: the acknowledged
@@ -77,9 +97,20 @@ const modelSpill = 16 << 10
 
 var modelOptions = Options{SpillBytes: modelSpill, SegmentBytes: 64 << 10, Logger: quiet}
 
+// smallTicks is the time from which on the objects of a model are small, for
+// tests that look at very many states, with smallSpill and segments of a few
+// records.
+const (
+	smallTicks = 1_000_000
+	smallSpill = 2 << 10
+)
+
 // modelSize is the size of the object written at a time: empty, small, several
 // chunks' worth, or large.
 func modelSize(ticks uint64) int {
+	if ticks >= smallTicks {
+		return [...]int{0, 40, 300, 600, 1400, smallSpill + 100, 700}[ticks%7]
+	}
 	return [...]int{0, 100, 1500, 5000, 4096, modelSpill + 3000, 66_000}[ticks%7]
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/failpoint"
 )
 
 // uploadRoom is what an upload of unknown length starts with, in bytes.
@@ -135,6 +136,7 @@ func (u *Upload) commitLarge(m *bundle.Metadata) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.LargeLinked)
 	u.draft = bundle.NewDraft(len(u.large.table))
 	if err = u.draft.SealSpill(u.at.Hash, m, id, u.large.table); err != nil {
 		u.bundle.RemoveLarge(id)

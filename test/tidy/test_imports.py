@@ -25,6 +25,8 @@ GO_LEVELS = {
     "vfs": 0,
     "ring": 0,
     "bench/blockstat": 0,
+    "failpoint": 0,
+    "proof": 0,
     "bundle": 1,
     "device": 2,
     "updates": 2,

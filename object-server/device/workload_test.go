@@ -1,0 +1,47 @@
+package device
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+)
+
+// history is a random row of writes. Everything about it follows from its
+// fields, but for the order in which writers come to the log.
+type history struct {
+	seed    uint64
+	writers int    // each with names of its own
+	changes int    // altogether
+	ticks   uint64 // of the first write
+}
+
+// kinds are what a history is made of; twice means twice as often.
+var kinds = []string{"put", "put", "post", "delete"}
+
+// run writes the history to a device. Refusals that the model knows to be right
+// are no error.
+func (h history) run(d *Device, m *model) error {
+	var group sync.WaitGroup
+	failed := make(chan error, h.writers)
+	for w := range h.writers {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			rng := rand.New(rand.NewPCG(h.seed, uint64(w)))
+			for i := range h.changes / h.writers {
+				c := change{
+					kind:  kinds[rng.IntN(len(kinds))],
+					name:  modelNames[w+h.writers*rng.IntN(len(modelNames)/h.writers)],
+					ticks: h.ticks + uint64(1+i+rng.IntN(3)), // some come late
+				}
+				if err := m.do(d, c); err != nil {
+					failed <- fmt.Errorf("%+v: %w", c, err)
+					return
+				}
+			}
+		}()
+	}
+	group.Wait()
+	close(failed)
+	return <-failed
+}
