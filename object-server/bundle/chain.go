@@ -1,0 +1,353 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// The records of a name with versions form a chain, newest LSN first. Entry
+// number n of it lists the headers of the entries before it: a multiple of
+// directoryStride the whole stride, another multiple of shortStride that one,
+// any other those since the last multiple. So adding costs the same however
+// long the chain is, and a listing reads one record in directoryStride.
+const (
+	directoryStride = listedMax + 1
+	shortStride     = 8
+)
+
+// ErrNoVersion: the name has no live version with that id.
+var ErrNoVersion = errors.New("bundle: no such version")
+
+// OlderError refuses a write that is not newer than what is stored.
+type OlderError struct{ Existing Timestamp }
+
+func (e *OlderError) Error() string {
+	return fmt.Sprintf("bundle: not newer than the stored version of %s", e.Existing)
+}
+
+// chainReader reads the records of one name's chain.
+type chainReader interface {
+	// chainRecord returns header and block of a record. Damage is ErrQuarantined.
+	chainRecord(lsn uint64) (link, error)
+}
+
+// link is a chain record as far as the chain goes.
+type link struct {
+	head  header
+	block block
+}
+
+// newLink completes a record. One without a block is a name's only record so
+// far: its null version, or the tombstone of that.
+func newLink(head header, encoded []byte) (link, error) {
+	l := link{head: head}
+	if head.Flags&flagBlock != 0 {
+		var err error
+		l.block, err = parseBlock(encoded, head.LSN)
+		return l, err
+	}
+	self := reference{timestamp: head.Timestamp}
+	l.block = block{null: self, entries: 1}
+	l.head.Versions = 0
+	if head.Type != TypeTombstone {
+		l.head.Versions, l.block.nullLives, l.block.newest = 1, true, self
+	}
+	return l, nil
+}
+
+// version is the shallow header of the record itself.
+func (l *link) version() Version {
+	h := &l.head
+	return Version{
+		ID: h.VersionID, Timestamp: h.Timestamp, LSN: h.LSN, Size: h.Size,
+		MetadataLength: h.MetadataLength, Type: h.Type, Signature: h.Signature,
+	}
+}
+
+// resolve gives a reference of the record's block the record's own LSN, if it
+// means that.
+func (l *link) resolve(r reference) reference {
+	if r.lsn == 0 && !r.timestamp.IsZero() {
+		r.lsn = l.head.LSN
+	}
+	return r
+}
+
+// newest refers to the version that counts when no id is given; no timestamp if
+// there is none.
+func (l *link) newest() reference { return l.resolve(l.block.newest) }
+
+// latest is the latest timestamp in the chain, of whatever record.
+func (l *link) latest() Timestamp {
+	t := later(l.block.bound, l.head.Timestamp)
+	for i := range l.block.listed {
+		t = later(t, l.block.listed[i].Timestamp)
+	}
+	return t
+}
+
+func later(t, u Timestamp) Timestamp {
+	if t.Compare(u) < 0 {
+		return u
+	}
+	return t
+}
+
+// isVersion tells whether a chain record of this type is a version: something to
+// list, not the removal of one or what is left of a removed one.
+func (t Type) isVersion() bool {
+	return t == TypePut || t == TypeSpill || t == TypeDeleteMarker
+}
+
+// compare orders versions by age, then id.
+func (v *Version) compare(t Timestamp, id VersionID) int {
+	if c := v.Timestamp.Compare(t); c != 0 {
+		return c
+	}
+	return bytes.Compare(v.ID[:], id[:])
+}
+
+// chain is a name with versions as one record, the head, describes it.
+type chain struct {
+	reader chainReader
+	head   *link // nil: the name has no record
+}
+
+// addition is a record that continues a chain.
+type addition struct {
+	block    block
+	previous uint64  // LSN of the head so far
+	versions uint32  // live ones, delete markers included
+	replaced Version // the version that the record makes dead; LSN 0 if none
+}
+
+// walk visits the entries of a chain from the newest LSN down, until visit
+// returns false or no later timestamp than floor can follow.
+func (c *chain) walk(floor Timestamp, visit func(v *Version) bool) error {
+	for l := c.head; l != nil; {
+		own := l.version()
+		if !visit(&own) {
+			return nil
+		}
+		for i := len(l.block.listed) - 1; i >= 0; i-- {
+			if !visit(&l.block.listed[i]) {
+				return nil
+			}
+		}
+		if l.block.next == 0 || l.block.bound.Compare(floor) < 0 {
+			return nil
+		}
+		n, err := c.reader.chainRecord(l.block.next)
+		if err != nil {
+			return err
+		}
+		l = &n
+	}
+	return nil
+}
+
+// last finds the last entry that a version id has, if its timestamp may be floor
+// or later. The last one counts: what would not supersede it is refused.
+func (c *chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err error) {
+	err = c.walk(floor, func(v *Version) bool {
+		if v.ID == id && (v.Type.isVersion() || v.Type == TypeTombstone) {
+			found, ok = *v, true
+		}
+		return !ok
+	})
+	return found, ok, err
+}
+
+// find looks for a live version. ErrNoVersion if there is none.
+func (c *chain) find(id VersionID) (reference, error) {
+	if c.head == nil {
+		return reference{}, ErrNoVersion
+	}
+	if newest := c.head.newest(); newest.id == id && !newest.timestamp.IsZero() {
+		return newest, nil
+	}
+	if id.IsNull() {
+		if !c.head.block.nullLives {
+			return reference{}, ErrNoVersion
+		}
+		return c.head.resolve(c.head.block.null), nil
+	}
+	v, ok, err := c.last(id, Timestamp{})
+	if err == nil && (!ok || !v.Type.isVersion()) {
+		err = ErrNoVersion
+	}
+	return reference{lsn: v.LSN, timestamp: v.Timestamp, id: id}, err
+}
+
+// add continues the chain with a version: a PUT, a SPILL or a delete marker.
+// *OlderError if the same id has a later or equal timestamp already.
+func (c *chain) add(id VersionID, t Timestamp) (addition, error) {
+	a, err := c.start()
+	if err != nil {
+		return a, err
+	}
+	self := reference{timestamp: t, id: id}
+	switch {
+	case id.IsNull():
+		if err := c.supersedeNull(&a, t); err != nil {
+			return a, err
+		}
+		a.block.null, a.block.nullLives = self, true
+	case c.head != nil && t.Compare(c.head.latest()) <= 0: // late: it may be here, or removed
+		same, ok, err := c.last(id, t)
+		if err != nil {
+			return a, err
+		}
+		if ok && same.Timestamp.Compare(t) >= 0 {
+			return a, &OlderError{Existing: same.Timestamp}
+		}
+	}
+	if a.replaced.LSN == 0 {
+		a.versions++
+	}
+	newest := a.block.newest
+	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.timestamp, newest.id) > 0 {
+		a.block.newest = self
+	}
+	return a, nil
+}
+
+// rewrite continues the chain with new metadata of a live version.
+func (c *chain) rewrite(old reference) (addition, error) {
+	a, err := c.start()
+	if err != nil {
+		return a, err
+	}
+	self := reference{timestamp: old.timestamp, id: old.id}
+	a.replaced = Version{ID: old.id, Timestamp: old.timestamp, LSN: old.lsn}
+	if a.replaces(a.block.newest) {
+		a.block.newest = self
+	}
+	if old.id.IsNull() {
+		a.block.null = self
+	}
+	return a, nil
+}
+
+// remove continues the chain with the removal of a version, known or not: a
+// version that arrives after its removal is not to come back. *OlderError if the
+// version is newer than t, or a removal of that time is there.
+func (c *chain) remove(id VersionID, t Timestamp) (addition, error) {
+	a, err := c.start()
+	if err != nil {
+		return a, err
+	}
+	if id.IsNull() {
+		err = c.supersedeNull(&a, t)
+		a.block.null, a.block.nullLives = reference{timestamp: t}, false
+	} else {
+		err = c.supersede(&a, id, t)
+	}
+	if err != nil || a.replaced.LSN == 0 {
+		return a, err
+	}
+	a.versions--
+	if a.replaces(a.block.newest) {
+		a.block.newest, err = c.newestBut(id, t)
+	}
+	return a, err
+}
+
+func (a *addition) replaces(r reference) bool { return a.replaced.LSN != 0 && a.replaced.LSN == r.lsn }
+
+// supersede refuses a removal that is too old, and notes what it removes.
+func (c *chain) supersede(a *addition, id VersionID, t Timestamp) error {
+	v, ok, err := c.last(id, Timestamp{})
+	switch {
+	case err != nil || !ok:
+		return err
+	case v.Timestamp.Compare(t) > 0 || v.Timestamp == t && !v.Type.isVersion():
+		return &OlderError{Existing: v.Timestamp}
+	case v.Type.isVersion():
+		a.replaced = v
+	}
+	return nil
+}
+
+// supersedeNull does the same for the null version, which every write replaces.
+func (c *chain) supersedeNull(a *addition, t Timestamp) error {
+	if c.head == nil {
+		return nil
+	}
+	null := c.head.resolve(c.head.block.null)
+	if !null.timestamp.IsZero() && null.timestamp.Compare(t) >= 0 {
+		return &OlderError{Existing: null.timestamp}
+	}
+	if c.head.block.nullLives {
+		a.replaced = Version{Timestamp: null.timestamp, LSN: null.lsn}
+	}
+	return nil
+}
+
+// newestBut finds the newest live version when one is removed.
+func (c *chain) newestBut(id VersionID, t Timestamp) (reference, error) {
+	l := lister{chain: c}
+	l.remove(id, t)
+	l.take(c.head)
+	v, ok, err := l.next()
+	if err != nil || !ok {
+		return reference{}, err
+	}
+	return reference{lsn: v.LSN, timestamp: v.Timestamp, id: v.ID}, nil
+}
+
+// start fills what every addition has in common: the entries it lists, and the
+// state of the chain so far.
+func (c *chain) start() (addition, error) {
+	if c.head == nil {
+		return addition{block: block{entries: 1}}, nil
+	}
+	was := &c.head.block
+	if was.entries == math.MaxUint32 {
+		return addition{}, fmt.Errorf("%w: chain of %d records", ErrTooLarge, was.entries)
+	}
+	a := addition{previous: c.head.head.LSN, versions: c.head.head.Versions}
+	a.block = block{
+		newest: c.head.newest(), null: c.head.resolve(was.null), nullLives: was.nullLives, entries: was.entries + 1,
+	}
+	switch {
+	case a.block.entries%directoryStride == 0:
+		return a, c.gather(&a.block)
+	case was.entries%shortStride == 0:
+		a.block.next, a.block.bound = c.head.head.LSN, c.head.latest()
+	default:
+		a.block.next, a.block.bound = was.next, was.bound
+		a.block.listed = append(slices.Clone(was.listed), c.head.version())
+	}
+	return a, nil
+}
+
+// gather lists the whole stride before a directory. Where damage prevents that
+// the rest is left to the record that it is met in: the chain stays usable.
+func (c *chain) gather(x *block) error {
+	var listed []Version // newest LSN first
+	for l := c.head; ; {
+		listed = append(listed, l.version())
+		for i := len(l.block.listed) - 1; i >= 0; i-- {
+			listed = append(listed, l.block.listed[i])
+		}
+		x.next, x.bound = l.block.next, l.block.bound
+		if x.next == 0 || len(listed) >= listedMax {
+			break
+		}
+		n, err := c.reader.chainRecord(x.next)
+		if errors.Is(err, ErrQuarantined) || err == nil && len(listed)+1+len(n.block.listed) > listedMax {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		l = &n
+	}
+	slices.Reverse(listed)
+	x.listed = listed
+	return nil
+}

@@ -1,0 +1,442 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// chainStore keeps the records of a chain as they would lie in a log.
+type chainStore struct {
+	records map[uint64]storedLink
+	head    uint64
+	reads   int
+	damaged map[uint64]bool
+}
+
+type storedLink struct {
+	head  header
+	block []byte
+}
+
+func newChainStore() *chainStore { return &chainStore{records: map[uint64]storedLink{}} }
+
+func (s *chainStore) chainRecord(lsn uint64) (link, error) {
+	s.reads++
+	r, ok := s.records[lsn]
+	if !ok {
+		panic(fmt.Sprintf("record %d does not exist", lsn))
+	}
+	if s.damaged[lsn] {
+		return link{}, fmt.Errorf("%w: record %d", ErrQuarantined, lsn)
+	}
+	return newLink(r.head, r.block)
+}
+
+func (s *chainStore) chain() *chain {
+	c := &chain{reader: s}
+	if s.head != 0 {
+		l, err := s.chainRecord(s.head)
+		if err != nil {
+			panic(err)
+		}
+		c.head = &l
+	}
+	s.reads = 0
+	return c
+}
+
+// plain stores a record without versions.
+func (s *chainStore) plain(kind Type, t Timestamp) {
+	s.head++
+	s.records[s.head] = storedLink{head: header{Type: kind, LSN: s.head, Timestamp: t, Versions: 1}}
+}
+
+// put appends a record, some LSNs behind the one before.
+func (s *chainStore) put(a addition, kind Type, id VersionID, t Timestamp, gap uint64) {
+	lsn := s.head + 1 + gap
+	h := header{
+		Type: kind, Flags: chainFlags, LSN: lsn, VersionID: id, Timestamp: t,
+		Previous: a.previous, Versions: a.versions,
+	}
+	s.records[lsn] = storedLink{h, a.block.append(nil)}
+	s.head = lsn
+}
+
+func (s *chainStore) add(t testing.TB, kind Type, id VersionID, ts Timestamp) {
+	t.Helper()
+	a, err := s.chain().add(id, ts)
+	check(t, err)
+	s.put(a, kind, id, ts, 0)
+}
+
+// register is what the model knows of a version id: the last write that counts.
+type register struct {
+	timestamp Timestamp
+	lives     bool
+	marker    bool
+	records   []uint64 // LSNs of its versions, the last one counts
+}
+
+// chainModel is the store and what it has to show.
+type chainModel struct {
+	store     *chainStore
+	registers map[VersionID]*register
+	entries   int
+}
+
+func newChainModel() *chainModel {
+	return &chainModel{store: newChainStore(), registers: map[VersionID]*register{}}
+}
+
+// chainOp is a change of a version.
+type chainOp struct {
+	kind Type // TypePut, TypeDeleteMarker, TypeTombstone; TypeMeta is a POST
+	id   VersionID
+	time Timestamp
+}
+
+// numbered is a version id, and the time that goes with it; several ids share one.
+func numbered(n int) (id VersionID, t Timestamp) {
+	binary.BigEndian.PutUint64(id[8:], uint64(n)*0x9e3779b97f4a7c15|1)
+	return id, Timestamp{Ticks: uint64(n/3+1) * 10, Offset: uint64(n % 2)}
+}
+
+// ordered is a version id with a time later than those of all lower numbers.
+func ordered(n int) (id VersionID, t Timestamp) {
+	id, _ = numbered(n)
+	return id, Timestamp{Ticks: uint64(n+1) * 10}
+}
+
+// apply makes the change on chain and model, and compares what both say of it.
+func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
+	c := m.store.chain()
+	r := m.registers[op.id]
+	var a addition
+	var err error
+	switch op.kind {
+	case TypePut, TypeDeleteMarker:
+		a, err = c.add(op.id, op.time)
+	case TypeTombstone:
+		a, err = c.remove(op.id, op.time)
+	case TypeMeta:
+		var old reference
+		if old, err = c.find(op.id); errors.Is(err, ErrNoVersion) && (r == nil || !r.lives) {
+			return
+		}
+		if err == nil {
+			op.kind, op.time = TypePut, old.timestamp
+			if r.marker {
+				op.kind = TypeDeleteMarker
+			}
+			if a, err = c.rewrite(old); err == nil {
+				m.put(a, op, gap)
+				return
+			}
+		}
+	}
+	refused := r != nil && r.timestamp.Compare(op.time) >= 0
+	if op.kind == TypeTombstone && refused && !op.id.IsNull() && r.timestamp == op.time && r.lives {
+		refused = false // a removal wins against its version
+	}
+	var older *OlderError
+	if errors.As(err, &older) != refused || err != nil && !refused {
+		t.Fatalf("%+v on %+v: %v", op, r, err)
+	}
+	if refused {
+		if older.Existing != r.timestamp {
+			t.Fatalf("refused for %v, not %v", older.Existing, r.timestamp)
+		}
+		return
+	}
+	if lives := r != nil && r.lives; lives != (a.replaced.LSN != 0) ||
+		lives && a.replaced.LSN != r.records[len(r.records)-1] {
+		t.Fatalf("%+v on %+v replaces %+v", op, r, a.replaced)
+	}
+	m.put(a, op, gap)
+}
+
+func (m *chainModel) put(a addition, op chainOp, gap uint64) {
+	m.store.put(a, op.kind, op.id, op.time, gap)
+	m.entries++
+	r := m.registers[op.id]
+	if r == nil {
+		r = new(register)
+		m.registers[op.id] = r
+	}
+	r.timestamp, r.lives, r.marker = op.time, op.kind != TypeTombstone, op.kind == TypeDeleteMarker
+	if r.lives {
+		r.records = append(r.records, m.store.head)
+	}
+}
+
+// live is the listing that the model expects.
+func (m *chainModel) live() []Version {
+	var all []Version
+	for id, r := range m.registers {
+		if r.lives {
+			all = append(all, Version{ID: id, Timestamp: r.timestamp, LSN: r.records[len(r.records)-1]})
+		}
+	}
+	slices.SortFunc(all, func(v, u Version) int { return -v.compare(u.Timestamp, u.ID) })
+	return all
+}
+
+// stub is what compaction leaves of a dead record.
+func (m *chainModel) stub(lsn uint64) {
+	r := m.store.records[lsn]
+	r.head.Type, r.head.Size, r.head.MetadataLength = TypeVersionDirectory, 0, 0
+	if r.block == nil { // the first record of the name, without versions then
+		x := block{entries: 1}
+		r.block, r.head.Flags = x.append(nil), chainFlags
+	}
+	m.store.records[lsn] = r
+}
+
+func (m *chainModel) compact() {
+	for _, r := range m.registers {
+		for i, lsn := range r.records {
+			if lsn != m.store.head && (!r.lives || i < len(r.records)-1) {
+				m.stub(lsn)
+			}
+		}
+	}
+}
+
+func (m *chainModel) check(t *rapid.T) {
+	if m.store.head == 0 {
+		return
+	}
+	want := m.live()
+	c := m.store.chain()
+	if n := int(c.head.head.Versions); n != len(want) {
+		t.Fatalf("%d versions counted, want %d", n, len(want))
+	}
+	if int(c.head.block.entries) != m.entries {
+		t.Fatalf("%d entries, want %d", c.head.block.entries, m.entries)
+	}
+	newest := c.head.newest()
+	switch {
+	case len(want) == 0:
+		if !newest.timestamp.IsZero() {
+			t.Fatalf("newest %+v of none", newest)
+		}
+	case newest != reference{want[0].LSN, want[0].Timestamp, want[0].ID}:
+		t.Fatalf("newest %+v, want %+v", newest, want[0])
+	}
+	m.checkPages(t, c, want)
+	for id, r := range m.registers {
+		found, err := c.find(id)
+		if r.lives && (err != nil || found.lsn != r.records[len(r.records)-1]) || !r.lives && !errors.Is(err, ErrNoVersion) {
+			t.Fatalf("found %+v, %v for %+v", found, err, r)
+		}
+	}
+}
+
+func (m *chainModel) checkPages(t *rapid.T, c *chain, want []Version) {
+	limit := rapid.IntRange(1, len(want)+1).Draw(t, "limit")
+	var after Marker
+	var successor Timestamp
+	for done := 0; ; {
+		m.store.reads = 0
+		page, err := c.page(after, limit)
+		if err != nil || len(page) != min(limit, len(want)-done) {
+			t.Fatalf("page of %d behind %d of %d: %v", len(page), done, len(want), err)
+		}
+		if most := m.entries/directoryStride + 16; m.store.reads > most {
+			t.Fatalf("%d reads for %d entries", m.store.reads, m.entries)
+		}
+		for _, v := range page {
+			if v.ID != want[done].ID || v.Timestamp != want[done].Timestamp || v.LSN != want[done].LSN ||
+				v.Successor != successor {
+				t.Fatalf("item %d is %+v, want %+v", done, v, want[done])
+			}
+			successor, after = v.Timestamp, Marker{v.Timestamp, v.ID}
+			done++
+		}
+		if done == len(want) {
+			return
+		}
+	}
+}
+
+// Any history of writes, in any order of their times, shows what a sorted slice
+// would, after compaction too.
+func TestChainEqualsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newChainModel()
+		if kind := rapid.SampledFrom([]Type{0, TypePut, TypeTombstone}).Draw(t, "first"); kind != 0 {
+			m.store.plain(kind, Timestamp{Ticks: 35})
+			m.entries++
+			m.registers[VersionID{}] = &register{timestamp: Timestamp{Ticks: 35}, lives: kind == TypePut}
+			if kind == TypePut {
+				m.registers[VersionID{}].records = []uint64{1}
+			}
+		}
+		for i := range rapid.IntRange(0, 150).Draw(t, "in order") {
+			id, ts := numbered(i)
+			m.apply(t, chainOp{TypePut, id, ts}, 0)
+		}
+		ids := rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "ids")
+		kinds := []Type{TypePut, TypePut, TypePut, TypeDeleteMarker, TypeTombstone, TypeMeta}
+		for range rapid.IntRange(0, 150).Draw(t, "operations") {
+			op := chainOp{kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
+			op.id, op.time = numbered(rapid.IntRange(0, ids).Draw(t, "version"))
+			if rapid.IntRange(0, 9).Draw(t, "null") == 0 {
+				op.id = VersionID{}
+			}
+			if op.kind == TypeTombstone {
+				op.time.Ticks += rapid.SampledFrom([]uint64{0, 0, 1, 500}).Draw(t, "later")
+			}
+			m.apply(t, op, rapid.Uint64Range(0, 3).Draw(t, "gap"))
+			if rapid.IntRange(0, 30).Draw(t, "look") == 0 {
+				m.check(t)
+				m.compact()
+			}
+		}
+		m.check(t)
+		m.compact()
+		m.check(t)
+	})
+}
+
+// The same writes in two orders give equal listings, counts and newest versions.
+func TestChainOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ops []chainOp
+		used := map[chainOp]bool{}
+		for range rapid.IntRange(1, 100).Draw(t, "operations") {
+			n := rapid.IntRange(0, 40).Draw(t, "version")
+			op := chainOp{kind: TypePut}
+			op.id, op.time = numbered(n)
+			if n%5 == 0 {
+				op.kind = TypeDeleteMarker
+			}
+			if n%7 == 0 {
+				op.id = VersionID{}
+				op.time = Timestamp{Ticks: uint64(n)*7 + 1} // writes of the null version have times of their own
+			}
+			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+				op.kind = TypeTombstone
+				op.time.Ticks += 1 + rapid.Uint64Range(0, 1).Draw(t, "later")*400
+			}
+			if !used[op] {
+				used[op] = true
+				ops = append(ops, op)
+			}
+		}
+		first, second := newChainModel(), newChainModel()
+		for _, op := range ops {
+			first.apply(t, op, 0)
+		}
+		for _, op := range rapid.Permutation(ops).Draw(t, "order") {
+			second.apply(t, op, 0)
+		}
+		x, y := first.store.chain(), second.store.chain()
+		a, err := x.page(Marker{}, 1000)
+		b, failed := y.page(Marker{}, 1000)
+		if err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		same := slices.EqualFunc(a, b, func(v, u ListedVersion) bool {
+			return v.ID == u.ID && v.Timestamp == u.Timestamp && v.Type == u.Type && v.Successor == u.Successor
+		})
+		n, o := x.head.newest(), y.head.newest()
+		if !same || n.id != o.id || n.timestamp != o.timestamp || x.head.head.Versions != y.head.head.Versions {
+			t.Fatalf("%v and %v", a, b)
+		}
+	})
+}
+
+// What a version costs does not depend on how many there are.
+func TestChainCosts(t *testing.T) {
+	const count = 20_000
+	s := newChainStore()
+	largest, reads, bytes := 0, [2]int{}, [2]int{}
+	for i := range count {
+		id, ts := ordered(i)
+		a, err := s.chain().add(id, ts)
+		check(t, err)
+		reads[i*2/count] += s.reads
+		bytes[i*2/count] += a.block.size()
+		largest = max(largest, s.reads)
+		s.put(a, TypePut, id, ts, 0)
+	}
+	if largest > 7 || reads[0] != reads[1]+1 && reads[0] != reads[1] || bytes[1] > bytes[0]+1<<14 {
+		t.Errorf("reads %v, at most %d; bytes %v", reads, largest, bytes)
+	}
+	c := s.chain()
+	if page, err := c.page(Marker{}, count); err != nil || len(page) != count || s.reads > count/64+16 {
+		t.Errorf("%d of %d versions, %d reads, %v", len(page), count, s.reads, err)
+	}
+	if page, err := s.chain().page(Marker{}, 100); err != nil || len(page) != 100 || s.reads > 12 {
+		t.Errorf("%d of 100 versions, %d reads, %v", len(page), s.reads, err)
+	}
+	id, ts := ordered(count - 100)
+	ts.Ticks++
+	id[0] = 1
+	if _, err := s.chain().add(id, ts); err != nil || s.reads > 12 {
+		t.Errorf("a late version: %d reads, %v", s.reads, err)
+	}
+	newest, _ := ordered(count - 1)
+	if _, err := s.chain().remove(newest, Timestamp{Ticks: 1 << 40}); err != nil || s.reads > 8 {
+		t.Errorf("removing the newest: %d reads, %v", s.reads, err)
+	}
+	t.Logf("%d reads and %d bytes of blocks for %d versions", reads[0]+reads[1], bytes[0]+bytes[1], count)
+}
+
+// Damage to old records hides what they list, and hinders no write.
+func TestChainWithDamage(t *testing.T) {
+	s := newChainStore()
+	s.damaged = map[uint64]bool{}
+	for i := range 300 {
+		id, ts := ordered(i)
+		s.add(t, TypePut, id, ts)
+		s.damaged[40], s.damaged[128] = i > 50, i > 150
+		if newest := s.chain().head.newest(); newest.lsn != s.head {
+			t.Fatalf("newest %+v behind %d", newest, s.head)
+		}
+	}
+	page, err := s.chain().page(Marker{}, 1000)
+	if !errors.Is(err, ErrQuarantined) || len(page) != 300-128 {
+		t.Fatalf("%d versions, %v", len(page), err)
+	}
+	delete(s.damaged, 128)
+	if page, err = s.chain().page(Marker{}, 1000); !errors.Is(err, ErrQuarantined) || len(page) != 300-40 {
+		t.Fatalf("%d versions, %v", len(page), err)
+	}
+	delete(s.damaged, 40)
+	if page, err = s.chain().page(Marker{}, 1000); err != nil || len(page) != 300 {
+		t.Fatalf("%d versions, %v", len(page), err)
+	}
+}
+
+func FuzzVersionBlock(f *testing.F) {
+	s := newChainStore()
+	for i := range 64 {
+		id, ts := ordered(i)
+		s.add(f, TypePut, id, ts)
+		if r := s.records[s.head]; i == 0 || i == 10 || i == 63 {
+			f.Add(r.block, r.head.LSN)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, lsn uint64) {
+		x, err := parseBlock(b, lsn)
+		if err != nil {
+			return
+		}
+		if x.next >= lsn {
+			t.Fatal("a chain that does not end")
+		}
+		encoded := x.append(nil)
+		again, err := parseBlock(encoded, lsn)
+		if err != nil || len(encoded) != len(b) || !bytes.Equal(encoded, again.append(nil)) {
+			t.Fatal("a block changes when it is read and written", err)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package bundle
+
+import "container/heap"
+
+// lister yields the live versions of a chain, newest first, and reads no more of
+// the chain than that takes.
+//
+// It meets the entries of a chain from the newest LSN down, and a removal before
+// what it removes. What has been met and is newer than all that is unread is
+// next in the list.
+type lister struct {
+	chain   *chain
+	unread  uint64    // LSN of the next record to read; 0: all is read
+	bound   Timestamp // nothing unread is later
+	met     versionHeap
+	removed map[VersionID]Timestamp
+	null    bool // the last write of the null version has been met
+	last    Version
+}
+
+// list starts a listing.
+func (c *chain) list() *lister {
+	l := &lister{chain: c}
+	if c.head != nil {
+		l.take(c.head)
+	}
+	return l
+}
+
+// take enters what a record says.
+func (l *lister) take(n *link) {
+	own := n.version()
+	l.meet(&own)
+	for i := len(n.block.listed) - 1; i >= 0; i-- {
+		l.meet(&n.block.listed[i])
+	}
+	l.unread, l.bound = n.block.next, n.block.bound
+}
+
+func (l *lister) meet(v *Version) {
+	switch {
+	case v.Type == TypeTombstone:
+		l.remove(v.ID, v.Timestamp)
+	case !v.Type.isVersion():
+	case v.ID.IsNull():
+		if !l.null {
+			l.null = true
+			l.met.push(v)
+		}
+	case len(l.removed) > 0 && l.removed[v.ID].Compare(v.Timestamp) >= 0:
+	default:
+		l.met.push(v)
+	}
+}
+
+// remove hides a version that has not been met yet.
+func (l *lister) remove(id VersionID, t Timestamp) {
+	if id.IsNull() {
+		l.null = true
+		return
+	}
+	if l.removed == nil {
+		l.removed = make(map[VersionID]Timestamp)
+	}
+	l.removed[id] = later(l.removed[id], t)
+}
+
+// next returns the next older version; ok is false at the end. ErrQuarantined
+// where damage hides the rest.
+func (l *lister) next() (v Version, ok bool, err error) {
+	for {
+		for l.unread != 0 && (len(l.met) == 0 || l.met[0].Timestamp.Compare(l.bound) <= 0) {
+			n, err := l.chain.reader.chainRecord(l.unread)
+			if err != nil {
+				return Version{}, false, err
+			}
+			l.take(&n)
+		}
+		if len(l.met) == 0 {
+			return Version{}, false, nil
+		}
+		v = l.met.pop()
+		// Of a version with several records, one for each POST, the last comes first.
+		if l.last.LSN == 0 || v.compare(l.last.Timestamp, l.last.ID) != 0 {
+			l.last = v
+			return v, true, nil
+		}
+	}
+}
+
+// ListedVersion is a version in a listing.
+type ListedVersion struct {
+	Version
+	Successor Timestamp // of the next newer version; zero for the newest
+}
+
+// Marker is a place in a listing: behind the version of that time and id. The
+// zero Marker is its start.
+type Marker struct {
+	Timestamp Timestamp
+	ID        VersionID
+}
+
+// page returns at most limit versions behind a marker, newest first.
+func (c *chain) page(after Marker, limit int) (page []ListedVersion, err error) {
+	var successor Timestamp
+	for l := c.list(); len(page) < limit; {
+		v, ok, err := l.next()
+		if err != nil || !ok {
+			return page, err
+		}
+		if after.Timestamp.IsZero() || v.compare(after.Timestamp, after.ID) < 0 {
+			page = append(page, ListedVersion{v, successor})
+		}
+		successor = v.Timestamp
+	}
+	return page, nil
+}
+
+// versionHeap has the newest version on top; of equal ones that of the later LSN.
+type versionHeap []Version
+
+func (h *versionHeap) Len() int { return len(*h) }
+func (h *versionHeap) Less(i, j int) bool {
+	v, u := &(*h)[i], &(*h)[j]
+	if c := v.compare(u.Timestamp, u.ID); c != 0 {
+		return c > 0
+	}
+	return v.LSN > u.LSN
+}
+func (h *versionHeap) Swap(i, j int) { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
+func (h *versionHeap) Push(any)      { panic("bundle: push is used instead") }
+func (h *versionHeap) Pop() any      { panic("bundle: pop is used instead") }
+
+func (h *versionHeap) push(v *Version) {
+	*h = append(*h, *v)
+	heap.Fix(h, len(*h)-1)
+}
+
+func (h *versionHeap) pop() Version {
+	last := len(*h) - 1
+	h.Swap(0, last)
+	v := (*h)[last]
+	*h = (*h)[:last]
+	if last > 1 {
+		heap.Fix(h, 0)
+	}
+	return v
+}
