@@ -76,7 +76,7 @@ func (x *packedIndex) insert(key uint64, s slot) {
 	if capacity := x.capacity(); x.slots >= capacity-capacity/16 {
 		x.grow(max(1, len(x.pages)/16))
 	}
-	if x.slots >= groupSlots<<x.level && x.level < levelMax {
+	if crowded(x.slots+1, x.level) {
 		x.double()
 	}
 	i := x.group(key)
@@ -127,7 +127,7 @@ func (x *packedIndex) each(visit func(slot) bool) {
 // The number expected is for the number of groups only.
 func (x *packedIndex) build(expected int, entries iter.Seq2[uint64, slot]) {
 	x.free()
-	for expected > groupSlots<<x.level && x.level < levelMax {
+	for crowded(expected, x.level) {
 		x.level++
 	}
 	lengths := make([]uint32, 1<<x.level)
@@ -155,6 +155,10 @@ func (x *packedIndex) build(expected int, entries iter.Seq2[uint64, slot]) {
 		*next++
 	}
 }
+
+// crowded tells whether a table of so many slots needs more groups than the level
+// has.
+func crowded(slots int, level uint8) bool { return slots > groupSlots<<level && level < levelMax }
 
 // locate finds the key's slot for the same record.
 func (x *packedIndex) locate(key uint64, old slot) (int, bool) {

@@ -96,18 +96,76 @@ func drawKey(t *rapid.T) uint64 {
 	return high<<61 | rapid.Uint64Range(0, 3).Draw(t, "middle")<<40 | rapid.Uint64Range(0, 1).Draw(t, "low")
 }
 
+// one draws a key and one of its slots, and -1 if it has none.
+func (m *packedModel) one(t *rapid.T) (key uint64, which int) {
+	key = drawKey(t)
+	if len(m.slots[key]) == 0 {
+		return key, -1
+	}
+	return key, rapid.IntRange(0, len(m.slots[key])-1).Draw(t, "which")
+}
+
+func (m *packedModel) replace(t *rapid.T) {
+	key, i := m.one(t)
+	s := m.next(slotTombstone)
+	if i < 0 {
+		if m.x.replace(key, s, s) {
+			t.Fatalf("replaced nothing of key %x", key)
+		}
+		return
+	}
+	if !m.x.replace(key, m.slots[key][i], s) {
+		t.Fatalf("%x of key %x was not there", m.slots[key][i], key)
+	}
+	m.slots[key][i] = s
+	m.keys[s.at()] = key
+	if found := m.x.find(key, nil); !slices.Contains(found, s|fullTag(key, m.x.level)) {
+		t.Fatalf("%x has not the full tag of %x among %x", s, key, found)
+	}
+}
+
+func (m *packedModel) remove(t *rapid.T) {
+	key, i := m.one(t)
+	if i < 0 {
+		if m.x.remove(key, m.next(slotLive)) {
+			t.Fatalf("removed nothing of key %x", key)
+		}
+		return
+	}
+	if !m.x.remove(key, m.slots[key][i]) {
+		t.Fatalf("%x of key %x was not there", m.slots[key][i], key)
+	}
+	m.slots[key] = slices.Delete(m.slots[key], i, i+1)
+}
+
+func (m *packedModel) removeAll(t *rapid.T) {
+	key := drawKey(t)
+	for _, s := range m.slots[key] {
+		if !m.x.remove(key, s) {
+			t.Fatalf("%x of key %x was not there", s, key)
+		}
+	}
+	delete(m.slots, key)
+}
+
+func (m *packedModel) rebuild(t *rapid.T) {
+	expected := rapid.IntRange(0, 2*m.x.len()).Draw(t, "expected")
+	m.x.build(expected, func(yield func(uint64, slot) bool) {
+		for key, slots := range m.slots {
+			for _, s := range slots {
+				if !yield(key, s) {
+					return
+				}
+			}
+		}
+	})
+}
+
 func TestPackedIndexIsItsModel(t *testing.T) {
 	pool := newTestPool(t)
 	rapid.Check(t, func(t *rapid.T) {
 		m := packedModel{x: newPackedIndex(pool), slots: map[uint64][]slot{}, keys: map[uint64]uint64{}}
 		defer m.x.free()
-		one := func(t *rapid.T) (uint64, int) {
-			key := drawKey(t)
-			if len(m.slots[key]) == 0 {
-				return key, -1
-			}
-			return key, rapid.IntRange(0, len(m.slots[key])-1).Draw(t, "which")
-		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check,
 			"insert": func(t *rapid.T) {
@@ -122,60 +180,10 @@ func TestPackedIndexIsItsModel(t *testing.T) {
 					m.insert(random.Uint64())
 				}
 			},
-			"replace": func(t *rapid.T) {
-				key, i := one(t)
-				s := m.next(slotTombstone)
-				if i < 0 {
-					if m.x.replace(key, s, s) {
-						t.Fatalf("replaced nothing of key %x", key)
-					}
-					return
-				}
-				old := m.slots[key][i]
-				if !m.x.replace(key, old, s) {
-					t.Fatalf("%x of key %x was not there", old, key)
-				}
-				m.slots[key][i] = s
-				m.keys[s.at()] = key
-				found := m.x.find(key, nil)
-				if !slices.Contains(found, s|fullTag(key, m.x.level)) {
-					t.Fatalf("%x has not the full tag of %x among %x", s, key, found)
-				}
-			},
-			"remove": func(t *rapid.T) {
-				key, i := one(t)
-				if i < 0 {
-					if m.x.remove(key, m.next(slotLive)) {
-						t.Fatalf("removed nothing of key %x", key)
-					}
-					return
-				}
-				if !m.x.remove(key, m.slots[key][i]) {
-					t.Fatalf("%x of key %x was not there", m.slots[key][i], key)
-				}
-				m.slots[key] = slices.Delete(m.slots[key], i, i+1)
-			},
-			"removeAll": func(t *rapid.T) {
-				key := drawKey(t)
-				for _, s := range m.slots[key] {
-					if !m.x.remove(key, s) {
-						t.Fatalf("%x of key %x was not there", s, key)
-					}
-				}
-				delete(m.slots, key)
-			},
-			"rebuild": func(t *rapid.T) {
-				expected := rapid.IntRange(0, 2*m.x.len()).Draw(t, "expected")
-				m.x.build(expected, func(yield func(uint64, slot) bool) {
-					for key, slots := range m.slots {
-						for _, s := range slots {
-							if !yield(key, s) {
-								return
-							}
-						}
-					}
-				})
-			},
+			"replace":   m.replace,
+			"remove":    m.remove,
+			"removeAll": m.removeAll,
+			"rebuild":   m.rebuild,
 		})
 	})
 }
@@ -249,6 +257,9 @@ func TestPackedIndexLastLevel(t *testing.T) {
 		if x.level%8 == 0 {
 			checkPacked(t, &x, keys)
 		}
+	}
+	if !crowded(1<<40, levelMax-1) || crowded(1<<40, levelMax) {
+		t.Error("the last level is not the last")
 	}
 	add(40, 300)
 	checkPacked(t, &x, keys)
