@@ -204,6 +204,34 @@ func (b *Bundle) Pad() *Draft {
 	return d
 }
 
+// CreateLarge makes a large file, without a name where the file system can;
+// isNamed tells that it has a temporary one, which RemoveLargeTemp takes away. A
+// crash leaves at most a temporary name, and the next opening of the bundle
+// removes it.
+func (b *Bundle) CreateLarge(id uint64) (f vfs.File, isNamed bool, err error) {
+	f, err = b.files.FS.CreateTemp(b.files.Root)
+	if errors.Is(err, vfs.ErrNoTemp) {
+		isNamed = true
+		f, err = b.createNamed(id)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("bundle: %w", err)
+	}
+	return f, isNamed, nil
+}
+
+func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
+	b.dirMu.Lock()
+	defer b.dirMu.Unlock()
+	if !b.largeDurable {
+		large := filepath.Join(b.directory, largeDirectory)
+		if err := b.mkdirs(filepath.Dir(b.directory), b.directory, large); err != nil {
+			return nil, err
+		}
+	}
+	return b.files.FS.Create(b.largeTempPath(id))
+}
+
 // LinkLarge gives a large file its name and makes the name durable. The file's
 // bytes must be durable already. A crash before the record leaves a file that
 // the next opening of the bundle removes.
@@ -244,10 +272,18 @@ func (b *Bundle) OpenLarge(id uint64) (vfs.File, error) {
 // fails, the next opening of the bundle does it.
 func (b *Bundle) RemoveLarge(id uint64) { _ = b.files.FS.Remove(b.largePath(id)) }
 
+// RemoveLargeTemp removes the temporary name of a large file, as RemoveLarge.
+func (b *Bundle) RemoveLargeTemp(id uint64) { _ = b.files.FS.Remove(b.largeTempPath(id)) }
+
 const (
-	largeDirectory = "large"
-	largeSuffix    = ".data"
+	largeDirectory  = "large"
+	largeSuffix     = ".data"
+	largeTempSuffix = ".tmp" // after a dot and the id
 )
+
+func (b *Bundle) largeTempPath(id uint64) string {
+	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf(".%016x%s", id, largeTempSuffix))
+}
 
 func (b *Bundle) largePath(id uint64) string {
 	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf("%016x%s", id, largeSuffix))

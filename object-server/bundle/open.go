@@ -180,14 +180,23 @@ func (b *Bundle) sweepLarge() error {
 		}
 	}
 	for _, entry := range entries {
-		stem, ok := strings.CutSuffix(entry.Name(), largeSuffix)
-		id, err := strconv.ParseUint(stem, 16, 64)
-		if ok && err == nil && len(stem) == 16 && !named[id] {
+		if id, ok := parseLargeName(entry.Name(), "", largeSuffix); ok && !named[id] {
 			b.RemoveLarge(id)
+			b.report.LargeSwept++
+		}
+		if id, ok := parseLargeName(entry.Name(), ".", largeTempSuffix); ok {
+			b.RemoveLargeTemp(id)
 			b.report.LargeSwept++
 		}
 	}
 	return nil
+}
+
+func parseLargeName(name, prefix, suffix string) (id uint64, ok bool) {
+	stem, hasPrefix := strings.CutPrefix(name, prefix)
+	stem, hasSuffix := strings.CutSuffix(stem, suffix)
+	id, err := strconv.ParseUint(stem, 16, 64)
+	return id, hasPrefix && hasSuffix && err == nil && len(stem) == 16
 }
 
 // readFull reads exactly p at the offset; io.ErrUnexpectedEOF past the end.

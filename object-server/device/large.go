@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
@@ -16,15 +18,20 @@ const (
 	// largeFlush bounds the unflushed bytes of one large file, so that a batch of
 	// small writes does not wait for gigabytes.
 	largeFlush = 32 << 20
-	// metadataXattr holds a copy of the metadata of a large file.
+	// metadataXattr holds a copy of the metadata of a large file; what does not
+	// fit into one goes on in the same name with 1, 2, ... behind.
 	metadataXattr = "user.martlet.metadata"
-	// xattrMax is what every supported file system can store.
-	xattrMax = 2 << 10
+	// xattrMax bounds one attribute. XFS stores 64 KiB, Btrfs just below 16 KiB;
+	// ext4 less than 4 KiB for all of a file's attributes, however they are cut.
+	xattrMax = 8 << 10
 )
 
-// largeWriter fills a file that has no name yet.
+// largeWriter fills a file that has no name yet, or a temporary one.
 type largeWriter struct {
 	device    *Device
+	bundle    *bundle.Bundle
+	id        uint64
+	isNamed   bool // has a temporary name
 	file      vfs.File
 	buffer    *bundle.Buffer // what has not been written
 	table     []byte         // checksums of what has been written
@@ -34,20 +41,33 @@ type largeWriter struct {
 
 // newLargeWriter makes the file; sizeHint bytes are reserved if it is not
 // negative, so that a full disk is found before the client has sent them.
-func (d *Device) newLargeWriter(sizeHint int64) (*largeWriter, error) {
-	file, err := d.fs.CreateTemp(d.root)
-	if err != nil {
+func (d *Device) newLargeWriter(b *bundle.Bundle, sizeHint int64) (*largeWriter, error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("device: %w", err)
 	}
-	w := &largeWriter{device: d, file: file, buffer: bundle.GetBuffer(largeBuffer)}
+	w := &largeWriter{device: d, bundle: b, id: binary.LittleEndian.Uint64(random[:]) | 1} // 0 means none
+	var err error
+	if w.file, w.isNamed, err = b.CreateLarge(w.id); err != nil {
+		return nil, err
+	}
+	w.buffer = bundle.GetBuffer(largeBuffer)
 	w.buffer.B = w.buffer.B[:0]
-	if sizeHint > 0 {
-		if err := file.Allocate(sizeHint); err != nil {
-			w.close()
-			return nil, fmt.Errorf("device: %w", err)
-		}
+	if err := w.allocate(sizeHint); err != nil {
+		w.close()
+		return nil, err
 	}
 	return w, nil
+}
+
+func (w *largeWriter) allocate(size int64) error {
+	if size <= 0 {
+		return nil
+	}
+	if err := w.file.Allocate(size); err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	return nil
 }
 
 // Write collects whole buffers and writes them.
@@ -95,8 +115,8 @@ func (w *largeWriter) flush() error {
 	return nil
 }
 
-// finish makes all bytes durable. A crash after it leaves nothing: the file has
-// no name.
+// finish makes all bytes durable. A crash after it leaves nothing, or a
+// temporary name.
 func (w *largeWriter) finish() error {
 	if err := w.drain(); err != nil {
 		return err
@@ -106,21 +126,16 @@ func (w *largeWriter) finish() error {
 
 // link names the finished file. A crash after it leaves a file that no record
 // names.
-func (w *largeWriter) link(b *bundle.Bundle, m *bundle.Metadata) (id uint64, err error) {
+func (w *largeWriter) link(m *bundle.Metadata) error {
 	if err := copyMetadata(w.file, m); err != nil {
-		return 0, err
+		return err
 	}
-	var random [8]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return 0, fmt.Errorf("device: %w", err)
-	}
-	id = binary.LittleEndian.Uint64(random[:]) | 1 // 0 means none
-	if err := b.LinkLarge(w.file, id); err != nil {
+	if err := w.bundle.LinkLarge(w.file, w.id); err != nil {
 		w.device.failed(err)
-		b.RemoveLarge(id)
-		return 0, err
+		w.bundle.RemoveLarge(w.id)
+		return err
 	}
-	return id, nil
+	return nil
 }
 
 func (w *largeWriter) close() {
@@ -129,22 +144,44 @@ func (w *largeWriter) close() {
 	}
 	_ = w.file.Close() // durable by now, or given up
 	w.file = nil
+	if w.isNamed {
+		w.bundle.RemoveLargeTemp(w.id)
+	}
 	w.buffer.Free()
 	w.buffer = nil
 }
 
 // copyMetadata stores the metadata beside the bytes, for people and tools that
-// look at the file. It is left out where it does not fit.
+// look at the file. Where it does not fit nothing is stored, rather than a part.
 func copyMetadata(file vfs.File, m *bundle.Metadata) error {
 	encoded, err := m.MarshalMsg(nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
-	if len(encoded) > xattrMax {
-		return nil
+	number := 0
+	for piece := range slices.Chunk(encoded, xattrMax) {
+		err := file.SetXattr(xattrName(number), piece)
+		if errors.Is(err, vfs.ErrNoXattr) {
+			number = 0
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("device: %w", err)
+		}
+		number++
 	}
-	if err := file.SetXattr(metadataXattr, encoded); err != nil && !errors.Is(err, vfs.ErrNoXattr) {
+	for ; err == nil; number++ { // of longer metadata before
+		err = file.RemoveXattr(xattrName(number))
+	}
+	if !errors.Is(err, vfs.ErrNoXattr) {
 		return fmt.Errorf("device: %w", err)
 	}
 	return nil
+}
+
+func xattrName(number int) string {
+	if number == 0 {
+		return metadataXattr
+	}
+	return metadataXattr + strconv.Itoa(number)
 }

@@ -19,6 +19,7 @@ type Upload struct {
 	bundle *bundle.Bundle
 	draft  *bundle.Draft // nil once the upload has ended or spilled
 	large  *largeWriter  // nil until the data outgrow the draft
+	table  []byte        // checksums that a copy takes from its source; nil if they are made
 	size   int64
 	ended  bool
 	failed error // of an earlier Write
@@ -41,7 +42,7 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 	}
 	u := &Upload{device: d, at: at, bundle: b}
 	if sizeHint > d.options.SpillBytes {
-		if u.large, err = d.newLargeWriter(sizeHint); err != nil {
+		if u.large, err = d.newLargeWriter(b, sizeHint); err != nil {
 			return nil, err
 		}
 		return u, nil
@@ -73,7 +74,7 @@ func (u *Upload) Write(p []byte) (int, error) {
 // spill writes to a large file, moving there what has been collected so far.
 func (u *Upload) spill(p []byte) (err error) {
 	if u.large == nil {
-		if u.large, err = u.device.newLargeWriter(-1); err != nil {
+		if u.large, err = u.device.newLargeWriter(u.bundle, -1); err != nil {
 			return err
 		}
 		if err = u.large.Write(u.draft.Data()); err != nil {
@@ -117,7 +118,7 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	outlive(m, prev.Metadata)
 	if u.large != nil {
 		err = u.commitLarge(m)
-	} else if err = u.draft.SealPut(u.at.Hash, m, nil); err == nil {
+	} else if err = u.draft.SealPut(u.at.Hash, m, u.table); err == nil {
 		err = d.committer.append(u.bundle, u.draft)
 	}
 	if err != nil {
@@ -132,17 +133,20 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 
 // commitLarge names the large file and appends the record that makes it visible.
 func (u *Upload) commitLarge(m *bundle.Metadata) error {
-	id, err := u.large.link(u.bundle, m)
-	if err != nil {
+	if err := u.large.link(m); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.LargeLinked)
-	u.draft = bundle.NewDraft(len(u.large.table))
-	if err = u.draft.SealSpill(u.at.Hash, m, id, u.large.table); err != nil {
+	id, table := u.large.id, u.large.table
+	if u.table != nil {
+		table = u.table
+	}
+	u.draft = bundle.NewDraft(len(table))
+	if err := u.draft.SealSpill(u.at.Hash, m, id, table); err != nil {
 		u.bundle.RemoveLarge(id)
 		return err
 	}
-	err = u.device.committer.append(u.bundle, u.draft)
+	err := u.device.committer.append(u.bundle, u.draft)
 	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
 		u.bundle.RemoveLarge(id)
 	}

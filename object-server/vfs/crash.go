@@ -17,7 +17,7 @@ const sectorSize = 512
 func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clone := &Mem{nodes: map[string]*memNode{}, limit: m.limit}
+	clone := &Mem{nodes: map[string]*memNode{}, limit: m.limit, lacks: m.lacks}
 	copies := map[*memNode]*memNode{}
 	keep := func(path string, node *memNode) {
 		if _, ok := copies[node]; !ok {
@@ -50,7 +50,9 @@ func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clone := &Mem{nodes: map[string]*memNode{}, saved: map[string]*memNode{}, limit: m.limit, used: m.used}
+	clone := &Mem{
+		nodes: map[string]*memNode{}, saved: map[string]*memNode{}, limit: m.limit, used: m.used, lacks: m.lacks,
+	}
 	copies := map[*memNode]*memNode{}
 	twin := func(node *memNode) *memNode {
 		if copies[node] == nil {

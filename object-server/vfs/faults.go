@@ -14,8 +14,8 @@ type Faults struct {
 
 // NewFaults returns fs with operations failing as decide says. decide gets the
 // operation ("open", "create", "temp", "link", "remove", "mkdir", "readdir",
-// "syncdir", "syncfs", "write", "read", "datasync", "truncate", "allocate") and
-// the name; an error other than nil is returned instead of doing it. A failing
+// "syncdir", "syncfs", "write", "read", "datasync", "truncate", "allocate",
+// "clone") and the name; an error other than nil is returned instead of doing it. A failing
 // write does its first half, as a real one may.
 func NewFaults(fs FS, decide func(op, name string) error) *Faults {
 	return &Faults{FS: fs, decide: decide}
@@ -52,10 +52,15 @@ func (f *Faults) Link(file File, name string) error {
 	if err := f.check("link", name); err != nil {
 		return err
 	}
+	return f.FS.Link(unwrap(file), name)
+}
+
+// unwrap returns the file that the wrapped file system knows.
+func unwrap(file File) File {
 	if wrapped, ok := file.(*faultFile); ok {
-		file = wrapped.File
+		return wrapped.File
 	}
-	return f.FS.Link(file, name)
+	return file
 }
 
 // Remove implements FS.
@@ -156,4 +161,11 @@ func (f *faultFile) Allocate(size int64) error {
 		return err
 	}
 	return f.File.Allocate(size)
+}
+
+func (f *faultFile) Clone(source File) error {
+	if err := f.faults.check("clone", f.name); err != nil {
+		return err
+	}
+	return f.File.Clone(unwrap(source))
 }

@@ -18,6 +18,24 @@ type Mem struct {
 	saved map[string]*memNode // the names a crash leaves for certain
 	limit int64               // bytes that fit; 0 is no limit
 	used  int64
+	lacks Feature
+}
+
+// Feature is what not every file system can do; features are added up.
+type Feature int
+
+// The features a Mem can be without.
+const (
+	FeatureTemp  Feature = 1 << iota // CreateTemp
+	FeatureClone                     // File.Clone
+	FeatureXattr                     // File.SetXattr
+)
+
+// Lack takes features away, and gives all others back.
+func (m *Mem) Lack(features Feature) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lacks = features
 }
 
 var _ FS = (*Mem)(nil)
@@ -80,6 +98,9 @@ func (m *Mem) Create(name string) (File, error) {
 func (m *Mem) CreateTemp(dir string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.lacks&FeatureTemp != 0 {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: ErrNoTemp}
+	}
 	if node, ok := m.nodes[filepath.Clean(dir)]; !ok || !node.dir {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
@@ -121,8 +142,13 @@ func (m *Mem) Remove(name string) error {
 	if !ok {
 		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 	}
-	m.used -= int64(len(node.data))
 	delete(m.nodes, name)
+	for _, other := range m.nodes {
+		if other == node { // a further name of the file
+			return nil
+		}
+	}
+	m.used -= int64(len(node.data))
 	return nil
 }
 
@@ -321,6 +347,9 @@ func (f *memFile) Size() (int64, error) {
 func (f *memFile) SetXattr(name string, value []byte) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	if f.fs.lacks&FeatureXattr != 0 {
+		return &fs.PathError{Op: "fsetxattr", Path: f.name, Err: ErrNoXattr}
+	}
 	if f.node.xattrs == nil {
 		f.node.xattrs = map[string][]byte{}
 	}
@@ -336,6 +365,33 @@ func (f *memFile) GetXattr(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrNoXattr}
 	}
 	return slices.Clone(value), nil
+}
+
+func (f *memFile) RemoveXattr(name string) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if _, ok := f.node.xattrs[name]; !ok {
+		return &fs.PathError{Op: "fremovexattr", Path: f.name, Err: ErrNoXattr}
+	}
+	delete(f.node.xattrs, name)
+	return nil
+}
+
+// Clone counts no space as used: the files share it.
+func (f *memFile) Clone(source File) error {
+	from, ok := source.(*memFile)
+	if !ok {
+		return &fs.PathError{Op: "clone", Path: f.name, Err: fs.ErrInvalid}
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.fs.lacks&FeatureClone != 0 {
+		return &fs.PathError{Op: "clone", Path: f.name, Err: ErrNoClone}
+	}
+	used := f.fs.used
+	f.fs.apply(f.node, memWrite{data: slices.Clone(from.node.data)})
+	f.fs.used = used
+	return nil
 }
 
 func (f *memFile) Close() error { return nil }

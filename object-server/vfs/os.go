@@ -30,7 +30,12 @@ func (OS) Create(name string) (File, error) {
 
 // CreateTemp implements FS.
 func (OS) CreateTemp(dir string) (File, error) {
-	return openFile(dir, unix.O_RDWR|unix.O_TMPFILE)
+	file, err := openFile(dir, unix.O_RDWR|unix.O_TMPFILE)
+	// EISDIR is the answer where the flag itself is unknown.
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
+		err = errors.Join(ErrNoTemp, err)
+	}
+	return file, err
 }
 
 // Link implements FS. It goes through /proc, which needs no privilege.
@@ -192,6 +197,25 @@ func (f *osFile) Size() (int64, error) {
 	return s.Size, wrap("fstat", f.name, err)
 }
 
+// Clone tries no copy_file_range: on file systems that share bytes FICLONE does
+// it, and elsewhere the bytes have to be read for their checksums anyway.
+func (f *osFile) Clone(source File) error {
+	from, ok := source.(*osFile)
+	if !ok {
+		return &fs.PathError{Op: "clone", Path: f.name, Err: fs.ErrInvalid}
+	}
+	for {
+		err := unix.IoctlFileClone(f.fd, from.fd)
+		switch err {
+		case unix.EINTR:
+			continue
+		case unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS, unix.EXDEV, unix.EINVAL, unix.EPERM:
+			return &fs.PathError{Op: "clone", Path: f.name, Err: errors.Join(ErrNoClone, err)}
+		}
+		return wrap("clone", f.name, err)
+	}
+}
+
 func (f *osFile) SetXattr(name string, value []byte) error {
 	err := unix.Fsetxattr(f.fd, name, value, 0)
 	switch err {
@@ -211,6 +235,15 @@ func (f *osFile) GetXattr(name string) ([]byte, error) {
 		return nil, wrap("fgetxattr", f.name, err)
 	}
 	return value[:n], nil
+}
+
+func (f *osFile) RemoveXattr(name string) error {
+	err := unix.Fremovexattr(f.fd, name)
+	switch err {
+	case unix.ENODATA, unix.ENOTSUP, unix.EPERM:
+		return &fs.PathError{Op: "fremovexattr", Path: f.name, Err: ErrNoXattr}
+	}
+	return wrap("fremovexattr", f.name, err)
 }
 
 func (f *osFile) Close() error { return wrap("close", f.name, unix.Close(f.fd)) }

@@ -22,6 +22,10 @@ var (
 	ErrLocked = errors.New("locked by another process")
 	// ErrNoXattr says that an extended attribute cannot be stored or is missing.
 	ErrNoXattr = errors.New("extended attribute unavailable")
+	// ErrNoTemp says that the file system has no files without a name.
+	ErrNoTemp = errors.New("files without a name are not supported")
+	// ErrNoClone says that the file system cannot let two files share bytes.
+	ErrNoClone = errors.New("files cannot share their bytes")
 )
 
 // FS is a file system. All methods are safe for concurrent use.
@@ -32,10 +36,11 @@ type FS interface {
 	// SyncDir of the directory, or SyncFS.
 	Create(name string) (File, error)
 	// CreateTemp makes a file without a name in the file system of dir. It
-	// vanishes when closed, unless Link gave it a name.
+	// vanishes when closed, unless Link gave it a name. ErrNoTemp where that
+	// cannot be done.
 	CreateTemp(dir string) (File, error)
-	// Link names a file made by CreateTemp. The name must not exist, and is
-	// durable after SyncDir.
+	// Link names a file made by CreateTemp, or gives another one a further name.
+	// The name must not exist, and is durable after SyncDir.
 	Link(f File, name string) error
 	Remove(name string) error
 	Mkdir(name string) error
@@ -73,8 +78,14 @@ type File interface {
 	Allocate(size int64) error
 	Truncate(size int64) error
 	Size() (int64, error)
+	// Clone makes an empty file share all bytes of source, which must be of the
+	// same file system and must not change meanwhile; durable after Datasync.
+	// ErrNoClone where that cannot be done: nothing has changed then.
+	Clone(source File) error
 	SetXattr(name string, value []byte) error
+	// GetXattr and RemoveXattr return ErrNoXattr if there is none.
 	GetXattr(name string) ([]byte, error)
+	RemoveXattr(name string) error
 }
 
 // Usage is the room in a file system, in bytes and in inodes.

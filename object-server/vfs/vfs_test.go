@@ -14,6 +14,11 @@ import (
 func TestConformance(t *testing.T) {
 	t.Run("os", func(t *testing.T) { conformance(t, OS{}, t.TempDir()) })
 	t.Run("mem", func(t *testing.T) { conformance(t, NewMem("/d"), "/d") })
+	t.Run("mem that lacks what it can", func(t *testing.T) {
+		mem := NewMem("/d")
+		mem.Lack(FeatureTemp | FeatureClone | FeatureXattr)
+		conformance(t, mem, "/d")
+	})
 	t.Run("faults", func(t *testing.T) {
 		none := func(string, string) error { return nil }
 		conformance(t, NewFaults(NewMem("/d"), none), "/d")
@@ -35,6 +40,7 @@ func conformance(t *testing.T, files FS, root string) {
 	readAndWrite(t, f)
 	expect(t, f.Close(), nil)
 	linkTemp(t, files, dir)
+	clone(t, files, dir)
 
 	entries, err := files.ReadDir(dir)
 	expect(t, err, nil)
@@ -76,8 +82,7 @@ func readAndWrite(t *testing.T, f File) {
 }
 
 func linkTemp(t *testing.T, files FS, dir string) {
-	temp, err := files.CreateTemp(dir)
-	expect(t, err, nil)
+	temp := createTemp(t, files, dir)
 	expect(t, temp.Writev([][]byte{[]byte("hello")}, 0), nil)
 	if err := temp.SetXattr("user.test", []byte("v")); !errors.Is(err, ErrNoXattr) {
 		expect(t, err, nil)
@@ -85,16 +90,18 @@ func linkTemp(t *testing.T, files FS, dir string) {
 		if string(value) != "v" {
 			t.Fatal(value, err)
 		}
+		expect(t, temp.RemoveXattr("user.test"), nil)
 	}
-	_, err = temp.GetXattr("user.none")
+	_, err := temp.GetXattr("user.test")
 	expect(t, err, ErrNoXattr)
+	expect(t, temp.RemoveXattr("user.test"), ErrNoXattr)
 	linked := filepath.Join(dir, "linked")
 	expect(t, files.Link(temp, linked), nil)
 	expect(t, files.Link(temp, linked), fs.ErrExist)
 	expect(t, temp.Close(), nil)
-	unnamed, err := files.CreateTemp(dir)
-	expect(t, err, nil)
-	expect(t, unnamed.Close(), nil)
+	if _, err := files.Open(filepath.Join(dir, "temp")); err == nil {
+		expect(t, files.Remove(filepath.Join(dir, "temp")), nil)
+	}
 	f, err := files.Open(linked)
 	expect(t, err, nil)
 	p := make([]byte, 5)
@@ -102,6 +109,39 @@ func linkTemp(t *testing.T, files FS, dir string) {
 		t.Fatal(string(p), err)
 	}
 	expect(t, f.Close(), nil)
+}
+
+// createTemp makes a file without a name, or one called temp where that cannot be.
+func createTemp(t *testing.T, files FS, dir string) File {
+	temp, err := files.CreateTemp(dir)
+	if errors.Is(err, ErrNoTemp) {
+		temp, err = files.Create(filepath.Join(dir, "temp"))
+	}
+	expect(t, err, nil)
+	return temp
+}
+
+// clone shares bytes between two files where the file system can: a change of
+// one does not show in the other.
+func clone(t *testing.T, files FS, dir string) {
+	source, err := files.Open(filepath.Join(dir, "linked"))
+	expect(t, err, nil)
+	target, err := files.Create(filepath.Join(dir, "clone"))
+	expect(t, err, nil)
+	want := ""
+	if err := target.Clone(source); !errors.Is(err, ErrNoClone) {
+		expect(t, err, nil)
+		want = "hello"
+	}
+	expect(t, source.Writev([][]byte{[]byte("HE")}, 0), nil)
+	p := make([]byte, 6)
+	if n, err := target.ReadAt(p, 0); string(p[:n]) != want {
+		t.Fatal(string(p), err)
+	}
+	expect(t, source.Writev([][]byte{[]byte("he")}, 0), nil)
+	expect(t, source.Close(), nil)
+	expect(t, target.Close(), nil)
+	expect(t, files.Remove(filepath.Join(dir, "clone")), nil)
 }
 
 func lockTwice(t *testing.T, files FS, root string) {
