@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"martlet/object-server/failpoint"
@@ -39,8 +38,8 @@ type Appended struct {
 func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0]}
-	if b.active != nil && b.active.tail+drafts[0].Len() > b.segmentSize {
-		b.active = nil // full, and all of it is durable
+	if b.active != nil && b.active.tail+drafts[0].Len() > b.config.SegmentBytes {
+		b.close() // full, and all of it is durable
 	}
 	fresh := b.active == nil
 	if fresh {
@@ -48,7 +47,7 @@ func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 	} else {
-		h, err := b.files.get(fileKey{b.id, b.active.sequence})
+		h, err := b.files.get(b.active.key(b.id))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
@@ -66,17 +65,28 @@ func (a *Appended) take(drafts []*Draft) {
 	b := a.bundle
 	a.last = b.lastLSN
 	for _, d := range drafts {
-		if a.Accepted > 0 && a.tail+d.Len() > b.segmentSize {
+		if a.Accepted > 0 && a.tail+d.Len() > b.config.SegmentBytes {
 			break // the rest goes to a new segment, once this one is durable
 		}
 		a.last++
-		d.stamp(a.last, b.lastLSN, b.active.salt)
+		d.stamp(a.last, b.lastLSN, b.active.salt, b.active.checkpoint)
 		a.iovecs = append(a.iovecs, d.bytes())
 		a.drafts = append(a.drafts, d)
 		a.tail += d.Len()
 		a.Bytes += d.Len()
 		a.Accepted++
 	}
+}
+
+// close ends the segment that grows. Upkeep gives it a footer.
+func (b *Bundle) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.active; s != nil && s.last < s.base {
+		b.segments.remove(s) // nothing in it counts; the successor's base LSN voids the file
+	}
+	b.active = nil
+	b.upkeep.Store(true)
 }
 
 // newSegment makes the directories and an empty segment file, and puts the
@@ -93,13 +103,25 @@ func (b *Bundle) newSegment(a *Appended) error {
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	file, err := b.files.create(fileKey{b.id, b.nextSequence})
+	file, err := b.files.create(fileKey{b.id, head.Sequence, 0})
 	if err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.SegmentCreated)
 	b.nextSequence++
-	b.active = &segment{sequence: head.Sequence, salt: head.salt()}
+	s := &segment{
+		sequence: head.Sequence, through: head.Sequence, salt: head.salt(), base: head.BaseLSN, last: b.lastLSN,
+		tail: segmentHeaderSize, resume: segmentHeaderSize / unitSize, covered: b.lastLSN,
+	}
+	b.mu.Lock()
+	if err = b.segments.add(s); err == nil {
+		b.active = s
+	}
+	b.mu.Unlock()
+	if err != nil { // the empty file is removed when the bundle is next opened
+		file.release()
+		return err
+	}
 	encoded := head.encode()
 	a.file, a.tail, a.Bytes = file, segmentHeaderSize, segmentHeaderSize
 	a.iovecs = append(a.iovecs, encoded)
@@ -134,17 +156,17 @@ func (b *Bundle) undo(a *Appended, fresh bool, cause error) error {
 	defer a.finish()
 	active := b.active
 	if fresh || !errors.Is(cause, vfs.ErrNoSpace) {
-		b.active = nil
+		b.close()
 	}
 	if !errors.Is(cause, vfs.ErrNoSpace) {
 		return fmt.Errorf("bundle: %w", cause)
 	}
 	if err := a.file.Truncate(active.tail); err != nil {
-		b.active = nil
+		b.close()
 		return fmt.Errorf("bundle: %w", cause)
 	}
 	if fresh { // give back the inode; if that fails, opening does it
-		_ = b.files.FS.Remove(b.files.path(fileKey{b.id, active.sequence}))
+		_ = b.files.FS.Remove(b.files.path(active.key(b.id)))
 	}
 	return fmt.Errorf("%w: %w", ErrNotWritten, cause)
 }
@@ -173,23 +195,42 @@ func (a *Appended) Publish() {
 	}
 	b.mu.Lock()
 	for _, d := range a.drafts {
-		if d.head.Type != TypePad {
-			b.index.put(d.head.Hash, d.entry(b.active.sequence, offset))
-		}
+		b.publish(d, uint32(offset/unitSize))
 		offset += d.Len()
+	}
+	b.active.tail, b.active.last = a.tail, a.last
+	if b.checkpointDue(b.active) {
+		b.upkeep.Store(true)
 	}
 	b.mu.Unlock()
 	newest := a.drafts[len(a.drafts)-1].head
-	b.active.tail, b.lastLSN = a.tail, a.last
+	b.lastLSN = a.last
 	b.provenLSN, b.padded = newest.watermark(), newest.Type == TypePad
 	a.finish()
+}
+
+// publish makes one record of the active segment visible. b.mu is held.
+func (b *Bundle) publish(d *Draft, unit uint32) {
+	s := b.active
+	s.records++
+	s.samples = addSample(s.samples, uint32(d.head.LSN-s.base), unit)
+	switch {
+	case d.head.Type.named():
+		e := d.head.runEntry(unit)
+		b.enter(s, &e, d.old, d.oldUnits)
+	case d.head.Type == TypeCheckpoint:
+		// One that was made for an earlier segment says nothing of this one.
+		if c, err := parseCheckpoint(d.Data()); err == nil && c.sequence == s.sequence {
+			s.checkpoint, s.resume, s.covered, s.records = unit, c.resume, d.head.Previous, 0
+		}
+	}
 }
 
 // Discard gives up a batch whose flush failed. What the disk holds of it is
 // unknown, so the segment gets no more records: the base LSN of the next one
 // voids whatever lies behind the durable end.
 func (a *Appended) Discard() {
-	a.bundle.active = nil
+	a.bundle.close()
 	a.finish()
 }
 
@@ -202,89 +243,4 @@ func (b *Bundle) Pad() *Draft {
 	d := NewDraft(0)
 	d.sealPad()
 	return d
-}
-
-// CreateLarge makes a large file, without a name where the file system can;
-// isNamed tells that it has a temporary one, which RemoveLargeTemp takes away. A
-// crash leaves at most a temporary name, and the next opening of the bundle
-// removes it.
-func (b *Bundle) CreateLarge(id uint64) (f vfs.File, isNamed bool, err error) {
-	f, err = b.files.FS.CreateTemp(b.files.Root)
-	if errors.Is(err, vfs.ErrNoTemp) {
-		isNamed = true
-		f, err = b.createNamed(id)
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("bundle: %w", err)
-	}
-	return f, isNamed, nil
-}
-
-func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
-	b.dirMu.Lock()
-	defer b.dirMu.Unlock()
-	if !b.largeDurable {
-		large := filepath.Join(b.directory, largeDirectory)
-		if err := b.mkdirs(filepath.Dir(b.directory), b.directory, large); err != nil {
-			return nil, err
-		}
-	}
-	return b.files.FS.Create(b.largeTempPath(id))
-}
-
-// LinkLarge gives a large file its name and makes the name durable. The file's
-// bytes must be durable already. A crash before the record leaves a file that
-// the next opening of the bundle removes.
-func (b *Bundle) LinkLarge(f vfs.File, id uint64) error {
-	large := filepath.Join(b.directory, largeDirectory)
-	parent := filepath.Dir(b.directory)
-	b.dirMu.Lock()
-	defer b.dirMu.Unlock()
-	var directories []string
-	if !b.largeDurable {
-		if err := b.mkdirs(parent, b.directory, large); err != nil {
-			return err
-		}
-		directories = []string{b.directory, parent, filepath.Dir(parent)}
-	}
-	if err := b.files.FS.Link(f, b.largePath(id)); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	for _, d := range slices.Insert(directories, 0, large) {
-		if err := b.files.FS.SyncDir(d); err != nil {
-			return fmt.Errorf("bundle: %w", err)
-		}
-	}
-	b.largeDurable = true
-	return nil
-}
-
-// OpenLarge opens the large file of a SPILL record.
-func (b *Bundle) OpenLarge(id uint64) (vfs.File, error) {
-	f, err := b.files.FS.Open(b.largePath(id))
-	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	return f, nil
-}
-
-// RemoveLarge removes a large file that no live record names any more. If it
-// fails, the next opening of the bundle does it.
-func (b *Bundle) RemoveLarge(id uint64) { _ = b.files.FS.Remove(b.largePath(id)) }
-
-// RemoveLargeTemp removes the temporary name of a large file, as RemoveLarge.
-func (b *Bundle) RemoveLargeTemp(id uint64) { _ = b.files.FS.Remove(b.largeTempPath(id)) }
-
-const (
-	largeDirectory  = "large"
-	largeSuffix     = ".data"
-	largeTempSuffix = ".tmp" // after a dot and the id
-)
-
-func (b *Bundle) largeTempPath(id uint64) string {
-	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf(".%016x%s", id, largeTempSuffix))
-}
-
-func (b *Bundle) largePath(id uint64) string {
-	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf("%016x%s", id, largeSuffix))
 }

@@ -16,7 +16,9 @@ type Draft struct {
 	buffer *Buffer
 	start  int // of the record in the buffer, once sealed
 	head   header
-	large  uint64
+
+	old      slot   // of the record that it replaces; 0 if none
+	oldUnits uint32 // length of that one, 0 if not known
 }
 
 // NewDraft returns an empty draft with room for size bytes of data.
@@ -57,7 +59,6 @@ func (d *Draft) SealPut(hash Hash, m *Metadata, table []byte) error {
 
 // SealSpill completes a SPILL record for a large file with its chunk table.
 func (d *Draft) SealSpill(hash Hash, m *Metadata, largeID uint64, table []byte) error {
-	d.large = largeID
 	var descriptor [descriptorSize]byte
 	binary.LittleEndian.PutUint64(descriptor[:], largeID)
 	d.Write(descriptor[:])
@@ -67,6 +68,20 @@ func (d *Draft) SealSpill(hash Hash, m *Metadata, largeID uint64, table []byte) 
 // SealTombstone completes a TOMBSTONE record.
 func (d *Draft) SealTombstone(hash Hash, m *Metadata) error {
 	return d.seal(TypeTombstone, hash, m, nil)
+}
+
+// sealCheckpoint completes a CHECKPOINT record that covers the log up to an LSN.
+func (d *Draft) sealCheckpoint(covered uint64) error {
+	data := d.Data()
+	if len(data) > DataSizeMax {
+		return fmt.Errorf("%w: checkpoint of %d bytes", ErrTooLarge, len(data))
+	}
+	table := AppendChunkTable(nil, data)
+	d.head = header{Type: TypeCheckpoint, Previous: covered, Size: uint64(len(data)), DataCRC: checksum(table)}
+	parts := d.head.layout()
+	d.head.Units = uint32(parts.length / unitSize)
+	d.place(nil, table, int(parts.length-parts.end))
+	return nil
 }
 
 // sealPad completes a PAD record.
@@ -125,8 +140,8 @@ func (d *Draft) place(metadata, table []byte, padding int) {
 }
 
 // stamp fills the header with what is known only when the record is appended.
-func (d *Draft) stamp(lsn, durable uint64, salt uint32) {
-	d.head.LSN, d.head.Salt = lsn, salt
+func (d *Draft) stamp(lsn, durable uint64, salt, checkpoint uint32) {
+	d.head.LSN, d.head.Salt, d.head.Checkpoint = lsn, salt, checkpoint
 	d.head.Distance = uint32(min(lsn-durable, 1<<32-1))
 	d.head.encode(d.buffer.B[d.start:])
 }
@@ -137,11 +152,11 @@ func (d *Draft) bytes() []byte { return d.buffer.B[d.start:] }
 // Len is the size of the sealed record in bytes.
 func (d *Draft) Len() int64 { return int64(d.head.Units) * unitSize }
 
-// entry is what the index says of the record.
-func (d *Draft) entry(segment uint32, offset int64) Entry {
-	return Entry{
-		Timestamp: d.head.Timestamp, LSN: d.head.LSN, Large: d.large,
-		Segment: segment, Unit: uint32(offset / unitSize), Units: d.head.Units, Type: d.head.Type,
+// Replaces says what Read or ReadHead found under the draft's name; nil is
+// nothing. The name must be locked from there until the draft is published.
+func (d *Draft) Replaces(old *Record) {
+	if old != nil {
+		d.old, d.oldUnits = old.slot, old.head.Units
 	}
 }
 

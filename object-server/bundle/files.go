@@ -30,6 +30,8 @@ type Files struct {
 	Root string // the device
 	max  int
 
+	pages *pagePool // of the indexes of all bundles
+
 	mu   sync.Mutex
 	open map[fileKey]*handle
 	idle handle // head of a ring of unpinned handles, least recently used first
@@ -37,7 +39,8 @@ type Files struct {
 
 type fileKey struct {
 	ID
-	sequence uint32
+	sequence   uint32
+	generation uint32
 }
 
 // handle is an open segment. It stays open while pins > 0.
@@ -52,7 +55,7 @@ type handle struct {
 // NewFiles returns an empty cache that keeps at most openMax segments open beside
 // those in use at the moment.
 func NewFiles(fs vfs.FS, root string, openMax int) *Files {
-	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle)}
+	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle), pages: newPagePool()}
 	f.idle.prev, f.idle.next = &f.idle, &f.idle
 	return f
 }
@@ -62,7 +65,7 @@ func (f *Files) directory(id ID) string {
 }
 
 func (f *Files) path(key fileKey) string {
-	return filepath.Join(f.directory(key.ID), segmentName(key.sequence, 0))
+	return filepath.Join(f.directory(key.ID), segmentName(key.sequence, key.generation))
 }
 
 // get opens a segment, or pins it if it is open; release must follow.
@@ -136,7 +139,11 @@ func (h *handle) release() {
 	}
 }
 
-// Close closes everything. No handle may be in use.
+// IndexBytes is the memory that the indexes of all bundles occupy off the Go heap.
+func (f *Files) IndexBytes() int { return f.pages.bytes() }
+
+// Close closes everything, the memory of the indexes included. No handle and no
+// bundle may be in use.
 func (f *Files) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,5 +155,8 @@ func (f *Files) Close() error {
 		delete(f.open, key)
 	}
 	f.idle.prev, f.idle.next = &f.idle, &f.idle
+	if err := f.pages.close(); err != nil && first == nil {
+		first = err
+	}
 	return first
 }

@@ -46,20 +46,20 @@ func TestForgedHeadersInAnObjectAreNoRecords(t *testing.T) {
 				appendBatch(t, b, put(t, 1, 1))
 			}
 			appendBatch(t, b, forged(t, 2))
-			e, _, _ := b.Lookup(name(2))
+			e, _, _ := find(b, name(2))
 			alter(t, fs, logSegment, func(f vfs.File) {
 				flip(t, f, lost)
-				flip(t, f, int64(e.Unit)*unitSize+40) // the record is torn
+				flip(t, f, int64(e.slot.unit())*unitSize+40) // the record is torn
 			})
-			again, err := Open(NewFiles(fs, "/d", 4), logID, 1<<20)
+			again, err := Open(NewFiles(fs, "/d", 4), logID, logConfig)
 			if err != nil {
 				t.Fatalf("first %v, lost at %d: %v", first, lost, err)
 			}
-			if _, ok, _ := again.Lookup(name(2)); ok {
+			if _, ok, _ := find(again, name(2)); ok {
 				t.Error("a torn record counts")
 			}
 			appendBatch(t, again, put(t, 3, 1))
-			if e, ok, err := openLog(t, fs).Lookup(name(3)); !ok || err != nil || e.LSN > 10 {
+			if e, ok, err := find(openLog(t, fs), name(3)); !ok || err != nil || e.LSN() > 10 {
 				t.Errorf("first %v, lost at %d: after the next write %+v, %v, %v", first, lost, e, ok, err)
 			}
 		}

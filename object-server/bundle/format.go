@@ -13,17 +13,22 @@ const (
 
 	unitSize          = 64 // records start and end at multiples of it
 	headerSize        = 128
+	checkpointPrefix  = 16 // before the run in a CHECKPOINT
 	segmentHeaderSize = 128
 	descriptorSize    = 16 // of the large file, in a SPILL record
 
 	ChunkSize = 64 << 10 // bytes of an object that one checksum covers
 
 	recordSizeMax   = 64 << 20
+	sealSizeMax     = 256 << 20
 	metadataSizeMax = 256 << 10
 	objectSizeMax   = 1 << 40
 
 	// DataSizeMax bounds the object bytes that a record can hold itself.
 	DataSizeMax = 32 << 20
+
+	// flagVersions says that the name of the record has versions.
+	flagVersions = 1 << 8
 
 	// flagsRefused are the flags a reader must know; this version knows none.
 	flagsRefused = 0xff00
@@ -39,7 +44,7 @@ var (
 type Type uint8
 
 // The types of records. Those that this version refuses are META,
-// DELETE MARKER, VERSION DIRECTORY, CHECKPOINT and SEAL.
+// DELETE MARKER and VERSION DIRECTORY.
 const (
 	TypePut              Type = 1
 	TypeSpill            Type = 2
@@ -62,7 +67,8 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 //	16 salt 4 | units 4 | hash 16 | version id 16
 //	56 ticks 8 | offset 8 | previous 8
 //	80 versions 4 | metadata length 4 | size 8
-//	96 metadata CRC 4 | data CRC 4 | distance 4 | signature 8 | reserved 8 | CRC 4
+//	96 metadata CRC 4 | data CRC 4 | distance 4 | signature 8
+//	116 checkpoint 4 | block length 4 | CRC 4
 type header struct {
 	Type           Type
 	Flags          uint16
@@ -80,6 +86,7 @@ type header struct {
 	DataCRC        uint32
 	Distance       uint32
 	Signature      uint64
+	Checkpoint     uint32 // unit of the last CHECKPOINT before it in the segment, 0 if none
 }
 
 // encode writes the header into b[:headerSize].
@@ -105,6 +112,7 @@ func (h *header) encode(b []byte) {
 	le.PutUint32(b[100:], h.DataCRC)
 	le.PutUint32(b[104:], h.Distance)
 	le.PutUint64(b[108:], h.Signature)
+	le.PutUint32(b[116:], h.Checkpoint)
 	le.PutUint32(b[124:], checksum(b[:124]))
 }
 
@@ -144,6 +152,7 @@ func parseHeader(b []byte) (header, error) {
 		DataCRC:        le.Uint32(b[100:]),
 		Distance:       le.Uint32(b[104:]),
 		Signature:      le.Uint64(b[108:]),
+		Checkpoint:     le.Uint32(b[116:]),
 	}
 	return h, h.check()
 }
@@ -152,7 +161,7 @@ func parseHeader(b []byte) (header, error) {
 // bounds or do not add up.
 func (h *header) check() error {
 	switch h.Type {
-	case TypePut, TypeSpill, TypeTombstone, TypePad:
+	case TypePut, TypeSpill, TypeTombstone, TypePad, TypeCheckpoint, TypeSeal:
 	default:
 		return fmt.Errorf("%w: record type %d", ErrUnsupported, h.Type)
 	}
@@ -164,13 +173,23 @@ func (h *header) check() error {
 		h.Timestamp.Ticks > TicksMax,
 		h.MetadataLength > metadataSizeMax,
 		h.Size > objectSizeMax,
-		h.Type == TypePut && h.Size > DataSizeMax,
-		h.Type != TypePut && h.Type != TypeSpill && h.Size != 0,
-		uint64(h.Units)*unitSize > recordSizeMax,
+		h.holdsData() && h.Size > DataSizeMax,
+		!h.holdsData() && h.Type != TypeSpill && h.Type != TypeSeal && h.Size != 0,
+		uint64(h.Units)*unitSize > h.sizeMax(),
 		uint64(h.Units)*unitSize != h.layout().length:
 		return fmt.Errorf("%w: record header out of bounds", errDamaged)
 	}
 	return nil
+}
+
+// holdsData tells whether bytes of the given size lie in the record itself.
+func (h *header) holdsData() bool { return h.Type == TypePut || h.Type == TypeCheckpoint }
+
+func (h *header) sizeMax() uint64 {
+	if h.Type == TypeSeal {
+		return sealSizeMax
+	}
+	return recordSizeMax
 }
 
 // watermark is the highest LSN known durable when the record was written.
@@ -184,7 +203,7 @@ func (h *header) layout() layout {
 	l.data = l.metadata + uint64(h.MetadataLength)
 	l.table = l.data
 	switch h.Type {
-	case TypePut:
+	case TypePut, TypeCheckpoint, TypeSeal:
 		l.table += h.Size
 	case TypeSpill:
 		l.table += descriptorSize

@@ -89,22 +89,23 @@ func FuzzOpen(f *testing.F) {
 		}
 		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
 		plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", b)
-		log, err := Open(NewFiles(fs, "/d", 2), goldenID, 1<<20)
+		log, err := Open(NewFiles(fs, "/d", 2), goldenID, logConfig)
 		if err != nil {
 			return
 		}
 		report := log.Report()
-		if again, err := Open(NewFiles(fs, "/d", 2), goldenID, 1<<20); err != nil || again.lastLSN != log.lastLSN ||
+		if again, err := Open(NewFiles(fs, "/d", 2), goldenID, logConfig); err != nil || again.lastLSN != log.lastLSN ||
 			again.Len() != log.Len() || len(again.report.Damaged) != len(report.Damaged) {
 			t.Fatal("opening is not idempotent", err)
 		}
-		for hash := range log.index.entries {
-			if e, _, err := log.Lookup(hash); err == nil {
-				if _, buffer, err := log.Read(hash, &e); err == nil {
-					buffer.Free()
-				}
-			}
-		}
+		log.index.each(func(s slot) bool {
+			head, err := log.preadExactly(log.segments.table[s.segment()], s.unit(), headerSize)
+			check(t, err)
+			defer head.Free()
+			_, buffer, _ := log.Read(Hash(head.B[24:40]))
+			buffer.Free()
+			return true
+		})
 	})
 }
 

@@ -1,25 +1,22 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Open reads the log of a partition and rebuilds its index; a missing
 // directory is an empty bundle. The caller has flushed the file system since
-// the last process wrote to it, so that all that is read is durable. New
-// segments will have at most segmentSize bytes.
-func Open(files *Files, id ID, segmentSize int64) (*Bundle, error) {
+// the last process wrote to it, so that all that is read is durable.
+func Open(files *Files, id ID, config Config) (*Bundle, error) {
 	b := &Bundle{
-		id: id, directory: files.directory(id), files: files, segmentSize: segmentSize,
-		index: newIndex(), nextSequence: 1,
+		id: id, directory: files.directory(id), files: files, config: config,
+		index: newPackedIndex(files.pages), nextSequence: 1,
 	}
 	segments, err := b.list()
 	if err != nil {
@@ -34,7 +31,8 @@ func Open(files *Files, id ID, segmentSize int64) (*Bundle, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	return b, b.sweepLarge()
+	b.upkeep.Store(true)
+	return b, b.sweepLarge(r.entries)
 }
 
 // limit is where a segment ends at the latest: the LSN its successors start with.
@@ -60,17 +58,30 @@ func boundary(later []segmentFile) limit {
 
 // segmentFile is what listing a bundle finds.
 type segmentFile struct {
-	sequence  uint32
-	size      int64
-	salt      uint32
-	base      uint64 // LSN of the first record
-	start     int64  // offset of the first record
-	headless  bool   // the header is damaged: the above is from the first valid record
-	watermark uint64 // highest one in the records of a headless segment
+	sequence   uint32
+	through    uint32 // last sequence that it stands for
+	generation uint32
+	size       int64
+	salt       uint32
+	base       uint64 // LSN of the first record
+	start      int64  // offset of the first record
+	headless   bool   // the header is damaged: the above is from the footer or from the first valid record
+	watermark  uint64 // highest one in the records of a headless segment
+	seal       *seal  // nil without a footer
 }
 
 // exact tells whether base is certain.
-func (s *segmentFile) exact() bool { return !s.headless || s.start == segmentHeaderSize }
+func (s *segmentFile) exact() bool {
+	return !s.headless || s.seal != nil || s.start == segmentHeaderSize
+}
+
+// open is the segment, with nothing in it yet.
+func (s *segmentFile) open() *segment {
+	return &segment{
+		sequence: s.sequence, through: s.through, generation: s.generation, salt: s.salt, base: s.base, last: s.base - 1,
+		tail: s.start, resume: segmentHeaderSize / unitSize, covered: s.base - 1, damaged: s.headless && s.seal == nil,
+	}
+}
 
 // list reads the directory and the header of each segment, in log order.
 func (b *Bundle) list() ([]segmentFile, error) {
@@ -89,32 +100,55 @@ func (b *Bundle) list() ([]segmentFile, error) {
 		if !ok {
 			continue
 		}
-		if generation != 0 {
-			return nil, fmt.Errorf("%w: %s/%s", ErrUnsupported, b.directory, entry.Name())
-		}
-		b.nextSequence = max(b.nextSequence, sequence+1)
-		s, keep, err := b.inspect(sequence)
+		s, keep, err := b.inspect(fileKey{b.id, sequence, generation})
 		if err != nil {
 			return nil, err
 		}
+		b.nextSequence = max(b.nextSequence, s.through+1)
 		if keep {
 			segments = append(segments, s)
 		}
 	}
-	slices.SortFunc(segments, func(x, y segmentFile) int { return int(int64(x.sequence) - int64(y.sequence)) })
-	return segments, nil
+	slices.SortFunc(segments, func(x, y segmentFile) int {
+		return cmp.Or(cmp.Compare(x.sequence, y.sequence), cmp.Compare(y.generation, x.generation))
+	})
+	return b.dropReplaced(segments)
 }
 
-// inspect reads the header of a segment. keep is false if the file was removed
-// because it is too short to hold a record.
-func (b *Bundle) inspect(sequence uint32) (s segmentFile, keep bool, err error) {
-	key := fileKey{b.id, sequence}
+// dropReplaced leaves out what compaction has replaced and a crash kept it from
+// removing, and removes it. The segments are in order, the newest generation of
+// each first.
+func (b *Bundle) dropReplaced(segments []segmentFile) ([]segmentFile, error) {
+	var kept []segmentFile
+	for _, s := range segments {
+		last := len(kept) - 1
+		if last < 0 || s.sequence > kept[last].through {
+			kept = append(kept, s)
+			continue
+		}
+		newer := &kept[last]
+		if newer.seal == nil { // damaged since it was made: the older one has it all
+			b.report.Damaged = append(b.report.Damaged, fmt.Sprintf("%s segment %08x: generation %d has no footer, %d is used",
+				b.directory, newer.sequence, newer.generation, s.generation))
+			*newer = s
+			continue
+		}
+		if err := b.files.FS.Remove(b.files.path(fileKey{b.id, s.sequence, s.generation})); err != nil {
+			return nil, fmt.Errorf("bundle: %w", err)
+		}
+	}
+	return kept, nil
+}
+
+// inspect reads header and seal of a segment. keep is false if the file was
+// removed because it is too short to hold a record.
+func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
+	s.sequence, s.through, s.generation = key.sequence, key.sequence, key.generation
 	file, err := b.files.get(key)
 	if err != nil {
 		return s, false, err
 	}
 	defer file.release()
-	s.sequence = sequence
 	if s.size, err = file.Size(); err != nil {
 		return s, false, fmt.Errorf("bundle: %w", err)
 	}
@@ -125,8 +159,7 @@ func (b *Bundle) inspect(sequence uint32) (s segmentFile, keep bool, err error) 
 	head, err := parseSegmentHeader(buffer)
 	switch {
 	case err == nil:
-		s.salt, s.base, s.start = head.salt(), head.BaseLSN, segmentHeaderSize
-		return s, true, b.checkPlace(&head, sequence)
+		return s, true, errors.Join(b.checkPlace(&head, key), s.take(&head, file))
 	case errors.Is(err, ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
 	case s.size <= segmentHeaderSize: // a crash while it was made
@@ -139,64 +172,54 @@ func (b *Bundle) inspect(sequence uint32) (s segmentFile, keep bool, err error) 
 	return s, keep, err
 }
 
-// rebuild takes what the header would say from the first record that proves
-// itself. keep is false if there is none: if records were lost, the gap to the
-// next segment tells.
+// take notes what a good header says, and the seal that goes with it.
+func (s *segmentFile) take(h *segmentHeader, file *handle) error {
+	s.salt, s.base, s.start = h.salt(), h.BaseLSN, segmentHeaderSize
+	s.through = max(s.through, h.Through)
+	found, err := findSeal(file, s.size)
+	if found != nil && found.salt == s.salt && found.base == s.base {
+		s.seal = found
+	}
+	return err
+}
+
+// rebuild takes what the header would say from the footer, or from the first
+// record that proves itself. keep is false if there is none: if records were
+// lost, the gap to the next segment tells.
 func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
+	s.headless = true
+	if s.seal, err = findSeal(file, s.size); err != nil {
+		return false, err
+	}
+	if s.seal != nil && s.isOwnSeal(file) {
+		s.start, s.salt, s.base, s.through = segmentHeaderSize, s.seal.salt, s.seal.base, max(s.through, s.seal.through)
+		return true, nil
+	}
+	s.seal = nil
 	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn}
 	defer seek.window.free()
 	if err := seek.run(0, 0); err != nil || !seek.found {
 		return false, err
 	}
-	s.headless = true
 	s.salt, s.base, s.start = seek.salt, seek.first.lsn, seek.first.offset
 	s.watermark = seek.watermark
 	return true, nil
 }
 
+// isOwnSeal tells whether the first record is of the segment that the seal is
+// of. If not, a client stored the seal at the end of an object.
+func (s *segmentFile) isOwnSeal(file *handle) bool {
+	var b [headerSize]byte
+	return readFull(file, b[:], segmentHeaderSize) == nil && isHeader(b[:]) && saltOf(b[:]) == s.seal.salt
+}
+
 // checkPlace refuses a segment that was moved or renamed by hand.
-func (b *Bundle) checkPlace(h *segmentHeader, sequence uint32) error {
-	if h.Policy == uint32(b.id.Policy) && h.Partition == b.id.Partition && h.Sequence == sequence {
+func (b *Bundle) checkPlace(h *segmentHeader, key fileKey) error {
+	if (fileKey{ID{int(h.Policy), h.Partition}, h.Sequence, h.Generation}) == key {
 		return nil
 	}
-	return fmt.Errorf("%w: %s belongs to policy %d, partition %d, sequence %d", ErrUnsupported,
-		b.files.path(fileKey{b.id, sequence}), h.Policy, h.Partition, h.Sequence)
-}
-
-// sweepLarge removes large files that no live record names: a crash left them
-// between two steps of a write. A bundle with damage keeps all of them.
-func (b *Bundle) sweepLarge() error {
-	if !b.largeDurable || len(b.report.Damaged) > 0 {
-		return nil
-	}
-	entries, err := b.files.FS.ReadDir(filepath.Join(b.directory, largeDirectory))
-	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	named := make(map[uint64]bool)
-	for _, e := range b.index.entries {
-		if e.Type == TypeSpill {
-			named[e.Large] = true
-		}
-	}
-	for _, entry := range entries {
-		if id, ok := parseLargeName(entry.Name(), "", largeSuffix); ok && !named[id] {
-			b.RemoveLarge(id)
-			b.report.LargeSwept++
-		}
-		if id, ok := parseLargeName(entry.Name(), ".", largeTempSuffix); ok {
-			b.RemoveLargeTemp(id)
-			b.report.LargeSwept++
-		}
-	}
-	return nil
-}
-
-func parseLargeName(name, prefix, suffix string) (id uint64, ok bool) {
-	stem, hasPrefix := strings.CutPrefix(name, prefix)
-	stem, hasSuffix := strings.CutSuffix(stem, suffix)
-	id, err := strconv.ParseUint(stem, 16, 64)
-	return id, hasPrefix && hasSuffix && err == nil && len(stem) == 16
+	return fmt.Errorf("%w: %s belongs to policy %d, partition %d, sequence %d, generation %d", ErrUnsupported,
+		b.files.path(key), h.Policy, h.Partition, h.Sequence, h.Generation)
 }
 
 // readFull reads exactly p at the offset; io.ErrUnexpectedEOF past the end.

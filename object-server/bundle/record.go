@@ -9,8 +9,9 @@ import (
 // from.
 type Record struct {
 	head     header
+	slot     slot // where it lies; 0 if it was not found through an index
 	metadata []byte
-	Data     []byte // of a PUT: the object, not yet checked; see CheckChunk
+	Data     []byte // of a PUT: the object, not yet checked; see CheckChunk. Of a CHECKPOINT: what it says
 	Table    []byte // chunk table, checked
 	LargeID  uint64 // of a SPILL
 }
@@ -31,10 +32,10 @@ func parseRecord(b []byte) (*Record, error) {
 		return nil, fmt.Errorf("%w: metadata", errDamaged)
 	}
 	proved := r.Table
-	switch h.Type {
-	case TypePut:
+	switch {
+	case h.holdsData():
 		r.Data = b[parts.data:parts.table]
-	case TypeSpill:
+	case h.Type == TypeSpill:
 		proved = b[parts.data:parts.end]
 		r.LargeID = binary.LittleEndian.Uint64(proved)
 	}
@@ -43,6 +44,18 @@ func parseRecord(b []byte) (*Record, error) {
 	}
 	return r, nil
 }
+
+// bare is the record without what points into a buffer.
+func (r *Record) bare() *Record { return &Record{head: r.head, slot: r.slot} }
+
+// LSN is the record's number in the log; 0 if its header is damaged.
+func (r *Record) LSN() uint64 { return r.head.LSN }
+
+// Timestamp is that of the data; zero if the header is damaged.
+func (r *Record) Timestamp() Timestamp { return r.head.Timestamp }
+
+// Live tells whether the record is an object, not a tombstone.
+func (r *Record) Live() bool { return r.head.Type == TypePut || r.head.Type == TypeSpill }
 
 // Type tells what the record is.
 func (r *Record) Type() Type { return r.head.Type }

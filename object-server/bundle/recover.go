@@ -3,24 +3,25 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// recovery walks the segments of a bundle in log order. The rules it follows are
+// recovery reads the segments of a bundle in log order. The rules it follows are
 // in doc/formats/bundle.md, "Opening and recovery".
 type recovery struct {
 	bundle   *Bundle
-	expected uint64 // LSN of the next record
-	proven   uint64 // highest watermark seen: durable and acknowledged
-	tail     []scanned
+	expected uint64   // LSN of the next record
+	proven   uint64   // highest watermark seen: durable and acknowledged
+	tail     []found  // not proven yet
+	entries  []found  // what counts and has a name
 	last     *segment // the newest segment, if it can take more records
 	padded   bool     // the newest record is a PAD
 }
 
-// scanned is a record whose header counts.
-type scanned struct {
-	hash  Hash
-	entry Entry
-	head  header
+// found is a record whose header counts.
+type found struct {
+	runEntry
+	segment *segment
 }
 
 // segment reads one segment up to a limit.
@@ -33,7 +34,7 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
 	case !s.headless:
 		r.proven = max(r.proven, s.base-1)
-	case !bound.sure && s.watermark < r.expected && (!s.exact() || s.base == r.expected):
+	case s.seal == nil && !bound.sure && s.watermark < r.expected && (!s.exact() || s.base == r.expected):
 		r.bundle.report.TornTails++ // a crash while it was made; nothing of it was acknowledged
 		return nil
 	default:
@@ -42,18 +43,60 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 	if s.base > r.expected {
 		r.lose(s.sequence, 0, s.base)
 	}
-	file, err := r.bundle.files.get(fileKey{r.bundle.id, s.sequence})
+	seg := s.open()
+	if err := r.bundle.segments.add(seg); err != nil {
+		return err
+	}
+	file, err := r.bundle.files.get(seg.key(r.bundle.id))
 	if err != nil {
 		return err
 	}
 	defer file.release()
-	w := walk{recovery: r, file: s, window: newWindow(file, s.size), limit: bound, offset: s.start, open: !s.headless}
+	if s.seal != nil {
+		err := r.footer(s, seg, file)
+		if !errors.Is(err, errDamaged) {
+			return err
+		}
+		r.report("%s segment %08x: footer: %v", r.bundle.directory, s.sequence, err)
+	}
+	return r.walk(s, seg, file, bound)
+}
+
+// footer takes what the footer of a sealed segment says.
+func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
+	entries, _, err := readSeal(file, s.size, s.seal)
+	if err != nil {
+		return err
+	}
+	r.proven = max(r.proven, s.seal.last)
+	r.settle()
+	for i := range entries {
+		r.entries = append(r.entries, found{entries[i], seg})
+	}
+	r.bundle.report.Records += len(entries)
+	r.expected, r.padded = s.seal.last+1, false
+	seg.last, seg.tail, seg.sealed = s.seal.last, s.size-int64(s.seal.units)*unitSize, true
+	return nil
+}
+
+// walk reads the records of a segment, those behind its last CHECKPOINT if it
+// has one.
+func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit) error {
+	w := walk{
+		recovery: r, file: s, segment: seg, window: newWindow(file, s.size), limit: bound, offset: s.start, open: !s.headless,
+	}
 	defer w.window.free()
+	if !s.headless && s.generation == 0 {
+		if err := w.resume(file); err != nil {
+			return err
+		}
+	}
 	if err := w.run(); err != nil {
 		return err
 	}
-	if w.open && bound == noLimit {
-		r.last = &segment{sequence: s.sequence, salt: s.salt, tail: w.offset}
+	seg.last, seg.tail = r.expected-1, w.offset
+	if w.open && bound == noLimit && s.seal == nil {
+		r.last = seg
 	}
 	return nil
 }
@@ -75,11 +118,13 @@ func (r *recovery) lose(sequence uint32, offset int64, next uint64) {
 // and completes the bundle.
 func (r *recovery) finish() error {
 	b := r.bundle
-	for _, s := range r.tail {
-		if s.head.LSN > r.proven {
-			err := b.verify(&s)
+	for i := range r.tail {
+		f := &r.tail[i]
+		if f.LSN > r.proven {
+			err := b.verify(f)
 			if errors.Is(err, errDamaged) { // a torn tail: void from here on
-				r.expected, r.last = s.head.LSN, nil
+				r.expected, r.last = f.LSN, nil
+				f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*unitSize
 				b.report.TornTails++
 				break
 			}
@@ -87,94 +132,111 @@ func (r *recovery) finish() error {
 				return err
 			}
 		}
-		if err := r.accept(&s); err != nil {
-			return err
-		}
+		r.accept(f)
 	}
 	b.lastLSN, b.provenLSN = r.expected-1, r.proven
 	b.active, b.padded = r.last, r.padded
+	b.build(r.entries)
 	return nil
 }
 
-// accept enters a record into the index.
-func (r *recovery) accept(s *scanned) error {
-	b := r.bundle
-	b.report.Records++
-	r.padded = s.head.Type == TypePad
-	if r.padded {
-		return nil
+// accept notes a record that counts.
+func (r *recovery) accept(f *found) {
+	r.padded = f.Type == TypePad
+	f.segment.records++
+	if f.Type.named() {
+		r.bundle.report.Records++
+		r.entries = append(r.entries, *f)
 	}
-	if s.head.Type == TypeSpill {
-		if err := b.readDescriptor(s); err != nil {
-			return err
+}
+
+// settle accepts what is proven by now, so that the tail stays short.
+func (r *recovery) settle() {
+	n := 0
+	for n < len(r.tail) && r.tail[n].LSN <= r.proven {
+		r.accept(&r.tail[n])
+		n++
+	}
+	r.tail = append(r.tail[:0], r.tail[n:]...)
+}
+
+// build makes the index: of each name the record with the highest LSN. It leaves
+// the entries sorted by name and LSN.
+func (b *Bundle) build(entries []found) {
+	slices.SortFunc(entries, func(e, f found) int { return e.compare(f.runEntry) })
+	names := 0
+	for i := range entries {
+		e := &entries[i]
+		e.segment.units += int64(e.Units)
+		if isNewest(entries, i) {
+			e.segment.live += int64(e.Units)
+			names++
 		}
 	}
-	b.index.put(s.hash, s.entry)
-	return nil
+	b.index.build(names, func(yield func(uint64, slot) bool) {
+		for i := range entries {
+			if e := &entries[i]; isNewest(entries, i) && !yield(e.Hash.key(), e.segment.slotOf(&e.runEntry)) {
+				return
+			}
+		}
+	})
 }
 
-// readDescriptor completes the entry of a SPILL with its large file. If the
-// descriptor is damaged the name is in quarantine and no large file is swept.
-func (b *Bundle) readDescriptor(s *scanned) error {
-	record, buffer, err := b.readScanned(s)
-	switch {
-	case err == nil:
-		s.entry.Large = record.LargeID
-		buffer.Free()
-	case errors.Is(err, errDamaged):
-		s.entry.Quarantined = true
-		b.report.Damaged = append(b.report.Damaged,
-			fmt.Sprintf("%s record %d: %v", b.directory, s.head.LSN, err))
-	default:
-		return err
-	}
-	return nil
+// isNewest tells whether the entry at i is the last of its name.
+func isNewest(entries []found, i int) bool {
+	return i+1 == len(entries) || entries[i+1].Hash != entries[i].Hash
 }
 
 // verify reads a record and checks every byte of it.
-func (b *Bundle) verify(s *scanned) error {
-	record, buffer, err := b.readScanned(s)
+func (b *Bundle) verify(f *found) error {
+	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*unitSize)
 	if err != nil {
 		return err
 	}
 	defer buffer.Free()
-	return record.checkData()
-}
-
-func (b *Bundle) readScanned(s *scanned) (*Record, *Buffer, error) {
-	buffer, err := b.pread(&s.entry, int(s.entry.Units)*unitSize)
-	if err != nil {
-		return nil, nil, err
-	}
 	record, err := parseRecord(buffer.B)
 	if err != nil {
-		buffer.Free()
-		return nil, nil, err
+		return err
 	}
-	return record, buffer, nil
-}
-
-// settle enters what is proven by now, so that the tail stays short.
-func (r *recovery) settle() error {
-	n := 0
-	for n < len(r.tail) && r.tail[n].head.LSN <= r.proven {
-		if err := r.accept(&r.tail[n]); err != nil {
-			return err
-		}
-		n++
-	}
-	r.tail = append(r.tail[:0], r.tail[n:]...)
-	return nil
+	return record.checkData()
 }
 
 // walk reads the records of one segment.
 type walk struct {
 	*recovery
-	file   *segmentFile
-	window window
-	limit  limit
-	offset int64
-	open   bool // the end is clean: more may be appended
+	file    *segmentFile
+	segment *segment
+	window  window
+	limit   limit
+	offset  int64
+	named   int  // records with a name met
+	open    bool // the end is clean: more may be appended
+}
+
+// resume goes to where the last CHECKPOINT of the segment ends, if there is one
+// that can be read.
+func (w *walk) resume(file *handle) error {
+	unit, err := lastCheckpoint(file, w.file.size, w.file.salt)
+	if unit == 0 || err != nil {
+		return err
+	}
+	c, err := readCheckpoints(file, w.segment, w.file.size, unit)
+	if isDamage(err) || err == nil && c.covered >= w.limit.lsn {
+		return nil // from the start then
+	}
+	if err != nil {
+		return err
+	}
+	w.proven = max(w.proven, c.covered)
+	w.settle()
+	for i := range c.entries {
+		w.entries = append(w.entries, found{c.entries[i], w.segment})
+	}
+	w.bundle.report.Records += len(c.entries)
+	w.segment.samples = samplesOf(c.entries, w.segment.base)
+	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.resume, c.covered
+	w.offset, w.expected = int64(c.resume)*unitSize, c.covered+1
+	return nil
 }
 
 func (w *walk) run() error {
@@ -182,20 +244,23 @@ func (w *walk) run() error {
 		head, err := w.header()
 		if err == nil {
 			w.count(&head)
-			if err = w.settle(); err != nil {
-				return err
-			}
+			w.settle()
 			continue
 		}
 		if !errors.Is(err, errDamaged) {
 			return err
+		}
+		if w.file.seal != nil && w.named == int(w.file.seal.count) { // all that the lost footer listed
+			w.expected = w.file.seal.last + 1
+			break
 		}
 		more, err := w.resync()
 		if err != nil || !more {
 			return err
 		}
 	}
-	return w.settle()
+	w.settle()
+	return nil
 }
 
 // header reads the header at the offset; errDamaged if it does not count.
@@ -208,30 +273,41 @@ func (w *walk) header() (header, error) {
 	if err != nil && saltOf(p) == w.file.salt {
 		return head, err
 	}
-	if err != nil || head.Salt != w.file.salt || !head.fits(w.offset, w.file.size) || head.LSN != w.expected {
+	if err != nil || head.Salt != w.file.salt || !head.fits(w.offset, w.file.size) || !w.follows(&head) {
 		return head, fmt.Errorf("%w: not the expected record", errDamaged)
 	}
 	return head, nil
+}
+
+// follows tells whether the record may come next. Compaction leaves gaps.
+func (w *walk) follows(h *header) bool {
+	if w.file.generation > 0 {
+		return w.expected <= h.LSN && h.LSN < w.limit.lsn && h.Type != TypeSeal
+	}
+	return h.LSN == w.expected && h.Type != TypeSeal
 }
 
 func (h *header) fits(offset, size int64) bool { return offset+int64(h.Units)*unitSize <= size }
 
 // count takes the record at the offset.
 func (w *walk) count(h *header) {
-	w.tail = append(w.tail, scanned{hash: h.Hash, head: *h, entry: Entry{
-		Timestamp: h.Timestamp, LSN: h.LSN, Segment: w.file.sequence,
-		Unit: uint32(w.offset / unitSize), Units: h.Units, Type: h.Type,
-	}})
+	unit := uint32(w.offset / unitSize)
+	w.tail = append(w.tail, found{h.runEntry(unit), w.segment})
+	w.segment.samples = addSample(w.segment.samples, uint32(h.LSN-w.segment.base), unit)
+	if h.Type.named() {
+		w.named++
+	}
 	w.proven = max(w.proven, h.watermark())
 	w.offset += int64(h.Units) * unitSize
-	w.expected++
+	w.expected = h.LSN + 1
 }
 
 // resync decides what the bad place at the offset is. more is true when reading
 // goes on behind damage; false at the end of the segment, of whatever kind.
 func (w *walk) resync() (more bool, err error) {
+	defer w.settle()
 	if !w.limit.sure && w.offset == w.file.size {
-		return false, w.settle()
+		return false, nil
 	}
 	w.open = false
 	seek := search{window: w.window, limit: w.limit.lsn, salt: w.file.salt, salted: true}
@@ -241,17 +317,30 @@ func (w *walk) resync() (more bool, err error) {
 		return false, err
 	}
 	w.proven = max(w.proven, seek.watermark)
+	if w.file.seal != nil {
+		w.proven = max(w.proven, w.file.seal.last)
+	}
 	switch {
 	case !w.limit.sure && w.proven < w.expected: // none of it was acknowledged
 		w.bundle.report.TornTails++
-		return false, w.settle()
-	case !seek.found:
-		w.lose(w.file.sequence, w.offset, w.limit.lsn)
-		return false, w.settle()
+		return false, nil
+	case seek.found:
+		w.damage(seek.first.lsn)
+		w.offset = seek.first.offset
+		return true, nil
+	case w.limit == noLimit:
+		w.damage(w.proven + 1)
+	default:
+		w.damage(w.limit.lsn)
 	}
-	w.lose(w.file.sequence, w.offset, seek.first.lsn)
-	w.offset = seek.first.offset
-	return true, nil
+	return false, nil
+}
+
+// damage loses the records from the offset up to the next LSN. The segment must
+// not get a footer, which would hide the loss.
+func (w *walk) damage(next uint64) {
+	w.segment.damaged = true
+	w.lose(w.file.sequence, w.offset, next)
 }
 
 // windowSize is how much of a segment is read at once.

@@ -11,7 +11,7 @@ import (
 //
 //	0 magic 4 | version 1 | reserved 1 | flags 2 | policy 4 | partition 4
 //	16 sequence 4 | generation 4 | uuid 16 | base LSN 8 | created 8
-//	56 reserved 68 | CRC 4
+//	56 through 4 | reserved 64 | CRC 4
 type segmentHeader struct {
 	Flags      uint16
 	Policy     uint32
@@ -21,6 +21,7 @@ type segmentHeader struct {
 	UUID       [16]byte
 	BaseLSN    uint64
 	Created    uint64 // ticks since 1970
+	Through    uint32 // last sequence that this segment stands for; 0 before compaction
 }
 
 // salt ties the records of a segment to it.
@@ -39,6 +40,7 @@ func (h *segmentHeader) encode() []byte {
 	copy(b[24:], h.UUID[:])
 	le.PutUint64(b[40:], h.BaseLSN)
 	le.PutUint64(b[48:], h.Created)
+	le.PutUint32(b[56:], h.Through)
 	le.PutUint32(b[124:], checksum(b[:124]))
 	return b
 }
@@ -60,10 +62,10 @@ func parseSegmentHeader(b []byte) (segmentHeader, error) {
 		UUID:       [16]byte(b[24:40]),
 		BaseLSN:    le.Uint64(b[40:]),
 		Created:    le.Uint64(b[48:]),
+		Through:    le.Uint32(b[56:]),
 	}
-	if b[4] != formatVersion || h.Flags&flagsRefused != 0 || h.Generation != 0 {
-		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x, generation %d",
-			ErrUnsupported, b[4], h.Flags, h.Generation)
+	if b[4] != formatVersion || h.Flags&flagsRefused != 0 {
+		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)
 	}
 	if h.BaseLSN == 0 {
 		return segmentHeader{}, fmt.Errorf("%w: base LSN 0", errDamaged)

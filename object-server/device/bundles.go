@@ -41,12 +41,15 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
 	if s.bundle != nil {
 		return s.bundle, nil
 	}
-	b, err := bundle.Open(d.files, id, d.options.SegmentBytes)
+	b, err := bundle.Open(d.files, id, bundle.Config{
+		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, Damaged: d.damaged,
+	})
 	if err != nil {
 		return nil, err
 	}
 	d.report(id, b.Report())
 	s.bundle = b
+	d.caretaker.look(b)
 	return b, nil
 }
 
@@ -77,6 +80,12 @@ func (d *Device) report(id bundle.ID, r bundle.Report) {
 		d.counters.quarantined.Add(1)
 		log.Error("damaged data in quarantine", "extent", extent)
 	}
+}
+
+// damaged counts and logs a record that is found damaged.
+func (d *Device) damaged(err error) {
+	d.counters.quarantined.Add(1)
+	d.options.Logger.Error("damaged data in quarantine", "device", d.root, "error", err)
 }
 
 // all returns the bundles that are open.

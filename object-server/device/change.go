@@ -24,7 +24,7 @@ func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, er
 	}
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	old, prev, err := d.previous(b, at.Hash, t)
+	old, err := previous(b, at.Hash, t)
 	if err != nil {
 		return State{}, err
 	}
@@ -34,14 +34,15 @@ func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, er
 	if err := draft.SealTombstone(at.Hash, &m); err != nil {
 		return State{}, err
 	}
+	draft.Replaces(old.record)
 	if err := d.committer.append(b, draft); err != nil {
 		return State{}, err
 	}
-	if old.Large != 0 {
-		b.RemoveLarge(old.Large)
+	if old.large != 0 {
+		b.RemoveLarge(old.large)
 	}
 	d.counters.deletes.Add(1)
-	return prev, nil
+	return old.state, nil
 }
 
 // Post replaces the metadata of an object by what edit makes of them, while no
@@ -63,11 +64,7 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 	}
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	e, err := lookup(b, at.Hash)
-	if err != nil {
-		return err
-	}
-	o := &Object{device: d, bundle: b, hash: at.Hash, entry: e}
+	o := &Object{device: d, bundle: b, hash: at.Hash}
 	defer o.Close()
 	if err := o.load(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -103,6 +100,7 @@ func (o *Object) rewrite() (err error) {
 	if err != nil {
 		return err
 	}
+	draft.Replaces(o.record)
 	if err := o.device.committer.append(o.bundle, draft); err != nil {
 		return err
 	}

@@ -257,7 +257,7 @@ func TestSecondFailureTakesOut(t *testing.T) {
 	var failing atomic.Bool
 	fs := vfs.NewFaults(mem, func(op, _ string) error {
 		if failing.Load() && (op == "datasync" || op == "syncfs") {
-			mem.DropUnsynced("/d")
+			mem.DropUnsynced()
 			return errors.New("input/output error")
 		}
 		return nil

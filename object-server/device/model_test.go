@@ -95,7 +95,7 @@ const modelBits = 1
 // modelSpill is the threshold for large files in model tests.
 const modelSpill = 16 << 10
 
-var modelOptions = Options{SpillBytes: modelSpill, SegmentBytes: 64 << 10, Logger: quiet}
+var modelOptions = Options{SpillBytes: modelSpill, SegmentBytes: 64 << 10, CheckpointBytes: 8 << 10, Logger: quiet}
 
 // smallTicks is the time from which on the objects of a model are small, for
 // tests that look at very many states, with smallSpill and segments of a few

@@ -16,7 +16,6 @@ type Object struct {
 	device   *Device
 	bundle   *bundle.Bundle
 	hash     bundle.Hash
-	entry    bundle.Entry
 	record   *bundle.Record
 	buffer   *bundle.Buffer // what record points into
 	metadata *bundle.Metadata
@@ -34,46 +33,46 @@ func (d *Device) Open(at Location) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	var missing uint64 // LSN of a record whose large file was not there
 	for {
-		e, err := lookup(b, at.Hash)
-		if err != nil {
-			return nil, err
-		}
-		o := &Object{device: d, bundle: b, hash: at.Hash, entry: e}
+		o := &Object{device: d, bundle: b, hash: at.Hash}
 		err = o.load()
 		if err == nil {
 			d.counters.reads.Add(1)
 			return o, nil
 		}
-		o.Close()
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) || o.record == nil {
+			o.Close()
 			return nil, err
 		}
 		// The large file is gone. If a newer write removed it, look again.
-		if now, _, _ := b.Lookup(at.Hash); now.LSN == e.LSN {
-			return nil, o.damaged(err)
+		if o.record.LSN() == missing {
+			err = o.damaged(err)
+			o.Close()
+			return nil, err
 		}
+		missing = o.record.LSN()
+		o.Close()
 	}
 }
 
-// lookup finds a live object.
-func lookup(b *bundle.Bundle, hash bundle.Hash) (bundle.Entry, error) {
-	e, ok, err := b.Lookup(hash)
+// live tells what a look-up found: nil for an object, else why there is none.
+func live(record *bundle.Record, err error) error {
 	switch {
 	case err != nil:
-		return e, err
-	case !ok:
-		return e, &NotFoundError{}
-	case !e.Live():
-		return e, &NotFoundError{Tombstone: e.Timestamp}
+		return err
+	case record == nil:
+		return &NotFoundError{}
+	case !record.Live():
+		return &NotFoundError{Tombstone: record.Timestamp()}
 	}
-	return e, nil
+	return nil
 }
 
 // load reads the record and opens the large file, if the bytes are in one.
 func (o *Object) load() (err error) {
-	if o.record, o.buffer, err = o.bundle.Read(o.hash, &o.entry); err != nil {
-		o.device.quarantined(err)
+	o.record, o.buffer, err = o.bundle.Read(o.hash)
+	if err := live(o.record, err); err != nil {
 		return err
 	}
 	if o.metadata, err = o.record.Metadata(); err != nil {
@@ -97,20 +96,7 @@ func (o *Object) load() (err error) {
 
 // damaged quarantines the object and returns the error that says so.
 func (o *Object) damaged(cause error) error {
-	o.bundle.Quarantine(o.hash, o.entry.LSN)
-	err := fmt.Errorf("%w: record %d: %w", ErrQuarantined, o.entry.LSN, cause)
-	o.device.quarantined(err)
-	return err
-}
-
-// quarantined counts and logs an error if it is about damage.
-func (d *Device) quarantined(err error) bool {
-	if !errors.Is(err, ErrQuarantined) {
-		return false
-	}
-	d.counters.quarantined.Add(1)
-	d.options.Logger.Error("damaged data in quarantine", "device", d.root, "error", err)
-	return true
+	return o.bundle.Quarantine(o.record, cause)
 }
 
 // Metadata is shared and must not be changed.
@@ -197,15 +183,25 @@ func (d *Device) Head(at Location) (*bundle.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := lookup(b, at.Hash)
-	if err != nil {
+	record, buffer, err := b.ReadHead(at.Hash)
+	defer buffer.Free()
+	if err := live(record, err); err != nil {
 		return nil, err
 	}
-	m, err := b.ReadMetadata(at.Hash, &e)
+	m, err := metadata(b, record)
 	if err != nil {
-		d.quarantined(err)
 		return nil, err
 	}
 	d.counters.reads.Add(1)
 	return m, nil
+}
+
+// metadata decodes the metadata of a record; what cannot be decoded, though its
+// checksum is right, is damaged.
+func metadata(b *bundle.Bundle, record *bundle.Record) (*bundle.Metadata, error) {
+	m, err := record.Metadata()
+	if err != nil {
+		err = b.Quarantine(record, err)
+	}
+	return m, err
 }

@@ -3,7 +3,6 @@ package device
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -19,35 +18,28 @@ const (
 	SyncFdatasync SyncMethod = "fdatasync"
 	// SyncSyncfs always flushes the whole file system, other people's data too.
 	SyncSyncfs SyncMethod = "syncfs"
-	// SyncJournal writes each batch to a journal as well and flushes that alone;
-	// the segments are flushed later, many batches at once.
-	SyncJournal SyncMethod = "journal"
 )
-
-// SyncMethods lists them all.
-var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs, SyncJournal}
 
 // Options tunes a Device; the zero value of each field stands for its default.
 type Options struct {
-	SyncMethod     SyncMethod    // default SyncAuto
-	JournalBytes   int64         // size of the journal, for SyncJournal; default 256 MiB
-	CommitDelay    time.Duration // how long a flush waits for more writers while they come in groups; default 0
-	SpillBytes     int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
-	SegmentBytes   int64         // size limit of a segment; default 1 GiB, which is the most
-	OpenFilesMax   int           // segments kept open; default 1024
-	ReserveBytes   int64         // refuse PUTs and POSTs when less than this is free; default 0
-	ReservePercent float64       // the same as a share of the file system; default 0
-	Logger         *slog.Logger  // for damage met when opening a partition; default slog.Default
+	SyncMethod   SyncMethod    // default SyncAuto
+	CommitDelay  time.Duration // how long a flush waits for more writers while they come in groups; default 0
+	SpillBytes   int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
+	SegmentBytes int64         // size limit of a segment; default 1 GiB, which is the most
+	// CheckpointBytes of records in a segment make its index be written down, so that opening reads less; default 64 MiB.
+	CheckpointBytes int64
+	OpenFilesMax    int          // segments kept open; default 1024
+	ReserveBytes    int64        // refuse PUTs and POSTs when less than this is free; default 0
+	ReservePercent  float64      // the same as a share of the file system; default 0
+	Logger          *slog.Logger // for damage met when opening a partition; default slog.Default
 }
 
 const (
-	journalBytesDefault = 256 << 20
-	journalBytesMin     = 2 * journalBlock
-	journalBytesMax     = 4 << 30 // a batch has its length in 32 bits
 	spillBytesDefault   = 1 << 20
 	spillBytesMax       = 32 << 20
 	segmentBytesDefault = 1 << 30
 	segmentBytesMin     = 4 << 10 // below it nothing is gained
+	checkpointDefault   = 64 << 20
 	openFilesDefault    = 1024
 )
 
@@ -56,14 +48,14 @@ func (o Options) complete() (Options, error) {
 	if o.SyncMethod == "" {
 		o.SyncMethod = SyncAuto
 	}
-	if o.JournalBytes == 0 {
-		o.JournalBytes = journalBytesDefault
-	}
 	if o.SpillBytes == 0 {
 		o.SpillBytes = spillBytesDefault
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = segmentBytesDefault
+	}
+	if o.CheckpointBytes == 0 {
+		o.CheckpointBytes = checkpointDefault
 	}
 	if o.OpenFilesMax == 0 {
 		o.OpenFilesMax = openFilesDefault
@@ -72,15 +64,13 @@ func (o Options) complete() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	switch {
-	case !slices.Contains(SyncMethods, o.SyncMethod):
+	case o.SyncMethod != SyncAuto && o.SyncMethod != SyncFdatasync && o.SyncMethod != SyncSyncfs:
 		return o, fmt.Errorf("%w: sync method %q", ErrInvalid, o.SyncMethod)
-	case o.JournalBytes < journalBytesMin || o.JournalBytes > journalBytesMax:
-		return o, fmt.Errorf("%w: journal of %d bytes", ErrInvalid, o.JournalBytes)
 	case o.SpillBytes < 0 || o.SpillBytes > spillBytesMax:
 		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
 		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
-	case o.OpenFilesMax < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
+	case o.OpenFilesMax < 0 || o.CheckpointBytes < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
 		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
 	}
 	return o, nil

@@ -12,6 +12,7 @@ type Stats struct {
 	Flushes      uint64 // fdatasync, fsync and syncfs calls
 	BytesWritten uint64 // to segments and large files, with headers and padding
 	Quarantined  uint64 // damaged records and extents met
+	IndexBytes   uint64 // memory of the indexes off the Go heap, now
 }
 
 type counters struct {
@@ -24,6 +25,6 @@ func (d *Device) Stats() Stats {
 	return Stats{
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
-		Quarantined: c.quarantined.Load(),
+		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()),
 	}
 }

@@ -111,28 +111,29 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	}
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	old, prev, err := d.previous(u.bundle, u.at.Hash, m.Timestamp)
+	old, err := previous(u.bundle, u.at.Hash, m.Timestamp)
 	if err != nil {
 		return State{}, err
 	}
-	outlive(m, prev.Metadata)
+	outlive(m, old.state.Metadata)
 	if u.large != nil {
-		err = u.commitLarge(m)
+		err = u.commitLarge(m, old.record)
 	} else if err = u.draft.SealPut(u.at.Hash, m, u.table); err == nil {
+		u.draft.Replaces(old.record)
 		err = d.committer.append(u.bundle, u.draft)
 	}
 	if err != nil {
 		return State{}, err
 	}
-	if old.Large != 0 {
-		u.bundle.RemoveLarge(old.Large)
+	if old.large != 0 {
+		u.bundle.RemoveLarge(old.large)
 	}
 	d.counters.puts.Add(1)
-	return prev, nil
+	return old.state, nil
 }
 
 // commitLarge names the large file and appends the record that makes it visible.
-func (u *Upload) commitLarge(m *bundle.Metadata) error {
+func (u *Upload) commitLarge(m *bundle.Metadata, old *bundle.Record) error {
 	if err := u.large.link(m); err != nil {
 		return err
 	}
@@ -146,6 +147,7 @@ func (u *Upload) commitLarge(m *bundle.Metadata) error {
 		u.bundle.RemoveLarge(id)
 		return err
 	}
+	u.draft.Replaces(old)
 	err := u.device.committer.append(u.bundle, u.draft)
 	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
 		u.bundle.RemoveLarge(id)
@@ -175,29 +177,56 @@ func (u *Upload) end() {
 // previous tells what a write with a timestamp is about to replace, or refuses
 // it with *OlderError. The object's lock is held. Names unknown to the index
 // cost no read.
-func (d *Device) previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (bundle.Entry, State, error) {
-	e, ok, damage := b.Lookup(hash)
-	if !ok {
-		return e, State{}, nil
+func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (replaced, error) {
+	record, buffer, damage := b.ReadHead(hash)
+	defer buffer.Free()
+	old := replaced{record: record}
+	if damage != nil && !errors.Is(damage, ErrQuarantined) {
+		return old, damage
+	}
+	if record == nil || record.LSN() == 0 { // nothing, or nothing that can be told
+		return old, nil
 	}
 	// A replica may repair a damaged record with its own copy of the same write.
-	if c := t.Compare(e.Timestamp); c < 0 || c == 0 && damage == nil {
-		return e, State{}, &OlderError{Existing: e.Timestamp}
+	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && damage == nil {
+		return old, &OlderError{Existing: record.Timestamp()}
 	}
-	if !e.Live() {
-		return e, State{Tombstone: e.Timestamp}, nil
+	if !record.Live() {
+		old.state.Tombstone = record.Timestamp()
+		return old, nil
 	}
 	if damage != nil {
-		return e, State{}, nil
+		return old, nil
 	}
-	m, err := b.ReadMetadata(hash, &e)
+	m, err := metadata(b, record)
 	if err != nil {
-		if d.quarantined(err) {
-			return e, State{}, nil
-		}
-		return e, State{}, err
+		return old, nil
 	}
-	return e, State{Existed: true, Metadata: m}, nil
+	old.state = State{Existed: true, Metadata: m}
+	if record.Type() == bundle.TypeSpill {
+		old.large, err = largeOf(b, hash)
+	}
+	return old, err
+}
+
+// replaced is what a write replaces.
+type replaced struct {
+	record *bundle.Record // nil if nothing; of its parts only the header is valid
+	state  State
+	large  uint64 // large file; 0 if none
+}
+
+// largeOf reads which large file holds an object; 0 if that cannot be told.
+func largeOf(b *bundle.Bundle, hash bundle.Hash) (uint64, error) {
+	record, buffer, err := b.Read(hash)
+	defer buffer.Free()
+	if errors.Is(err, ErrQuarantined) {
+		return 0, nil // opening the bundle will sweep it, once nothing is damaged
+	}
+	if err != nil {
+		return 0, err
+	}
+	return record.LargeID, nil
 }
 
 // outlive carries the metadata of a POST over to data that are older than it.

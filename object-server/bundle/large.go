@@ -1,0 +1,162 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"martlet/object-server/vfs"
+)
+
+// CreateLarge makes a large file, without a name where the file system can;
+// isNamed tells that it has a temporary one, which RemoveLargeTemp takes away. A
+// crash leaves at most a temporary name, and the next opening of the bundle
+// removes it.
+func (b *Bundle) CreateLarge(id uint64) (f vfs.File, isNamed bool, err error) {
+	f, err = b.files.FS.CreateTemp(b.files.Root)
+	if errors.Is(err, vfs.ErrNoTemp) {
+		isNamed = true
+		f, err = b.createNamed(id)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("bundle: %w", err)
+	}
+	return f, isNamed, nil
+}
+
+func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
+	b.dirMu.Lock()
+	defer b.dirMu.Unlock()
+	if !b.largeDurable {
+		large := filepath.Join(b.directory, largeDirectory)
+		if err := b.mkdirs(filepath.Dir(b.directory), b.directory, large); err != nil {
+			return nil, err
+		}
+	}
+	return b.files.FS.Create(b.largeTempPath(id))
+}
+
+// LinkLarge gives a large file its name and makes the name durable. The file's
+// bytes must be durable already. A crash before the record leaves a file that
+// the next opening of the bundle removes.
+func (b *Bundle) LinkLarge(f vfs.File, id uint64) error {
+	large := filepath.Join(b.directory, largeDirectory)
+	parent := filepath.Dir(b.directory)
+	b.dirMu.Lock()
+	defer b.dirMu.Unlock()
+	var directories []string
+	if !b.largeDurable {
+		if err := b.mkdirs(parent, b.directory, large); err != nil {
+			return err
+		}
+		directories = []string{b.directory, parent, filepath.Dir(parent)}
+	}
+	if err := b.files.FS.Link(f, b.largePath(id)); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	for _, d := range slices.Insert(directories, 0, large) {
+		if err := b.files.FS.SyncDir(d); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+	}
+	b.largeDurable = true
+	return nil
+}
+
+// OpenLarge opens the large file of a SPILL record.
+func (b *Bundle) OpenLarge(id uint64) (vfs.File, error) {
+	f, err := b.files.FS.Open(b.largePath(id))
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return f, nil
+}
+
+// RemoveLarge removes a large file that no live record names any more. If it
+// fails, the next opening of the bundle does it.
+func (b *Bundle) RemoveLarge(id uint64) { _ = b.files.FS.Remove(b.largePath(id)) }
+
+// RemoveLargeTemp removes the temporary name of a large file, as RemoveLarge.
+func (b *Bundle) RemoveLargeTemp(id uint64) { _ = b.files.FS.Remove(b.largeTempPath(id)) }
+
+const (
+	largeDirectory  = "large"
+	largeSuffix     = ".data"
+	largeTempSuffix = ".tmp" // after a dot and the id
+)
+
+func (b *Bundle) largeTempPath(id uint64) string {
+	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf(".%016x%s", id, largeTempSuffix))
+}
+
+func (b *Bundle) largePath(id uint64) string {
+	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf("%016x%s", id, largeSuffix))
+}
+
+// sweepLarge removes large files that no live record names: a crash left them
+// between two steps of a write. A bundle with damage keeps all of them. The
+// records are sorted by name and LSN.
+func (b *Bundle) sweepLarge(records []found) error {
+	if !b.largeDurable || len(b.report.Damaged) > 0 {
+		return nil
+	}
+	entries, err := b.files.FS.ReadDir(filepath.Join(b.directory, largeDirectory))
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	var live []found
+	for i, f := range records {
+		if f.Type == TypeSpill && isNewest(records, i) {
+			live = append(live, f)
+		}
+	}
+	if len(entries) == len(live) { // one for each: nothing was left behind
+		return nil
+	}
+	named := make(map[uint64]bool)
+	for i := range live {
+		id, err := b.largeOf(&live[i])
+		if isDamage(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		named[id] = true
+	}
+	for _, entry := range entries {
+		if id, ok := parseLargeName(entry.Name(), "", largeSuffix); ok && !named[id] {
+			b.RemoveLarge(id)
+			b.report.LargeSwept++
+		}
+		if id, ok := parseLargeName(entry.Name(), ".", largeTempSuffix); ok {
+			b.RemoveLargeTemp(id)
+			b.report.LargeSwept++
+		}
+	}
+	return nil
+}
+
+func parseLargeName(name, prefix, suffix string) (id uint64, ok bool) {
+	stem, hasPrefix := strings.CutPrefix(name, prefix)
+	stem, hasSuffix := strings.CutSuffix(stem, suffix)
+	id, err := strconv.ParseUint(stem, 16, 64)
+	return id, hasPrefix && hasSuffix && err == nil && len(stem) == 16
+}
+
+// largeOf reads which large file a SPILL record names.
+func (b *Bundle) largeOf(f *found) (uint64, error) {
+	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*unitSize)
+	if err != nil {
+		return 0, err
+	}
+	defer buffer.Free()
+	record, err := parseRecord(buffer.B)
+	if err != nil {
+		return 0, err
+	}
+	return record.LargeID, nil
+}

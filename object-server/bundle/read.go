@@ -1,0 +1,197 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// candidate is a record that may be the one looked for, its segment pinned.
+type candidate struct {
+	slot    slot
+	segment *segment
+	damaged bool
+}
+
+// candidates appends what the index has for a name; release must follow.
+func (b *Bundle) candidates(found []candidate, hash Hash) []candidate {
+	var space [4]slot
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.index.find(hash.key(), space[:0]) {
+		found = append(found, candidate{s, b.segments.pin(s.segment()), b.damaged[s.at()]})
+	}
+	return found
+}
+
+func release(found []candidate) {
+	for _, c := range found {
+		c.segment.unpin()
+	}
+}
+
+// headGuess is what ReadHead reads at first, in bytes: nearly always enough.
+const headGuess = 2048
+
+// Read reads the whole newest record of a name, with one pread, and checks all
+// but the object's bytes. The record is valid until the buffer is freed; it is
+// nil if there is none. Damage puts the name into quarantine and is
+// ErrQuarantined, as is a bad sector; the record then tells what is still known.
+func (b *Bundle) Read(hash Hash) (*Record, *Buffer, error) { return b.read(hash, 0) }
+
+// ReadHead is Read without the object's bytes and their checksums.
+func (b *Bundle) ReadHead(hash Hash) (*Record, *Buffer, error) { return b.read(hash, headGuess) }
+
+// read reads at most limit bytes of a record unless that is 0.
+func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
+	var space [4]candidate
+	found := b.candidates(space[:0], hash)
+	defer release(found)
+	var suspect *Record
+	var damage error
+	for i := range found {
+		record, buffer, err := b.readCandidate(&found[i], hash, limit)
+		switch {
+		case err == nil && record == nil: // another name
+		case err == nil && record.LSN() <= b.lostThrough:
+			buffer.Free()
+			return record.bare(), nil, b.lost()
+		case err == nil:
+			return record, buffer, nil
+		case errors.Is(err, ErrQuarantined):
+			suspect, damage = record, err
+		default:
+			return nil, nil, err
+		}
+	}
+	if damage == nil && b.lostThrough > 0 {
+		damage = b.lost()
+	}
+	return suspect, nil, damage
+}
+
+// readCandidate reads a record. It is nil if it is another name's.
+func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Buffer, error) {
+	length := int(c.slot.units()) * unitSize
+	if length == 0 { // longer than the index can say
+		length = headerSize
+	}
+	if limit > 0 {
+		length = min(length, limit)
+	}
+	record, buffer, need, err := b.readAt(c, length, limit > 0)
+	if need > 0 {
+		record, buffer, _, err = b.readAt(c, need, limit > 0)
+	}
+	switch {
+	case err == nil && record.head.Hash != hash:
+		buffer.Free()
+		return nil, nil, nil
+	case err == nil && c.damaged:
+		err = fmt.Errorf("%w: its data", errDamaged)
+	}
+	if err != nil {
+		buffer.Free()
+		return record.bare(), nil, b.blame(c, err)
+	}
+	return record, buffer, nil
+}
+
+// readAt reads length bytes of a record, fewer where the file ends, and parses
+// them. If the record needs more, it says how many. The record is never nil.
+func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buffer, int, error) {
+	unknown := &Record{slot: c.slot}
+	file, err := b.files.get(c.segment.key(b.id))
+	if err != nil {
+		return unknown, nil, 0, err
+	}
+	defer file.release()
+	buffer := GetBuffer(length)
+	n, err := file.ReadAt(buffer.B, int64(c.slot.unit())*unitSize)
+	if n < length && (n < headerSize || !errors.Is(err, io.EOF)) {
+		return unknown, buffer, 0, fmt.Errorf("bundle: %w", err)
+	}
+	buffer.B = buffer.B[:n]
+	record, need, err := parsePart(buffer.B, headOnly)
+	if need > n && n < length {
+		return unknown, buffer, 0, fmt.Errorf("bundle: record is cut off: %w", io.ErrUnexpectedEOF)
+	}
+	if need > n {
+		buffer.Free()
+		return unknown, nil, need, nil
+	}
+	if err == nil && (record.head.Salt != c.segment.salt || !record.head.Type.named()) {
+		return unknown, buffer, 0, fmt.Errorf("%w: record of another segment", errDamaged)
+	}
+	if record == nil {
+		return unknown, buffer, 0, err
+	}
+	record.slot = c.slot
+	return record, buffer, 0, err
+}
+
+// parsePart parses a record, or its header and metadata alone, and tells how
+// many bytes that takes. If only the header is good it returns that with an
+// errDamaged.
+func parsePart(p []byte, headOnly bool) (*Record, int, error) {
+	h, err := parseHeader(p)
+	if err != nil {
+		return nil, 0, err
+	}
+	parts := h.layout()
+	need := int(parts.length)
+	if headOnly {
+		need = int(parts.data)
+	}
+	if len(p) < need {
+		return nil, need, nil
+	}
+	r := &Record{head: h, metadata: p[parts.metadata:parts.data]}
+	switch {
+	case !headOnly:
+		whole, err := parseRecord(p)
+		if err != nil {
+			return r, need, err
+		}
+		r = whole
+	case checksum(r.metadata) != h.MetadataCRC:
+		return r, need, fmt.Errorf("%w: metadata", errDamaged)
+	}
+	return r, need, nil
+}
+
+// blame turns the error of a read or a check into ErrQuarantined if it is about
+// damage, and marks the place. An unsupported record was readable when the
+// bundle was opened, so it counts as damage here. A read from a bad sector, or
+// behind the end of a file that was cut off, counts for this once: the next may
+// succeed.
+func (b *Bundle) blame(c *candidate, err error) error {
+	isUnreadable := errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if !isUnreadable && !isDamage(err) {
+		return err
+	}
+	err = fmt.Errorf("%w: %s offset %d: %w", ErrQuarantined, b.files.path(c.segment.key(b.id)),
+		int64(c.slot.unit())*unitSize, err)
+	if isUnreadable {
+		b.tell(err)
+	} else {
+		b.mark(c.slot, err)
+	}
+	return err
+}
+
+// preadExactly reads length bytes of a segment.
+func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, error) {
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return nil, err
+	}
+	defer file.release()
+	buffer := GetBuffer(length)
+	if err := readFull(file, buffer.B, int64(unit)*unitSize); err != nil {
+		buffer.Free()
+		return nil, fmt.Errorf("bundle: %s: %w", b.files.path(s.key(b.id)), err)
+	}
+	return buffer, nil
+}

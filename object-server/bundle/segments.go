@@ -1,0 +1,95 @@
+package bundle
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// segment is one file of the log. What the index points at in it is found by its
+// number, which it keeps while it is open; another segment may have it later.
+type segment struct {
+	number     uint16
+	sequence   uint32
+	through    uint32 // last sequence that it stands for: more than sequence once neighbours were merged
+	generation uint32
+	salt       uint32
+	base       uint64                   // LSN of the first record
+	last       uint64                   // LSN of the last one
+	tail       int64                    // end of the durable records, in bytes
+	units      int64                    // in records with a name, dead or alive
+	live       int64                    // in records that the index points at
+	sealed     bool                     // has a footer
+	damaged    bool                     // records are lost: must be read from end to end when opened
+	checkpoint uint32                   // unit of the last CHECKPOINT; 0 if none
+	resume     uint32                   // unit of the first record that no CHECKPOINT covers
+	covered    uint64                   // last LSN before it
+	records    int                      // behind resume, about
+	samples    []sample                 // of a segment without footer
+	loaded     atomic.Pointer[[]sample] // of one with a footer, once they were needed
+	pins       atomic.Int32             // readers
+}
+
+func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }
+
+// segments finds the open segments of a bundle by their number. The zero value
+// is empty. It is guarded by Bundle.mu.
+type segments struct{ table []*segment }
+
+// errSegments: a bundle has as many segments as the index can tell apart.
+var errSegments = fmt.Errorf("bundle: more than %d segments", slotSegments)
+
+// add gives the segment a number.
+func (t *segments) add(s *segment) error {
+	for n, other := range t.table {
+		if other == nil {
+			s.number, t.table[n] = uint16(n), s
+			return nil
+		}
+	}
+	if len(t.table) >= slotSegments {
+		return errSegments
+	}
+	s.number = uint16(len(t.table))
+	t.table = append(t.table, s)
+	return nil
+}
+
+func (t *segments) remove(s *segment) { t.table[s.number] = nil }
+
+// pin keeps the segment's file until unpin.
+func (t *segments) pin(number uint16) *segment {
+	s := t.table[number]
+	s.pins.Add(1)
+	return s
+}
+
+func (s *segment) unpin() { s.pins.Add(-1) }
+
+// withLSN is the segment that a record with that LSN lies in, if it is there at
+// all; nil if none.
+func (t *segments) withLSN(lsn uint64) *segment {
+	for _, s := range t.table {
+		if s != nil && s.base <= lsn && lsn <= s.last {
+			return s
+		}
+	}
+	return nil
+}
+
+// slotOf is the slot for a record of the segment.
+func (s *segment) slotOf(e *runEntry) slot {
+	return newSlot(s.number, e.Unit, e.Units, e.state())
+}
+
+// state of a record in the index.
+func (e *runEntry) state() uint8 {
+	switch {
+	case e.Flags&(flagVersions>>8) != 0:
+		return slotVersioned
+	case e.Type == TypeTombstone:
+		return slotTombstone
+	case e.Type == TypeSpill:
+		return slotSpill
+	}
+	return slotLive
+}

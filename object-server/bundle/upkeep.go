@@ -1,0 +1,175 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+
+	"martlet/object-server/vfs"
+)
+
+// NeedsUpkeep tells whether Seal or Checkpoint have something to do. It says so
+// once for each reason.
+func (b *Bundle) NeedsUpkeep() bool { return b.upkeep.Swap(false) }
+
+// extent is the part of a segment that is durable, as it was at one moment.
+type extent struct {
+	segment    *segment
+	tail       int64
+	last       uint64
+	checkpoint uint32
+	resume     uint32 // unit of the first record that no CHECKPOINT covers
+	covered    uint64 // last LSN before it
+}
+
+// Seal writes a footer behind each segment that gets no more records, so that
+// opening the bundle need not read the records. A crash leaves a piece of it,
+// which is behind the end and means nothing. One goroutine at a time may call
+// it; writes go on meanwhile.
+func (b *Bundle) Seal() error {
+	for {
+		x, ok := b.unsealed()
+		if !ok {
+			return nil
+		}
+		err := b.seal(&x)
+		if isDamage(err) { // stays as it is: opening it must meet the damage
+			b.mu.Lock()
+			x.segment.damaged = true
+			b.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// unsealed finds a segment to seal, and pins it.
+func (b *Bundle) unsealed() (extent, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.segments.table {
+		if s != nil && s != b.active && !s.sealed && !s.damaged && s.last >= s.base {
+			return b.segments.extent(s), true
+		}
+	}
+	return extent{}, false
+}
+
+func (t *segments) extent(s *segment) extent {
+	t.pin(s.number)
+	return extent{s, s.tail, s.last, s.checkpoint, s.resume, s.covered}
+}
+
+func (b *Bundle) seal(x *extent) error {
+	s := x.segment
+	defer s.unpin()
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return err
+	}
+	defer file.release()
+	entries, err := b.entries(file, x)
+	if err != nil {
+		return err
+	}
+	samples := samplesOf(entries, s.base)
+	sortRun(entries)
+	footer, err := encodeSeal(s.salt, s.base, x.last, s.through, entries, samples)
+	if err != nil {
+		return err
+	}
+	if err := writeFooter(file, footer); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.sealed, s.samples = true, nil
+	return nil
+}
+
+// writeFooter appends the footer of a segment and makes it durable. When the
+// disk is full it leaves the file as it was.
+func writeFooter(file *handle, footer []byte) error {
+	size, err := file.Size()
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	at := (size + unitSize - 1) / unitSize * unitSize
+	if err := file.Writev([][]byte{footer}, at); err != nil {
+		if errors.Is(err, vfs.ErrNoSpace) {
+			_ = file.Truncate(size) // if that fails a piece of footer stays, which means nothing
+		}
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := file.Datasync(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+// entries lists the named records of an extent.
+func (b *Bundle) entries(file *handle, x *extent) ([]runEntry, error) {
+	s := x.segment
+	from, lsn := int64(segmentHeaderSize), s.base
+	var covered checkpoints
+	if x.checkpoint != 0 {
+		var err error
+		if covered, err = readCheckpoints(file, s, x.tail, x.checkpoint); err != nil && !isDamage(err) {
+			return nil, err
+		} else if err == nil {
+			from, lsn = int64(covered.resume)*unitSize, covered.covered+1
+		} else {
+			covered = checkpoints{}
+		}
+	}
+	rest, err := scan(file, s, from, x.tail, lsn)
+	return append(covered.entries, rest...), err
+}
+
+// Checkpoint returns a sealed draft of a CHECKPOINT record if one is due, else
+// nil. The caller appends and frees it. Rules as of Seal.
+func (b *Bundle) Checkpoint() (*Draft, error) {
+	b.mu.RLock()
+	s := b.active
+	if s == nil || s.damaged || !b.checkpointDue(s) {
+		b.mu.RUnlock()
+		return nil, nil
+	}
+	x := b.segments.extent(s)
+	b.mu.RUnlock()
+	defer s.unpin()
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return nil, err
+	}
+	defer file.release()
+	run, err := scan(file, s, int64(x.resume)*unitSize, x.tail, x.covered+1)
+	if err != nil {
+		return nil, b.uncheckpointed(s, err)
+	}
+	sortRun(run)
+	body := checkpoint{sequence: s.sequence, before: x.checkpoint, resume: uint32(x.tail / unitSize)}
+	d := NewDraft(checkpointPrefix + len(run)*runEntrySize)
+	d.Write(body.prefix())
+	d.Write(appendRun(nil, s.base, run))
+	return d, d.sealCheckpoint(x.last)
+}
+
+// checkpointDue tells whether enough has been written to a segment since its
+// last CHECKPOINT. b.mu is held.
+func (b *Bundle) checkpointDue(s *segment) bool {
+	return s.tail-int64(s.resume)*unitSize >= b.config.CheckpointBytes || s.records >= checkpointRecords
+}
+
+// uncheckpointed marks a segment whose records cannot all be read: it gets no
+// CHECKPOINT and no footer any more.
+func (b *Bundle) uncheckpointed(s *segment, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.damaged = true
+	return nil
+}

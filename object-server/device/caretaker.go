@@ -1,0 +1,87 @@
+package device
+
+import (
+	"errors"
+	"sync"
+
+	"martlet/object-server/bundle"
+)
+
+// caretaker does what no writer should wait for: it gives segments that are full
+// a footer, and long ones a checkpoint. One goroutine, one bundle at a time.
+type caretaker struct {
+	device *Device
+
+	mu      sync.Mutex
+	arrived sync.Cond
+	queue   []*bundle.Bundle // guarded by mu
+	stopped bool             // guarded by mu
+	done    chan struct{}
+}
+
+func (c *caretaker) start(d *Device) {
+	c.device = d
+	c.arrived.L = &c.mu
+	c.done = make(chan struct{})
+	go c.run()
+}
+
+// stop ends the goroutine. What is queued is found again when its bundle is next
+// opened.
+func (c *caretaker) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	c.mu.Unlock()
+	c.arrived.Signal()
+	<-c.done
+}
+
+// look queues a bundle if it needs care.
+func (c *caretaker) look(b *bundle.Bundle) {
+	if !b.NeedsUpkeep() {
+		return
+	}
+	c.mu.Lock()
+	c.queue = append(c.queue, b)
+	c.mu.Unlock()
+	c.arrived.Signal()
+}
+
+func (c *caretaker) run() {
+	defer close(c.done)
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 && !c.stopped {
+			c.arrived.Wait()
+		}
+		if c.stopped {
+			c.mu.Unlock()
+			return
+		}
+		b := c.queue[0]
+		c.queue = c.queue[1:]
+		c.mu.Unlock()
+		if err := c.care(b); err != nil && !errors.Is(err, ErrNoSpace) {
+			c.device.failed(err)
+			c.device.options.Logger.Error("upkeep of a bundle failed", "device", c.device.root, "error", err)
+		}
+	}
+}
+
+// care brings a bundle up to date. It is no harm if it fails: opening the bundle
+// then reads more of it. The committer deals with the errors of its own.
+func (c *caretaker) care(b *bundle.Bundle) error {
+	if c.device.Err() != nil {
+		return nil
+	}
+	if err := b.Seal(); err != nil {
+		return err
+	}
+	draft, err := b.Checkpoint()
+	if draft == nil || err != nil {
+		return err
+	}
+	defer draft.Free()
+	_ = c.device.committer.append(b, draft)
+	return nil
+}
