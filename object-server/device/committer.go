@@ -16,7 +16,8 @@ const batchBytesMax = 64 << 20
 // committer makes writes durable: one goroutine, one flush for all that queued
 // while the previous one ran.
 type committer struct {
-	device *Device
+	device  *Device
+	journal *journal // nil unless that is the method
 
 	mu      sync.Mutex
 	arrived sync.Cond
@@ -123,7 +124,13 @@ func (c *committer) take(batch []*write) []*write {
 
 // commit writes, flushes and acknowledges a batch.
 func (c *committer) commit(batch []*write) {
-	if err := c.device.Err(); err != nil {
+	err := c.device.Err()
+	if err == nil && c.journal != nil {
+		if err = c.journal.begin(journalRoom(batch)); err == nil {
+			defer c.journal.end()
+		}
+	}
+	if err != nil {
 		for _, w := range batch {
 			w.finish(err)
 		}
@@ -134,7 +141,7 @@ func (c *committer) commit(batch []*write) {
 		c.write(&c.groups[i])
 	}
 	failpoint.Hit(failpoint.Appended)
-	err := c.flush()
+	err = c.flush()
 	failpoint.Hit(failpoint.Flushed)
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)
@@ -226,7 +233,9 @@ func (c *committer) flush() error {
 	c.device.counters.batches.Add(1)
 	var err error
 	method := c.device.options.SyncMethod
-	if method == SyncSyncfs || method == SyncAuto && touched+directories > 1 {
+	if c.journal != nil {
+		err = c.journal.commit(c.extents())
+	} else if method == SyncSyncfs || method == SyncAuto && touched+directories > 1 {
 		c.device.counters.flushes.Add(1)
 		err = c.device.directory.SyncFS()
 	} else {
@@ -236,6 +245,17 @@ func (c *committer) flush() error {
 		c.device.failed(err)
 	}
 	return err
+}
+
+// extents is what the batch has written, for the journal.
+func (c *committer) extents() []bundle.Extent {
+	extents := make([]bundle.Extent, 0, len(c.groups))
+	for i := range c.groups {
+		if a := c.groups[i].appended; a != nil {
+			extents = append(extents, a.Extent())
+		}
+	}
+	return extents
 }
 
 // flushEach flushes file by file, then the directories of new ones, children

@@ -257,7 +257,7 @@ func TestSecondFailureTakesOut(t *testing.T) {
 	var failing atomic.Bool
 	fs := vfs.NewFaults(mem, func(op, _ string) error {
 		if failing.Load() && (op == "datasync" || op == "syncfs") {
-			mem.DropUnsynced()
+			mem.DropUnsynced("/d")
 			return errors.New("input/output error")
 		}
 		return nil

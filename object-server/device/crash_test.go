@@ -22,12 +22,23 @@ func crashStates() int {
 	return 2
 }
 
+// crashMethods are those that differ in what they do to the file system.
+var crashMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncJournal}
+
+// crashOptions has a journal of a few batches, so that files change and some
+// batches do not fit.
+func crashOptions(method SyncMethod) Options {
+	o := modelOptions
+	o.SyncMethod, o.JournalBytes = method, 64<<10
+	return o
+}
+
 // A crash before any operation on the file system loses nothing acknowledged
 // (I1), shows only bytes written under the name (I2), the newest version (I3),
 // all or nothing of the rest (I4), the same after the next start (I5), and needs
 // nobody to help (I7).
 func TestCrashAtEveryOperation(t *testing.T) {
-	for _, method := range []SyncMethod{SyncAuto, SyncFdatasync} {
+	for _, method := range crashMethods {
 		for writers := 1; writers <= 4; writers += 3 {
 			for seed := range uint64(2) {
 				t.Run(fmt.Sprintf("%s-%d-%d", method, writers, seed), func(t *testing.T) {
@@ -45,6 +56,7 @@ func crashRun(t *testing.T, method SyncMethod, writers int, seed uint64) {
 		mem.Lack(vfs.FeatureTemp) // large files have temporary names
 	}
 	rng := rand.New(rand.NewPCG(seed, uint64(writers)))
+	options := crashOptions(method)
 	prefixes, states := 0, 0
 	var failure error
 	fs := vfs.NewFaults(mem, func(op, name string) error {
@@ -60,15 +72,13 @@ func crashRun(t *testing.T, method SyncMethod, writers int, seed uint64) {
 				clone = mem.CrashClone(rng)
 			}
 			states++
-			if err := checkCrashed(clone, snapshot, rng); err != nil {
+			if err := checkCrashed(clone, options, snapshot, rng); err != nil {
 				failure = fmt.Errorf("before operation %d, %s %s, state %d: %w", prefixes, op, name, i, err)
 				return nil
 			}
 		}
 		return nil
 	})
-	options := modelOptions
-	options.SyncMethod = method
 	d := open(t, fs, "/d", options)
 	workload(t, d, m, writers, seed)
 	if err := d.Close(); err != nil {
@@ -107,8 +117,8 @@ func workload(t *testing.T, d *Device, m *model, writers int, seed uint64) {
 }
 
 // checkCrashed opens what a crash left, several times, and uses it.
-func checkCrashed(fs *vfs.Mem, m *model, rng *rand.Rand) error {
-	d, err := Open(fs, "/d", modelOptions)
+func checkCrashed(fs *vfs.Mem, o Options, m *model, rng *rand.Rand) error {
+	d, err := Open(fs, "/d", o)
 	if err != nil {
 		return err
 	}
@@ -119,7 +129,7 @@ func checkCrashed(fs *vfs.Mem, m *model, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	again, err := Open(fs.CrashClone(rng), "/d", modelOptions) // a crash while opening
+	again, err := Open(fs.CrashClone(rng), "/d", o) // a crash while opening
 	if err != nil {
 		return err
 	}
@@ -134,7 +144,7 @@ func checkCrashed(fs *vfs.Mem, m *model, rng *rand.Rand) error {
 			return err
 		}
 	}
-	if last, err := Open(fs.CrashClone(rng), "/d", modelOptions); err != nil {
+	if last, err := Open(fs.CrashClone(rng), "/d", o); err != nil {
 		return err
 	} else if err := errors.Join(m.checkAll(last, true), last.Close()); err != nil {
 		return fmt.Errorf("writing after the crash: %w", err)
@@ -159,7 +169,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 		{"full for good", true, full, false},
 	}
 	for _, kind := range kinds {
-		for _, method := range []SyncMethod{SyncAuto, SyncFdatasync} {
+		for _, method := range crashMethods {
 			t.Run(kind.name+" "+string(method), func(t *testing.T) {
 				t.Parallel()
 				step := 1
@@ -176,8 +186,11 @@ func TestFaultAtEveryOperation(t *testing.T) {
 						if count++; count < n || count > n && !kind.forever {
 							return nil
 						}
-						if kind.drops && (op == "datasync" || op == "syncfs") {
-							mem.DropUnsynced()
+						if kind.drops && op == "datasync" {
+							mem.DropUnsynced(name)
+						}
+						if kind.drops && op == "syncfs" {
+							mem.DropUnsynced("/d/objects")
 						}
 						return kind.err
 					})
@@ -195,8 +208,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 }
 
 func faultRun(t *testing.T, fs vfs.FS, mem *vfs.Mem, method SyncMethod, seed uint64) {
-	options, m := modelOptions, newModel()
-	options.SyncMethod = method
+	options, m := crashOptions(method), newModel()
 	d, err := Open(fs, "/d", options)
 	if err != nil {
 		return // the flush at the start failed
@@ -217,11 +229,11 @@ func faultRun(t *testing.T, fs vfs.FS, mem *vfs.Mem, method SyncMethod, seed uin
 		}
 	}
 	rng = rand.New(rand.NewPCG(seed, 4))
-	if err := checkCrashed(mem.CrashClone(rng), m.clone(), rng); err != nil {
+	if err := checkCrashed(mem.CrashClone(rng), options, m.clone(), rng); err != nil {
 		t.Error(err)
 	}
 	_ = d.Close() // may meet the fault; it must not harm
-	if err := checkCrashed(mem.CrashClone(rng), m.clone(), rng); err != nil {
+	if err := checkCrashed(mem.CrashClone(rng), options, m.clone(), rng); err != nil {
 		t.Error("after close: ", err)
 	}
 }

@@ -68,18 +68,34 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 		files: bundle.NewFiles(files, root, o.OpenFilesMax),
 	}
 	d.bundles.open = make(map[bundle.ID]*slot)
-	if err = directory.Lock(); err == nil {
-		// What an earlier process wrote but did not live to flush becomes
-		// durable here, before anybody reads it.
-		err = directory.SyncFS()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("device: %w", err), directory.Close())
+	if err := d.takeOver(); err != nil {
+		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
 	d.room = room{directory: directory, bytes: o.ReserveBytes, percent: o.ReservePercent}
 	d.committer.start(d)
 	d.caretaker.start(d)
 	return d, nil
+}
+
+// takeOver locks the device and makes what an earlier process wrote durable,
+// before anybody reads it: what it did not live to flush, and what only its
+// journal holds.
+func (d *Device) takeOver() error {
+	if err := d.directory.Lock(); err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	newest, err := d.replay()
+	if err != nil {
+		return err
+	}
+	if err := d.directory.SyncFS(); err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	if d.options.SyncMethod != SyncJournal {
+		return d.removeJournal()
+	}
+	d.committer.journal, err = d.openJournal(newest)
+	return err
 }
 
 // Close waits for running operations, proves the last batches with a PAD record
@@ -96,6 +112,9 @@ func (d *Device) Close() error {
 	var err error
 	if d.Err() == nil {
 		err = d.committer.pad(d.bundles.all())
+	}
+	if j := d.committer.journal; j != nil {
+		err = errors.Join(err, j.close())
 	}
 	return errors.Join(err, d.files.Close(), d.directory.Close())
 }
@@ -134,9 +153,14 @@ func (d *Device) failed(err error) {
 		return
 	}
 	if d.failures.Add(1) >= writeFailuresMax {
-		cause := fmt.Errorf("%w: %w", ErrOut, err)
-		d.out.CompareAndSwap(nil, &cause)
+		d.takeOut(err)
 	}
+}
+
+// takeOut ends all work with the device.
+func (d *Device) takeOut(err error) {
+	cause := fmt.Errorf("%w: %w", ErrOut, err)
+	d.out.CompareAndSwap(nil, &cause)
 }
 
 // Partitions lists the partitions of a storage policy that have a directory.

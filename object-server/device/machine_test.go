@@ -9,8 +9,8 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// A random history of writes, clean stops, kills and power cuts never shows
-// anything but what the model allows.
+// A random history of writes, clean stops, kills and power cuts, each start with
+// any sync method, never shows anything but what the model allows.
 func TestStateMachine(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
@@ -54,7 +54,7 @@ type machine struct {
 }
 
 func (s *machine) start(rt *rapid.T) {
-	d, err := Open(s.fs, "/d", modelOptions)
+	d, err := Open(s.fs, "/d", crashOptions(rapid.SampledFrom(crashMethods).Draw(rt, "method")))
 	if err != nil {
 		rt.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -18,11 +19,18 @@ const (
 	SyncFdatasync SyncMethod = "fdatasync"
 	// SyncSyncfs always flushes the whole file system, other people's data too.
 	SyncSyncfs SyncMethod = "syncfs"
+	// SyncJournal writes each batch to a journal as well and flushes that alone;
+	// the segments are flushed later, many batches at once.
+	SyncJournal SyncMethod = "journal"
 )
+
+// SyncMethods lists them all.
+var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs, SyncJournal}
 
 // Options tunes a Device; the zero value of each field stands for its default.
 type Options struct {
 	SyncMethod   SyncMethod    // default SyncAuto
+	JournalBytes int64         // size of the journal, for SyncJournal; default 256 MiB
 	CommitDelay  time.Duration // how long a flush waits for more writers while they come in groups; default 0
 	SpillBytes   int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
 	SegmentBytes int64         // size limit of a segment; default 1 GiB, which is the most
@@ -35,6 +43,9 @@ type Options struct {
 }
 
 const (
+	journalBytesDefault = 256 << 20
+	journalBytesMin     = 2 * journalBlock
+	journalBytesMax     = 4 << 30 // a batch has its length in 32 bits
 	spillBytesDefault   = 1 << 20
 	spillBytesMax       = 32 << 20
 	segmentBytesDefault = 1 << 30
@@ -47,6 +58,9 @@ const (
 func (o Options) complete() (Options, error) {
 	if o.SyncMethod == "" {
 		o.SyncMethod = SyncAuto
+	}
+	if o.JournalBytes == 0 {
+		o.JournalBytes = journalBytesDefault
 	}
 	if o.SpillBytes == 0 {
 		o.SpillBytes = spillBytesDefault
@@ -64,8 +78,10 @@ func (o Options) complete() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	switch {
-	case o.SyncMethod != SyncAuto && o.SyncMethod != SyncFdatasync && o.SyncMethod != SyncSyncfs:
+	case !slices.Contains(SyncMethods, o.SyncMethod):
 		return o, fmt.Errorf("%w: sync method %q", ErrInvalid, o.SyncMethod)
+	case o.JournalBytes < journalBytesMin || o.JournalBytes > journalBytesMax:
+		return o, fmt.Errorf("%w: journal of %d bytes", ErrInvalid, o.JournalBytes)
 	case o.SpillBytes < 0 || o.SpillBytes > spillBytesMax:
 		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ func (c *Config) options() []option {
 		{appSection, "allowed_headers", "Content-Disposition, Content-Encoding, X-Delete-At, X-Object-Manifest, " +
 			"X-Static-Large-Object, Cache-Control, Content-Language, Expires, X-Robots-Tag", list(&c.AllowedHeaders)},
 		{appSection, "bundle_sync_method", "auto", syncMethod(&c.Device.SyncMethod)},
+		{appSection, "bundle_journal_size", "268435456", integer64(&c.Device.JournalBytes, 8<<20, 4<<30)},
 		{appSection, "bundle_commit_delay", "0.003", delay(&c.Device.CommitDelay)},
 		{appSection, "bundle_spill_size", "1048576", integer64(&c.Device.SpillBytes, 1, 32<<20)},
 		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
@@ -114,12 +116,11 @@ func (c *Config) setReserve(value string) error {
 
 func syncMethod(into *device.SyncMethod) func(string) error {
 	return func(value string) error {
-		switch method := device.SyncMethod(value); method {
-		case device.SyncAuto, device.SyncFdatasync, device.SyncSyncfs:
+		if method := device.SyncMethod(value); slices.Contains(device.SyncMethods, method) {
 			*into = method
 			return nil
 		}
-		return errors.New("must be auto, fdatasync or syncfs")
+		return errors.New("must be auto, fdatasync, syncfs or journal")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // sectorSize is the unit that a disk writes as a whole.
@@ -119,12 +120,15 @@ func (w memWrite) applyTorn(data []byte, rng *rand.Rand) []byte {
 	return torn
 }
 
-// DropUnsynced makes a file lose what no flush has covered, as a failed flush
-// does: readers may still see the bytes, but they will never be durable.
-func (m *Mem) DropUnsynced() {
+// DropUnsynced makes a file, or all files of a directory and below, lose what no
+// flush has covered, as a failed flush does: readers may still see the bytes, but
+// they will never be durable.
+func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, node := range m.nodes {
-		node.writes = nil
+	for path, node := range m.nodes {
+		if path == name || strings.HasPrefix(path, strings.TrimSuffix(name, "/")+"/") {
+			node.writes = nil
+		}
 	}
 }

@@ -192,7 +192,7 @@ func TestCrashClone(t *testing.T) {
 	if !lengths[2000] || !lengths[4000] || len(lengths) < 4 || len(names) != 2 {
 		t.Fatal("the states have no variety", lengths, names)
 	}
-	mem.DropUnsynced()
+	mem.DropUnsynced("/d")
 	expect(t, f.Datasync(), nil)
 	if data := mem.CrashClone(rand.New(rand.NewPCG(1, 0))).nodes["/d/kept"].data; !bytes.Equal(data, flushed) {
 		t.Fatal("a flush after a failed one brought dropped pages back")

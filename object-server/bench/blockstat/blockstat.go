@@ -76,3 +76,12 @@ func (c Counters) Since(earlier Counters) Counters {
 		Flushes: c.Flushes - earlier.Flushes,
 	}
 }
+
+// Plus adds what was counted in two separate spans.
+func (c Counters) Plus(d Counters) Counters {
+	return Counters{
+		Reads: c.Reads + d.Reads, ReadBytes: c.ReadBytes + d.ReadBytes,
+		Writes: c.Writes + d.Writes, WrittenBytes: c.WrittenBytes + d.WrittenBytes,
+		Flushes: c.Flushes + d.Flushes,
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"martlet/object-server/bench/blockstat"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -11,9 +12,10 @@ import (
 // contender is one way of storing objects. A round stores or reads
 // s.objects of them.
 type contender struct {
-	put, get   func(round int) error
-	puts, gets []time.Duration
-	coldGets   []time.Duration
+	name                 string
+	put, get             func(round int) error
+	puts, gets, coldGets []time.Duration
+	device               blockstat.Counters // of the PUTs
 }
 
 // throughput lets the contenders take turns, so that whatever else the machine
@@ -33,9 +35,9 @@ func throughput(s *settings, r *report) error {
 	if err != nil {
 		return err
 	}
-	engine := &contender{put: s.enginePut(d), get: s.engineGet(d)}
-	loop := &contender{put: bare.put, get: bare.get}
-	files := &contender{put: each.put, get: each.get}
+	engine := &contender{name: "engine", put: s.enginePut(d), get: s.engineGet(d)}
+	loop := &contender{name: "bare loop", put: bare.put, get: bare.get}
+	files := &contender{name: "file per object", put: each.put, get: each.get}
 	before := d.Stats()
 	// Round 0 makes partitions and files, and does not count.
 	for round := range s.rounds + 1 {
@@ -59,25 +61,32 @@ func (s *settings) compare(r *report, engine, loop, files *contender) {
 	}
 	r.add("GET from the page cache, engine / bare loop", rate(engine.gets)/rate(loop.gets), "", ">= 0.7")
 	r.add("PUT, engine / file per object", rate(engine.puts)/rate(files.puts), "", ">= 5")
-	for _, c := range []struct {
-		name string
-		*contender
-	}{{"engine", engine}, {"bare loop", loop}, {"file per object", files}} {
+	for _, c := range []*contender{engine, loop, files} {
 		r.add("  PUT, "+c.name, rate(c.puts), "/s", "")
 		if len(c.coldGets) > 0 {
 			r.add("  GET from the device, "+c.name, rate(c.coldGets), "/s", "")
 		}
 		r.add("  GET from the page cache, "+c.name, rate(c.gets), "/s", "")
+		if c.device.Writes > 0 {
+			puts := float64(s.objects * len(c.puts))
+			r.add("  device writes per PUT, "+c.name, float64(c.device.Writes)/puts, "", "")
+			r.add("  device flushes per PUT, "+c.name, float64(c.device.Flushes)/puts, "", "")
+			r.add("  device bytes per byte, "+c.name, float64(c.device.WrittenBytes)/puts/float64(s.size), "", "")
+		}
 	}
 }
 
 // play does one round. The first GETs come from the device where the caches
 // can be emptied; the second, of the same objects, from the page cache.
 func (c *contender) play(s *settings, r *report, round int) error {
+	// Zeros where the device does not count; then nothing is reported of it.
+	block, _ := blockstat.Of(s.dir)
+	before, _ := block.Read()
 	puts, err := timed(c.put, round)
 	if err != nil {
 		return err
 	}
+	after, _ := block.Read()
 	cacheErr := dropCaches()
 	cold, err := timed(c.get, round)
 	if err != nil {
@@ -88,6 +97,7 @@ func (c *contender) play(s *settings, r *report, round int) error {
 		return err
 	}
 	c.puts, c.gets = append(c.puts, puts), append(c.gets, warm)
+	c.device = c.device.Plus(after.Since(before))
 	if cacheErr == nil {
 		c.coldGets = append(c.coldGets, cold)
 	} else if round == 1 {

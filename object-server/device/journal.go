@@ -1,0 +1,277 @@
+package device
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// journalIdle is how long nothing is written before the bundles are brought up
+// to date without need.
+const journalIdle = time.Second
+
+// journal makes a batch durable with one sequential write and one flush, however
+// many bundles it is for. Their own pages are flushed later, many batches at
+// once. There are two files: batches go to the current one while the other's are
+// being flushed into the bundles (destaged), which gives it free again.
+type journal struct {
+	device    *Device
+	directory vfs.Dir // its own, so that it sees every error of syncfs
+	size      int64   // of one file
+	wake      chan struct{}
+	stopping  chan struct{}
+	stopped   chan struct{}
+
+	// mu is held while a batch is on its way, from its first byte in a bundle to
+	// the end of the flush. So whoever has it knows that all the bundles hold is in
+	// the journal, or has failed.
+	mu       sync.Mutex
+	freed    sync.Cond // busy has become false
+	files    [2]journalFile
+	current  int
+	busy     bool   // the other file is being destaged
+	number   uint64 // of the newest batch, whether or not it succeeded
+	through  uint64 // destaging makes all batches up to here durable in the bundles
+	destaged uint64 // all batches up to here are, or have failed
+	noted    uint64 // the highest destaged that the journal says itself
+}
+
+type journalFile struct {
+	vfs.File
+	salt   uint64
+	tail   int64  // end of the batches
+	last   uint64 // number of the last durable one
+	broken bool   // what lies at the tail is unknown: nothing more may be appended
+}
+
+// begin makes room for a batch of at most that many bytes and keeps all else
+// out until end. end must follow unless begin fails.
+func (j *journal) begin(bytes int64) error {
+	j.mu.Lock()
+	for f := &j.files[j.current]; f.broken || f.tail > 0 && f.tail+bytes > j.size; f = &j.files[j.current] {
+		if err := j.device.Err(); err != nil { // the journal is needed as it is
+			j.mu.Unlock()
+			return err
+		}
+		if j.busy {
+			j.freed.Wait()
+		} else {
+			j.rotate()
+		}
+	}
+	return nil
+}
+
+func (j *journal) end() { j.mu.Unlock() }
+
+// rotate goes on in the other file, which is free, and has this one destaged.
+// mu is held.
+func (j *journal) rotate() {
+	j.through = j.number
+	j.busy = j.files[j.current].last > j.destaged
+	j.current = 1 - j.current
+	f := &j.files[j.current]
+	f.tail, f.salt, f.broken = 0, newSalt(), false
+	if !j.busy {
+		j.destaged = j.through
+		return
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+func newSalt() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// commit makes extents durable that have been written to their bundles. After
+// an error the batch may or may not be found after a crash, and nothing more is
+// appended to this file. mu is held.
+func (j *journal) commit(extents []bundle.Extent) error {
+	f := &j.files[j.current]
+	head := journalHeader{Number: j.number + 1, Salt: f.salt, Destaged: j.destaged}
+	buffers, length := encodeBatch(&head, extents)
+	if f.tail+length > j.size {
+		return j.flush()
+	}
+	j.number++
+	err := f.Writev(buffers, f.tail)
+	if err == nil {
+		j.device.counters.flushes.Add(1)
+		err = f.Datasync()
+	}
+	if err != nil {
+		f.broken = true
+		return fmt.Errorf("device: %w", err)
+	}
+	j.device.counters.bytesWritten.Add(uint64(length))
+	f.tail += length
+	f.last, j.noted = j.number, head.Destaged
+	return nil
+}
+
+// flush is for a batch too large for the journal: it flushes the bundles
+// themselves. A failure may have cost pages of earlier batches, which are
+// written again; this batch has failed. mu is held.
+func (j *journal) flush() error {
+	err := j.syncfs()
+	if err == nil {
+		j.destaged = j.number
+		return nil
+	}
+	if again := j.rescue(); again != nil {
+		j.device.takeOut(again)
+	}
+	return err
+}
+
+func (j *journal) syncfs() error {
+	j.device.counters.flushes.Add(1)
+	return j.directory.SyncFS()
+}
+
+// run destages when a file is full and when there is nothing else to do.
+func (j *journal) run() {
+	defer close(j.stopped)
+	idle := time.NewTicker(journalIdle)
+	defer idle.Stop()
+	seen := uint64(0)
+	for {
+		select {
+		case <-j.stopping:
+			return
+		case <-j.wake:
+			j.destage()
+		case <-idle.C:
+			j.mu.Lock()
+			isIdle := j.number == seen
+			seen = j.number
+			j.mu.Unlock()
+			if isIdle {
+				_ = j.drain() // it has taken the device out if it must
+			}
+		}
+	}
+}
+
+// destage makes the batches of the file that is not current durable in their
+// bundles. When that fails they are written again from the journal, once.
+func (j *journal) destage() {
+	j.mu.Lock()
+	busy, through := j.busy, j.through
+	j.mu.Unlock()
+	if !busy {
+		return
+	}
+	err := j.syncfs()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
+		// Pages may be lost, those of the batches written meanwhile as well.
+		if j.device.failed(err); j.device.Err() == nil {
+			if err = j.rescue(); err != nil {
+				j.device.takeOut(err)
+			}
+		}
+	}
+	if err == nil {
+		j.destaged = max(j.destaged, through)
+	}
+	j.busy = false
+	j.freed.Broadcast()
+}
+
+// rescue writes every batch that is only in the journal to its bundles again,
+// and flushes them. mu is held.
+func (j *journal) rescue() error {
+	for _, i := range []int{1 - j.current, j.current} {
+		f := &j.files[i]
+		if f.last <= j.destaged {
+			continue
+		}
+		r := journalReader{file: f.File, size: f.tail}
+		for r.offset < f.tail {
+			head, extents, err := r.next()
+			if err == nil && head.Number > j.destaged {
+				err = restore(j.device.files, extents, false)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := j.syncfs(); err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	j.destaged = j.number
+	return nil
+}
+
+func restore(files *bundle.Files, extents []bundle.Extent, damage bool) error {
+	for _, e := range extents {
+		if err := files.Restore(e, damage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain makes all that is in the journal durable in the bundles and leaves a
+// note of that, so that none of it is replayed. Only the goroutine calls it, or
+// Close after that has ended.
+func (j *journal) drain() error {
+	j.destage() // if the other file is still waiting
+	j.mu.Lock()
+	if j.files[j.current].last > j.destaged {
+		j.rotate()
+	}
+	j.mu.Unlock()
+	j.destage()
+	if err := j.begin(journalBlock); err != nil {
+		return err
+	}
+	defer j.end()
+	if err := j.device.Err(); err != nil || j.noted == j.destaged {
+		return err
+	}
+	err := j.note()
+	if err != nil {
+		j.device.failed(err)
+	}
+	return err
+}
+
+// note writes an empty batch, which says how far the bundles are durable. mu is
+// held.
+func (j *journal) note() error {
+	all := j.destaged == j.number
+	err := j.commit(nil)
+	if err == nil && all {
+		j.destaged, j.noted = j.number, j.number
+	}
+	return err
+}
+
+// close ends the goroutine, brings the bundles up to date unless the device is
+// out, and closes the files.
+func (j *journal) close() error {
+	close(j.stopping)
+	<-j.stopped
+	err := j.device.Err()
+	if err == nil {
+		err = j.drain()
+	} else {
+		err = nil // already told; the journal stays for the next start
+	}
+	return errors.Join(err, j.closeFiles(), j.directory.Close())
+}

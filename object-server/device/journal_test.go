@@ -1,0 +1,326 @@
+package device
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+var journalExample = journalHeader{Number: 7, Salt: 0x1122334455667788, Destaged: 5}
+
+func exampleExtents() []bundle.Extent {
+	return []bundle.Extent{
+		{ID: bundle.ID{Policy: 1, Partition: 600}, Sequence: 2, Offset: 4480, Bytes: [][]byte{[]byte("record of a heron")}},
+		{ID: bundle.ID{Partition: 3}, Sequence: 1, Offset: 0, Bytes: [][]byte{[]byte("segment"), []byte(" header")}},
+	}
+}
+
+func encodeExample(h journalHeader, extents []bundle.Extent) []byte {
+	buffers, _ := encodeBatch(&h, extents)
+	return bytes.Join(buffers, nil)
+}
+
+// The page of the format shows what is written, byte for byte.
+func TestJournalExample(t *testing.T) {
+	page, err := os.ReadFile("../../doc/formats/journal.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []byte
+	for _, line := range regexp.MustCompile(`(?m)^    ([0-9a-f]{4})  ([0-9a-f ]+?) *\|`).FindAllStringSubmatch(string(page), -1) {
+		if line[1] != fmt.Sprintf("%04x", len(shown)) {
+			t.Fatalf("line %s stands at %04x", line[1], len(shown))
+		}
+		b, err := hex.DecodeString(strings.ReplaceAll(line[2], " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, b...)
+	}
+	want := encodeExample(journalExample, exampleExtents())
+	if len(want) != journalBlock || !bytes.Equal(shown, bytes.TrimRight(want, "\x00")) {
+		t.Fatalf("the page shows\n%s\nwritten is\n%s", hex.Dump(shown), hex.Dump(bytes.TrimRight(want, "\x00")))
+	}
+	h, err := parseJournalHeader(shown)
+	if err != nil || h.Number != 7 || h.Salt != journalExample.Salt || h.Destaged != 5 {
+		t.Fatal(h, err)
+	}
+	extents, err := h.parseBody(shown[journalHeaderSize:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range exampleExtents() {
+		e.Bytes = [][]byte{bytes.Join(e.Bytes, nil)}
+		if !reflect.DeepEqual(extents[i], e) {
+			t.Errorf("got %+v, want %+v", extents[i], e)
+		}
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add(encodeExample(journalExample, exampleExtents()))
+	f.Add(encodeExample(journalExample, nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseJournalHeader(b)
+		if err != nil {
+			if !errors.Is(err, errNoBatch) && !errors.Is(err, bundle.ErrUnsupported) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if uint64(len(b)) < uint64(h.Length) {
+			return
+		}
+		extents, err := h.parseBody(b[journalHeaderSize:h.Length])
+		if err != nil {
+			return
+		}
+		again := encodeExample(h, extents)
+		if h2, err := parseJournalHeader(again); err != nil || h2.Number != h.Number || h2.Length != h.Length {
+			t.Fatal(h2, err)
+		}
+	})
+}
+
+// journalOf returns a file with batches one after the other.
+func journalOf(t *testing.T, batches ...[]byte) vfs.File {
+	f := must[vfs.File](t)(vfs.NewMem("/").Create("/j"))
+	if err := f.Writev(append(batches, make([]byte, journalBlock)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func numbers(t *testing.T, f vfs.File) (all []uint64) {
+	d := &Device{options: Options{Logger: quiet}}
+	err := d.each(f, func(h journalHeader, _ []bundle.Extent, _ bool) error {
+		all = append(all, h.Number)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What an earlier round of the file left, whatever bytes an object may have put
+// there, is not taken for a batch of this one.
+func TestJournalReadsOneRound(t *testing.T) {
+	batch := func(number, salt uint64) []byte {
+		return encodeExample(journalHeader{Number: number, Salt: salt}, exampleExtents())
+	}
+	newer := batch(9, 1)
+	newer[4] = 2 // a version that is not known
+	damaged := batch(2, 1)
+	damaged[130] ^= 1
+	torn := make([]byte, journalBlock)
+	cases := []struct {
+		name string
+		file vfs.File
+		want []uint64
+	}{
+		{"whole", journalOf(t, batch(1, 1), batch(2, 1), batch(3, 1)), []uint64{1, 2, 3}},
+		{"stale behind", journalOf(t, batch(5, 1), batch(2, 3)), []uint64{5}},
+		{"forged number", journalOf(t, batch(5, 1), batch(6, 3), batch(7, 3)), []uint64{5}},
+		{"forged behind a gap", journalOf(t, batch(5, 1), torn, batch(7, 3)), []uint64{5}},
+		{"unknown version behind", journalOf(t, batch(8, 1), newer), []uint64{8}},
+		{"damage is skipped", journalOf(t, batch(1, 1), damaged, batch(3, 1)), []uint64{1, 3}},
+		{"lost header is skipped", journalOf(t, batch(1, 1), torn, batch(3, 1)), []uint64{1, 3}},
+		{"the last is torn", journalOf(t, batch(1, 1), damaged), []uint64{1}},
+		{"empty", journalOf(t), nil},
+	}
+	for _, c := range cases {
+		if got := numbers(t, c.file); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// fillJournal stores objects 0 to n-1.
+func fillJournal(t *testing.T, d *Device, n int) {
+	t.Helper()
+	for i := range n {
+		name := fmt.Sprint(i)
+		must[State](t)(put(d, locate(name, 2), name, 1, body(uint64(i), 3000)))
+	}
+}
+
+func wantJournaled(t *testing.T, fs vfs.FS, n int) {
+	t.Helper()
+	d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 64 << 10})
+	for i := range n {
+		wantBody(t, d, locate(fmt.Sprint(i), 2), body(uint64(i), 3000))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// When the flush of the bundles fails, their bytes are written again from the
+// journal; when that fails too, the device goes out and the journal stays.
+func TestFailedDestage(t *testing.T) {
+	for failures := range 3 {
+		t.Run(fmt.Sprint(failures), func(t *testing.T) {
+			mem := vfs.NewMem("/d")
+			var left atomic.Int32
+			fs := vfs.NewFaults(mem, func(op, name string) error {
+				if op == "syncfs" && left.Load() > 0 {
+					left.Add(-1)
+					mem.DropUnsynced("/d/objects")
+					return errors.New("input/output error")
+				}
+				return nil
+			})
+			d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 1 << 20})
+			fillJournal(t, d, 40)
+			left.Store(int32(failures))
+			err := d.committer.journal.drainNow()
+			if isOut := errors.Is(d.Err(), ErrOut); isOut != (failures == 2) || (err != nil) != isOut {
+				t.Fatal(d.Err(), err)
+			}
+			rng := rand.New(rand.NewPCG(1, 1))
+			wantJournaled(t, mem.CrashClone(rng), 40)
+			if failures < 2 {
+				must[State](t)(put(d, locate("40", 2), "40", 1, body(40, 3000)))
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantJournaled(t, mem.CrashClone(rng), 41-failures/2)
+		})
+	}
+}
+
+// drainNow is drain by way of the goroutine that may do it.
+func (j *journal) drainNow() error {
+	close(j.stopping)
+	<-j.stopped
+	defer func() {
+		j.stopping, j.stopped = make(chan struct{}), make(chan struct{})
+		go j.run()
+	}()
+	return j.drain()
+}
+
+// A failed flush of the journal fails its batch alone, and what follows is safe.
+func TestFailedJournalFlush(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	var failing atomic.Bool
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if failing.Load() && op == "datasync" && strings.HasPrefix(name, "/d/journal/") {
+			mem.DropUnsynced(name)
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 256 << 10})
+	fillJournal(t, d, 5)
+	failing.Store(true)
+	if _, err := put(d, locate("1", 2), "1", 9, body(1000, 3000)); err == nil || d.Err() != nil {
+		t.Fatal(err, d.Err())
+	}
+	wantBody(t, d, locate("1", 2), body(1, 3000))
+	failing.Store(false)
+	for i := 5; i < 10; i++ {
+		name := fmt.Sprint(i)
+		must[State](t)(put(d, locate(name, 2), name, 1, body(uint64(i), 3000)))
+	}
+	for seed := range uint64(20) {
+		clone := mem.CrashClone(rand.New(rand.NewPCG(seed, 1)))
+		o := open(t, clone, "/d", Options{})
+		for i := range 10 {
+			if i != 1 { // the failed write may show, as after any failed flush
+				wantBody(t, o, locate(fmt.Sprint(i), 2), body(uint64(i), 3000))
+			}
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failing.Store(true)
+	if _, err := put(d, locate("1", 2), "1", 10, body(1000, 3000)); err == nil || !errors.Is(d.Err(), ErrOut) {
+		t.Fatal(err, d.Err())
+	}
+	_ = d.Close()
+}
+
+// Damage to a batch that only the journal has is not taken for its end: what
+// follows is replayed, and the bundle knows what it lost.
+func TestDamagedJournal(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 1 << 20})
+	defer d.Close()
+	loc := locate("x", 1)
+	must[State](t)(put(d, loc, "x", 1, body(1, 3000)))
+	other := Location{Partition: loc.Partition, Hash: locate("y", 1).Hash}
+	must[State](t)(put(d, other, "y", 1, body(2, 3000)))
+	var clone *vfs.Mem
+	for seed := uint64(0); ; seed++ { // one whose bundle has nothing but what the journal brings
+		clone = mem.CrashClone(rand.New(rand.NewPCG(seed, 1)))
+		if all := files(t, clone); len(all) == 2 {
+			break
+		}
+	}
+	f := must[vfs.File](t)(clone.Open("/d/journal/" + fmt.Sprint(d.committer.journal.current)))
+	// Block 0 holds the note of the start, the first record begins in block 1.
+	if err := f.Writev([][]byte{make([]byte, 100)}, journalBlock+500); err != nil {
+		t.Fatal(err)
+	}
+	d2 := open(t, clone, "/d", Options{})
+	defer d2.Close()
+	if _, err := d2.Open(loc); !errors.Is(err, ErrQuarantined) {
+		t.Fatal(err)
+	}
+	wantBody(t, d2, other, body(2, 3000))
+}
+
+// A start without the journal takes it over and away.
+func TestJournalIsTakenAway(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 64 << 10})
+	fillJournal(t, d, 20)
+	clone := mem.CrashClone(rand.New(rand.NewPCG(1, 1)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plain := open(t, clone, "/d", Options{})
+	for name := range files(t, clone) {
+		if strings.HasPrefix(name, "/d/journal") {
+			t.Error(name)
+		}
+	}
+	for i := range 20 {
+		wantBody(t, plain, locate(fmt.Sprint(i), 2), body(uint64(i), 3000))
+	}
+	if err := plain.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantJournaled(t, clone, 20)
+}
+
+// After a clean stop nothing is left to replay.
+func TestCleanStopLeavesNothingToReplay(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 64 << 10})
+	fillJournal(t, d, 30)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.files = bundle.NewFiles(vfs.NewFaults(mem, func(op, name string) error {
+		return fmt.Errorf("%s %s: the journal was replayed", op, name)
+	}), "/d", 10)
+	if newest, err := d.replay(); err != nil || newest < 30 {
+		t.Fatal(newest, err)
+	}
+}
