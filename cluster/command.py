@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.layout import Home
+from cluster.object_info import Question, as_text, object_info
 from cluster.status import down, status
 from cluster.up import up
 
@@ -32,6 +34,22 @@ examples:
                                                4 nodes with servers, devices and zones of their own
   martlet status --json                        what runs, for a program to read
   martlet down                                 stop it; its data stay
+  martlet object-info FILE                     what a file with objects holds
+"""
+
+_OBJECT_INFO_EPILOG = """\
+PATH is a large file (large/<id>.data), a segment of a bundle (*.bundle), or a .data, .meta or .ts
+file of OpenStack Swift. The exit status is 1 if something is damaged.
+
+examples:
+  martlet object-info srv/sda/objects/12/large/8c0f2e1d3b4a5967.data
+                                               name, times, headers; checks size and ETag
+  martlet object-info srv/sda/objects/12/00000001-0000.bundle
+                                               one line for each record
+  martlet object-info --name /AUTH_test/c/o srv/sda/objects/12/00000001-0000.bundle
+                                               the newest record of a name
+  martlet object-info --json -d /etc/swift srv/sdb/objects/7/a83/3f...a83/1700000000.12345.data
+                                               with the nodes that the ring names, for a program
 """
 
 
@@ -44,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
             return up(home, _proxy_port(), arguments.nodes)
         if arguments.command == "down":
             return down(home)
+        if arguments.command == "object-info":
+            return _object_info(arguments)
         return status(home, arguments.json)
     except ClusterError as error:
         print(f"martlet: {error}", file=sys.stderr)
@@ -71,7 +91,44 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="stop the running cluster")
     show = commands.add_parser("status", help="show what runs")
     show.add_argument("--json", action="store_true", help="as JSON")
+    _add_object_info(
+        commands.add_parser(
+            "object-info",
+            help="show what a file with objects holds",
+            epilog=_OBJECT_INFO_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     return parser
+
+
+def _add_object_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="the file")
+    parser.add_argument(
+        "-n", "--no-check-etag", action="store_true", help="do not read the object's bytes"
+    )
+    parser.add_argument(
+        "-d", "--swift-dir", type=Path, metavar="DIR", help="show the nodes that DIR's ring names"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--offset", type=int, metavar="N", help="the record of a segment at byte N")
+    which.add_argument("--name", metavar="/A/C/O", help="the newest record of a name in a segment")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _object_info(arguments: argparse.Namespace) -> int:
+    """Exit status 0, or 1 if the file is damaged."""
+    report, is_right = object_info(
+        Question(
+            path=arguments.path,
+            check_bytes=not arguments.no_check_etag,
+            swift_dir=arguments.swift_dir,
+            offset=arguments.offset,
+            name=arguments.name,
+        )
+    )
+    print(json.dumps(report, indent=2) if arguments.json else as_text(report))
+    return 0 if is_right else 1
 
 
 def _home() -> Home:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpickling what others may have written: numbers, texts, containers, arrays, and no more.
+"""Unpickling what others may have written: numbers, texts, bytes, containers, arrays, no more.
 
 A pickle is a program. This one is read twice: first as a list of opcodes, where only those that
 make plain data may stand and every length and memo index is bounded by the size of the file, and
-then by the unpickler, which is given ``array.array`` for the one name that got through.
+then by the unpickler, which is given what is harmless for the few names that got through: arrays,
+and bytes, which Python 3 writes as a call in protocol 2.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ _FIXED = re.compile(
 # Opcode -> bytes of the length that follows it: texts (X; T and U by Python 2) and long integers.
 _COUNTED = {b"X": 4, b"T": 4, b"U": 1, b"\x8a": 1}
 _LONG_BINPUT = b"r"
-_GLOBAL_ARRAY = b"carray\narray\n"
+_GLOBALS = (b"carray\narray\n", b"c_codecs\nencode\n", b"c__builtin__\nbytes\n")
 
 
-def load_plain(raw: bytes) -> object:
+def load_plain(raw: bytes, *, with_bytes: bool = False) -> object:
     """The plain data in a pickle of protocol 2.
+
+    ``with_bytes`` admits bytes; texts of Python 2 become bytes then, else they must be ASCII.
 
     :raises ValueError: it is damaged, or holds more than plain data.
     """
     _check_opcodes(raw)
     try:
+        if with_bytes:
+            return _BytesUnpickler(io.BytesIO(raw), encoding="bytes").load()
         return _PlainUnpickler(io.BytesIO(raw)).load()
     except ValueError:
         raise
@@ -60,8 +65,8 @@ def _after_variable_opcode(raw: bytes, place: int) -> int:
         # The unpickler allocates memory up to the slot that is named.
         if int.from_bytes(raw[place + 1 : end], "little") > len(raw):
             raise ValueError(f"damaged: an impossible memo slot at byte {place}")
-    elif raw.startswith(_GLOBAL_ARRAY, place):
-        end = place + len(_GLOBAL_ARRAY)
+    elif known := [name for name in _GLOBALS if raw.startswith(name, place)]:
+        end = place + len(known[0])
     else:
         raise ValueError(f"more than plain data: opcode {opcode!r} at byte {place}")
     if end > len(raw):
@@ -70,13 +75,33 @@ def _after_variable_opcode(raw: bytes, place: int) -> int:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Callable[[str, list[int]], array[int]]:
+    def find_class(self, module: str, name: str) -> Callable[..., array[int] | bytes]:
         if (module, name) != ("array", "array"):
             raise ValueError(f"more than plain data: it names {module}.{name}")
         return _plain_array
+
+
+class _BytesUnpickler(_PlainUnpickler):
+    def find_class(self, module: str, name: str) -> Callable[..., array[int] | bytes]:
+        match module, name:
+            case "_codecs", "encode":
+                return _plain_bytes
+            case "__builtin__", "bytes":
+                return _no_bytes
+        return super().find_class(module, name)
 
 
 def _plain_array(type_code: str, values: list[int]) -> array[int]:
     if type_code not in ("B", "H", "I", "L") or not isinstance(values, list):
         raise ValueError(f"an array of type {type_code!r} is not of whole numbers")
     return array(type_code, values)
+
+
+def _plain_bytes(text: object, encoding: object) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise ValueError("damaged: bytes that are no bytes")
+    return text.encode("latin-1")
+
+
+def _no_bytes() -> bytes:
+    return b""
