@@ -88,7 +88,12 @@ func (d *osDir) Lock() error {
 
 func (d *osDir) SyncFS() error { return wrap("syncfs", d.name, unix.Syncfs(d.fd)) }
 
-func (d *osDir) Close() error { return wrap("close", d.name, unix.Close(d.fd)) }
+// Close releases the lock by itself: a process that was forked a moment ago may
+// still hold a copy of the descriptor until it executes its program.
+func (d *osDir) Close() error {
+	_ = unix.Flock(d.fd, unix.LOCK_UN)
+	return wrap("close", d.name, unix.Close(d.fd))
+}
 
 func (d *osDir) Usage() (Usage, error) {
 	var s unix.Statfs_t
