@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The storage engine by itself: memory, inodes, reads, rates, recovery, churn.
 
-Builds object-server/bench/engine and runs it on a new file system in a loop device, or in --dir
-where there can be none. What is measured, and how, is said in doc/benchmarks.md. Nothing is
-asserted: the figures are printed beside what they are to reach.
+Builds object-server/bench/engine, or object-server/bench/commit for "bytes", and runs it on a new
+file system in a loop device, or in --dir where there can be none. What is measured, and how, is
+said in doc/benchmarks.md. Nothing is asserted: the figures are printed beside what they are to
+reach.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Any
 from loopimage import MAKE, LoopUnavailableError, loop_image
 
 MODULE = Path(__file__).resolve().parents[1] / "object-server"
+# What a byte of an object may cost the device under each bundle_sync_method.
+BYTES_TO_REACH = {"auto": "<= 1.3", "journal": "<= 2.3"}
 # Flags of each benchmark for the sizes that the targets are set for; each list is one run.
 FULL: dict[str, list[list[str]]] = {
     "ram": [["--objects", "1000000"], ["--objects", "10000000"]],
     "inodes": [["--objects", "1000000"]],
+    "bytes": [["--objects", "200000"]],
     "reads": [["--objects", "200000"]],
     "throughput": [["--objects", "20000", "--rounds", "9"]],
     "scan": [["--objects", "1000000"]],
@@ -91,24 +95,71 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def build(scratch: Path) -> Path:
-    """Compile the Go program."""
-    program = scratch / "engine"
-    subprocess.run(["go", "build", "-o", program, "./bench/engine"], cwd=MODULE, check=True)
-    return program
+    """Compile the Go programs; the first one."""
+    command = ["go", "build", "-o", f"{scratch}/", "./bench/engine", "./bench/commit"]
+    subprocess.run(command, cwd=MODULE, check=True)
+    return scratch / "engine"
 
 
 def run(
     program: Path, name: str, flags: list[str], scratch: Path, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """One benchmark on a file system of its own; what it reports."""
+    if name == "bytes":
+        return _bytes(program.with_name("commit"), flags, scratch, arguments)
     with _place(scratch, arguments) as (directory, notes):
-        command = [str(program), name, "--dir", str(directory), "--json", *flags]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-        if done.returncode:
-            raise SystemExit(f"engine {name} ended with {done.returncode}")
-    report: dict[str, Any] = json.loads(done.stdout)
+        report = _json_of(str(program), name, "--dir", str(directory), "--json", *flags)
     report["notes"] = notes + report.get("notes", [])
     return report
+
+
+def _json_of(*command: str) -> dict[str, Any]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _bytes(
+    program: Path, flags: list[str], scratch: Path, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What a PUT costs the device, with each method on a file system of its own."""
+    parser = argparse.ArgumentParser()
+    for name in ("objects", "size", "partitions", "writers", "delay"):
+        parser.add_argument(f"--{name}")
+    own = vars(parser.parse_known_args(flags)[0])
+    own["puts"] = own.pop("objects")
+    passed = [word for n, value in own.items() if value for word in (f"-{n}", value)]
+    figures: list[dict[str, Any]] = []
+    said: list[str] = []
+    load: dict[str, Any] = {}
+    for method in [arguments.sync] if arguments.sync else BYTES_TO_REACH:
+        with _place(scratch, arguments) as (directory, notes):
+            said = notes
+            device = directory / "device"
+            device.mkdir()
+            load = _json_of(
+                str(program), "-device", str(device), "-method", method, "-json", *passed
+            )
+        to_reach = BYTES_TO_REACH.get(method, "")
+        figures += [
+            _figure(
+                f"device bytes per byte stored, {method}", load["device_bytes_per_byte"], to_reach
+            ),
+            _figure(f"device flushes per PUT, {method}", load["device_flushes_per_put"], "<= 0.05"),
+            _figure("  device writes per PUT", load["device_writes_per_put"]),
+            _figure("  PUTs per batch", load["puts_per_batch"]),
+        ]
+    settings = (
+        f"{load['puts']} objects of {load['size']} bytes, {load['partitions']} partitions, "
+        f"{load['writers']} writers, commit delay {load['commit_delay_seconds']} s"
+    )
+    return {"benchmark": "bytes", "settings": settings, "figures": figures, "notes": said}
+
+
+def _figure(name: str, value: float, to_reach: str = "") -> dict[str, Any]:
+    return {"name": name, "value": value, "to_reach": to_reach}
 
 
 @contextmanager

@@ -8,33 +8,29 @@ import (
 	"strings"
 	"time"
 
+	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
 
 // memory is what the process holds, in bytes.
 type memory struct {
 	heap     float64 // objects on the Go heap that are reachable
-	offHeap  float64 // anonymous memory that is not of the Go runtime
-	resident float64
+	offHeap  float64 // of the indexes, as the engine counts it
+	resident float64 // all of the process, as the kernel counts it
 }
 
-func measureMemory() (m memory, err error) {
+func measureMemory(d *device.Device) (m memory, err error) {
 	runtime.GC() // the first moves what sync.Pool holds aside, the second frees it
 	runtime.GC()
 	debug.FreeOSMemory()
-	var go_ runtime.MemStats
-	runtime.ReadMemStats(&go_)
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
 	rollup, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return m, err
 	}
-	anonymous, err := kibibytes(string(rollup), "Anonymous:")
-	if err != nil {
-		return m, err
-	}
+	m.heap, m.offHeap = float64(stats.HeapAlloc), float64(d.Stats().IndexBytes)
 	m.resident, err = kibibytes(string(rollup), "Rss:")
-	m.heap = float64(go_.HeapAlloc)
-	m.offHeap = anonymous - float64(go_.Sys-go_.HeapReleased)
 	return m, err
 }
 
@@ -54,7 +50,7 @@ func ram(s *settings, r *report) error {
 	if err != nil {
 		return err
 	}
-	empty, err := measureMemory()
+	empty, err := measureMemory(d)
 	if err != nil {
 		return err
 	}
@@ -63,7 +59,7 @@ func ram(s *settings, r *report) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
-	filled, err := measureMemory()
+	filled, err := measureMemory(d)
 	if err != nil {
 		return err
 	}
@@ -77,7 +73,7 @@ func ram(s *settings, r *report) error {
 	if err := s.openAll(d); err != nil {
 		return err
 	}
-	opened, err := measureMemory()
+	opened, err := measureMemory(d)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,7 @@ type contender struct {
 	put, get             func(round int) error
 	puts, gets, coldGets []time.Duration
 	device               blockstat.Counters // of the PUTs
+	putCPU, getCPU       time.Duration      // of this process; GETs from the page cache
 }
 
 // throughput lets the contenders take turns, so that whatever else the machine
@@ -67,6 +69,11 @@ func (s *settings) compare(r *report, engine, loop, files *contender) {
 			r.add("  GET from the device, "+c.name, rate(c.coldGets), "/s", "")
 		}
 		r.add("  GET from the page cache, "+c.name, rate(c.gets), "/s", "")
+		each := func(cpu time.Duration) float64 {
+			return float64(cpu.Microseconds()) / float64(s.objects*len(c.puts))
+		}
+		r.add("  CPU per PUT, "+c.name, each(c.putCPU), "µs", "")
+		r.add("  CPU per GET from the page cache, "+c.name, each(c.getCPU), "µs", "")
 		if c.device.Writes > 0 {
 			puts := float64(s.objects * len(c.puts))
 			r.add("  device writes per PUT, "+c.name, float64(c.device.Writes)/puts, "", "")
@@ -82,22 +89,26 @@ func (c *contender) play(s *settings, r *report, round int) error {
 	// Zeros where the device does not count; then nothing is reported of it.
 	block, _ := blockstat.Of(s.dir)
 	before, _ := block.Read()
-	puts, err := timed(c.put, round)
+	// Whoever leaves something to be written later pays for it here.
+	puts, putCPU, err := timed(func(round int) error {
+		return errors.Join(c.put(round), syncDirectory(s.dir))
+	}, round)
 	if err != nil {
 		return err
 	}
 	after, _ := block.Read()
 	cacheErr := dropCaches()
-	cold, err := timed(c.get, round)
+	cold, _, err := timed(c.get, round)
 	if err != nil {
 		return err
 	}
-	warm, err := timed(c.get, round)
+	warm, getCPU, err := timed(c.get, round)
 	if err != nil || round == 0 {
 		return err
 	}
 	c.puts, c.gets = append(c.puts, puts), append(c.gets, warm)
 	c.device = c.device.Plus(after.Since(before))
+	c.putCPU, c.getCPU = c.putCPU+putCPU, c.getCPU+getCPU
 	if cacheErr == nil {
 		c.coldGets = append(c.coldGets, cold)
 	} else if round == 1 {
@@ -106,10 +117,11 @@ func (c *contender) play(s *settings, r *report, round int) error {
 	return nil
 }
 
-func timed(do func(round int) error, round int) (time.Duration, error) {
-	start := time.Now()
-	err := do(round)
-	return time.Since(start), err
+// timed does something, and returns the time and the processor time it took.
+func timed(do func(round int) error, round int) (elapsed, cpu time.Duration, err error) {
+	start, before := time.Now(), cpuTime()
+	err = do(round)
+	return time.Since(start), cpuTime() - before, err
 }
 
 // enginePut stores new names in each round.
