@@ -236,8 +236,11 @@ def _lines(data: memoryview, segment: Segment) -> Iterator[Report]:
     for found in records(data, segment.salt):
         if isinstance(found, tuple):
             offset, length = found
-            if any(data[offset : offset + length]):
-                yield {"offset": offset, "type": f"{length} bytes", "damage": "no records in them"}
+            if offset + length == len(data):
+                says = {"note": "no records: the rest of a write that was cut short, or damage"}
+            else:
+                says = {"damage": "no record can be read"}
+            yield {"offset": offset, "type": f"{length} bytes", **says}
             continue
         line: Report = {
             "offset": found.offset,
@@ -328,7 +331,7 @@ def as_text(report: Report | list[Report]) -> str:
 def _as_line(line: Report) -> str:
     columns = [f"{line['offset']:>10}", f"{line.get('lsn', ''):>8}", f"{line['type']:<17}"]
     columns += [str(line.get("timestamp", "")), f"{line.get('size', ''):>12}"]
-    columns += [_printable(line[key]) for key in ("name", "flags", "damage") if key in line]
+    columns += [_printable(line[key]) for key in ("name", "flags", "note", "damage") if key in line]
     return " ".join(columns)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import google_crc32c
@@ -42,6 +42,7 @@ TYPES = {
 }
 FLAGS = {8: "has versions", 9: "version block"}
 _WITH_BLOCK = 1 << 9
+_SEAL = 8
 _DESCRIPTOR_BYTES = 16
 #: The keys of a metadata map, and what they are called here.
 _KEYS = {
@@ -223,6 +224,22 @@ class Record:
 
 def parse_record(data: memoryview, offset: int) -> Record | None:
     """The record at ``offset``; None where none begins."""
+    record = _parse_header(data, offset)
+    if record is None or record.type == _SEAL or offset + record.units * UNIT > len(data):
+        return None
+    return replace(record, data=data[offset : offset + record.units * UNIT])
+
+
+def parse_seal(data: memoryview) -> Record | None:
+    """The footer of a segment, whose header stands at its end; None if there is none."""
+    record = _parse_header(data, max(len(data) - HEADER_BYTES, 0))
+    if record is None or record.type != _SEAL or record.units * UNIT > len(data) - HEADER_BYTES:
+        return None
+    offset = len(data) - record.units * UNIT
+    return replace(record, offset=offset, data=data[offset:])
+
+
+def _parse_header(data: memoryview, offset: int) -> Record | None:
     head = data[offset : offset + HEADER_BYTES]
     if len(head) < HEADER_BYTES or head[:4] != _RECORD_MAGIC or _stored_crc(head) != crc(head[:-4]):
         return None
@@ -232,11 +249,9 @@ def parse_record(data: memoryview, offset: int) -> Record | None:
     ) = _RECORD.unpack_from(head)  # fmt: skip
     if not 2 <= units <= _RECORD_UNITS_MAX or metadata_bytes > _METADATA_MAX:
         return None
-    if offset + units * UNIT > len(data):
-        return None
     return Record(
         offset=offset,
-        data=data[offset : offset + units * UNIT],
+        data=head,
         version=version,
         type=kind,
         flags=flags,
@@ -265,8 +280,10 @@ def _clamped(ticks: int, offset: int) -> Timestamp:
 
 def records(data: memoryview, salt: int) -> Iterator[Record | tuple[int, int]]:
     """The records of a segment in order; where none can be read, the extent (offset, bytes)."""
+    seal = parse_seal(data)
+    end = seal.offset if seal and seal.salt == salt else len(data)
     place = lost = HEADER_BYTES
-    while place + HEADER_BYTES <= len(data):
+    while place + HEADER_BYTES <= end:
         record = parse_record(data, place)
         if record is None or record.salt != salt:
             place += UNIT
@@ -275,5 +292,7 @@ def records(data: memoryview, salt: int) -> Iterator[Record | tuple[int, int]]:
             yield lost, place - lost
         yield record
         place = lost = place + record.units * UNIT
-    if lost < len(data):
-        yield lost, len(data) - lost
+    if lost < end:
+        yield lost, end - lost
+    if seal and end < len(data):
+        yield seal

@@ -162,6 +162,30 @@ def test_a_version_block_stands_before_the_metadata(
     assert report["version_id"].startswith("09")
 
 
+def test_the_footer_stands_before_its_header(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def change(data: bytearray) -> None:
+        head = data[128:256]
+        head[5] = 8  # SEAL, of one unit of data and its header
+        struct.pack_into("<I", head, 20, 3)
+        reseal(head, 0)
+        data += bytes(64) + head
+
+    path = changed(tmp_path, change)
+    lines = info(capsys, path).splitlines()
+    assert len(lines) == 5
+    assert lines[4].split()[:3] == [str(path.stat().st_size - 192), "1", "SEAL"]
+
+
+def test_the_rest_of_a_write_is_no_damage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = info(capsys, changed(tmp_path, lambda data: data.extend(b"torn" * 100))).splitlines()
+    assert len(lines) == 5
+    assert "cut short" in lines[4]
+
+
 @pytest.mark.parametrize(
     ("place", "option", "says"),
     [
@@ -192,7 +216,7 @@ def test_damage_is_in_the_list(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     lines = info(capsys, changed(tmp_path, change), status=1).splitlines()
     assert len(lines) == 4
     assert "384 bytes" in lines[0]
-    assert "no records in them" in lines[0]
+    assert "no record can be read" in lines[0]
     assert "their checksum is wrong" in lines[1]
 
 
