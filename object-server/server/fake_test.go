@@ -118,6 +118,27 @@ func (f *fakeStore) Delete(at device.Location, timestamp bundle.Timestamp, _ str
 	return state, err
 }
 
+func (f *fakeStore) Copy(
+	from, to device.Location, edit func(*bundle.Metadata) error,
+) (*bundle.Metadata, device.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, err := f.lookup(from)
+	if err != nil {
+		return nil, device.State{}, err
+	}
+	m := *found.metadata
+	m.System, m.User = maps.Clone(m.System), maps.Clone(m.User)
+	if err := edit(&m); err != nil {
+		return nil, device.State{}, err
+	}
+	state, err := f.newer(to, m.Timestamp)
+	if err == nil {
+		f.objects[to] = &fakeObject{metadata: &m, data: found.data}
+	}
+	return &m, state, err
+}
+
 func (f *fakeStore) Post(at device.Location, edit func(*bundle.Metadata) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,6 +14,9 @@ import (
 // put answers 201, 400, 408, 409, 411, 412, 413, 422, 499 or 507. On 201 the object and the update of its container's
 // listing are durable, the update either there or on this device.
 func (s *Server) put(x *exchange) error {
+	if x.header(copyFromHeader) != "" {
+		return s.putCopy(x)
+	}
 	timestamp, err := s.checkCreation(x)
 	if err != nil {
 		return err
@@ -63,7 +66,7 @@ func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
 		return timestamp, fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	case x.r.ContentLength == 0 && len(x.r.Header["Content-Length"]) == 0:
 		return timestamp, fail(http.StatusLengthRequired, "Missing Content-Length header.")
-	case len(x.r.Header["Content-Type"]) == 0:
+	case len(x.r.Header["Content-Type"]) == 0 && x.header(copyFromHeader) == "":
 		return timestamp, fail(http.StatusBadRequest, "No content type")
 	case !utf8.ValidString(x.header("Content-Type")):
 		return timestamp, fail(http.StatusBadRequest, "Invalid Content-Type")
@@ -87,10 +90,16 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Times
 	if ifNoneMatch == "" && isSmall && x.header("Expect") == "" {
 		return nil
 	}
+	return s.checkStored(x, from, timestamp)
+}
+
+// checkStored compares what is stored under the name with the request.
+func (s *Server) checkStored(x *exchange, from store, timestamp bundle.Timestamp) error {
 	m, err := from.Head(x.at)
 	if err != nil {
 		return checkAbsent(err, timestamp)
 	}
+	ifNoneMatch := x.header("If-None-Match")
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
 	}

@@ -13,6 +13,7 @@ type store interface {
 	Open(at device.Location) (object, error)
 	Head(at device.Location) (*bundle.Metadata, error)
 	Delete(at device.Location, timestamp bundle.Timestamp, name string) (device.State, error)
+	Copy(from, to device.Location, edit func(*bundle.Metadata) error) (*bundle.Metadata, device.State, error)
 	Post(at device.Location, edit func(*bundle.Metadata) error) error
 	Stats() device.Stats
 	Err() error

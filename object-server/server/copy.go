@@ -1,0 +1,175 @@
+package server
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// Headers of a PUT that copies an object of the same device and policy.
+const (
+	copyFromHeader     = "X-Backend-Copy-From"
+	copyMetadataHeader = "X-Backend-Copy-Metadata"
+	copyIfHeader       = "X-Backend-Copy-If-Timestamp"
+)
+
+// putCopy answers 201, 400, 404, 409, 412, 413, 422 or 507. 404 says that the source is not on this device, 412 or 422
+// that it is not the one the request means: the body has to be sent then.
+func (s *Server) putCopy(x *exchange) error {
+	timestamp, err := s.checkCreation(x)
+	if err != nil {
+		return err
+	}
+	request, err := s.newCopy(x, timestamp)
+	if err != nil {
+		return err
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	if err := s.checkStored(x, slot.store, timestamp); err != nil {
+		return err
+	}
+	m, previous, err := slot.store.Copy(request.from, x.at, request.edit)
+	if err != nil {
+		return sourceFailure(err)
+	}
+	// What the listing shows instead may have come with the source.
+	if err := s.updateAfterPut(x, slot, m, m.System, previous); err != nil {
+		return err
+	}
+	x.set("Etag", `"`+m.ETag+`"`)
+	x.answerEmpty(http.StatusCreated)
+	return nil
+}
+
+// copyRequest is what a PUT says about its source and about the copy.
+type copyRequest struct {
+	x         *exchange
+	limits    *Limits
+	from      device.Location
+	fromName  string
+	timestamp bundle.Timestamp
+	expected  bundle.Timestamp // of the source; zero is any
+	etag      string
+	isFresh   bool            // the source's metadata stay behind
+	headers   bundle.Metadata // as of a PUT
+}
+
+func (s *Server) newCopy(x *exchange, timestamp bundle.Timestamp) (*copyRequest, error) {
+	c := &copyRequest{x: x, limits: &s.config.Limits, timestamp: timestamp, etag: unquote(x.header("Etag"))}
+	switch x.header(copyMetadataHeader) {
+	case "":
+	case "replace":
+		c.isFresh = true
+	default:
+		return nil, fail(http.StatusBadRequest, "Invalid "+copyMetadataHeader+" header.")
+	}
+	switch {
+	case x.r.ContentLength != 0:
+		return nil, fail(http.StatusBadRequest, "A copy has no body.")
+	case c.etag == "": // a server that does not know copies would store an empty object
+		return nil, fail(http.StatusBadRequest, "A copy needs the Etag of its source.")
+	case c.isFresh && x.header("Content-Type") == "":
+		return nil, fail(http.StatusBadRequest, "No content type")
+	}
+	if value := x.header(copyIfHeader); value != "" {
+		var err error
+		if c.expected, err = bundle.ParseTimestamp(value); err != nil || c.expected.IsZero() {
+			return nil, fail(http.StatusBadRequest, "Invalid "+copyIfHeader+" header %q.", value)
+		}
+	}
+	s.allowed.collect(x.r.Header, &c.headers, false)
+	return c, s.parseCopyFrom(x, c)
+}
+
+// parseCopyFrom finds the place of /partition/account/container/object.
+func (s *Server) parseCopyFrom(x *exchange, c *copyRequest) error {
+	path, err := url.PathUnescape(x.header(copyFromHeader))
+	partition, name, hasName := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	parts := strings.SplitN(name, "/", 3)
+	number, numberErr := strconv.ParseUint(partition, 10, 32)
+	if err != nil || !utf8.ValidString(path) || !strings.HasPrefix(path, "/") || numberErr != nil || !hasName ||
+		len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return fail(http.StatusBadRequest, copyFromHeader+" is not /partition/account/container/object.")
+	}
+	if err := checkReservedNames(parts[0], parts[1], parts[2]); err != nil {
+		return err
+	}
+	c.fromName = "/" + name
+	c.from = device.Location{
+		Policy: x.at.Policy, Partition: uint32(number), Hash: s.hasher.Object(parts[0], parts[1], parts[2]),
+	}
+	return nil
+}
+
+// edit makes the source's metadata those of the copy, unless the source is not the one that was meant.
+func (c *copyRequest) edit(m *bundle.Metadata) error {
+	switch {
+	case m.Name != c.fromName, isExpired(m, c.timestamp) && !c.x.opensExpired():
+		return errNoSource()
+	case !c.expected.IsZero() && c.expected != m.MetaTimestamp:
+		return fail(http.StatusPreconditionFailed, "The source of the copy is of another time.").
+			with(timestampHeader, m.MetaTimestamp.String())
+	case c.etag != m.ETag:
+		return fail(http.StatusUnprocessableEntity, "The ETag does not match the source.")
+	case m.Size > c.limits.FileSizeMax:
+		return fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
+	}
+	m.Name, m.Timestamp, m.MetaTimestamp, m.TypeTimestamp = c.x.name(), c.timestamp, c.timestamp, c.timestamp
+	if c.isFresh {
+		m.System, m.User, m.DeleteAt = nil, nil, 0
+	}
+	overlay(&m.System, c.headers.System)
+	overlay(&m.User, c.headers.User)
+	if _, ok := c.x.r.Header[deleteAtHeader]; ok {
+		m.DeleteAt = c.headers.DeleteAt
+	}
+	if contentType := c.x.header("Content-Type"); contentType != "" {
+		m.ContentType = contentType
+	}
+	return c.limits.checkMetadata(headersOf(m.User))
+}
+
+func overlay(below *bundle.Headers, above bundle.Headers) {
+	if *below == nil {
+		*below = bundle.Headers{}
+	}
+	maps.Copy(*below, above)
+}
+
+// headersOf is stored metadata as a request would carry them.
+func headersOf(stored bundle.Headers) http.Header {
+	header := make(http.Header, len(stored))
+	for name, value := range stored {
+		header[name] = []string{value}
+	}
+	return header
+}
+
+// errNoSource has no X-Backend-Timestamp: that would speak of the object to be written.
+func errNoSource() *failure {
+	return fail(http.StatusNotFound, "The source of the copy is not on this device.")
+}
+
+func sourceFailure(err error) error {
+	var gone *device.NotFoundError
+	switch {
+	case errors.As(err, &gone):
+		return errNoSource()
+	case errors.Is(err, device.ErrQuarantined):
+		f := errNoSource()
+		f.cause = err
+		return f
+	}
+	return err
+}
