@@ -13,13 +13,15 @@ STATICCHECK_VERSION := v0.8.2
 # staticcheck's own go.mod asks for this one.
 STATICCHECK_GO_MINOR := 26
 UP_ARGS ?=
+CRASH_STATES ?= 1000000
+CRASH_SEED ?= 1
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test \
+.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash \
 	wheel bench bench-engine clean test-tools
 
 help: ## this list
@@ -67,6 +69,10 @@ go-check: .go-ok ## Go: format, vet, staticcheck
 
 go-test: .go-ok ## Go: tests under the race detector
 	cd object-server && go test -race ./...
+
+crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)
+	cd object-server && MARTLET_CRASH_STATES=$(CRASH_STATES) MARTLET_CRASH_SEED=$(CRASH_SEED) GOGC=400 \
+		go test -count=1 -timeout=0 -v -run '^TestPowerCuts$$' ./device
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python

@@ -5,22 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"sync"
 	"testing"
 
 	"martlet/object-server/vfs"
 )
-
-// crashStates is how many states a power cut may leave are looked at before each
-// operation on the file system. MARTLET_CRASH_STATES raises it for long runs.
-func crashStates() int {
-	if n, err := strconv.Atoi(os.Getenv("MARTLET_CRASH_STATES")); err == nil {
-		return n
-	}
-	return 2
-}
 
 // crashMethods are those that differ in what they do to the file system.
 var crashMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncJournal}
@@ -31,89 +19,6 @@ func crashOptions(method SyncMethod) Options {
 	o := modelOptions
 	o.SyncMethod, o.JournalBytes = method, 64<<10
 	return o
-}
-
-// A crash before any operation on the file system loses nothing acknowledged
-// (I1), shows only bytes written under the name (I2), the newest version (I3),
-// all or nothing of the rest (I4), the same after the next start (I5), and needs
-// nobody to help (I7).
-func TestCrashAtEveryOperation(t *testing.T) {
-	for _, method := range crashMethods {
-		for writers := 1; writers <= 4; writers += 3 {
-			for seed := range uint64(2) {
-				t.Run(fmt.Sprintf("%s-%d-%d", method, writers, seed), func(t *testing.T) {
-					t.Parallel()
-					crashRun(t, method, writers, seed)
-				})
-			}
-		}
-	}
-}
-
-func crashRun(t *testing.T, method SyncMethod, writers int, seed uint64) {
-	mem, m := vfs.NewMem("/d"), newModel()
-	if seed == 1 {
-		mem.Lack(vfs.FeatureTemp) // large files have temporary names
-	}
-	rng := rand.New(rand.NewPCG(seed, uint64(writers)))
-	options := crashOptions(method)
-	prefixes, states := 0, 0
-	var failure error
-	fs := vfs.NewFaults(mem, func(op, name string) error {
-		if op == "read" || op == "open" || op == "readdir" || failure != nil {
-			return nil
-		}
-		if prefixes++; raceDetector && prefixes%8 != 0 {
-			return nil
-		}
-		for i := range crashStates() + 1 {
-			snapshot, clone := m.clone(), mem.KillClone()
-			if i > 0 {
-				clone = mem.CrashClone(rng)
-			}
-			states++
-			if err := checkCrashed(clone, options, snapshot, rng); err != nil {
-				failure = fmt.Errorf("before operation %d, %s %s, state %d: %w", prefixes, op, name, i, err)
-				return nil
-			}
-		}
-		return nil
-	})
-	d := open(t, fs, "/d", options)
-	workload(t, d, m, writers, seed)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	if prefixes < 25 {
-		t.Fatalf("only %d operations", prefixes)
-	}
-	t.Logf("%d operations, %d states", prefixes, states)
-}
-
-// workload writes from several goroutines, each under names of its own.
-func workload(t *testing.T, d *Device, m *model, writers int, seed uint64) {
-	var group sync.WaitGroup
-	for w := range writers {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			rng := rand.New(rand.NewPCG(seed, uint64(w)))
-			for i := range 32 / writers {
-				c := change{
-					kind:  []string{"put", "put", "post", "delete"}[rng.IntN(4)],
-					name:  modelNames[w+writers*rng.IntN(len(modelNames)/writers)],
-					ticks: uint64(1 + i + rng.IntN(3)),
-				}
-				if err := m.do(d, c); err != nil {
-					t.Errorf("%+v: %v", c, err)
-				}
-			}
-		}()
-	}
-	group.Wait()
 }
 
 // checkCrashed opens what a crash left, several times, and uses it.

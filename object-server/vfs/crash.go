@@ -51,16 +51,19 @@ func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.clone()
+}
+
+// clone copies names and what is known of each file, and shares the bytes.
+func (m *Mem) clone() *Mem {
 	clone := &Mem{
-		nodes: map[string]*memNode{}, saved: map[string]*memNode{}, limit: m.limit, used: m.used, lacks: m.lacks,
+		nodes: make(map[string]*memNode, len(m.nodes)), saved: make(map[string]*memNode, len(m.saved)),
+		limit: m.limit, used: m.used, lacks: m.lacks,
 	}
-	copies := map[*memNode]*memNode{}
+	copies := make(map[*memNode]*memNode, len(m.nodes))
 	twin := func(node *memNode) *memNode {
 		if copies[node] == nil {
-			copies[node] = &memNode{
-				dir: node.dir, data: slices.Clone(node.data), synced: slices.Clone(node.synced),
-				writes: slices.Clone(node.writes), xattrs: maps.Clone(node.xattrs),
-			}
+			copies[node] = node.twin()
 		}
 		return copies[node]
 	}
@@ -73,10 +76,28 @@ func (m *Mem) KillClone() *Mem {
 	return clone
 }
 
+// twin returns a node of the same content. Both go their own ways from here.
+func (n *memNode) twin() *memNode {
+	n.shared = len(n.data)
+	t := *n
+	t.locked = false
+	t.data = n.data[:len(n.data):len(n.data)]
+	t.writes = n.writes[:len(n.writes):len(n.writes)]
+	return &t
+}
+
+// durable returns a node whose content is all durable.
+func durable(data []byte, dir bool, xattrs map[string][]byte) *memNode {
+	data = data[:len(data):len(data)]
+	return &memNode{dir: dir, data: data, shared: len(data), synced: data, xattrs: xattrs}
+}
+
 // crash returns the node as a power cut could leave it.
 func (n *memNode) crash(rng *rand.Rand) *memNode {
-	data := slices.Clone(n.synced)
-	mode := rng.IntN(4)
+	data, mode := n.synced, rng.IntN(4)
+	if len(n.writes) > 0 && mode > 0 {
+		data = slices.Clone(data)
+	}
 	for _, w := range n.writes {
 		switch mode {
 		case 0: // nothing unflushed reached the disk
@@ -86,7 +107,7 @@ func (n *memNode) crash(rng *rand.Rand) *memNode {
 			data = w.applyTorn(data, rng)
 		}
 	}
-	return &memNode{dir: n.dir, data: data, synced: slices.Clone(data), xattrs: maps.Clone(n.xattrs)}
+	return durable(data, n.dir, n.xattrs)
 }
 
 // applyTorn applies some sectors of a write, cutting the file at a random place
@@ -128,6 +149,7 @@ func (m *Mem) DropUnsynced(name string) {
 	defer m.mu.Unlock()
 	for path, node := range m.nodes {
 		if path == name || strings.HasPrefix(path, strings.TrimSuffix(name, "/")+"/") {
+			node.dropped = node.dropped || len(node.writes) > 0
 			node.writes = nil
 		}
 	}

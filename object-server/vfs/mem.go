@@ -18,6 +18,7 @@ type Mem struct {
 	saved map[string]*memNode // the names a crash leaves for certain
 	limit int64               // bytes that fit; 0 is no limit
 	used  int64
+	watch func(op, name string) // if set, called after each operation that changes something; mu is held
 	lacks Feature
 }
 
@@ -40,14 +41,17 @@ func (m *Mem) Lack(features Feature) {
 
 var _ FS = (*Mem)(nil)
 
-// memNode is a file or a directory.
+// memNode is a file or a directory. Bytes are shared between data and synced
+// and between clones, so they are copied before they are overwritten.
 type memNode struct {
-	dir    bool
-	locked bool
-	data   []byte            // as processes see it
-	synced []byte            // as the last flush left it
-	writes []memWrite        // since that flush, in order
-	xattrs map[string][]byte // treated as durable at once
+	dir     bool
+	locked  bool
+	data    []byte            // as processes see it
+	shared  int               // so many bytes of data, from the start on, have other readers
+	synced  []byte            // as the last flush left it; never changed in place
+	writes  []memWrite        // since that flush, in order
+	dropped bool              // data has changes that are in neither synced nor writes
+	xattrs  map[string][]byte // treated as durable at once; replaced, never changed in place
 }
 
 // memWrite is one change of a file that no flush has covered.
@@ -130,7 +134,15 @@ func (m *Mem) add(op, name string, node *memNode) error {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 	}
 	m.nodes[name] = node
+	m.changed(op, name)
 	return nil
+}
+
+// changed tells whoever watches.
+func (m *Mem) changed(op, name string) {
+	if m.watch != nil {
+		m.watch(op, name)
+	}
 }
 
 // Remove implements FS.
@@ -143,6 +155,7 @@ func (m *Mem) Remove(name string) error {
 		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 	}
 	delete(m.nodes, name)
+	m.changed("remove", name)
 	for _, other := range m.nodes {
 		if other == node { // a further name of the file
 			return nil
@@ -184,6 +197,7 @@ func (m *Mem) SyncDir(name string) error {
 		return &fs.PathError{Op: "fsync", Path: name, Err: fs.ErrNotExist}
 	}
 	m.syncNames(func(path string) bool { return filepath.Dir(path) == name })
+	m.changed("syncdir", name)
 	return nil
 }
 
@@ -230,6 +244,7 @@ func (d *memDir) SyncFS() error {
 	for _, node := range d.fs.nodes {
 		node.sync()
 	}
+	d.fs.changed("syncfs", "")
 	return nil
 }
 
@@ -281,6 +296,7 @@ func (f *memFile) Writev(buffers [][]byte, offset int64) error {
 		room = min(room, max(f.fs.limit-f.fs.used, 0)+room-grows)
 	}
 	f.fs.apply(f.node, memWrite{offset: offset, data: data[:room]})
+	f.fs.changed("write", f.name)
 	if room < int64(len(data)) {
 		return &fs.PathError{Op: "pwritev", Path: f.name, Err: ErrNoSpace}
 	}
@@ -290,14 +306,20 @@ func (f *memFile) Writev(buffers [][]byte, offset int64) error {
 // apply changes what processes see and remembers the change as not durable.
 func (m *Mem) apply(node *memNode, w memWrite) {
 	before := len(node.data)
+	if !w.truncate && w.offset < int64(node.shared) {
+		node.data, node.shared = slices.Clone(node.data), 0
+	}
 	node.data = w.apply(node.data)
+	node.shared = min(node.shared, len(node.data))
 	m.used += int64(len(node.data) - before)
 	node.writes = append(node.writes, w)
 }
 
+// apply overwrites data in place where it can. What a truncation cuts off stays
+// as it is for those who still see it.
 func (w memWrite) apply(data []byte) []byte {
 	if w.truncate && w.offset <= int64(len(data)) {
-		return data[:w.offset]
+		return data[:w.offset:w.offset]
 	}
 	if gap := w.offset - int64(len(data)); gap > 0 {
 		data = append(data, make([]byte, gap)...)
@@ -309,8 +331,18 @@ func (w memWrite) apply(data []byte) []byte {
 // sync makes the writes since the last flush durable. Those that DropUnsynced
 // took away stay lost, though processes still see them.
 func (n *memNode) sync() {
-	for _, w := range n.writes {
-		n.synced = w.apply(n.synced)
+	if len(n.writes) == 0 {
+		return
+	}
+	if n.dropped {
+		data := slices.Clone(n.synced)
+		for _, w := range n.writes {
+			data = w.apply(data)
+		}
+		n.synced = data
+	} else {
+		n.synced = n.data[:len(n.data):len(n.data)]
+		n.shared = len(n.data)
 	}
 	n.writes = nil
 }
@@ -319,6 +351,7 @@ func (f *memFile) Datasync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	f.node.sync()
+	f.fs.changed("datasync", f.name)
 	return nil
 }
 
@@ -335,6 +368,7 @@ func (f *memFile) Truncate(size int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	f.fs.apply(f.node, memWrite{offset: size, truncate: true})
+	f.fs.changed("truncate", f.name)
 	return nil
 }
 
@@ -350,10 +384,13 @@ func (f *memFile) SetXattr(name string, value []byte) error {
 	if f.fs.lacks&FeatureXattr != 0 {
 		return &fs.PathError{Op: "fsetxattr", Path: f.name, Err: ErrNoXattr}
 	}
-	if f.node.xattrs == nil {
-		f.node.xattrs = map[string][]byte{}
+	xattrs := maps.Clone(f.node.xattrs)
+	if xattrs == nil {
+		xattrs = map[string][]byte{}
 	}
-	f.node.xattrs[name] = slices.Clone(value)
+	xattrs[name] = slices.Clone(value)
+	f.node.xattrs = xattrs
+	f.fs.changed("setxattr", f.name)
 	return nil
 }
 
@@ -373,7 +410,10 @@ func (f *memFile) RemoveXattr(name string) error {
 	if _, ok := f.node.xattrs[name]; !ok {
 		return &fs.PathError{Op: "fremovexattr", Path: f.name, Err: ErrNoXattr}
 	}
-	delete(f.node.xattrs, name)
+	xattrs := maps.Clone(f.node.xattrs)
+	delete(xattrs, name)
+	f.node.xattrs = xattrs
+	f.fs.changed("removexattr", f.name)
 	return nil
 }
 
@@ -391,6 +431,7 @@ func (f *memFile) Clone(source File) error {
 	used := f.fs.used
 	f.fs.apply(f.node, memWrite{data: slices.Clone(from.node.data)})
 	f.fs.used = used
+	f.fs.changed("clone", f.name)
 	return nil
 }
 

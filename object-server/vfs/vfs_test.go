@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Both implementations keep the contract of FS.
@@ -197,4 +199,91 @@ func TestCrashClone(t *testing.T) {
 	if data := mem.CrashClone(rand.New(rand.NewPCG(1, 0))).nodes["/d/kept"].data; !bytes.Equal(data, flushed) {
 		t.Fatal("a flush after a failed one brought dropped pages back")
 	}
+}
+
+// PowerCuts makes every state of few changes in flight, and no state that loses
+// what was flushed.
+func TestPowerCuts(t *testing.T) {
+	mem := NewMem("/d")
+	f, err := mem.Create("/d/kept")
+	expect(t, err, nil)
+	expect(t, f.Writev([][]byte{bytes.Repeat([]byte("f"), 700)}, 0), nil)
+	expect(t, f.Datasync(), nil)
+	expect(t, mem.SyncDir("/d"), nil)
+	recording := mem.Record()
+	expect(t, f.Writev([][]byte{bytes.Repeat([]byte("u"), 1000)}, 700), nil) // the sectors end at 1024, 1536, 1700
+	_, err = mem.Create("/d/new")
+	expect(t, err, nil)
+	steps := recording.Steps()
+	if recording.Len() != 2 || steps[0].Op != "write" || steps[1].Op != "create" || steps[1].Name != "/d/new" {
+		t.Fatal(steps)
+	}
+	shapes, names, digests := map[string]bool{}, map[int]bool{}, map[uint64]bool{}
+	for cut := range steps[1].State.PowerCuts(rand.New(rand.NewPCG(1, 1)), 100) {
+		data := cut.nodes["/d/kept"].data
+		if !bytes.HasPrefix(data, bytes.Repeat([]byte("f"), 700)) {
+			t.Fatal("flushed bytes are lost")
+		}
+		shape := ""
+		for at := 700; at < len(data); at = (at/512 + 1) * 512 {
+			shape += string(data[at : at+1])
+		}
+		shapes[shape] = true
+		names[len(cut.nodes)] = true
+		digests[cut.Digest()] = true
+	}
+	for _, shape := range []string{"", "u", "uu", "uuu", "\x00\x00\x00", "\x00uu", "u\x00u", "uu\x00"} {
+		if !shapes[shape] {
+			t.Errorf("the state %q is not made", shape)
+		}
+	}
+	if len(names) != 2 || len(digests) < len(shapes) || len(digests) > 2*len(shapes) {
+		t.Error(names, digests, shapes)
+	}
+	for cut := range steps[0].State.PowerCuts(rand.New(rand.NewPCG(1, 1)), 100) {
+		if cut.nodes["/d/new"] != nil {
+			t.Fatal("a state holds what came later")
+		}
+	}
+}
+
+// Clones share bytes with the original, and do not see what it writes later.
+func TestClonesGoTheirOwnWays(t *testing.T) {
+	mem := NewMem("/d")
+	f, err := mem.Create("/d/f")
+	expect(t, err, nil)
+	expect(t, f.Writev([][]byte{[]byte("abcd")}, 0), nil)
+	expect(t, f.Datasync(), nil)
+	clone := mem.KillClone()
+	twin, err := clone.Open("/d/f")
+	expect(t, err, nil)
+	expect(t, f.Writev([][]byte{[]byte("X")}, 1), nil)
+	expect(t, f.Writev([][]byte{[]byte("E")}, 4), nil)
+	expect(t, twin.Writev([][]byte{[]byte("ef")}, 4), nil)
+	expect(t, twin.Truncate(2), nil)
+	expect(t, twin.Writev([][]byte{[]byte("Z")}, 2), nil)
+	node, other := mem.nodes["/d/f"], clone.nodes["/d/f"]
+	if string(node.data) != "aXcdE" || string(other.data) != "abZ" || string(node.synced) != "abcd" || string(other.synced) != "abcd" {
+		t.Fatalf("%q %q %q %q", node.data, other.data, node.synced, other.synced)
+	}
+	if node, other := mem.nodes["/d"], clone.nodes["/d"]; node == other {
+		t.Fatal("directories are shared")
+	}
+}
+
+// Close releases the lock though a process that is being started still has a
+// copy of the descriptor.
+func TestCloseUnlocksCopies(t *testing.T) {
+	root := t.TempDir()
+	first, err := OS{}.OpenDir(root)
+	expect(t, err, nil)
+	expect(t, first.Lock(), nil)
+	fd, err := unix.Dup(first.(*osDir).fd)
+	expect(t, err, nil)
+	defer unix.Close(fd)
+	expect(t, first.Close(), nil)
+	second, err := OS{}.OpenDir(root)
+	expect(t, err, nil)
+	expect(t, second.Lock(), nil)
+	expect(t, second.Close(), nil)
 }
