@@ -15,13 +15,14 @@ STATICCHECK_GO_MINOR := 26
 UP_ARGS ?=
 CRASH_STATES ?= 1000000
 CRASH_SEED ?= 1
+LINEAR_SECONDS ?= 60
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash \
+.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear \
 	wheel bench bench-engine clean test-tools
 
 help: ## this list
@@ -73,6 +74,9 @@ go-test: .go-ok ## Go: tests under the race detector
 crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)
 	cd object-server && MARTLET_CRASH_STATES=$(CRASH_STATES) MARTLET_CRASH_SEED=$(CRASH_SEED) GOGC=400 \
 		go test -count=1 -timeout=0 -v -run '^TestPowerCuts$$' ./device
+
+linear: .go-ok ## Go: what concurrent clients see has an order (LINEAR_SECONDS=60 for each sync method)
+	cd object-server && MARTLET_LINEAR_SECONDS=$(LINEAR_SECONDS) go test -count=1 -timeout=0 -v -run '^TestLinearizable' ./device
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python
