@@ -15,6 +15,7 @@ STATICCHECK_GO_MINOR := 26
 UP_ARGS ?=
 CRASH_STATES ?= 1000000
 CRASH_SEED ?= 1
+FUZZ_SECONDS ?= 60
 LINEAR_SECONDS ?= 60
 
 # Never fetch another Go than the one that is installed.
@@ -22,7 +23,7 @@ export GOTOOLCHAIN := local
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear \
+.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear fuzz \
 	wheel bench bench-engine clean test-tools
 
 help: ## this list
@@ -77,6 +78,9 @@ crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CR
 
 linear: .go-ok ## Go: what concurrent clients see has an order (LINEAR_SECONDS=60 for each sync method)
 	cd object-server && MARTLET_LINEAR_SECONDS=$(LINEAR_SECONDS) go test -count=1 -timeout=0 -v -run '^TestLinearizable' ./device
+
+fuzz: .go-ok ## Go: every fuzz target in turn (FUZZ_SECONDS=60 each)
+	@$(PYTHON) .ci/fuzz $(FUZZ_SECONDS)
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -39,7 +40,8 @@ func FuzzRecord(f *testing.F) {
 			head.DataCRC = checksum(b[start:parts.end])
 			head.encode(b)
 		}
-		record, err := parseRecord(b)
+		var record *Record
+		proof.Bounded(t, len(b), func() { record, err = parseRecord(b) })
 		if err != nil {
 			return
 		}
@@ -89,7 +91,9 @@ func FuzzOpen(f *testing.F) {
 		}
 		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
 		plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", b)
-		log, err := Open(NewFiles(fs, "/d", 2), goldenID, logConfig)
+		var log *Bundle
+		var err error
+		proof.Bounded(t, len(b), func() { log, err = Open(NewFiles(fs, "/d", 2), goldenID, logConfig) })
 		if err != nil {
 			return
 		}

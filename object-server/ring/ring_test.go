@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"martlet/object-server/proof"
 )
 
 const goldenFolder = "../../test/golden/ring"
@@ -181,7 +183,10 @@ func FuzzRead(f *testing.F) {
 	f.Add(uncompressed(f, "object.ring.gz"))
 	f.Add(uncompressed(f, "v2.ring.gz"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		r, err := Read(bytes.NewReader(compress(t, content)))
+		file := compress(t, content)
+		var r *Ring
+		var err error
+		proof.Bounded(t, len(content), func() { r, err = Read(bytes.NewReader(file)) })
 		if err != nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -70,7 +71,8 @@ func TestDecodeSegment(t *testing.T) {
 func FuzzDecodeSegment(f *testing.F) {
 	f.Add(append(frame(f, "1"), frame(f, "2", "3")...))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		updates, _ := decodeSegment(content)
+		var updates []Update
+		proof.Bounded(t, len(content), func() { updates, _ = decodeSegment(content) })
 		if len(updates) == 0 {
 			return
 		}

@@ -1,0 +1,34 @@
+// Package proof holds what tests of several packages need to hold the engine to
+// its word: bounds for what a decoder allocates, and file systems of every kind
+// to run on. No program imports it.
+package proof
+
+import (
+	"runtime/metrics"
+	"testing"
+)
+
+// slack is what a call may allocate whatever it is given, and factor how many
+// bytes for each byte of input.
+const (
+	slack  = 1 << 20
+	factor = 64
+)
+
+// Bounded calls f, which decodes size bytes of input, and fails if it allocates
+// out of proportion: a length in the input was believed before it was checked.
+// Small allocations of others at the same time are within the slack.
+func Bounded(t testing.TB, size int, f func()) {
+	t.Helper()
+	before := allocated()
+	f()
+	if n := allocated() - before; n > slack+factor*uint64(size) {
+		t.Fatalf("%d bytes of input made it allocate %d", size, n)
+	}
+}
+
+func allocated() uint64 {
+	sample := [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample[:])
+	return sample[0].Value.Uint64()
+}
