@@ -15,6 +15,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 const (
 	goldenFile = "../../test/golden/bundle/00000001-0000.bundle"
+	sealedFile = "../../test/golden/bundle/sealed/00000003-0000.bundle"
 	goldenPage = "../../doc/formats/bundle.md"
 )
 

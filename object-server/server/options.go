@@ -53,6 +53,7 @@ func (c *Config) options() []option {
 		{appSection, "bundle_commit_delay", "0.003", delay(&c.Device.CommitDelay)},
 		{appSection, "bundle_spill_size", "1048576", integer64(&c.Device.SpillBytes, 1, 32<<20)},
 		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
+		{appSection, "bundle_checkpoint_size", "67108864", integer64(&c.Device.CheckpointBytes, 64<<10, 1<<30)},
 		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},

@@ -1,0 +1,76 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+// goldenSealed encodes a segment with a CHECKPOINT and a footer from fixed
+// values: the records 10 to 13, of which 11 deletes what 10 was.
+func goldenSealed(t testing.TB) []byte {
+	segment := segmentHeader{
+		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 3,
+		UUID: goldenHash(0xc0), BaseLSN: 10, Created: 178000000000000,
+	}
+	b := segment.encode()
+	var entries []runEntry
+	var lastCheckpoint uint32
+	write := func(d *Draft, lsn uint64) {
+		unit := uint32(len(b) / unitSize)
+		d.stamp(lsn, lsn-1, segment.salt(), lastCheckpoint)
+		if b = append(b, d.bytes()...); d.head.Type == TypeCheckpoint {
+			lastCheckpoint = unit
+			return
+		}
+		entries = append(entries, d.head.runEntry(unit))
+	}
+	drafts := goldenDrafts(t)
+	put, spill, tombstone := drafts[0], drafts[1], drafts[2]
+	write(put, 10)
+	tombstone.head.Hash = put.head.Hash
+	write(tombstone, 11)
+	covered := bytes.Clone(appendRun(nil, segment.BaseLSN, entries))
+	c := checkpoint{sequence: 3, resume: uint32(len(b) / unitSize)}
+	d := NewDraft(0)
+	d.Write(c.prefix())
+	d.Write(covered)
+	check(t, d.sealCheckpoint(11))
+	write(d, 12)
+	write(spill, 13)
+	samples := samplesOf(entries, segment.BaseLSN)
+	sortRun(entries)
+	footer, err := encodeSeal(segment.salt(), segment.BaseLSN, 13, segment.Sequence, entries, samples)
+	check(t, err)
+	return append(b, footer...)
+}
+
+func TestGoldenSealed(t *testing.T) {
+	b := goldenSealed(t)
+	if *update {
+		check(t, os.MkdirAll(filepath.Dir(sealedFile), 0o755))
+		check(t, os.WriteFile(sealedFile, b, 0o644))
+	}
+	golden, err := os.ReadFile(sealedFile)
+	check(t, err)
+	if !bytes.Equal(b, golden) {
+		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
+	}
+	for _, size := range []int{len(golden), len(golden) - 1} { // by the footer; by checkpoint and record
+		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
+		plant(t, fs, "/d/objects-1/600/00000003-0000.bundle", golden[:size])
+		log, err := Open(NewFiles(fs, "/d", 10), goldenID, logConfig)
+		check(t, err)
+		gone, _, err := log.Read(goldenHash(0x00))
+		check(t, err)
+		large, _, err := log.Read(goldenHash(0x10))
+		check(t, err)
+		if log.lastLSN != 13 || log.Len() != 2 || gone.Type() != TypeTombstone || gone.LSN() != 11 || large.LSN() != 13 {
+			t.Fatalf("record %d, %d names, %+v, %+v", log.lastLSN, log.Len(), gone, large)
+		}
+	}
+}
