@@ -92,7 +92,9 @@ func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
 	if oldUnits == 0 {
 		oldUnits = old.units()
 	}
-	b.segments.table[old.segment()].live -= int64(oldUnits)
+	if n.state() != slotVersioned { // a version stays, until compaction finds that it was removed
+		b.segments.table[old.segment()].live -= int64(oldUnits)
+	}
 	delete(b.damaged, old.at())
 }
 
@@ -121,6 +123,10 @@ func (b *Bundle) tell(err error) {
 // newer write of the name ends it.
 func (b *Bundle) Quarantine(r *Record, cause error) error {
 	err := fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, r.LSN(), cause)
+	if !r.IsHead() { // an older version: each read finds out by itself
+		b.tell(err)
+		return err
+	}
 	var space [4]candidate
 	found := b.candidates(space[:0], r.head.Hash)
 	defer release(found)

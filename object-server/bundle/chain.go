@@ -49,7 +49,7 @@ func newLink(head header, encoded []byte) (link, error) {
 		l.block, err = parseBlock(encoded, head.LSN)
 		return l, err
 	}
-	self := reference{timestamp: head.Timestamp}
+	self := Reference{Timestamp: head.Timestamp}
 	l.block = block{null: self, entries: 1}
 	l.head.Versions = 0
 	if head.Type != TypeTombstone {
@@ -69,16 +69,16 @@ func (l *link) version() Version {
 
 // resolve gives a reference of the record's block the record's own LSN, if it
 // means that.
-func (l *link) resolve(r reference) reference {
-	if r.lsn == 0 && !r.timestamp.IsZero() {
-		r.lsn = l.head.LSN
+func (l *link) resolve(r Reference) Reference {
+	if r.LSN == 0 && !r.Timestamp.IsZero() {
+		r.LSN = l.head.LSN
 	}
 	return r
 }
 
 // newest refers to the version that counts when no id is given; no timestamp if
 // there is none.
-func (l *link) newest() reference { return l.resolve(l.block.newest) }
+func (l *link) newest() Reference { return l.resolve(l.block.newest) }
 
 // latest is the latest timestamp in the chain, of whatever record.
 func (l *link) latest() Timestamp {
@@ -110,23 +110,31 @@ func (v *Version) compare(t Timestamp, id VersionID) int {
 	return bytes.Compare(v.ID[:], id[:])
 }
 
-// chain is a name with versions as one record, the head, describes it.
-type chain struct {
+// Chain is a name with versions as one record, the head, describes it. It stays
+// what it is when the name is written to.
+type Chain struct {
 	reader chainReader
 	head   *link // nil: the name has no record
+	gap    bool  // damage has cut off a part of the chain
 }
 
-// addition is a record that continues a chain.
-type addition struct {
+// Addition is a record that continues a chain.
+type Addition struct {
 	block    block
 	previous uint64  // LSN of the head so far
 	versions uint32  // live ones, delete markers included
 	replaced Version // the version that the record makes dead; LSN 0 if none
 }
 
+// Replaced refers to the version that the record replaces or removes; LSN 0 if
+// none.
+func (a *Addition) Replaced() Reference {
+	return Reference{LSN: a.replaced.LSN, Timestamp: a.replaced.Timestamp, ID: a.replaced.ID}
+}
+
 // walk visits the entries of a chain from the newest LSN down, until visit
 // returns false or no later timestamp than floor can follow.
-func (c *chain) walk(floor Timestamp, visit func(v *Version) bool) error {
+func (c *Chain) walk(floor Timestamp, visit func(v *Version) bool) error {
 	for l := c.head; l != nil; {
 		own := l.version()
 		if !visit(&own) {
@@ -151,7 +159,7 @@ func (c *chain) walk(floor Timestamp, visit func(v *Version) bool) error {
 
 // last finds the last entry that a version id has, if its timestamp may be floor
 // or later. The last one counts: what would not supersede it is refused.
-func (c *chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err error) {
+func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err error) {
 	err = c.walk(floor, func(v *Version) bool {
 		if v.ID == id && (v.Type.isVersion() || v.Type == TypeTombstone) {
 			found, ok = *v, true
@@ -161,35 +169,84 @@ func (c *chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 	return found, ok, err
 }
 
-// find looks for a live version. ErrNoVersion if there is none.
-func (c *chain) find(id VersionID) (reference, error) {
+// Find looks for a live version. ErrNoVersion if there is none.
+func (c *Chain) Find(id VersionID) (Reference, error) {
 	if c.head == nil {
-		return reference{}, ErrNoVersion
+		return Reference{}, c.missing()
 	}
-	if newest := c.head.newest(); newest.id == id && !newest.timestamp.IsZero() {
+	if newest := c.head.newest(); newest.ID == id && !newest.Timestamp.IsZero() {
 		return newest, nil
 	}
 	if id.IsNull() {
 		if !c.head.block.nullLives {
-			return reference{}, ErrNoVersion
+			return Reference{}, c.missing()
 		}
 		return c.head.resolve(c.head.block.null), nil
 	}
 	v, ok, err := c.last(id, Timestamp{})
-	if err == nil && (!ok || !v.Type.isVersion()) {
+	switch {
+	case err == nil && !ok:
+		err = c.missing()
+	case err == nil && !v.Type.isVersion():
 		err = ErrNoVersion
 	}
-	return reference{lsn: v.LSN, timestamp: v.Timestamp, id: id}, err
+	return Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: id}, err
 }
 
-// add continues the chain with a version: a PUT, a SPILL or a delete marker.
+// missing is the error for a version that is not in the chain.
+func (c *Chain) missing() error {
+	if c.gap {
+		return fmt.Errorf("%w: a part of the versions is lost", ErrQuarantined)
+	}
+	return ErrNoVersion
+}
+
+// Newest refers to the version that counts when no id is given; ok is false if
+// there is none.
+func (c *Chain) Newest() (r Reference, ok bool) {
+	if c.head == nil {
+		return r, false
+	}
+	r = c.head.newest()
+	return r, !r.Timestamp.IsZero()
+}
+
+// Null tells when the null version was last written or removed, and whether it
+// is there.
+func (c *Chain) Null() (t Timestamp, lives bool) {
+	if c.head == nil {
+		return t, false
+	}
+	return c.head.block.null.Timestamp, c.head.block.nullLives
+}
+
+// Latest is the latest timestamp in the chain, removals included.
+func (c *Chain) Latest() Timestamp {
+	if c.head == nil {
+		return Timestamp{}
+	}
+	return c.head.latest()
+}
+
+// Len is the number of live versions, delete markers included.
+func (c *Chain) Len() int {
+	if c.head == nil {
+		return 0
+	}
+	return int(c.head.head.Versions)
+}
+
+// Incomplete tells whether damage has cut off a part of the chain.
+func (c *Chain) Incomplete() bool { return c.gap }
+
+// Add continues the chain with a version: a PUT, a SPILL or a delete marker.
 // *OlderError if the same id has a later or equal timestamp already.
-func (c *chain) add(id VersionID, t Timestamp) (addition, error) {
+func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
-	self := reference{timestamp: t, id: id}
+	self := Reference{Timestamp: t, ID: id}
 	switch {
 	case id.IsNull():
 		if err := c.supersedeNull(&a, t); err != nil {
@@ -209,40 +266,40 @@ func (c *chain) add(id VersionID, t Timestamp) (addition, error) {
 		a.versions++
 	}
 	newest := a.block.newest
-	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.timestamp, newest.id) > 0 {
+	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.Timestamp, newest.ID) > 0 {
 		a.block.newest = self
 	}
 	return a, nil
 }
 
-// rewrite continues the chain with new metadata of a live version.
-func (c *chain) rewrite(old reference) (addition, error) {
+// Rewrite continues the chain with new metadata of a live version.
+func (c *Chain) Rewrite(old Reference) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
-	self := reference{timestamp: old.timestamp, id: old.id}
-	a.replaced = Version{ID: old.id, Timestamp: old.timestamp, LSN: old.lsn}
+	self := Reference{Timestamp: old.Timestamp, ID: old.ID}
+	a.replaced = Version{ID: old.ID, Timestamp: old.Timestamp, LSN: old.LSN}
 	if a.replaces(a.block.newest) {
 		a.block.newest = self
 	}
-	if old.id.IsNull() {
+	if old.ID.IsNull() {
 		a.block.null = self
 	}
 	return a, nil
 }
 
-// remove continues the chain with the removal of a version, known or not: a
+// Remove continues the chain with the removal of a version, known or not: a
 // version that arrives after its removal is not to come back. *OlderError if the
 // version is newer than t, or a removal of that time is there.
-func (c *chain) remove(id VersionID, t Timestamp) (addition, error) {
+func (c *Chain) Remove(id VersionID, t Timestamp) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
 	if id.IsNull() {
 		err = c.supersedeNull(&a, t)
-		a.block.null, a.block.nullLives = reference{timestamp: t}, false
+		a.block.null, a.block.nullLives = Reference{Timestamp: t}, false
 	} else {
 		err = c.supersede(&a, id, t)
 	}
@@ -256,10 +313,10 @@ func (c *chain) remove(id VersionID, t Timestamp) (addition, error) {
 	return a, err
 }
 
-func (a *addition) replaces(r reference) bool { return a.replaced.LSN != 0 && a.replaced.LSN == r.lsn }
+func (a *Addition) replaces(r Reference) bool { return a.replaced.LSN != 0 && a.replaced.LSN == r.LSN }
 
 // supersede refuses a removal that is too old, and notes what it removes.
-func (c *chain) supersede(a *addition, id VersionID, t Timestamp) error {
+func (c *Chain) supersede(a *Addition, id VersionID, t Timestamp) error {
 	v, ok, err := c.last(id, Timestamp{})
 	switch {
 	case err != nil || !ok:
@@ -273,45 +330,46 @@ func (c *chain) supersede(a *addition, id VersionID, t Timestamp) error {
 }
 
 // supersedeNull does the same for the null version, which every write replaces.
-func (c *chain) supersedeNull(a *addition, t Timestamp) error {
+func (c *Chain) supersedeNull(a *Addition, t Timestamp) error {
 	if c.head == nil {
 		return nil
 	}
 	null := c.head.resolve(c.head.block.null)
-	if !null.timestamp.IsZero() && null.timestamp.Compare(t) >= 0 {
-		return &OlderError{Existing: null.timestamp}
+	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 {
+		return &OlderError{Existing: null.Timestamp}
 	}
 	if c.head.block.nullLives {
-		a.replaced = Version{Timestamp: null.timestamp, LSN: null.lsn}
+		a.replaced = Version{Timestamp: null.Timestamp, LSN: null.LSN}
 	}
 	return nil
 }
 
 // newestBut finds the newest live version when one is removed.
-func (c *chain) newestBut(id VersionID, t Timestamp) (reference, error) {
+func (c *Chain) newestBut(id VersionID, t Timestamp) (Reference, error) {
 	l := lister{chain: c}
 	l.remove(id, t)
 	l.take(c.head)
 	v, ok, err := l.next()
 	if err != nil || !ok {
-		return reference{}, err
+		return Reference{}, err
 	}
-	return reference{lsn: v.LSN, timestamp: v.Timestamp, id: v.ID}, nil
+	return Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID}, nil
 }
 
 // start fills what every addition has in common: the entries it lists, and the
 // state of the chain so far.
-func (c *chain) start() (addition, error) {
+func (c *Chain) start() (Addition, error) {
 	if c.head == nil {
-		return addition{block: block{entries: 1}}, nil
+		return Addition{block: block{entries: 1, gap: c.gap}}, nil
 	}
 	was := &c.head.block
 	if was.entries == math.MaxUint32 {
-		return addition{}, fmt.Errorf("%w: chain of %d records", ErrTooLarge, was.entries)
+		return Addition{}, fmt.Errorf("%w: chain of %d records", ErrTooLarge, was.entries)
 	}
-	a := addition{previous: c.head.head.LSN, versions: c.head.head.Versions}
+	a := Addition{previous: c.head.head.LSN, versions: c.head.head.Versions}
 	a.block = block{
 		newest: c.head.newest(), null: c.head.resolve(was.null), nullLives: was.nullLives, entries: was.entries + 1,
+		gap: c.gap,
 	}
 	switch {
 	case a.block.entries%directoryStride == 0:
@@ -327,7 +385,7 @@ func (c *chain) start() (addition, error) {
 
 // gather lists the whole stride before a directory. Where damage prevents that
 // the rest is left to the record that it is met in: the chain stays usable.
-func (c *chain) gather(x *block) error {
+func (c *Chain) gather(x *block) error {
 	var listed []Version // newest LSN first
 	for l := c.head; ; {
 		listed = append(listed, l.version())

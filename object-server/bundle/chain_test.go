@@ -38,8 +38,8 @@ func (s *chainStore) chainRecord(lsn uint64) (link, error) {
 	return newLink(r.head, r.block)
 }
 
-func (s *chainStore) chain() *chain {
-	c := &chain{reader: s}
+func (s *chainStore) chain() *Chain {
+	c := &Chain{reader: s}
 	if s.head != 0 {
 		l, err := s.chainRecord(s.head)
 		if err != nil {
@@ -58,10 +58,10 @@ func (s *chainStore) plain(kind Type, t Timestamp) {
 }
 
 // put appends a record, some LSNs behind the one before.
-func (s *chainStore) put(a addition, kind Type, id VersionID, t Timestamp, gap uint64) {
+func (s *chainStore) put(a Addition, kind Type, id VersionID, t Timestamp, gap uint64) {
 	lsn := s.head + 1 + gap
 	h := header{
-		Type: kind, Flags: chainFlags, LSN: lsn, VersionID: id, Timestamp: t,
+		Type: kind, Flags: flagVersions | flagBlock, LSN: lsn, VersionID: id, Timestamp: t,
 		Previous: a.previous, Versions: a.versions,
 	}
 	s.records[lsn] = storedLink{h, a.block.append(nil)}
@@ -70,7 +70,7 @@ func (s *chainStore) put(a addition, kind Type, id VersionID, t Timestamp, gap u
 
 func (s *chainStore) add(t testing.TB, kind Type, id VersionID, ts Timestamp) {
 	t.Helper()
-	a, err := s.chain().add(id, ts)
+	a, err := s.chain().Add(id, ts)
 	check(t, err)
 	s.put(a, kind, id, ts, 0)
 }
@@ -117,24 +117,24 @@ func ordered(n int) (id VersionID, t Timestamp) {
 func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
 	c := m.store.chain()
 	r := m.registers[op.id]
-	var a addition
+	var a Addition
 	var err error
 	switch op.kind {
 	case TypePut, TypeDeleteMarker:
-		a, err = c.add(op.id, op.time)
+		a, err = c.Add(op.id, op.time)
 	case TypeTombstone:
-		a, err = c.remove(op.id, op.time)
+		a, err = c.Remove(op.id, op.time)
 	case TypeMeta:
-		var old reference
-		if old, err = c.find(op.id); errors.Is(err, ErrNoVersion) && (r == nil || !r.lives) {
+		var old Reference
+		if old, err = c.Find(op.id); errors.Is(err, ErrNoVersion) && (r == nil || !r.lives) {
 			return
 		}
 		if err == nil {
-			op.kind, op.time = TypePut, old.timestamp
+			op.kind, op.time = TypePut, old.Timestamp
 			if r.marker {
 				op.kind = TypeDeleteMarker
 			}
-			if a, err = c.rewrite(old); err == nil {
+			if a, err = c.Rewrite(old); err == nil {
 				m.put(a, op, gap)
 				return
 			}
@@ -161,7 +161,7 @@ func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
 	m.put(a, op, gap)
 }
 
-func (m *chainModel) put(a addition, op chainOp, gap uint64) {
+func (m *chainModel) put(a Addition, op chainOp, gap uint64) {
 	m.store.put(a, op.kind, op.id, op.time, gap)
 	m.entries++
 	r := m.registers[op.id]
@@ -193,7 +193,7 @@ func (m *chainModel) stub(lsn uint64) {
 	r.head.Type, r.head.Size, r.head.MetadataLength = TypeVersionDirectory, 0, 0
 	if r.block == nil { // the first record of the name, without versions then
 		x := block{entries: 1}
-		r.block, r.head.Flags = x.append(nil), chainFlags
+		r.block, r.head.Flags = x.append(nil), flagVersions|flagBlock
 	}
 	m.store.records[lsn] = r
 }
@@ -223,28 +223,28 @@ func (m *chainModel) check(t *rapid.T) {
 	newest := c.head.newest()
 	switch {
 	case len(want) == 0:
-		if !newest.timestamp.IsZero() {
+		if !newest.Timestamp.IsZero() {
 			t.Fatalf("newest %+v of none", newest)
 		}
-	case newest != reference{want[0].LSN, want[0].Timestamp, want[0].ID}:
+	case newest != Reference{want[0].LSN, want[0].Timestamp, want[0].ID}:
 		t.Fatalf("newest %+v, want %+v", newest, want[0])
 	}
 	m.checkPages(t, c, want)
 	for id, r := range m.registers {
-		found, err := c.find(id)
-		if r.lives && (err != nil || found.lsn != r.records[len(r.records)-1]) || !r.lives && !errors.Is(err, ErrNoVersion) {
+		found, err := c.Find(id)
+		if r.lives && (err != nil || found.LSN != r.records[len(r.records)-1]) || !r.lives && !errors.Is(err, ErrNoVersion) {
 			t.Fatalf("found %+v, %v for %+v", found, err, r)
 		}
 	}
 }
 
-func (m *chainModel) checkPages(t *rapid.T, c *chain, want []Version) {
+func (m *chainModel) checkPages(t *rapid.T, c *Chain, want []Version) {
 	limit := rapid.IntRange(1, len(want)+1).Draw(t, "limit")
 	var after Marker
 	var successor Timestamp
 	for done := 0; ; {
 		m.store.reads = 0
-		page, err := c.page(after, limit)
+		page, err := c.Page(after, limit)
 		if err != nil || len(page) != min(limit, len(want)-done) {
 			t.Fatalf("page of %d behind %d of %d: %v", len(page), done, len(want), err)
 		}
@@ -278,13 +278,13 @@ func TestChainEqualsModel(t *testing.T) {
 				m.registers[VersionID{}].records = []uint64{1}
 			}
 		}
-		for i := range rapid.IntRange(0, 150).Draw(t, "in order") {
+		for i := range rapid.IntRange(0, 140).Draw(t, "in order") {
 			id, ts := numbered(i)
 			m.apply(t, chainOp{TypePut, id, ts}, 0)
 		}
 		ids := rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "ids")
 		kinds := []Type{TypePut, TypePut, TypePut, TypeDeleteMarker, TypeTombstone, TypeMeta}
-		for range rapid.IntRange(0, 150).Draw(t, "operations") {
+		for range rapid.IntRange(0, 80).Draw(t, "operations") {
 			op := chainOp{kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
 			op.id, op.time = numbered(rapid.IntRange(0, ids).Draw(t, "version"))
 			if rapid.IntRange(0, 9).Draw(t, "null") == 0 {
@@ -338,8 +338,8 @@ func TestChainOrderDoesNotMatter(t *testing.T) {
 			second.apply(t, op, 0)
 		}
 		x, y := first.store.chain(), second.store.chain()
-		a, err := x.page(Marker{}, 1000)
-		b, failed := y.page(Marker{}, 1000)
+		a, err := x.Page(Marker{}, 1000)
+		b, failed := y.Page(Marker{}, 1000)
 		if err != nil || failed != nil {
 			t.Fatal(err, failed)
 		}
@@ -347,7 +347,7 @@ func TestChainOrderDoesNotMatter(t *testing.T) {
 			return v.ID == u.ID && v.Timestamp == u.Timestamp && v.Type == u.Type && v.Successor == u.Successor
 		})
 		n, o := x.head.newest(), y.head.newest()
-		if !same || n.id != o.id || n.timestamp != o.timestamp || x.head.head.Versions != y.head.head.Versions {
+		if !same || n.ID != o.ID || n.Timestamp != o.Timestamp || x.head.head.Versions != y.head.head.Versions {
 			t.Fatalf("%v and %v", a, b)
 		}
 	})
@@ -360,7 +360,7 @@ func TestChainCosts(t *testing.T) {
 	largest, reads, bytes := 0, [2]int{}, [2]int{}
 	for i := range count {
 		id, ts := ordered(i)
-		a, err := s.chain().add(id, ts)
+		a, err := s.chain().Add(id, ts)
 		check(t, err)
 		reads[i*2/count] += s.reads
 		bytes[i*2/count] += a.block.size()
@@ -371,20 +371,20 @@ func TestChainCosts(t *testing.T) {
 		t.Errorf("reads %v, at most %d; bytes %v", reads, largest, bytes)
 	}
 	c := s.chain()
-	if page, err := c.page(Marker{}, count); err != nil || len(page) != count || s.reads > count/64+16 {
+	if page, err := c.Page(Marker{}, count); err != nil || len(page) != count || s.reads > count/64+16 {
 		t.Errorf("%d of %d versions, %d reads, %v", len(page), count, s.reads, err)
 	}
-	if page, err := s.chain().page(Marker{}, 100); err != nil || len(page) != 100 || s.reads > 12 {
+	if page, err := s.chain().Page(Marker{}, 100); err != nil || len(page) != 100 || s.reads > 12 {
 		t.Errorf("%d of 100 versions, %d reads, %v", len(page), s.reads, err)
 	}
 	id, ts := ordered(count - 100)
 	ts.Ticks++
 	id[0] = 1
-	if _, err := s.chain().add(id, ts); err != nil || s.reads > 12 {
+	if _, err := s.chain().Add(id, ts); err != nil || s.reads > 12 {
 		t.Errorf("a late version: %d reads, %v", s.reads, err)
 	}
 	newest, _ := ordered(count - 1)
-	if _, err := s.chain().remove(newest, Timestamp{Ticks: 1 << 40}); err != nil || s.reads > 8 {
+	if _, err := s.chain().Remove(newest, Timestamp{Ticks: 1 << 40}); err != nil || s.reads > 8 {
 		t.Errorf("removing the newest: %d reads, %v", s.reads, err)
 	}
 	t.Logf("%d reads and %d bytes of blocks for %d versions", reads[0]+reads[1], bytes[0]+bytes[1], count)
@@ -398,20 +398,20 @@ func TestChainWithDamage(t *testing.T) {
 		id, ts := ordered(i)
 		s.add(t, TypePut, id, ts)
 		s.damaged[40], s.damaged[128] = i > 50, i > 150
-		if newest := s.chain().head.newest(); newest.lsn != s.head {
+		if newest := s.chain().head.newest(); newest.LSN != s.head {
 			t.Fatalf("newest %+v behind %d", newest, s.head)
 		}
 	}
-	page, err := s.chain().page(Marker{}, 1000)
+	page, err := s.chain().Page(Marker{}, 1000)
 	if !errors.Is(err, ErrQuarantined) || len(page) != 300-128 {
 		t.Fatalf("%d versions, %v", len(page), err)
 	}
 	delete(s.damaged, 128)
-	if page, err = s.chain().page(Marker{}, 1000); !errors.Is(err, ErrQuarantined) || len(page) != 300-40 {
+	if page, err = s.chain().Page(Marker{}, 1000); !errors.Is(err, ErrQuarantined) || len(page) != 300-40 {
 		t.Fatalf("%d versions, %v", len(page), err)
 	}
 	delete(s.damaged, 40)
-	if page, err = s.chain().page(Marker{}, 1000); err != nil || len(page) != 300 {
+	if page, err = s.chain().Page(Marker{}, 1000); err != nil || len(page) != 300 {
 		t.Fatalf("%d versions, %v", len(page), err)
 	}
 }

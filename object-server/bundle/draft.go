@@ -16,6 +16,7 @@ type Draft struct {
 	buffer *Buffer
 	start  int // of the record in the buffer, once sealed
 	head   header
+	chain  *Addition // nil: the name has no versions
 
 	old      slot   // of the record that it replaces; 0 if none
 	oldUnits uint32 // length of that one, 0 if not known
@@ -70,6 +71,15 @@ func (d *Draft) SealTombstone(hash Hash, m *Metadata) error {
 	return d.seal(TypeTombstone, hash, m, nil)
 }
 
+// SealDeleteMarker completes a DELETE MARKER record; Continue must have been
+// called.
+func (d *Draft) SealDeleteMarker(hash Hash, m *Metadata) error {
+	return d.seal(TypeDeleteMarker, hash, m, nil)
+}
+
+// Continue makes the record one of a chain, before it is sealed.
+func (d *Draft) Continue(a *Addition) { d.chain = a }
+
 // sealCheckpoint completes a CHECKPOINT record that covers the log up to an LSN.
 func (d *Draft) sealCheckpoint(covered uint64) error {
 	data := d.Data()
@@ -91,20 +101,24 @@ func (d *Draft) sealPad() {
 }
 
 func (d *Draft) seal(kind Type, hash Hash, m *Metadata, table []byte) error {
-	metadata := GetBuffer(m.Msgsize())
-	defer metadata.Free()
-	encoded, err := m.MarshalMsg(metadata.B[:0])
+	h := header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp, Versions: 1}
+	buffer := GetBuffer(m.Msgsize() + blockSizeMax)
+	defer buffer.Free()
+	encoded := buffer.B[:0]
+	if d.chain != nil {
+		encoded = d.chain.block.append(encoded)
+		h.Flags, h.Previous, h.Versions = flagVersions|flagBlock, d.chain.previous, d.chain.versions
+		h.BlockLength = uint32(len(encoded))
+	}
+	encoded, err := m.MarshalMsg(encoded)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
-	if len(encoded) > metadataSizeMax {
-		return fmt.Errorf("%w: %d bytes of metadata", ErrTooLarge, len(encoded))
+	h.MetadataLength, h.MetadataCRC = uint32(len(encoded))-h.BlockLength, checksum(encoded)
+	if h.MetadataLength > metadataSizeMax {
+		return fmt.Errorf("%w: %d bytes of metadata", ErrTooLarge, h.MetadataLength)
 	}
-	h := header{
-		Type: kind, Hash: hash, Timestamp: m.Timestamp, Versions: 1,
-		MetadataLength: uint32(len(encoded)), MetadataCRC: checksum(encoded),
-	}
-	if kind != TypeTombstone {
+	if kind == TypePut || kind == TypeSpill {
 		h.Size = uint64(m.Size)
 	}
 	proved := table
@@ -123,7 +137,7 @@ func (d *Draft) seal(kind Type, hash Hash, m *Metadata, table []byte) error {
 	return nil
 }
 
-// place puts metadata before the data, table and padding behind it.
+// place puts version block and metadata before the data, table and padding behind it.
 func (d *Draft) place(metadata, table []byte, padding int) {
 	d.buffer.grow(len(table) + padding + max(len(metadata)-(headroom-headerSize), 0))
 	b := append(d.buffer.B, table...)

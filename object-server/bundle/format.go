@@ -27,11 +27,13 @@ const (
 	// DataSizeMax bounds the object bytes that a record can hold itself.
 	DataSizeMax = 32 << 20
 
-	// flagVersions says that the name of the record has versions.
+	// flagVersions says that the name of the record has versions, flagBlock that
+	// a version block precedes the metadata. A record has both or none.
 	flagVersions = 1 << 8
+	flagBlock    = 1 << 9
 
-	// flagsRefused are the flags a reader must know; this version knows none.
-	flagsRefused = 0xff00
+	// flagsMustKnow are the flags a reader must know.
+	flagsMustKnow = 0xff00
 )
 
 // Magic numbers; on disk, never change.
@@ -43,8 +45,7 @@ var (
 // Type says what a record is; on disk, never change.
 type Type uint8
 
-// The types of records. Those that this version refuses are META,
-// DELETE MARKER and VERSION DIRECTORY.
+// The types of records. This version refuses META.
 const (
 	TypePut              Type = 1
 	TypeSpill            Type = 2
@@ -76,7 +77,7 @@ type header struct {
 	Salt           uint32
 	Units          uint32
 	Hash           Hash
-	VersionID      [16]byte
+	VersionID      VersionID
 	Timestamp      Timestamp
 	Previous       uint64
 	Versions       uint32
@@ -87,6 +88,7 @@ type header struct {
 	Distance       uint32
 	Signature      uint64
 	Checkpoint     uint32 // unit of the last CHECKPOINT before it in the segment, 0 if none
+	BlockLength    uint32 // bytes of the version block, 0 without flagBlock
 }
 
 // encode writes the header into b[:headerSize].
@@ -113,6 +115,7 @@ func (h *header) encode(b []byte) {
 	le.PutUint32(b[104:], h.Distance)
 	le.PutUint64(b[108:], h.Signature)
 	le.PutUint32(b[116:], h.Checkpoint)
+	le.PutUint32(b[120:], h.BlockLength)
 	le.PutUint32(b[124:], checksum(b[:124]))
 }
 
@@ -142,7 +145,7 @@ func parseHeader(b []byte) (header, error) {
 		Salt:           saltOf(b),
 		Units:          le.Uint32(b[20:]),
 		Hash:           Hash(b[24:40]),
-		VersionID:      [16]byte(b[40:56]),
+		VersionID:      VersionID(b[40:56]),
 		Timestamp:      Timestamp{Ticks: le.Uint64(b[56:]), Offset: le.Uint64(b[64:])},
 		Previous:       le.Uint64(b[72:]),
 		Versions:       le.Uint32(b[80:]),
@@ -154,24 +157,23 @@ func parseHeader(b []byte) (header, error) {
 		Signature:      le.Uint64(b[108:]),
 		Checkpoint:     le.Uint32(b[116:]),
 	}
+	if h.Flags&flagBlock != 0 {
+		h.BlockLength = le.Uint32(b[120:])
+	}
 	return h, h.check()
 }
 
 // check refuses what this version does not know, and lengths that are out of
 // bounds or do not add up.
 func (h *header) check() error {
-	switch h.Type {
-	case TypePut, TypeSpill, TypeTombstone, TypePad, TypeCheckpoint, TypeSeal:
-	default:
-		return fmt.Errorf("%w: record type %d", ErrUnsupported, h.Type)
-	}
-	if h.Flags&flagsRefused != 0 {
-		return fmt.Errorf("%w: record flags %#x", ErrUnsupported, h.Flags)
+	if !h.isKnown() {
+		return fmt.Errorf("%w: record type %d, flags %#x", ErrUnsupported, h.Type, h.Flags)
 	}
 	switch {
 	case h.LSN == 0 || uint64(h.Distance) > h.LSN,
 		h.Timestamp.Ticks > TicksMax,
 		h.MetadataLength > metadataSizeMax,
+		h.Flags&flagBlock != 0 && !checkBlockSize(uint64(h.BlockLength)),
 		h.Size > objectSizeMax,
 		h.holdsData() && h.Size > DataSizeMax,
 		!h.holdsData() && h.Type != TypeSpill && h.Type != TypeSeal && h.Size != 0,
@@ -180,6 +182,21 @@ func (h *header) check() error {
 		return fmt.Errorf("%w: record header out of bounds", errDamaged)
 	}
 	return nil
+}
+
+// isKnown tells whether this version knows the type, and may know the flags
+// with it.
+func (h *header) isKnown() bool {
+	flags := h.Flags & flagsMustKnow
+	switch h.Type {
+	case TypePut, TypeSpill, TypeTombstone:
+		return flags == 0 || flags == flagVersions|flagBlock
+	case TypeDeleteMarker, TypeVersionDirectory:
+		return flags == flagVersions|flagBlock
+	case TypePad, TypeCheckpoint, TypeSeal:
+		return flags == 0
+	}
+	return false
 }
 
 // holdsData tells whether bytes of the given size lie in the record itself.
@@ -195,11 +212,12 @@ func (h *header) sizeMax() uint64 {
 // watermark is the highest LSN known durable when the record was written.
 func (h *header) watermark() uint64 { return h.LSN - uint64(h.Distance) }
 
-// layout holds the offsets of a record's parts, from its start in bytes.
+// layout holds the offsets of a record's parts, from its start in bytes. A
+// version block lies between header and metadata.
 type layout struct{ metadata, data, table, end, length uint64 }
 
 func (h *header) layout() layout {
-	l := layout{metadata: headerSize}
+	l := layout{metadata: headerSize + uint64(h.BlockLength)}
 	l.data = l.metadata + uint64(h.MetadataLength)
 	l.table = l.data
 	switch h.Type {

@@ -32,7 +32,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		parts := head.layout()
 		if uint64(len(b)) >= parts.length { // get past the other checksums too
-			head.MetadataCRC = checksum(b[parts.metadata:parts.data])
+			head.MetadataCRC = checksum(b[headerSize:parts.data])
 			start := parts.table
 			if head.Type == TypeSpill {
 				start = parts.data

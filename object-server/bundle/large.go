@@ -107,11 +107,12 @@ func (b *Bundle) sweepLarge(records []found) error {
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	var live []found
-	for i, f := range records {
-		if f.Type == TypeSpill && isNewest(records, i) {
-			live = append(live, f)
-		}
+	live, err := b.liveSpills(records)
+	if errors.Is(err, ErrQuarantined) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if len(entries) == len(live) { // one for each: nothing was left behind
 		return nil
@@ -145,6 +146,39 @@ func parseLargeName(name, prefix, suffix string) (id uint64, ok bool) {
 	stem, hasSuffix := strings.CutSuffix(stem, suffix)
 	id, err := strconv.ParseUint(stem, 16, 64)
 	return id, hasPrefix && hasSuffix && err == nil && len(stem) == 16
+}
+
+// liveSpills finds the SPILL records whose large files count: of each name the
+// newest record, or all live versions. ErrQuarantined when damage hides some.
+func (b *Bundle) liveSpills(records []found) ([]found, error) {
+	var live []found
+	for start, i := 0, 0; i < len(records); i++ {
+		if !isNewest(records, i) {
+			continue
+		}
+		name := records[start : i+1]
+		start = i + 1
+		newest := &records[i]
+		if newest.Flags&(flagVersions>>8) == 0 {
+			if newest.Type == TypeSpill {
+				live = append(live, *newest)
+			}
+			continue
+		}
+		if !slices.ContainsFunc(name, func(f found) bool { return f.Type == TypeSpill }) {
+			continue
+		}
+		versions, err := b.liveVersions(newest.Hash, newest.LSN)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range name {
+			if f.Type == TypeSpill && versions[f.LSN] {
+				live = append(live, f)
+			}
+		}
+	}
+	return live, nil
 }
 
 // largeOf reads which large file a SPILL record names.

@@ -7,10 +7,11 @@ import (
 )
 
 // readLSN reads the record with a number in the log, which must be of the name:
-// the whole of it, or at most limit bytes unless that is 0. One read nearly
-// always, one more for the footer of a segment that is sealed. Damage is
-// ErrQuarantined; the record is nil if there is none with that number.
-func (b *Bundle) readLSN(lsn uint64, hash Hash, limit int) (*Record, *Buffer, error) {
+// the whole of it, or without data if headOnly is set. That is one read, a second
+// one for what is longer than the place between two samples, and once one for
+// the footer of a segment that is sealed. Damage is ErrQuarantined; the record is
+// nil if there is none with that number.
+func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer, error) {
 	b.mu.RLock()
 	s := b.segments.withLSN(lsn)
 	if s == nil {
@@ -27,13 +28,25 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, limit int) (*Record, *Buffer, er
 			return nil, nil, err
 		}
 	}
-	unit, err := b.hop(s, samples, tail, base, lsn)
-	if err != nil || unit == 0 {
+	h := hop{salt: s.salt, lsn: lsn, headOnly: headOnly}
+	if !h.between(samples, uint32(lsn-base), tail) {
+		return nil, nil, nil
+	}
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
 		return nil, nil, err
 	}
-	// The length is a guess; what is longer takes a second read.
-	c := candidate{slot: newSlot(s.number, unit, headGuess/unitSize, slotLive), segment: s}
-	return b.readCandidate(&c, hash, limit)
+	defer file.release()
+	record, buffer, err := h.run(file)
+	if err == nil && record != nil && record.head.Hash == hash {
+		return record, buffer, nil
+	}
+	buffer.Free()
+	if isUnreadable(err) || isDamage(err) {
+		err = fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, lsn, err)
+		b.tell(err)
+	}
+	return nil, nil, err
 }
 
 // sealedSamples are those in a segment's footer. They stay in memory: 128 KiB for
@@ -69,44 +82,76 @@ func (b *Bundle) sealedSamples(s *segment) ([]sample, error) {
 	return samples, nil
 }
 
-// hop finds the unit of the record with an LSN, from the last sample before it
-// on; 0 if it is not there.
-func (b *Bundle) hop(s *segment, samples []sample, tail int64, base, lsn uint64) (uint32, error) {
-	delta := uint32(lsn - base)
+// hopBytes are read at once when a record is looked for by its LSN: from one
+// sample to the next, and what of the record lies behind that.
+const hopBytes = sampleBytes + 8<<10
+
+// hop looks for a record by its LSN from a sample on.
+type hop struct {
+	salt     uint32
+	lsn      uint64
+	headOnly bool
+	start    int64 // offset of the sample
+	end      int64 // of the records
+}
+
+// between sets where to look; false if the LSN is lower than all samples.
+func (h *hop) between(samples []sample, delta uint32, tail int64) bool {
 	i := sort.Search(len(samples), func(i int) bool { return samples[i].lsn > delta })
 	if i == 0 {
-		return 0, nil
+		return false
 	}
-	at := int64(samples[i-1].unit) * unitSize
-	file, err := b.files.get(s.key(b.id))
-	if err != nil {
-		return 0, err
-	}
-	defer file.release()
-	end := tail
-	if i < len(samples) {
-		end = int64(samples[i].unit) * unitSize
-	}
-	v := window{file: file, size: end, buffer: GetBuffer(int(min(windowSize, end-at)))}
+	h.start, h.end = int64(samples[i-1].unit)*unitSize, tail
+	return true
+}
+
+// run goes from record to record. Damage on the way costs a search in steps of
+// one unit, and is told if it may be that of the record. The buffer is the
+// caller's, whatever is returned.
+func (h *hop) run(file *handle) (*Record, *Buffer, error) {
+	v := window{file: file, size: h.end, length: hopBytes, buffer: GetBuffer(hopBytes)}
 	v.buffer.B = v.buffer.B[:0]
-	defer v.free()
-	for at < end {
+	var damage error
+	for at := h.start; at < h.end; {
 		p, err := v.at(at, headerSize)
-		if err != nil {
-			return 0, err
+		if err != nil && !errors.Is(err, errDamaged) {
+			return nil, v.buffer, err
 		}
-		h, err := parseHeader(p)
+		head := header{}
+		if err == nil {
+			head, err = parseHeader(p)
+		}
 		switch {
-		case isDamage(err), err == nil && h.Salt != s.salt:
-			return 0, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, lsn, errDamaged)
-		case err != nil:
-			return 0, err
-		case h.LSN == lsn && h.Type.named():
-			return uint32(at / unitSize), nil
-		case h.LSN >= lsn:
-			return 0, nil
+		case err != nil || head.Salt != h.salt || !head.fits(at, h.end):
+			damage = fmt.Errorf("%w: no header at offset %d", errDamaged, at)
+			at += unitSize
+		case head.LSN < h.lsn || head.LSN == h.lsn && !head.Type.named():
+			at += int64(head.Units) * unitSize
+		case head.LSN > h.lsn:
+			return nil, v.buffer, damage
+		default:
+			return h.read(&v, at, &head)
 		}
-		at += int64(h.Units) * unitSize
 	}
-	return 0, nil
+	return nil, v.buffer, damage
+}
+
+// read reads the record at the offset, in the window or beyond it.
+func (h *hop) read(v *window, at int64, head *header) (*Record, *Buffer, error) {
+	parts := head.layout()
+	need := parts.length
+	if h.headOnly {
+		need = parts.data
+	}
+	if need > hopBytes {
+		v.buffer.Free()
+		v.buffer, v.length = GetBuffer(int(need)), int64(need)
+		v.buffer.B = v.buffer.B[:0]
+	}
+	p, err := v.at(at, int(need))
+	if err != nil {
+		return nil, v.buffer, err
+	}
+	record, _, err := parsePart(p, h.headOnly)
+	return record, v.buffer, err
 }

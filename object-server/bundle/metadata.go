@@ -5,7 +5,7 @@ import "encoding/binary"
 //go:generate go tool msgp -file metadata.go -o metadata_gen.go -io=false -tests=false
 //go:generate go tool msgp -file timestamp.go -o timestamp_gen.go -io=false -tests=false
 
-//msgp:ignore Hash Headers
+//msgp:ignore Hash Headers VersionID
 
 // Hash is the MD5 of an object's name between the cluster's hash prefix and
 // suffix. Its top bits are the partition.
@@ -31,4 +31,9 @@ type Metadata struct {
 
 	System Headers `msg:"x"` // survives a POST
 	User   Headers `msg:"u"` // replaced as a whole by a POST
+
+	// These two are in the record's header. VersionID is zero for the null
+	// version; Versioned says that the name has or had others.
+	VersionID VersionID `msg:"-"`
+	Versioned bool      `msg:"-"`
 }

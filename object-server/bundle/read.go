@@ -147,18 +147,15 @@ func parsePart(p []byte, headOnly bool) (*Record, int, error) {
 	if len(p) < need {
 		return nil, need, nil
 	}
-	r := &Record{head: h, metadata: p[parts.metadata:parts.data]}
-	switch {
-	case !headOnly:
-		whole, err := parseRecord(p)
-		if err != nil {
-			return r, need, err
-		}
-		r = whole
-	case checksum(r.metadata) != h.MetadataCRC:
-		return r, need, fmt.Errorf("%w: metadata", errDamaged)
+	r := &Record{head: h}
+	if headOnly {
+		return r, need, r.parseMetadata(p)
 	}
-	return r, need, nil
+	whole, err := parseRecord(p)
+	if err != nil {
+		return r, need, err
+	}
+	return whole, need, nil
 }
 
 // blame turns the error of a read or a check into ErrQuarantined if it is about
@@ -167,18 +164,23 @@ func parsePart(p []byte, headOnly bool) (*Record, int, error) {
 // behind the end of a file that was cut off, counts for this once: the next may
 // succeed.
 func (b *Bundle) blame(c *candidate, err error) error {
-	isUnreadable := errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-	if !isUnreadable && !isDamage(err) {
+	if !isUnreadable(err) && !isDamage(err) {
 		return err
 	}
 	err = fmt.Errorf("%w: %s offset %d: %w", ErrQuarantined, b.files.path(c.segment.key(b.id)),
 		int64(c.slot.unit())*unitSize, err)
-	if isUnreadable {
+	if isUnreadable(err) {
 		b.tell(err)
 	} else {
 		b.mark(c.slot, err)
 	}
 	return err
+}
+
+// isUnreadable tells whether an error is of a bad sector, or of a file that was
+// cut off.
+func isUnreadable(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // preadExactly reads length bytes of a segment.

@@ -9,7 +9,8 @@ import (
 // from.
 type Record struct {
 	head     header
-	slot     slot // where it lies; 0 if it was not found through an index
+	slot     slot   // where it lies; 0 if it was not found through an index
+	block    []byte // encoded version block
 	metadata []byte
 	Data     []byte // of a PUT: the object, not yet checked; see CheckChunk. Of a CHECKPOINT: what it says
 	Table    []byte // chunk table, checked
@@ -27,9 +28,9 @@ func parseRecord(b []byte) (*Record, error) {
 	if uint64(len(b)) < parts.length {
 		return nil, fmt.Errorf("%w: record is cut off", errDamaged)
 	}
-	r := &Record{head: h, metadata: b[parts.metadata:parts.data], Table: b[parts.table:parts.end]}
-	if checksum(r.metadata) != h.MetadataCRC {
-		return nil, fmt.Errorf("%w: metadata", errDamaged)
+	r := &Record{head: h, Table: b[parts.table:parts.end]}
+	if err := r.parseMetadata(b); err != nil {
+		return nil, err
 	}
 	proved := r.Table
 	switch {
@@ -45,6 +46,16 @@ func parseRecord(b []byte) (*Record, error) {
 	return r, nil
 }
 
+// parseMetadata finds version block and metadata in the record's bytes.
+func (r *Record) parseMetadata(b []byte) error {
+	parts := r.head.layout()
+	if checksum(b[headerSize:parts.data]) != r.head.MetadataCRC {
+		return fmt.Errorf("%w: metadata", errDamaged)
+	}
+	r.block, r.metadata = b[headerSize:parts.metadata], b[parts.metadata:parts.data]
+	return nil
+}
+
 // bare is the record without what points into a buffer.
 func (r *Record) bare() *Record { return &Record{head: r.head, slot: r.slot} }
 
@@ -57,6 +68,21 @@ func (r *Record) Timestamp() Timestamp { return r.head.Timestamp }
 // Live tells whether the record is an object, not a tombstone.
 func (r *Record) Live() bool { return r.head.Type == TypePut || r.head.Type == TypeSpill }
 
+// Versioned tells whether the name has or had other versions than this.
+func (r *Record) Versioned() bool { return r.head.Flags&flagVersions != 0 }
+
+// IsHead tells whether the record was found as the newest of its name, not as a
+// version.
+func (r *Record) IsHead() bool { return r.slot != 0 }
+
+// VersionID is zero for the null version.
+func (r *Record) VersionID() VersionID { return r.head.VersionID }
+
+// Reference refers to the record as a version of its name.
+func (r *Record) Reference() Reference {
+	return Reference{LSN: r.head.LSN, Timestamp: r.head.Timestamp, ID: r.head.VersionID}
+}
+
 // Type tells what the record is.
 func (r *Record) Type() Type { return r.head.Type }
 
@@ -64,7 +90,13 @@ func (r *Record) Type() Type { return r.head.Type }
 func (r *Record) Size() int64 { return int64(r.head.Size) }
 
 // Metadata decodes the metadata.
-func (r *Record) Metadata() (*Metadata, error) { return decodeMetadata(r.metadata) }
+func (r *Record) Metadata() (*Metadata, error) {
+	m, err := decodeMetadata(r.metadata)
+	if err == nil {
+		m.VersionID, m.Versioned = r.head.VersionID, r.Versioned()
+	}
+	return m, err
+}
 
 func decodeMetadata(b []byte) (*Metadata, error) {
 	m := new(Metadata)

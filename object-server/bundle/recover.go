@@ -168,8 +168,10 @@ func (b *Bundle) build(entries []found) {
 	for i := range entries {
 		e := &entries[i]
 		e.segment.units += int64(e.Units)
-		if isNewest(entries, i) {
+		if isLinked(entries, i) {
 			e.segment.live += int64(e.Units)
+		}
+		if isNewest(entries, i) {
 			names++
 		}
 	}
@@ -180,6 +182,12 @@ func (b *Bundle) build(entries []found) {
 			}
 		}
 	})
+}
+
+// isLinked tells whether the entry at i is the last of its name, or of those that
+// the chain of the name's versions begins with or goes through.
+func isLinked(entries []found, i int) bool {
+	return isNewest(entries, i) || entries[i].Flags&(flagVersions>>8) != 0 || entries[i+1].Flags&(flagVersions>>8) != 0
 }
 
 // isNewest tells whether the entry at i is the last of its name.
@@ -350,12 +358,13 @@ const windowSize = 256 << 10
 type window struct {
 	file   *handle
 	size   int64
+	length int64 // how much is read at once
 	offset int64 // of what the buffer holds
 	buffer *Buffer
 }
 
 func newWindow(file *handle, size int64) window {
-	w := window{file: file, size: size, buffer: GetBuffer(int(min(windowSize, size)))}
+	w := window{file: file, size: size, length: windowSize, buffer: GetBuffer(int(min(windowSize, size)))}
 	w.buffer.B = w.buffer.B[:0]
 	return w
 }
@@ -369,7 +378,7 @@ func (v *window) at(offset int64, length int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: past the end", errDamaged)
 	}
 	if offset < v.offset || offset+int64(length) > v.offset+int64(len(v.buffer.B)) {
-		v.offset, v.buffer.B = offset, v.buffer.B[:min(windowSize, v.size-offset)]
+		v.offset, v.buffer.B = offset, v.buffer.B[:min(v.length, v.size-offset)]
 		if err := readFull(v.file, v.buffer.B, offset); err != nil {
 			v.buffer.B = v.buffer.B[:0]
 			return nil, fmt.Errorf("bundle: %w", err)

@@ -64,7 +64,7 @@ func parseSegmentHeader(b []byte) (segmentHeader, error) {
 		Created:    le.Uint64(b[48:]),
 		Through:    le.Uint32(b[56:]),
 	}
-	if b[4] != formatVersion || h.Flags&flagsRefused != 0 {
+	if b[4] != formatVersion || h.Flags&flagsMustKnow != 0 {
 		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)
 	}
 	if h.BaseLSN == 0 {

@@ -191,7 +191,7 @@ func TestReadLSN(t *testing.T) {
 		hit := 0
 		for lsn := uint64(1); lsn <= b.lastLSN; lsn++ {
 			for n := range 90 { // the name it may have
-				record, buffer, err := b.readLSN(lsn, name(n), 0)
+				record, buffer, err := b.readLSN(lsn, name(n), false)
 				check(t, err)
 				if record == nil {
 					continue
@@ -206,7 +206,7 @@ func TestReadLSN(t *testing.T) {
 		if hit != 250 {
 			t.Fatalf("%d records found", hit)
 		}
-		if r, _, err := b.readLSN(b.lastLSN+1, name(1), 0); r != nil || err != nil {
+		if r, _, err := b.readLSN(b.lastLSN+1, name(1), false); r != nil || err != nil {
 			t.Fatal(r, err)
 		}
 	}

@@ -20,15 +20,11 @@ const (
 	blockSizeMax    = chainHeaderSize + listedMax*shallowSize
 )
 
-// Flags of a record of a name with versions; on disk, never change. A record has
-// both, that of the name and that of the block, or none.
+// Flags of a chain header; on disk, never change.
 const (
-	flagBlock  = 1 << 9 // a version block stands before the metadata
-	chainFlags = 1<<8 | flagBlock
+	nullIsLive = 1 // the last write of the null version is no removal
+	hasGap     = 2 // damage cut off a part of the chain; later records repeat it
 )
-
-// nullIsLive is the flag of a chain header whose null version is not removed.
-const nullIsLive = 1
 
 // Version is the shallow header of a chain record: all that a listing needs.
 //
@@ -80,20 +76,21 @@ func (v *Version) decode(b []byte) {
 // An LSN of 0 with a timestamp is the record that holds the block: when it is
 // made, its own LSN is not known.
 type block struct {
-	newest    reference // the live version that a GET without id means; no timestamp: there is none
-	null      reference // the last write of the null version, removals included; no timestamp: there was none
+	newest    Reference // the live version that a GET without id means; no timestamp: there is none
+	null      Reference // the last write of the null version, removals included; no timestamp: there was none
 	nullLives bool
 	next      uint64    // the record just before those listed, to be read after this one; 0: there is none
 	bound     Timestamp // no record from next on down has a later timestamp
 	entries   uint32    // records of the chain with this one
+	gap       bool      // there were more, of which nothing is known
 	listed    []Version
 }
 
-// reference points at a record of the chain.
-type reference struct {
-	lsn       uint64
-	timestamp Timestamp
-	id        VersionID
+// Reference points at a record of the chain.
+type Reference struct {
+	LSN       uint64
+	Timestamp Timestamp
+	ID        VersionID
 }
 
 func (x *block) size() int { return chainHeaderSize + len(x.listed)*shallowSize }
@@ -103,20 +100,25 @@ func (x *block) append(b []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, x.size())...)
 	p, le := b[start:], binary.LittleEndian
-	le.PutUint64(p, x.newest.lsn)
-	le.PutUint64(p[8:], x.newest.timestamp.Ticks)
-	le.PutUint64(p[16:], x.newest.timestamp.Offset)
-	copy(p[24:], x.newest.id[:])
-	le.PutUint64(p[40:], x.null.lsn)
-	le.PutUint64(p[48:], x.null.timestamp.Ticks)
-	le.PutUint64(p[56:], x.null.timestamp.Offset)
+	le.PutUint64(p, x.newest.LSN)
+	le.PutUint64(p[8:], x.newest.Timestamp.Ticks)
+	le.PutUint64(p[16:], x.newest.Timestamp.Offset)
+	copy(p[24:], x.newest.ID[:])
+	le.PutUint64(p[40:], x.null.LSN)
+	le.PutUint64(p[48:], x.null.Timestamp.Ticks)
+	le.PutUint64(p[56:], x.null.Timestamp.Offset)
 	le.PutUint64(p[64:], x.next)
 	le.PutUint64(p[72:], x.bound.Ticks)
 	le.PutUint64(p[80:], x.bound.Offset)
 	le.PutUint32(p[88:], x.entries)
+	var flags uint32
 	if x.nullLives {
-		le.PutUint32(p[92:], nullIsLive)
+		flags |= nullIsLive
 	}
+	if x.gap {
+		flags |= hasGap
+	}
+	le.PutUint32(p[92:], flags)
 	for i := range x.listed {
 		x.listed[i].encode(p[chainHeaderSize+i*shallowSize:])
 	}
@@ -137,19 +139,16 @@ func parseBlock(b []byte, lsn uint64) (block, error) {
 	}
 	le := binary.LittleEndian
 	x := block{
-		newest: reference{
-			lsn:       le.Uint64(b),
-			timestamp: Timestamp{Ticks: le.Uint64(b[8:]), Offset: le.Uint64(b[16:])},
-			id:        VersionID(b[24:40]),
-		},
-		null: reference{
-			lsn:       le.Uint64(b[40:]),
-			timestamp: Timestamp{Ticks: le.Uint64(b[48:]), Offset: le.Uint64(b[56:])},
+		newest: decodeNewest(b),
+		null: Reference{
+			LSN:       le.Uint64(b[40:]),
+			Timestamp: Timestamp{Ticks: le.Uint64(b[48:]), Offset: le.Uint64(b[56:])},
 		},
 		next:      le.Uint64(b[64:]),
 		bound:     Timestamp{Ticks: le.Uint64(b[72:]), Offset: le.Uint64(b[80:])},
 		entries:   le.Uint32(b[88:]),
 		nullLives: le.Uint32(b[92:])&nullIsLive != 0,
+		gap:       le.Uint32(b[92:])&hasGap != 0,
 		listed:    make([]Version, (len(b)-chainHeaderSize)/shallowSize),
 	}
 	last := x.next
@@ -161,8 +160,18 @@ func parseBlock(b []byte, lsn uint64) (block, error) {
 		}
 		last = v.LSN
 	}
-	if max(last, x.newest.lsn, x.null.lsn) >= lsn || x.entries == 0 {
+	if max(last, x.newest.LSN, x.null.LSN) >= lsn || x.entries == 0 {
 		return block{}, fmt.Errorf("%w: version block refers to later records", errDamaged)
 	}
 	return x, nil
+}
+
+// decodeNewest reads the first field of an encoded block.
+func decodeNewest(b []byte) Reference {
+	le := binary.LittleEndian
+	return Reference{
+		LSN:       le.Uint64(b),
+		Timestamp: Timestamp{Ticks: le.Uint64(b[8:]), Offset: le.Uint64(b[16:])},
+		ID:        VersionID(b[24:40]),
+	}
 }

@@ -9,7 +9,7 @@ import "container/heap"
 // what it removes. What has been met and is newer than all that is unread is
 // next in the list.
 type lister struct {
-	chain   *chain
+	chain   *Chain
 	unread  uint64    // LSN of the next record to read; 0: all is read
 	bound   Timestamp // nothing unread is later
 	met     versionHeap
@@ -19,7 +19,7 @@ type lister struct {
 }
 
 // list starts a listing.
-func (c *chain) list() *lister {
+func (c *Chain) list() *lister {
 	l := &lister{chain: c}
 	if c.head != nil {
 		l.take(c.head)
@@ -101,8 +101,8 @@ type Marker struct {
 	ID        VersionID
 }
 
-// page returns at most limit versions behind a marker, newest first.
-func (c *chain) page(after Marker, limit int) (page []ListedVersion, err error) {
+// Page returns at most limit versions behind a marker, newest first.
+func (c *Chain) Page(after Marker, limit int) (page []ListedVersion, err error) {
 	var successor Timestamp
 	for l := c.list(); len(page) < limit; {
 		v, ok, err := l.next()

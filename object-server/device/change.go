@@ -11,7 +11,27 @@ import (
 // Delete writes a tombstone, also where nothing was, and returns what it
 // replaced. On return it is durable. Errors as of Upload.Commit.
 func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, error) {
-	if t.IsZero() {
+	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name})
+}
+
+// erasure is a write without data.
+type erasure struct {
+	kind bundle.Type // TOMBSTONE or DELETE MARKER
+	time bundle.Timestamp
+	id   bundle.VersionID
+	name string
+}
+
+// succeed continues a chain of versions with the erasure.
+func (e *erasure) succeed(c *bundle.Chain) (bundle.Addition, error) {
+	if e.kind == bundle.TypeTombstone {
+		return c.Remove(e.id, e.time)
+	}
+	return c.Add(e.id, e.time)
+}
+
+func (d *Device) erase(at Location, e erasure) (State, error) {
+	if e.time.IsZero() {
 		return State{}, fmt.Errorf("%w: delete without a timestamp", ErrInvalid)
 	}
 	if err := d.enter(); err != nil {
@@ -24,14 +44,20 @@ func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, er
 	}
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	old, err := previous(b, at.Hash, t)
+	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull()
+	old, err := previous(b, at.Hash, e.time, needsChain, e.succeed)
 	if err != nil {
 		return State{}, err
 	}
 	draft := bundle.NewDraft(0)
 	defer draft.Free()
-	m := bundle.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t}
-	if err := draft.SealTombstone(at.Hash, &m); err != nil {
+	m := bundle.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
+	seal := draft.SealTombstone
+	if e.kind == bundle.TypeDeleteMarker {
+		seal = draft.SealDeleteMarker
+	}
+	draft.Continue(old.chain)
+	if err := seal(at.Hash, &m); err != nil {
 		return State{}, err
 	}
 	draft.Replaces(old.record)
@@ -47,10 +73,14 @@ func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, er
 
 // Post replaces the metadata of an object by what edit makes of them, while no
 // other write of the object can come between. An error of edit leaves
-// everything as it was and is returned. edit must not change Name, Size and
-// Timestamp; it decides by MetaTimestamp whether the POST is too old. Errors as
+// everything as it was and is returned. edit must not change Name, Size,
+// Timestamp and VersionID; it decides by MetaTimestamp whether the POST is too old. Errors as
 // of Open and Upload.Commit.
 func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
+	return d.post(at, (*Object).newest, edit)
+}
+
+func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bundle.Metadata) error) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
@@ -66,7 +96,7 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 	defer d.locks.unlock(at.Hash)
 	o := &Object{device: d, bundle: b, hash: at.Hash}
 	defer o.Close()
-	if err := o.load(); err != nil {
+	if err := o.load(find); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = o.damaged(err)
 		}
@@ -76,7 +106,7 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 	if err := edit(o.metadata); err != nil {
 		return err
 	}
-	if m := o.metadata; m.Name != before.Name || m.Size != before.Size || m.Timestamp != before.Timestamp {
+	if m := o.metadata; m.Name != before.Name || m.Size != before.Size || m.Timestamp != before.Timestamp || m.VersionID != before.VersionID {
 		return fmt.Errorf("%w: a POST changes name, size or timestamp", ErrInvalid)
 	}
 	if err := o.rewrite(); err != nil {
@@ -91,6 +121,12 @@ func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
 func (o *Object) rewrite() (err error) {
 	draft := bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
 	defer draft.Free()
+	draft.Replaces(o.record)
+	if o.chained {
+		if err := o.continueChain(draft); err != nil {
+			return err
+		}
+	}
 	if o.large != nil {
 		err = draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
 	} else if err = o.check(0, o.record.Data); err == nil {
@@ -100,7 +136,6 @@ func (o *Object) rewrite() (err error) {
 	if err != nil {
 		return err
 	}
-	draft.Replaces(o.record)
 	if err := o.device.committer.append(o.bundle, draft); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package device
 
 import (
 	"errors"
-	"fmt"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
@@ -27,13 +26,14 @@ var (
 )
 
 // OlderError refuses a write that is not newer than what is stored.
-type OlderError struct{ Existing bundle.Timestamp }
+type OlderError = bundle.OlderError
 
-func (e *OlderError) Error() string {
-	return fmt.Sprintf("device: not newer than the stored version of %s", e.Existing)
+// NotFoundError says that there is no live object under a name, or no such
+// version of it.
+type NotFoundError struct {
+	Tombstone bundle.Timestamp // of the last delete; zero if never deleted
+	Marker    bool             // the version asked for is a delete marker, made at Tombstone
+	VersionID bundle.VersionID // of the delete marker
 }
-
-// NotFoundError says that there is no live object under a name.
-type NotFoundError struct{ Tombstone bundle.Timestamp } // zero if never deleted
 
 func (e *NotFoundError) Error() string { return "device: no such object" }

@@ -20,6 +20,7 @@ type Object struct {
 	buffer   *bundle.Buffer // what record points into
 	metadata *bundle.Metadata
 	large    vfs.File // nil if the bytes are in the record
+	chained  bool     // the name has, or may have, other versions
 }
 
 // Open opens the newest version of an object. A small one has been read whole
@@ -33,10 +34,16 @@ func (d *Device) Open(at Location) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.open(b, at.Hash, (*Object).newest)
+}
+
+// open loads a version of an object, which find reads. It looks again if the
+// version was removed meanwhile.
+func (d *Device) open(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) error) (*Object, error) {
 	var missing uint64 // LSN of a record whose large file was not there
 	for {
-		o := &Object{device: d, bundle: b, hash: at.Hash}
-		err = o.load()
+		o := &Object{device: d, bundle: b, hash: hash}
+		err := o.load(find)
 		if err == nil {
 			d.counters.reads.Add(1)
 			return o, nil
@@ -64,20 +71,29 @@ func live(record *bundle.Record, err error) error {
 	case record == nil:
 		return &NotFoundError{}
 	case !record.Live():
-		return &NotFoundError{Tombstone: record.Timestamp()}
+		return &NotFoundError{
+			Tombstone: record.Timestamp(), Marker: record.Type() == bundle.TypeDeleteMarker, VersionID: record.VersionID(),
+		}
 	}
 	return nil
 }
 
+// newest reads the version that counts when none is named.
+func (o *Object) newest() (err error) {
+	o.record, o.buffer, err = newest(o.bundle, o.hash, o.bundle.Read, o.bundle.ReadVersion)
+	o.chained = o.record != nil && (o.record.Versioned() || !o.record.IsHead())
+	return err
+}
+
 // load reads the record and opens the large file, if the bytes are in one.
-func (o *Object) load() (err error) {
-	o.record, o.buffer, err = o.bundle.Read(o.hash)
-	if err := live(o.record, err); err != nil {
+func (o *Object) load(find func(o *Object) error) (err error) {
+	if err := live(o.record, find(o)); err != nil {
 		return err
 	}
 	if o.metadata, err = o.record.Metadata(); err != nil {
 		return o.damaged(err)
 	}
+	o.metadata.Versioned = o.metadata.Versioned || !o.record.IsHead()
 	if o.metadata.Size != o.record.Size() {
 		return o.damaged(errors.New("metadata of another size"))
 	}
@@ -175,6 +191,12 @@ func (o *Object) Close() {
 // Head returns the metadata of the newest version of an object, which belong to
 // the caller. Errors as of Open.
 func (d *Device) Head(at Location) (*bundle.Metadata, error) {
+	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
+		return newest(b, at.Hash, b.ReadHead, b.ReadVersionHead)
+	})
+}
+
+func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error)) (*bundle.Metadata, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -183,7 +205,7 @@ func (d *Device) Head(at Location) (*bundle.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, buffer, err := b.ReadHead(at.Hash)
+	record, buffer, err := read(b)
 	defer buffer.Free()
 	if err := live(record, err); err != nil {
 		return nil, err
@@ -192,6 +214,7 @@ func (d *Device) Head(at Location) (*bundle.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.Versioned = m.Versioned || !record.IsHead()
 	d.counters.reads.Add(1)
 	return m, nil
 }

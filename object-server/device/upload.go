@@ -92,6 +92,10 @@ func (u *Upload) spill(p []byte) (err error) {
 // written. MetaTimestamp and TypeTimestamp default to Timestamp. A POST newer
 // than the data outlives them: its metadata go with the new data.
 //
+// A VersionID that is not zero adds a version, and gives the name versions if it
+// had none; such an id belongs to one Timestamp. Without one the null version is
+// written, which is all that a name without versions has.
+//
 // Errors: *OlderError unless m.Timestamp is newer than what is stored,
 // ErrNoSpace, ErrTooLarge, ErrOut, ErrClosed.
 func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
@@ -111,15 +115,16 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	}
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	old, err := previous(u.bundle, u.at.Hash, m.Timestamp)
+	old, err := previous(u.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+		return c.Add(m.VersionID, m.Timestamp)
+	})
 	if err != nil {
 		return State{}, err
 	}
 	outlive(m, old.state.Metadata)
 	if u.large != nil {
-		err = u.commitLarge(m, old.record)
-	} else if err = u.draft.SealPut(u.at.Hash, m, u.table); err == nil {
-		u.draft.Replaces(old.record)
+		err = u.commitLarge(m, &old)
+	} else if err = u.sealPut(m, &old); err == nil {
 		err = d.committer.append(u.bundle, u.draft)
 	}
 	if err != nil {
@@ -132,8 +137,15 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	return old.state, nil
 }
 
+// sealPut completes the record of an object that lies in the log.
+func (u *Upload) sealPut(m *bundle.Metadata, old *replaced) error {
+	u.draft.Continue(old.chain)
+	u.draft.Replaces(old.record)
+	return u.draft.SealPut(u.at.Hash, m, u.table)
+}
+
 // commitLarge names the large file and appends the record that makes it visible.
-func (u *Upload) commitLarge(m *bundle.Metadata, old *bundle.Record) error {
+func (u *Upload) commitLarge(m *bundle.Metadata, old *replaced) error {
 	if err := u.large.link(m); err != nil {
 		return err
 	}
@@ -143,11 +155,12 @@ func (u *Upload) commitLarge(m *bundle.Metadata, old *bundle.Record) error {
 		table = u.table
 	}
 	u.draft = bundle.NewDraft(len(table))
+	u.draft.Continue(old.chain)
+	u.draft.Replaces(old.record)
 	if err := u.draft.SealSpill(u.at.Hash, m, id, table); err != nil {
 		u.bundle.RemoveLarge(id)
 		return err
 	}
-	u.draft.Replaces(old)
 	err := u.device.committer.append(u.bundle, u.draft)
 	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
 		u.bundle.RemoveLarge(id)
@@ -176,13 +189,17 @@ func (u *Upload) end() {
 
 // previous tells what a write with a timestamp is about to replace, or refuses
 // it with *OlderError. The object's lock is held. Names unknown to the index
-// cost no read.
-func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (replaced, error) {
+// cost no read. Where the name has versions, or needs them for this write,
+// change says how it continues them.
+func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp, needsChain bool, change succession) (replaced, error) {
 	record, buffer, damage := b.ReadHead(hash)
 	defer buffer.Free()
 	old := replaced{record: record}
 	if damage != nil && !errors.Is(damage, ErrQuarantined) {
 		return old, damage
+	}
+	if needsChain || record != nil && record.Versioned() {
+		return succeed(b, hash, record, damage, change)
 	}
 	if record == nil || record.LSN() == 0 { // nothing, or nothing that can be told
 		return old, nil
@@ -213,7 +230,8 @@ func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (replaced,
 type replaced struct {
 	record *bundle.Record // nil if nothing; of its parts only the header is valid
 	state  State
-	large  uint64 // large file; 0 if none
+	large  uint64           // large file; 0 if none
+	chain  *bundle.Addition // how the write continues the versions of the name; nil without versions
 }
 
 // largeOf reads which large file holds an object; 0 if that cannot be told.

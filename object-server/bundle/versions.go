@@ -1,0 +1,156 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+)
+
+// nameReader reads the chain of one name.
+type nameReader struct {
+	bundle *Bundle
+	hash   Hash
+}
+
+func (r nameReader) chainRecord(lsn uint64) (link, error) {
+	record, buffer, err := r.bundle.readLinked(r.hash, lsn, true)
+	if err != nil {
+		return link{}, err
+	}
+	defer buffer.Free()
+	l, err := newLink(record.head, record.block)
+	if err != nil {
+		return l, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, r.bundle.directory, lsn, err)
+	}
+	return l, nil
+}
+
+// Chain is the chain of versions that a record is the head of. It takes what
+// Read or ReadHead returned: the record, nil for none, and the damage, nil for
+// none. Where the record is damaged the chain is taken from the one before it;
+// where that cannot be told the chain is Incomplete.
+func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) {
+	c := &Chain{reader: nameReader{b, hash}}
+	if record == nil && damage == nil {
+		return c, nil
+	}
+	var l link
+	var err error
+	if damage == nil {
+		if l, err = newLink(record.head, record.block); err != nil {
+			damage = err
+		}
+	}
+	if damage != nil {
+		l, err = b.salvage(c.reader, record)
+	}
+	if err == nil {
+		c.head, c.gap = &l, l.block.gap || b.isLost(l.head.LSN)
+		return c, nil
+	}
+	if !errors.Is(err, ErrQuarantined) {
+		return nil, err
+	}
+	c.gap = true
+	return c, nil
+}
+
+// isLost tells whether records of any name up to the LSN may be lost.
+func (b *Bundle) isLost(lsn uint64) bool { return lsn <= b.lostThrough }
+
+// salvage makes the link of a record that cannot be read, or that may not be the
+// newest: its block is what follows from the record before it.
+func (b *Bundle) salvage(reader chainReader, record *Record) (link, error) {
+	if record == nil || record.LSN() == 0 {
+		return link{}, fmt.Errorf("%w: head of a chain", ErrQuarantined)
+	}
+	l, err := reader.chainRecord(record.LSN())
+	if err == nil || !errors.Is(err, ErrQuarantined) {
+		return l, err
+	}
+	h := record.head
+	if h.Flags&flagBlock == 0 {
+		return newLink(h, nil)
+	}
+	c := Chain{reader: reader}
+	if h.Previous != 0 {
+		before, err := reader.chainRecord(h.Previous)
+		if err != nil {
+			return link{}, err
+		}
+		c.head, c.gap = &before, before.block.gap
+	}
+	a, err := c.repeat(&h)
+	var older *OlderError
+	if errors.As(err, &older) {
+		err = fmt.Errorf("%w: head of a chain: %w", ErrQuarantined, err)
+	}
+	return link{head: h, block: a.block}, err
+}
+
+// repeat continues the chain with a record as it was once continued.
+func (c *Chain) repeat(h *header) (Addition, error) {
+	if h.Type == TypeTombstone {
+		return c.Remove(h.VersionID, h.Timestamp)
+	}
+	old, err := c.Find(h.VersionID)
+	switch {
+	case err == nil && old.Timestamp == h.Timestamp:
+		return c.Rewrite(old)
+	case err != nil && !errors.Is(err, ErrNoVersion):
+		return Addition{}, err
+	}
+	return c.Add(h.VersionID, h.Timestamp)
+}
+
+// liveVersions returns the LSNs of all live versions of a name with that head.
+// ErrQuarantined when damage hides some.
+func (b *Bundle) liveVersions(hash Hash, head uint64) (map[uint64]bool, error) {
+	reader := nameReader{b, hash}
+	l, err := reader.chainRecord(head)
+	if err != nil {
+		return nil, err
+	}
+	if l.block.gap {
+		return nil, fmt.Errorf("%w: a part of the versions is lost", ErrQuarantined)
+	}
+	c := Chain{reader: reader, head: &l}
+	live := make(map[uint64]bool)
+	for list := c.list(); ; {
+		v, ok, err := list.next()
+		if err != nil || !ok {
+			return live, err
+		}
+		live[v.LSN] = true
+	}
+}
+
+// readLinked is readLSN for a record that another one refers to, so that it
+// must be there.
+func (b *Bundle) readLinked(hash Hash, lsn uint64, headOnly bool) (*Record, *Buffer, error) {
+	record, buffer, err := b.readLSN(lsn, hash, headOnly)
+	if err == nil && record == nil {
+		buffer.Free()
+		return nil, nil, fmt.Errorf("%w: %s record %d is not there", ErrQuarantined, b.directory, lsn)
+	}
+	return record, buffer, err
+}
+
+// ReadVersion reads the whole record of a version, as Read does.
+func (b *Bundle) ReadVersion(hash Hash, v Reference) (*Record, *Buffer, error) {
+	return b.readLinked(hash, v.LSN, false)
+}
+
+// ReadVersionHead is ReadVersion without the object's bytes and their checksums.
+func (b *Bundle) ReadVersionHead(hash Hash, v Reference) (*Record, *Buffer, error) {
+	return b.readLinked(hash, v.LSN, true)
+}
+
+// Newest refers to the version that counts of a name with versions whose head
+// the record is. ok is false if there is none. It costs no read.
+func (r *Record) Newest() (v Reference, ok bool) {
+	v = decodeNewest(r.block)
+	if v.LSN == 0 {
+		v.LSN = r.head.LSN
+	}
+	return v, !v.Timestamp.IsZero()
+}

@@ -1,0 +1,235 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+
+	"martlet/object-server/bundle"
+)
+
+// OpenVersion opens one version of an object as Open does. The null version has
+// the zero id. *NotFoundError says whether it is a delete marker.
+func (d *Device) OpenVersion(at Location, id bundle.VersionID) (*Object, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	b, err := d.existing(at.bundle())
+	if err != nil {
+		return nil, err
+	}
+	return d.open(b, at.Hash, versionOf(id))
+}
+
+// versionOf makes what open looks for a version with.
+func versionOf(id bundle.VersionID) func(o *Object) error {
+	return func(o *Object) (err error) {
+		o.chained = true
+		o.record, o.buffer, err = findVersion(o.bundle, o.hash, id, o.bundle.ReadVersion)
+		return err
+	}
+}
+
+// HeadVersion is Head for one version.
+func (d *Device) HeadVersion(at Location, id bundle.VersionID) (*bundle.Metadata, error) {
+	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
+		return findVersion(b, at.Hash, id, b.ReadVersionHead)
+	})
+}
+
+// readName and readVersion are methods of a bundle that read the newest record
+// of a name, or that of a version.
+type (
+	readName    func(bundle.Hash) (*bundle.Record, *bundle.Buffer, error)
+	readVersion func(bundle.Hash, bundle.Reference) (*bundle.Record, *bundle.Buffer, error)
+)
+
+// newest reads the version of a name that counts when none is named: the head
+// of its records, or what that refers to.
+func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+	for last := uint64(0); ; {
+		record, buffer, err := readHead(hash)
+		if err != nil || record == nil || !record.Versioned() {
+			return record, buffer, err
+		}
+		newest, ok := record.Newest()
+		if ok && newest.LSN == record.LSN() {
+			return record, buffer, nil
+		}
+		if !ok {
+			defer buffer.Free()
+			chain, err := b.Chain(hash, record, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			return nil, nil, &NotFoundError{Tombstone: chain.Latest()}
+		}
+		buffer.Free()
+		found, buffer, err := read(hash, newest)
+		if !removedMeanwhile(found, err) || record.LSN() == last {
+			return found, buffer, err
+		}
+		buffer.Free()
+		last = record.LSN()
+	}
+}
+
+// findVersion reads one version of a name.
+func findVersion(b *bundle.Bundle, hash bundle.Hash, id bundle.VersionID, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+	for last := uint64(0); ; {
+		head, buffer, damage := b.ReadHead(hash)
+		if damage != nil && !errors.Is(damage, ErrQuarantined) {
+			return nil, nil, damage
+		}
+		chain, err := b.Chain(hash, head, damage)
+		buffer.Free()
+		if err != nil {
+			return nil, nil, err
+		}
+		v, err := chain.Find(id)
+		if errors.Is(err, bundle.ErrNoVersion) {
+			missing := &NotFoundError{}
+			if id.IsNull() {
+				missing.Tombstone, _ = chain.Null()
+			}
+			return nil, nil, missing
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		found, buffer, err := read(hash, v)
+		if !removedMeanwhile(found, err) || head.LSN() == last {
+			return found, buffer, err
+		}
+		buffer.Free()
+		last = head.LSN()
+	}
+}
+
+// removedMeanwhile tells whether a version that a name was found to have may
+// have been removed, and its space reclaimed, before it was read.
+func removedMeanwhile(found *bundle.Record, err error) bool {
+	return errors.Is(err, ErrQuarantined) || err == nil && found.Type() == bundle.TypeVersionDirectory
+}
+
+// VersionPage is a part of the versions of a name.
+type VersionPage struct {
+	Versions   []bundle.ListedVersion // newest first, delete markers included
+	Count      int                    // of all versions of the name
+	Incomplete bool                   // damage hides some
+}
+
+// ListVersions lists at most limit versions of a name behind a marker, newest
+// first. A name that never had a version is *NotFoundError. Where damage hides
+// the rest the page is Incomplete and holds what comes before it.
+func (d *Device) ListVersions(at Location, after bundle.Marker, limit int) (VersionPage, error) {
+	if err := d.enter(); err != nil {
+		return VersionPage{}, err
+	}
+	defer d.leave()
+	b, err := d.existing(at.bundle())
+	if err != nil {
+		return VersionPage{}, err
+	}
+	head, buffer, damage := b.ReadHead(at.Hash)
+	defer buffer.Free()
+	if damage != nil && !errors.Is(damage, ErrQuarantined) {
+		return VersionPage{}, damage
+	}
+	if head == nil && damage == nil {
+		return VersionPage{}, &NotFoundError{}
+	}
+	chain, err := b.Chain(at.Hash, head, damage)
+	if err != nil {
+		return VersionPage{}, err
+	}
+	page := VersionPage{Count: chain.Len(), Incomplete: chain.Incomplete()}
+	page.Versions, err = chain.Page(after, limit)
+	if errors.Is(err, ErrQuarantined) {
+		page.Incomplete, err = true, nil
+	}
+	return page, err
+}
+
+// DeleteMarker writes a version without data that hides older ones. Errors as of
+// Upload.Commit.
+func (d *Device) DeleteMarker(at Location, t bundle.Timestamp, id bundle.VersionID, name string) error {
+	_, err := d.erase(at, erasure{kind: bundle.TypeDeleteMarker, time: t, id: id, name: name})
+	return err
+}
+
+// DeleteVersion removes one version, and returns what it was. A version that
+// is not there, or not yet, is removed all the same: should it arrive later it
+// is refused, unless it is newer than t. Errors as of Upload.Commit.
+func (d *Device) DeleteVersion(at Location, id bundle.VersionID, t bundle.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, id: id, name: name})
+}
+
+// succession is how a change continues the chain of a name.
+type succession func(c *bundle.Chain) (bundle.Addition, error)
+
+// succeed tells how a change continues the versions of a name whose head is the
+// record, and what it replaces. The object's lock is held.
+func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
+	old := replaced{record: head}
+	chain, err := b.Chain(hash, head, damage)
+	if err != nil {
+		return old, err
+	}
+	a, err := change(chain)
+	if err != nil {
+		return old, err
+	}
+	old.chain = &a
+	v := a.Replaced()
+	if v.LSN == 0 {
+		return old, nil
+	}
+	record, buffer, err := b.ReadVersionHead(hash, v)
+	defer func() { buffer.Free() }()
+	if err == nil && record.Type() == bundle.TypeSpill {
+		buffer.Free()
+		record, buffer, err = b.ReadVersion(hash, v)
+	}
+	if err != nil {
+		if errors.Is(err, ErrQuarantined) { // its large file stays until nothing is damaged
+			return old, nil
+		}
+		return old, err
+	}
+	if !record.Live() {
+		return old, nil
+	}
+	m, err := metadata(b, record)
+	if err != nil {
+		return old, nil
+	}
+	old.state, old.large = State{Existed: true, Metadata: m}, record.LargeID
+	return old, nil
+}
+
+// PostVersion is Post for one version.
+func (d *Device) PostVersion(at Location, id bundle.VersionID, edit func(m *bundle.Metadata) error) error {
+	return d.post(at, versionOf(id), edit)
+}
+
+// continueChain prepares a draft that rewrites the object, of a name with
+// versions.
+func (o *Object) continueChain(draft *bundle.Draft) error {
+	head, buffer, damage := o.bundle.ReadHead(o.hash)
+	defer buffer.Free()
+	if damage != nil && !errors.Is(damage, ErrQuarantined) {
+		return damage
+	}
+	chain, err := o.bundle.Chain(o.hash, head, damage)
+	if err != nil {
+		return err
+	}
+	a, err := chain.Rewrite(o.record.Reference())
+	if err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	draft.Continue(&a)
+	draft.Replaces(head)
+	return nil
+}

@@ -1,0 +1,345 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// randomVersionChange is drawVersionChange without rapid.
+func randomVersionChange(rng *rand.Rand, ids uint64) versionChange {
+	c := versionChange{kind: []string{"put", "put", "put", "marker", "remove", "post"}[rng.IntN(6)], id: rng.Uint64N(ids + 1)}
+	c.ticks = c.id * 10
+	if c.id == 0 {
+		c.ticks = 1 + rng.Uint64N(ids*10)
+		c.kind = strings.Replace(c.kind, "marker", "put", 1)
+	}
+	if c.kind == "remove" || c.kind == "post" {
+		c.ticks += []uint64{0, 1, 55}[rng.IntN(3)]
+	}
+	return c
+}
+
+// A crash before any operation on the file system leaves all versions that were
+// acknowledged, and all or nothing of the write that was not.
+func TestVersionsAfterCrashAtEveryOperation(t *testing.T) {
+	for i, method := range crashMethods {
+		t.Run(string(method), func(t *testing.T) {
+			t.Parallel()
+			versionCrashRun(t, crashOptions(method), uint64(i))
+		})
+	}
+}
+
+func versionCrashRun(t *testing.T, o Options, seed uint64) {
+	const name = "/a/c/heron"
+	mem, rng := vfs.NewMem("/d"), rand.New(rand.NewPCG(seed, 1))
+	var mu sync.Mutex // of what the history is: upkeep has a goroutine of its own
+	var h, next versionHistory
+	var failure error
+	operations := 0
+	fs := vfs.NewFaults(mem, func(op, path string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == "read" || op == "open" || op == "readdir" || failure != nil {
+			return nil
+		}
+		if operations++; raceDetector && operations%16 != 0 {
+			return nil
+		}
+		for i := range 3 {
+			clone := mem.KillClone()
+			if i > 0 {
+				clone = mem.CrashClone(rng)
+			}
+			if err := checkCrashedVersions(clone, o, name, h, next); err != nil {
+				failure = fmt.Errorf("before operation %d, %s %s, state %d: %w", operations, op, path, i, err)
+			}
+		}
+		return nil
+	})
+	d := open(t, fs, "/d", o)
+	for i := range 60 {
+		c := randomVersionChange(rng, 20)
+		if i < 25 { // long enough for lists of several records
+			c = versionChange{"put", uint64(i + 21), uint64(i+21) * 10}
+		}
+		mu.Lock()
+		next, _ = h.after(c)
+		mu.Unlock()
+		done, err := h.do(d, name, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		h, next = done, done
+		mu.Unlock()
+	}
+	err := d.Close()
+	if err = errors.Join(err, failure); err != nil {
+		t.Fatal(err)
+	}
+	if operations < 60 {
+		t.Fatalf("only %d operations", operations)
+	}
+}
+
+func checkCrashedVersions(fs *vfs.Mem, o Options, name string, acked, tried versionHistory) error {
+	d, err := Open(fs, "/d", o)
+	if err != nil {
+		return err
+	}
+	got, err := observeVersions(d, name)
+	if err != nil || got != acked.String() && got != tried.String() {
+		return fmt.Errorf("%w: shows\n%sacknowledged\n%vtried\n%v", err, got, acked, tried)
+	}
+	c := versionChange{"put", 199, 1990} // it goes on
+	now := acked
+	if got != acked.String() {
+		now = tried
+	}
+	if now, err = now.do(d, name, c); err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	if d, err = Open(fs, "/d", o); err != nil {
+		return err
+	}
+	if got, err = observeVersions(d, name); err != nil || got != now.String() {
+		return fmt.Errorf("%w: after a write shows\n%swant\n%v", err, got, now)
+	}
+	return d.Close()
+}
+
+// The same writes in two orders leave the same versions, wherever a restart
+// comes between.
+func TestVersionOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		const name = "/a/c/heron"
+		var changes []versionChange
+		used := map[versionChange]bool{}
+		for range rapid.IntRange(1, 40).Draw(rt, "changes") {
+			c := drawVersionChange(rt, 15)
+			switch {
+			case c.kind == "post":
+				continue // one that comes before its version finds nothing
+			case c.id%4 == 1 && c.kind == "put":
+				c.kind = "marker" // an id is of one kind
+			case c.id != 0 && c.id%4 != 1 && c.kind == "marker":
+				c.kind = "put"
+			}
+			key := versionChange{id: c.id, ticks: c.ticks}
+			if c.id != 0 {
+				key.kind = c.kind
+			}
+			if !used[key] { // writes of the null version have times of their own
+				used[key] = true
+				changes = append(changes, c)
+			}
+		}
+		var shown [2]string
+		for i, order := range [][]versionChange{changes, rapid.Permutation(changes).Draw(rt, "order")} {
+			s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
+			s.start(rt)
+			var h versionHistory
+			for _, c := range order {
+				h = s.version(rt, h, name, c)
+			}
+			var err error
+			if shown[i], err = observeVersions(s.device, name); err != nil {
+				rt.Fatal(err)
+			}
+			_ = s.device.Close()
+		}
+		if shown[0] != shown[1] {
+			rt.Fatalf("one way\n%sthe other\n%s", shown[0], shown[1])
+		}
+	})
+}
+
+// rottenVersions is a device with a name of many versions, some of them large,
+// closed cleanly.
+func rottenVersions(t *testing.T, name string) (*vfs.Mem, versionHistory) {
+	mem := vfs.NewMem("/d")
+	d := openModel(t, mem)
+	var h versionHistory
+	for n := range uint64(70) {
+		c := versionChange{"put", n + 1, (n + 1) * 10}
+		switch {
+		case n == 30:
+			c.kind = "remove"
+			c.id = 12
+		case n == 40:
+			c.kind = "marker"
+		case n%7 != 3 && modelSize(c.ticks) > 2000: // mostly small
+			c.ticks -= c.ticks%7 - 1
+		}
+		var err error
+		if h, err = h.do(d, name, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return mem, h
+}
+
+// Damage to any part of a record hides versions at most: no wrong byte is shown,
+// no version that was removed, no large file of a live version is deleted, and
+// the name takes new versions.
+func TestDamageToVersions(t *testing.T) {
+	const name = "/a/c/heron"
+	mem, h := rottenVersions(t, name)
+	step := int64(53)
+	if raceDetector {
+		step = 1499
+	}
+	large := len(filesOfLarge(t, mem))
+	if large < 5 {
+		t.Fatalf("%d large files", large)
+	}
+	hidden := 0
+	for path, size := range files(t, mem) {
+		if filepath.Base(filepath.Dir(path)) == "large" {
+			continue
+		}
+		for offset := int64(0); offset < size; offset += step {
+			fs := mem.KillClone()
+			damage(t, fs, path, offset, 1, func(p []byte) { p[0] ^= 0x10 })
+			for round := range 3 {
+				d := openModel(t, fs)
+				missing, err := checkDamagedVersions(d, name, h, round > 0)
+				if err != nil {
+					t.Fatalf("%s offset %d, round %d: %v", path, offset, round, err)
+				}
+				if missing {
+					hidden++
+				}
+				if err := doVersion(d, name, versionChange{"put", 150 + uint64(round), 1500 + uint64(round)*10}); err != nil {
+					t.Fatalf("%s offset %d, round %d: a new version: %v", path, offset, round, err)
+				}
+				m, err := d.Head(locate(name, modelBits))
+				if err != nil || m.VersionID != versionID(150+uint64(round)) {
+					t.Fatalf("%s offset %d, round %d: the new version: %+v, %v", path, offset, round, m, err)
+				}
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(filesOfLarge(t, fs)); n < large {
+				t.Fatalf("%s offset %d: %d of %d large files", path, offset, n, large)
+			}
+		}
+	}
+	if hidden == 0 {
+		t.Fatal("no damage hid anything")
+	}
+}
+
+func filesOfLarge(t *testing.T, fs vfs.FS) (all []string) {
+	for path := range files(t, fs) {
+		if filepath.Base(filepath.Dir(path)) == "large" {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+// checkDamagedVersions tells whether versions are hidden. Those that are shown
+// must be right.
+func checkDamagedVersions(d *Device, name string, h versionHistory, more bool) (hidden bool, err error) {
+	page, err := d.ListVersions(locate(name, modelBits), bundle.Marker{}, 1000)
+	if errors.Is(err, ErrQuarantined) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	shown := 0
+	for _, v := range page.Versions {
+		n := versionNumbers[v.ID]
+		if more && n >= 150 {
+			continue
+		}
+		if !h[n].lives || h[n].ticks != v.Timestamp.Ticks {
+			return false, fmt.Errorf("version %d of time %d is not live", n, v.Timestamp.Ticks)
+		}
+		shown++
+		if _, err := observeVersion(d, name, n, v, h[n].isMarker); errors.Is(err, ErrQuarantined) {
+			hidden = true
+		} else if err != nil {
+			return false, err
+		}
+	}
+	if live := strings.Count(h.String(), "\n"); shown < live {
+		if !page.Incomplete {
+			return false, fmt.Errorf("%d versions of %d, and nothing said", shown, live)
+		}
+		hidden = true
+	}
+	return hidden, nil
+}
+
+// The large file of a version lives as long as the version does.
+func TestLargeFilesOfVersions(t *testing.T) {
+	const name = "/a/c/heron"
+	mem := vfs.NewMem("/d")
+	d := openModel(t, mem)
+	var h versionHistory
+	do := func(c versionChange, want int) {
+		t.Helper()
+		var err error
+		if h, err = h.do(d, name, c); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(filesOfLarge(t, mem)); n != want {
+			t.Fatalf("%d large files after %+v, want %d", n, c, want)
+		}
+	}
+	do(versionChange{"put", 0, 5}, 1) // ticks of 5 modulo 7 are large
+	do(versionChange{"put", 1, 12}, 2)
+	do(versionChange{"put", 2, 19}, 3)
+	do(versionChange{"post", 1, 20}, 3)
+	do(versionChange{"put", 3, 21}, 3)
+	do(versionChange{"put", 0, 26}, 3) // replaces the null version
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plant(t, mem, filepath.Join(filepath.Dir(filesOfLarge(t, mem)[0]), "00000000000000aa.data"))
+	d = openModel(t, mem)
+	do(versionChange{"post", 3, 27}, 3) // opening has removed what no version names
+	do(versionChange{"remove", 1, 28}, 2)
+	do(versionChange{"marker", 4, 29}, 2)
+	do(versionChange{"remove", 0, 30}, 1)
+	do(versionChange{"remove", 2, 31}, 0)
+	if got, err := observeVersions(d, name); err != nil || got != h.String() {
+		t.Fatalf("%v\n%s want\n%v", err, got, h)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plant makes an empty file.
+func plant(t *testing.T, fs vfs.FS, path string) {
+	t.Helper()
+	f, err := fs.Create(path)
+	if err == nil {
+		err = errors.Join(f.Datasync(), fs.SyncDir(filepath.Dir(path)), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,300 @@
+package device
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// versionID is the id of a numbered version; 0 is the null version.
+func versionID(n uint64) (id bundle.VersionID) {
+	binary.BigEndian.PutUint64(id[:], n*0x9e3779b97f4a7c15)
+	return id
+}
+
+// versionChange is one write of a test with versions.
+type versionChange struct {
+	kind  string // "put", "marker", "remove" or "post"
+	id    uint64 // 0: the null version
+	ticks uint64
+}
+
+// stored is what the model has of one version id: its last write that counts.
+type stored struct {
+	ticks, meta     uint64
+	lives, isMarker bool
+}
+
+// versionHistory is what a name with versions has to show.
+type versionHistory map[uint64]stored
+
+// after is the versionHistory with a change; ok is false if it is to be refused.
+func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
+	was, known := h[c.id]
+	now := stored{ticks: c.ticks, meta: c.ticks, lives: c.kind != "remove", isMarker: c.kind == "marker"}
+	refused := known && was.ticks >= c.ticks
+	switch c.kind {
+	case "put", "marker":
+		if c.id == 0 && was.lives && c.kind == "put" {
+			now.meta = max(c.ticks, was.meta) // a newer POST outlives the data it was for
+		}
+	case "remove":
+		if c.id != 0 && was.lives && was.ticks == c.ticks {
+			refused = false
+		}
+	case "post":
+		refused = !was.lives || was.isMarker || was.meta >= c.ticks
+		now = was
+		now.meta = c.ticks
+	}
+	if refused {
+		return h, false
+	}
+	next = maps.Clone(h)
+	if next == nil {
+		next = versionHistory{}
+	}
+	next[c.id] = now
+	return next, true
+}
+
+// String is what a listing of the versionHistory looks like.
+func (h versionHistory) String() string {
+	var ids []uint64
+	for n, v := range h {
+		if v.lives {
+			ids = append(ids, n)
+		}
+	}
+	slices.SortFunc(ids, func(n, o uint64) int {
+		if c := at(h[o].ticks).Compare(at(h[n].ticks)); c != 0 {
+			return c
+		}
+		a, b := versionID(n), versionID(o)
+		return bytes.Compare(b[:], a[:])
+	})
+	var b strings.Builder
+	for _, n := range ids {
+		fmt.Fprintf(&b, "%d@%d/%d marker %v\n", n, h[n].ticks, h[n].meta, h[n].isMarker)
+	}
+	return b.String()
+}
+
+// do performs a change on the device. A refusal that the versionHistory says is right
+// is no error.
+func (h versionHistory) do(d *Device, name string, c versionChange) (versionHistory, error) {
+	next, ok := h.after(c)
+	err := doVersion(d, name, c)
+	var older *OlderError
+	var missing *NotFoundError
+	if !ok && (errors.As(err, &older) || c.kind == "post" && errors.As(err, &missing)) {
+		return h, nil
+	}
+	if err == nil && !ok {
+		err = fmt.Errorf("%+v is not refused by\n%v", c, h)
+	}
+	if err != nil {
+		return h, fmt.Errorf("%+v: %w", c, err)
+	}
+	return next, nil
+}
+
+func doVersion(d *Device, name string, c versionChange) error {
+	loc, id := locate(name, modelBits), versionID(c.id)
+	switch c.kind {
+	case "put":
+		data := modelBody(name, c.ticks)
+		u, err := d.NewUpload(loc, int64(len(data)))
+		if err != nil {
+			return err
+		}
+		defer u.Abort()
+		if _, err := u.Write(data); err != nil {
+			return err
+		}
+		_, err = u.Commit(&bundle.Metadata{
+			Name: name, Size: int64(len(data)), Timestamp: at(c.ticks), VersionID: id,
+			User: bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)},
+		})
+		return err
+	case "marker":
+		return d.DeleteMarker(loc, at(c.ticks), id, name)
+	case "remove":
+		if c.id == 0 {
+			_, err := d.Delete(loc, at(c.ticks), name)
+			return err
+		}
+		_, err := d.DeleteVersion(loc, id, at(c.ticks), name)
+		return err
+	}
+	return d.PostVersion(loc, id, func(m *bundle.Metadata) error {
+		if m.MetaTimestamp.Compare(at(c.ticks)) >= 0 {
+			return &OlderError{Existing: m.MetaTimestamp}
+		}
+		m.MetaTimestamp, m.User = at(c.ticks), bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)}
+		return nil
+	})
+}
+
+// versionNumbers are the ids that tests use, by their bytes.
+var versionNumbers = func() map[bundle.VersionID]uint64 {
+	all := map[bundle.VersionID]uint64{}
+	for n := range uint64(200) {
+		all[versionID(n)] = n
+	}
+	return all
+}()
+
+// observeVersions reads all versions of a name, in the form of versionHistory.String.
+// Bytes that were never written are an error, as is a HEAD or GET that does not
+// agree with the listing.
+func observeVersions(d *Device, name string) (string, error) {
+	loc := locate(name, modelBits)
+	page, err := d.ListVersions(loc, bundle.Marker{}, 1000)
+	var missing *NotFoundError
+	if errors.As(err, &missing) {
+		return "", nil
+	}
+	if err != nil || page.Incomplete || page.Count != len(page.Versions) {
+		return "", fmt.Errorf("%d versions listed of %d, incomplete %v: %w", len(page.Versions), page.Count, page.Incomplete, err)
+	}
+	var b strings.Builder
+	for i, v := range page.Versions {
+		n := versionNumbers[v.ID]
+		marker := v.Type == bundle.TypeDeleteMarker
+		if i == 0 != v.Successor.IsZero() || i > 0 && v.Successor != page.Versions[i-1].Timestamp {
+			return "", fmt.Errorf("version %d has successor %v", n, v.Successor)
+		}
+		meta, err := observeVersion(d, name, n, v, marker)
+		if err != nil {
+			return "", fmt.Errorf("version %d: %w", n, err)
+		}
+		fmt.Fprintf(&b, "%d@%d/%d marker %v\n", n, v.Timestamp.Ticks, meta, marker)
+	}
+	return b.String(), observeNewest(d, loc, page.Versions)
+}
+
+func observeVersion(d *Device, name string, n uint64, v bundle.ListedVersion, marker bool) (meta uint64, err error) {
+	o, err := d.OpenVersion(locate(name, modelBits), v.ID)
+	var missing *NotFoundError
+	if marker {
+		if !errors.As(err, &missing) || !missing.Marker || missing.VersionID != v.ID {
+			return 0, fmt.Errorf("a delete marker: %w", err)
+		}
+		return v.Timestamp.Ticks, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	var data bytes.Buffer
+	if err := o.WriteRange(&data, 0, o.Metadata().Size); err != nil {
+		return 0, err
+	}
+	m := o.Metadata()
+	if m.Timestamp != v.Timestamp || m.VersionID != v.ID || m.Size != int64(v.Size) || m.Name != name ||
+		!bytes.Equal(data.Bytes(), modelBody(name, m.Timestamp.Ticks)) {
+		return 0, fmt.Errorf("%d bytes, %+v", data.Len(), m)
+	}
+	if want := fmt.Sprint(m.MetaTimestamp.Ticks); m.User["X-Object-Meta-Ticks"] != want {
+		return 0, fmt.Errorf("metadata %v of time %s", m.User, want)
+	}
+	return m.MetaTimestamp.Ticks, nil
+}
+
+// observeNewest compares a HEAD without version id with the listing.
+func observeNewest(d *Device, loc Location, listed []bundle.ListedVersion) error {
+	m, err := d.Head(loc)
+	var missing *NotFoundError
+	switch {
+	case len(listed) == 0 || listed[0].Type == bundle.TypeDeleteMarker:
+		if !errors.As(err, &missing) || missing.Marker != (len(listed) > 0) {
+			return fmt.Errorf("HEAD of a name that is gone: %+v, %w", m, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("HEAD: %w", err)
+	case m.VersionID != listed[0].ID || m.Timestamp != listed[0].Timestamp:
+		return fmt.Errorf("HEAD shows %+v, newest is %+v", m, listed[0])
+	}
+	return nil
+}
+
+// drawVersionChange makes a change; ids and times go together, so that writes
+// come in any order.
+func drawVersionChange(t *rapid.T, ids uint64) versionChange {
+	c := versionChange{kind: rapid.SampledFrom([]string{"put", "put", "put", "marker", "remove", "post"}).Draw(t, "kind")}
+	c.id = rapid.Uint64Range(0, ids).Draw(t, "id")
+	c.ticks = c.id * 10
+	if c.kind == "marker" && c.id == 0 {
+		c.kind = "put"
+	}
+	if c.id == 0 {
+		c.ticks = rapid.Uint64Range(1, ids*10).Draw(t, "ticks")
+	}
+	if c.kind == "remove" || c.kind == "post" {
+		c.ticks += rapid.SampledFrom([]uint64{0, 1, 55, 1000}).Draw(t, "later")
+	}
+	return c
+}
+
+// A random versionHistory of versions, clean stops, kills and power cuts shows just
+// what the model says.
+func TestVersionStateMachine(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
+		s.start(rt)
+		const name = "/a/c/heron"
+		var h versionHistory
+		ids := rapid.SampledFrom([]uint64{4, 20, 150}).Draw(rt, "ids")
+		for n := range rapid.SampledFrom([]uint64{0, 5, 70}).Draw(rt, "in order") {
+			h = s.version(rt, h, name, versionChange{"put", n + 1, (n + 1) * 10})
+		}
+		look := func() {
+			if got, err := observeVersions(s.device, name); err != nil || got != h.String() {
+				rt.Fatalf("%v\n%s want\n%v", err, got, h)
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
+			"look":    func(*rapid.T) { look() },
+			"changes": func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
+			"again": func(rt *rapid.T) {
+				old := s.device
+				switch rapid.IntRange(0, 2).Draw(rt, "how") {
+				case 0:
+					if err := old.Close(); err != nil {
+						rt.Fatal(err)
+					}
+				case 1:
+					s.fs = s.fs.KillClone()
+				case 2:
+					s.fs = s.fs.CrashClone(rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)))
+				}
+				s.start(rt)
+				_ = old.Close()
+			},
+		})
+		look()
+		_ = s.device.Close()
+	})
+}
+
+func (s *machine) version(rt *rapid.T, h versionHistory, name string, c versionChange) versionHistory {
+	next, err := h.do(s.device, name, c)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return next
+}
