@@ -19,12 +19,13 @@ type Appended struct {
 	Bytes       int64    // written
 	Directories []string // to be made durable as well, parents last
 
-	bundle *Bundle
-	file   *handle
-	drafts []*Draft
-	tail   int64 // of the segment, once durable
-	last   uint64
-	iovecs [][]byte
+	bundle  *Bundle
+	file    *handle
+	drafts  []*Draft
+	tail    int64 // of the segment, once durable
+	last    uint64
+	iovecs  [][]byte
+	partial []byte // of the last block, where writes are direct
 }
 
 // Append writes drafts at the end of the log, as many as the segment takes, at
@@ -37,7 +38,7 @@ type Appended struct {
 // that may find some of it.
 func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	a := &b.pending
-	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0]}
+	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0], partial: a.partial}
 	if b.active != nil && b.active.tail+drafts[0].Len() > b.config.SegmentBytes {
 		b.close() // full, and all of it is durable
 	}
@@ -54,7 +55,7 @@ func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 		a.file, a.tail = h, b.active.tail
 	}
 	a.take(drafts)
-	if err := a.file.Writev(a.iovecs, a.tail-a.Bytes); err != nil {
+	if err := a.write(); err != nil {
 		return nil, b.undo(a, fresh, err)
 	}
 	return a, nil
@@ -205,6 +206,7 @@ func (a *Appended) Publish() {
 	b.mu.Unlock()
 	newest := a.drafts[len(a.drafts)-1].head
 	b.lastLSN = a.last
+	b.active.partial, a.partial = a.partial, b.active.partial
 	b.provenLSN, b.padded = newest.watermark(), newest.Type == TypePad
 	a.finish()
 }

@@ -26,9 +26,10 @@ func PolicyDirectory(policy int) string {
 // Files opens the files of one device and keeps a bounded number of segments
 // open. It is safe for concurrent use.
 type Files struct {
-	FS   vfs.FS
-	Root string // the device
-	max  int
+	FS     vfs.FS
+	Root   string // the device
+	Direct bool   // append past the page cache, where the file system can
+	max    int
 
 	pages *pagePool // of the indexes of all bundles
 

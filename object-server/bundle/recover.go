@@ -314,7 +314,11 @@ func (w *walk) count(h *header) {
 // goes on behind damage; false at the end of the segment, of whatever kind.
 func (w *walk) resync() (more bool, err error) {
 	defer w.settle()
-	if !w.limit.sure && w.offset == w.file.size {
+	padded, err := w.window.padded(w.offset)
+	if err != nil {
+		return false, err
+	}
+	if !w.limit.sure && (padded || w.offset == w.file.size) {
 		return false, nil
 	}
 	w.open = false

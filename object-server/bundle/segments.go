@@ -27,6 +27,8 @@ type segment struct {
 	samples    []sample                 // of a segment without footer
 	loaded     atomic.Pointer[[]sample] // of one with a footer, once they were needed
 	pins       atomic.Int32             // readers
+	partial    []byte                   // where writes are direct: what the last block holds, if known
+	reserved   int64                    // where writes are direct: room up to here is reserved
 }
 
 func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }

@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"martlet/object-server/bundle"
@@ -137,9 +138,7 @@ func (c *committer) commit(batch []*write) {
 		return
 	}
 	c.group(batch)
-	for i := range c.groups {
-		c.write(&c.groups[i])
-	}
+	c.writeAll()
 	failpoint.Hit(failpoint.Appended)
 	err = c.flush()
 	failpoint.Hit(failpoint.Flushed)
@@ -169,6 +168,32 @@ func (c *committer) group(batch []*write) {
 		g.writes = append(g.writes, w)
 		g.drafts = append(g.drafts, w.draft)
 	}
+}
+
+// directWriters is how many direct writes of a batch run at once: each waits for
+// the disk.
+const directWriters = 32
+
+// writeAll appends all groups to their bundles.
+func (c *committer) writeAll() {
+	if !c.device.files.Direct || len(c.groups) == 1 {
+		for i := range c.groups {
+			c.write(&c.groups[i])
+		}
+		return
+	}
+	var running sync.WaitGroup
+	var next atomic.Int32
+	for range min(len(c.groups), directWriters) {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for i := next.Add(1) - 1; int(i) < len(c.groups); i = next.Add(1) - 1 {
+				c.write(&c.groups[i])
+			}
+		}()
+	}
+	running.Wait()
 }
 
 // write appends the records of a group to its bundle. What does not fit into
@@ -235,7 +260,7 @@ func (c *committer) flush() error {
 	method := c.device.options.SyncMethod
 	if c.journal != nil {
 		err = c.journal.commit(c.extents())
-	} else if method == SyncSyncfs || method == SyncAuto && touched+directories > 1 {
+	} else if method == SyncSyncfs || method != SyncFdatasync && touched+directories > 1 {
 		c.device.counters.flushes.Add(1)
 		err = c.device.directory.SyncFS()
 	} else {

@@ -11,7 +11,7 @@ import (
 )
 
 // crashMethods are those that differ in what they do to the file system.
-var crashMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncJournal}
+var crashMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncDirect, SyncJournal}
 
 // crashOptions has a journal of a few batches, so that files change and some
 // batches do not fit.

@@ -67,6 +67,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 		fs: files, root: root, directory: directory, options: o,
 		files: bundle.NewFiles(files, root, o.OpenFilesMax),
 	}
+	d.files.Direct = o.SyncMethod == SyncDirect
 	d.bundles.open = make(map[bundle.ID]*slot)
 	if err := d.takeOver(); err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())

@@ -19,13 +19,16 @@ const (
 	SyncFdatasync SyncMethod = "fdatasync"
 	// SyncSyncfs always flushes the whole file system, other people's data too.
 	SyncSyncfs SyncMethod = "syncfs"
+	// SyncDirect appends past the page cache, in sectors instead of pages, where
+	// the file system can, and flushes as SyncAuto.
+	SyncDirect SyncMethod = "direct"
 	// SyncJournal writes each batch to a journal as well and flushes that alone;
 	// the segments are flushed later, many batches at once.
 	SyncJournal SyncMethod = "journal"
 )
 
 // SyncMethods lists them all.
-var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs, SyncJournal}
+var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs, SyncDirect, SyncJournal}
 
 // Options tunes a Device; the zero value of each field stands for its default.
 type Options struct {

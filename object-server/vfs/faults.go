@@ -142,6 +142,14 @@ func (f *faultFile) Writev(buffers [][]byte, offset int64) error {
 	return f.File.Writev(buffers, offset)
 }
 
+func (f *faultFile) WriteDirect(p []byte, offset int64) error {
+	if err := f.faults.check("write", f.name); err != nil {
+		_ = f.File.WriteDirect(p[:len(p)/2/sectorSize*sectorSize], offset) // the fault is what the caller sees
+		return err
+	}
+	return f.File.WriteDirect(p, offset)
+}
+
 func (f *faultFile) Datasync() error {
 	if err := f.faults.check("datasync", f.name); err != nil {
 		return err

@@ -303,6 +303,15 @@ func (f *memFile) Writev(buffers [][]byte, offset int64) error {
 	return nil
 }
 
+func (f *memFile) DirectBlock() int { return sectorSize }
+
+func (f *memFile) WriteDirect(p []byte, offset int64) error {
+	if offset%sectorSize != 0 || len(p)%sectorSize != 0 {
+		return &fs.PathError{Op: "pwrite", Path: f.name, Err: fs.ErrInvalid}
+	}
+	return f.Writev([][]byte{p}, offset)
+}
+
 // apply changes what processes see and remembers the change as not durable.
 func (m *Mem) apply(node *memNode, w memWrite) {
 	before := len(node.data)

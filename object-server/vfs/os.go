@@ -110,8 +110,10 @@ func (d *osDir) Usage() (Usage, error) {
 // osFile uses the descriptor directly: os.File would register it with the
 // poller and take a lock for every call.
 type osFile struct {
-	fd   int
-	name string
+	fd     int
+	direct int // a second descriptor, with O_DIRECT; 0 until needed
+	block  int // of direct writes; 0 not yet known, -1 none
+	name   string
 }
 
 func openFile(name string, flags int) (File, error) {
@@ -178,6 +180,47 @@ func skip(buffers [][]byte, n int) [][]byte {
 		buffers[0] = buffers[0][n:]
 	}
 	return buffers
+}
+
+// memoryAlignmentMax is what callers of WriteDirect provide.
+const memoryAlignmentMax = 4096
+
+// DirectBlock asks the file system, which can answer since Linux 6.1.
+func (f *osFile) DirectBlock() int {
+	if f.block == 0 {
+		f.block = -1
+		var s unix.Statx_t
+		err := unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &s)
+		if err == nil && s.Mask&unix.STATX_DIOALIGN != 0 && s.Dio_offset_align > 0 && s.Dio_mem_align <= memoryAlignmentMax {
+			f.block = int(s.Dio_offset_align)
+		}
+	}
+	return max(f.block, 0)
+}
+
+func (f *osFile) WriteDirect(p []byte, offset int64) error {
+	if f.direct == 0 {
+		fd, err := openRetry(fmt.Sprintf("/proc/self/fd/%d", f.fd), unix.O_WRONLY|unix.O_DIRECT)
+		if err != nil {
+			return wrap("open", f.name, err)
+		}
+		f.direct = fd
+	}
+	for len(p) > 0 {
+		n, err := unix.Pwrite(f.direct, p, offset)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return wrap("pwrite", f.name, err)
+		}
+		if n == 0 {
+			return wrap("pwrite", f.name, unix.EIO)
+		}
+		offset += int64(n)
+		p = p[n:]
+	}
+	return nil
 }
 
 // Datasync is not repeated on any error: after a failure the kernel may have
@@ -251,7 +294,13 @@ func (f *osFile) RemoveXattr(name string) error {
 	return wrap("fremovexattr", f.name, err)
 }
 
-func (f *osFile) Close() error { return wrap("close", f.name, unix.Close(f.fd)) }
+func (f *osFile) Close() error {
+	err := wrap("close", f.name, unix.Close(f.fd))
+	if f.direct != 0 {
+		err = errors.Join(err, wrap("close", f.name, unix.Close(f.direct)))
+	}
+	return err
+}
 
 // wrap adds operation and name, and makes the errors that callers tell apart
 // those of this package.

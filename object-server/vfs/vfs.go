@@ -71,6 +71,12 @@ type File interface {
 	// Writev writes all buffers one after the other from offset on, or fails;
 	// a failure may leave any part of them written.
 	Writev(buffers [][]byte, offset int64) error
+	// DirectBlock is the unit in bytes of WriteDirect; 0 where it cannot be used.
+	DirectBlock() int
+	// WriteDirect writes past the page cache: whole blocks at a multiple of
+	// DirectBlock, from memory that is aligned to 4096. It makes nothing durable.
+	// Only one at a time may run on a file.
+	WriteDirect(p []byte, offset int64) error
 	// Datasync makes the bytes and the length durable, but not the name. After
 	// a failure, what was not durable may be lost for good.
 	Datasync() error

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +41,7 @@ func conformance(t *testing.T, files FS, root string) {
 	_, err = files.Create(name)
 	expect(t, err, fs.ErrExist)
 	readAndWrite(t, f)
+	writeDirect(t, f)
 	expect(t, f.Close(), nil)
 	linkTemp(t, files, dir)
 	clone(t, files, dir)
@@ -80,6 +82,32 @@ func readAndWrite(t *testing.T, f File) {
 	expect(t, f.Truncate(3), nil)
 	if size, err := f.Size(); size != 3 || err != nil {
 		t.Fatal(size, err)
+	}
+}
+
+// writeDirect mixes direct and buffered writes of the same block.
+func writeDirect(t *testing.T, f File) {
+	block := f.DirectBlock()
+	if block == 0 {
+		t.Log("no direct writes here")
+		return
+	}
+	memory := make([]byte, 4096+2*block)
+	p := memory[(4096-uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%4096)%4096:][:2*block]
+	for i := range p {
+		p[i] = byte(i)
+	}
+	expect(t, f.WriteDirect(p, int64(block)), nil)
+	expect(t, f.Writev([][]byte{[]byte("buffered")}, int64(block)+10), nil)
+	copy(p[10:], "buffered")
+	p[0] = 'd'
+	expect(t, f.WriteDirect(p, int64(block)), nil)
+	got := make([]byte, 2*block)
+	if _, err := f.ReadAt(got, int64(block)); err != nil || !bytes.Equal(got, p) {
+		t.Fatal("read back something else", err)
+	}
+	if err := f.WriteDirect(p[:block], int64(block)+1); err == nil {
+		t.Fatal("a write beside the blocks is taken")
 	}
 }
 

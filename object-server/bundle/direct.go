@@ -1,0 +1,84 @@
+package bundle
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// directBlock is the unit of writes past the page cache. The last block of the
+// log is written again with the next record, so a block must be what a disk
+// writes as a whole: the sector that the format assumes.
+const directBlock = 512
+
+// Room is reserved in steps, so that most appends find blocks at hand: an
+// eighth of the segment, within these bounds.
+const (
+	directRoomMin = 64 << 10
+	directRoomMax = 1 << 20
+)
+
+// memoryAlignment is enough for direct I/O on every device.
+const memoryAlignment = 4096
+
+// write puts the batch into the segment, behind its durable end.
+func (a *Appended) write() error {
+	if a.bundle.files.Direct && a.file.DirectBlock() > 0 && directBlock%a.file.DirectBlock() == 0 {
+		return a.writeDirect()
+	}
+	return a.file.Writev(a.iovecs, a.tail-a.Bytes)
+}
+
+// writeDirect writes whole blocks past the page cache, which would write whole
+// pages. What the first block holds already is written again as it is; zeros
+// follow the last record.
+func (a *Appended) writeDirect() error {
+	active := a.bundle.active
+	offset := a.tail - a.Bytes
+	start, end := offset/directBlock*directBlock, (a.tail+directBlock-1)/directBlock*directBlock
+	buffer := GetBuffer(int(end-start) + memoryAlignment)
+	defer buffer.Free()
+	p := aligned(buffer.B)[:end-start]
+	old := p[:offset-start]
+	if len(active.partial) == len(old) {
+		copy(old, active.partial)
+	} else if err := readFull(a.file, old, start); err != nil { // the first append since the bundle was opened
+		return fmt.Errorf("bundle: %w", err)
+	}
+	n := len(old)
+	for _, b := range a.iovecs {
+		n += copy(p[n:], b)
+	}
+	clear(p[n:])
+	if end > active.reserved {
+		step := min(max(end/8/directBlock*directBlock, directRoomMin), directRoomMax)
+		active.reserved = min(end+step, max(a.bundle.config.SegmentBytes, end))
+		_ = a.file.Allocate(active.reserved) // only a hint
+	}
+	a.partial = append(a.partial[:0], p[a.tail/directBlock*directBlock-start:n]...)
+	return a.file.WriteDirect(p, start)
+}
+
+// aligned skips to an address that direct I/O takes.
+func aligned(b []byte) []byte {
+	past := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % memoryAlignment)
+	return b[(memoryAlignment-past)%memoryAlignment:]
+}
+
+// padded tells whether nothing but the rest of a block, in zeros, follows the
+// offset.
+func (v *window) padded(offset int64) (bool, error) {
+	rest := v.size - offset
+	if rest <= 0 || rest >= directBlock || v.size%directBlock != 0 {
+		return false, nil
+	}
+	p, err := v.at(offset, int(rest))
+	if err != nil {
+		return false, err
+	}
+	for _, b := range p {
+		if b != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
