@@ -16,7 +16,7 @@ finish() {
 trap finish EXIT
 mkdir "$dir/mnt"
 (cd "$(dirname "$0")/.." && go build -o "$dir/commit" ./bench/commit)
-for mkfs in "mkfs.xfs -q" "mkfs.xfs -q -b size=1024" "mkfs.ext4 -q"; do
+for mkfs in "mkfs.xfs -q" "mkfs.xfs -q -b size=1024" "mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0"; do
 	command -v "${mkfs%% *}" >/dev/null || { echo "skipped: ${mkfs%% *} is missing" >&2; continue; }
 	for method in auto fdatasync direct journal; do
 		truncate -s 4G "$dir/image"
