@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage engine by itself: memory, inodes, reads, rates, recovery, churn.
+"""The storage engine by itself: memory, inodes, reads, rates, versions, recovery, churn.
 
 Builds object-server/bench/engine, or object-server/bench/commit for "bytes", and runs it on a new
 file system in a loop device, or in --dir where there can be none. What is measured, and how, is
@@ -33,6 +33,7 @@ FULL: dict[str, list[list[str]]] = {
     "throughput": [["--objects", "20000", "--rounds", "9"]],
     "scan": [["--objects", "1000000"]],
     "recovery": [["--objects", "10000000"]],
+    "versions": [["--objects", "100000", "--rounds", "61"]],
     "churn": [["--objects", "250000"]],
 }
 PASSED_ON = ("objects", "size", "partitions", "writers", "rounds", "segment", "sync", "delay")
