@@ -69,7 +69,7 @@ go-check: .go-ok ## Go: format, vet, staticcheck
 		cd object-server && go run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION) ./...; \
 	else echo "skipped: staticcheck $(STATICCHECK_VERSION) needs Go 1.$(STATICCHECK_GO_MINOR), this is 1.$$minor"; fi
 
-go-test: .go-ok ## Go: tests under the race detector
+go-test: .go-ok test-tools ## Go: tests under the race detector
 	cd object-server && go test -race ./...
 
 crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)

@@ -32,9 +32,11 @@ func rotten(t *testing.T) (*vfs.Mem, *model) {
 }
 
 // files lists the files of a device with their sizes.
-func files(t *testing.T, fs vfs.FS) map[string]int64 {
+func files(t *testing.T, fs vfs.FS) map[string]int64 { return filesBelow(t, fs, "/d") }
+
+func filesBelow(t *testing.T, fs vfs.FS, root string) map[string]int64 {
 	sizes := map[string]int64{}
-	for _, name := range tree(t, fs, "/d") {
+	for _, name := range tree(t, fs, root) {
 		if f, err := fs.Open(name); err == nil {
 			sizes[name], _ = f.Size()
 			_ = f.Close()
@@ -63,9 +65,14 @@ func damage(t *testing.T, fs vfs.FS, name string, offset int64, length int, chan
 // checkRotten demands the right bytes or an error of quarantine under each
 // name, never wrong bytes, an older version or a deleted object; and that a new
 // write makes the name usable again.
-func checkRotten(t *testing.T, fs *vfs.Mem, m *model, where string) (errs int) {
+func checkRotten(t *testing.T, fs vfs.FS, m *model, where string) (errs int) {
 	t.Helper()
-	d, err := Open(fs, "/d", modelOptions)
+	return checkRottenAt(t, fs, "/d", modelOptions, m, where)
+}
+
+func checkRottenAt(t *testing.T, fs vfs.FS, root string, o Options, m *model, where string) (errs int) {
+	t.Helper()
+	d, err := Open(fs, root, o)
 	if err != nil {
 		t.Fatal(where, err)
 	}
