@@ -44,22 +44,50 @@ func findSeal(file *handle, size int64) (*seal, error) {
 
 // lastCheckpoint finds the last CHECKPOINT of a segment: every record behind it
 // says where it is. The answer is a hint: 0 when nothing was found, and what it
-// points at must prove itself. It reads backwards from the end of the file.
+// points at must prove itself.
 func lastCheckpoint(file *handle, size int64, salt uint32) (unit uint32, err error) {
+	err = searchBack(file, size, func(h *header, at int64) bool {
+		if h.Salt != salt || h.Type == TypeSeal || !h.fits(at, size) {
+			return false
+		}
+		unit = h.Checkpoint
+		return true
+	})
+	return unit, err
+}
+
+// tailSalt is the salt of the record, or the footer, that ends where the file
+// does. It is the segment's own: what a client stored as bytes of an object is
+// followed by that object's chunk table at least. A torn end has none.
+func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
+	err = searchBack(file, size, func(h *header, at int64) bool {
+		end := at + int64(h.Units)*unitSize
+		if h.Type == TypeSeal {
+			end = at + headerSize
+		}
+		salt, ok = h.Salt, end == size
+		return ok
+	})
+	return salt, ok, err
+}
+
+// searchBack visits the headers in a file from its end on until visit returns
+// true. Most are of records, some may be the bytes of an object.
+func searchBack(file *handle, size int64, visit func(h *header, at int64) bool) error {
 	buffer := GetBuffer(windowSize)
 	defer buffer.Free()
 	for end := size; end > segmentHeaderSize; {
 		start := max(end-windowSize, 0) / unitSize * unitSize
 		p := buffer.B[:min(windowSize, size-start)]
 		if err := readFull(file, p, start); err != nil {
-			return 0, fmt.Errorf("bundle: %w", err)
+			return fmt.Errorf("bundle: %w", err)
 		}
 		for at := (len(p) - headerSize) / unitSize * unitSize; at >= 0; at -= unitSize {
-			if !isHeader(p[at:]) || saltOf(p[at:]) != salt {
+			if !isHeader(p[at:]) {
 				continue
 			}
-			if h, err := parseHeader(p[at:]); err == nil && h.Type != TypeSeal && h.fits(start+int64(at), size) {
-				return h.Checkpoint, nil
+			if h, err := parseHeader(p[at:]); err == nil && visit(&h, start+int64(at)) {
+				return nil
 			}
 		}
 		if start <= segmentHeaderSize {
@@ -67,7 +95,7 @@ func lastCheckpoint(file *handle, size int64, salt uint32) (unit uint32, err err
 		}
 		end = start + headerSize // a header may lie across
 	}
-	return 0, nil
+	return nil
 }
 
 // checkpoints is what the CHECKPOINTs of a segment say together.

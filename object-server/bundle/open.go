@@ -159,7 +159,17 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	head, err := parseSegmentHeader(buffer)
 	switch {
 	case err == nil:
-		return s, true, errors.Join(b.checkPlace(&head, key), s.take(&head, file))
+		refused := b.checkPlace(&head, key)
+		if refused == nil {
+			return s, true, s.take(&head, file)
+		}
+		// A block that was written to the wrong place is damage; a file that was moved is not.
+		salt, ok, err := tailSalt(file, s.size)
+		if err != nil || !ok || salt == head.salt() {
+			return s, false, errors.Join(refused, err)
+		}
+		keep, err = s.rebuild(file)
+		return s, keep, err
 	case errors.Is(err, ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
 	case s.size <= segmentHeaderSize: // a crash while it was made
@@ -188,15 +198,18 @@ func (s *segmentFile) take(h *segmentHeader, file *handle) error {
 // lost, the gap to the next segment tells.
 func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 	s.headless = true
+	salt, salted, err := tailSalt(file, s.size)
+	if err != nil {
+		return false, err
+	}
 	if s.seal, err = findSeal(file, s.size); err != nil {
 		return false, err
 	}
-	if s.seal != nil && s.isOwnSeal(file) {
+	if s.seal != nil {
 		s.start, s.salt, s.base, s.through = segmentHeaderSize, s.seal.salt, s.seal.base, max(s.through, s.seal.through)
 		return true, nil
 	}
-	s.seal = nil
-	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn}
+	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn, salt: salt, salted: salted}
 	defer seek.window.free()
 	if err := seek.run(0, 0); err != nil || !seek.found {
 		return false, err
@@ -204,13 +217,6 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 	s.salt, s.base, s.start = seek.salt, seek.first.lsn, seek.first.offset
 	s.watermark = seek.watermark
 	return true, nil
-}
-
-// isOwnSeal tells whether the first record is of the segment that the seal is
-// of. If not, a client stored the seal at the end of an object.
-func (s *segmentFile) isOwnSeal(file *handle) bool {
-	var b [headerSize]byte
-	return readFull(file, b[:], segmentHeaderSize) == nil && isHeader(b[:]) && saltOf(b[:]) == s.seal.salt
 }
 
 // checkPlace refuses a segment that was moved or renamed by hand.

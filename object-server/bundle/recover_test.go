@@ -274,3 +274,31 @@ func TestForeignNames(t *testing.T) {
 		t.Fatalf("%d entries", len(entries))
 	}
 }
+
+// A block that was written to the wrong place is damage, and no reason to refuse
+// the partition; a file that was moved is refused.
+func TestMisdirectedHeader(t *testing.T) {
+	for _, block := range []int{512, 4096} {
+		fs := vfs.NewMem("/d")
+		mine, other := openLog(t, fs), must(Open(NewFiles(fs, "/d", 4), ID{Partition: 8}, logConfig))
+		for n := range 40 {
+			appendBatch(t, mine, put(t, n, 1))
+			appendBatch(t, other, put(t, n+40, 1))
+		}
+		alter(t, fs, logSegment, func(f vfs.File) {
+			p := make([]byte, block)
+			alter(t, fs, "/d/objects/8/00000001-0000.bundle", func(g vfs.File) { check(t, readFull(g, p, 0)) })
+			check(t, f.Writev([][]byte{p}, 0))
+		})
+		b := openLog(t, fs)
+		if r, ok, err := find(b, name(39)); !ok || err != nil || r.LSN() != 40 {
+			t.Errorf("block of %d: %v, %v", block, ok, err)
+		}
+		if _, _, err := find(b, name(0)); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("block of %d: the first record: %v", block, err)
+		}
+		if _, _, err := find(b, name(40)); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("block of %d: a record of the other partition: %v", block, err)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type committer struct {
 	mu      sync.Mutex
 	arrived sync.Cond
 	queue   []*write // guarded by mu
+	wanted  int      // how many writes to wait for; guarded by mu
 	stopped bool     // guarded by mu
 	done    chan struct{}
 
@@ -73,8 +74,11 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 	w.bundle, w.draft, w.err = b, draft, nil
 	c.mu.Lock()
 	c.queue = append(c.queue, w)
+	isEnough := len(c.queue) >= c.wanted
 	c.mu.Unlock()
-	c.arrived.Signal()
+	if isEnough {
+		c.arrived.Signal()
+	}
 	<-w.done
 	err := w.err
 	w.bundle, w.draft = nil, nil
@@ -86,7 +90,6 @@ func (c *committer) run() {
 	defer close(c.done)
 	var batch []*write
 	for {
-		grouped := len(batch) > 1
 		c.mu.Lock()
 		for len(c.queue) == 0 && !c.stopped {
 			c.arrived.Wait()
@@ -95,18 +98,38 @@ func (c *committer) run() {
 			c.mu.Unlock()
 			return
 		}
-		if grouped && !c.stopped {
-			// Writers come in groups: a moment later there are more to share
-			// the flush. A lone writer never waits.
-			c.mu.Unlock()
-			time.Sleep(c.device.options.CommitDelay)
-			c.mu.Lock()
+		if len(batch) > 1 {
+			c.gather(len(batch))
 		}
 		batch = c.take(batch[:0])
 		c.mu.Unlock()
 		c.commit(batch)
 		clear(batch)
 	}
+}
+
+// gather waits for more writers to share the flush: those whose writes the last
+// batch made durable are on their way back with the next ones, if they have any.
+// It waits until nearly all of them are there, CommitDelay at most. A lone
+// writer never waits. c.mu is held.
+func (c *committer) gather(last int) {
+	delay := c.device.options.CommitDelay
+	if delay == 0 {
+		return
+	}
+	wanted := last + len(c.queue) // who queued meanwhile was not in the last batch
+	c.wanted = wanted - wanted/16
+	timer := time.AfterFunc(delay, func() {
+		c.mu.Lock()
+		c.wanted = 0
+		c.mu.Unlock()
+		c.arrived.Signal()
+	})
+	for len(c.queue) < c.wanted && !c.stopped {
+		c.arrived.Wait()
+	}
+	c.wanted = 0
+	timer.Stop()
 }
 
 // take moves the front of the queue to the batch. c.mu is held.

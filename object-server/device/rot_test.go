@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
@@ -82,9 +81,7 @@ func TestEverySectorIsLostOrMisdirected(t *testing.T) {
 				damage(t, rotten, name, offset, length, func(p []byte) { copy(p, sector) })
 				where := fmt.Sprintf("%s offset %d shows %s", name, offset, what)
 				cases++
-				switch isSegment, isNewest := segmentOf(all, name); {
-				case isSegment && offset == 0 && what != "zeros":
-					checkHarmless(t, rotten, m, where, bundle.ErrUnsupported) // the header of another segment
+				switch _, isNewest := segmentOf(all, name); {
 				case isNewest && offset+512 > size-tailBytes:
 					checkHarmless(t, rotten, m, where, ErrQuarantined)
 				default:
