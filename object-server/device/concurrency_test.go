@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,9 +255,12 @@ func TestFullDisk(t *testing.T) {
 // opened again.
 func TestSecondFailureTakesOut(t *testing.T) {
 	mem := vfs.NewMem("/d")
-	var failing atomic.Bool
-	fs := vfs.NewFaults(mem, func(op, _ string) error {
-		if failing.Load() && (op == "datasync" || op == "syncfs") {
+	// The name of the segment whose next flush fails: the writes', not one of the
+	// upkeep, which seals the segment before it.
+	var failing atomic.Value
+	failing.Store("")
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if op == "datasync" && failing.CompareAndSwap(filepath.Base(name), "") {
 			mem.DropUnsynced("/d")
 			return errors.New("input/output error")
 		}
@@ -266,11 +270,10 @@ func TestSecondFailureTakesOut(t *testing.T) {
 	loc := locate("x", 1)
 	must[State](t)(put(d, loc, "x", 1, body(1, 100)))
 	for i := range 2 {
-		failing.Store(true)
+		failing.Store(fmt.Sprintf("%08d-0000.bundle", i+1))
 		if _, err := put(d, loc, "x", uint64(10+i), body(2, 100)); err == nil || errors.Is(err, ErrOut) {
 			t.Fatal(err)
 		}
-		failing.Store(false)
 		if i == 0 {
 			wantBody(t, d, loc, body(1, 100))
 			must[State](t)(put(d, loc, "x", 2, body(3, 100)))
