@@ -60,15 +60,21 @@ func lastCheckpoint(file *handle, size int64, salt uint32) (unit uint32, err err
 // does. It is the segment's own: what a client stored as bytes of an object is
 // followed by that object's chunk table at least. A torn end has none.
 func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
+	v := newWindow(file, size)
+	defer v.free()
+	var failed error
 	err = searchBack(file, size, func(h *header, at int64) bool {
 		end := at + int64(h.Units)*unitSize
 		if h.Type == TypeSeal {
 			end = at + headerSize
 		}
 		salt, ok = h.Salt, end == size
-		return ok
+		if !ok {
+			ok, failed = v.padded(end)
+		}
+		return ok || failed != nil
 	})
-	return salt, ok, err
+	return salt, ok, errors.Join(err, failed)
 }
 
 // searchBack visits the headers in a file from its end on until visit returns

@@ -278,9 +278,11 @@ func TestForeignNames(t *testing.T) {
 // A block that was written to the wrong place is damage, and no reason to refuse
 // the partition; a file that was moved is refused.
 func TestMisdirectedHeader(t *testing.T) {
-	for _, block := range []int{512, 4096} {
+	for _, block := range []int{512, 4096, -512} { // a negative one: the zeros of direct writes follow
 		fs := vfs.NewMem("/d")
-		mine, other := openLog(t, fs), must(Open(NewFiles(fs, "/d", 4), ID{Partition: 8}, logConfig))
+		files := NewFiles(fs, "/d", 4)
+		files.Direct, block = block < 0, max(block, -block)
+		mine, other := must(Open(files, logID, logConfig)), must(Open(files, ID{Partition: 8}, logConfig))
 		for n := range 40 {
 			appendBatch(t, mine, put(t, n, 1))
 			appendBatch(t, other, put(t, n+40, 1))
