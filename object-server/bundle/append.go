@@ -39,7 +39,7 @@ type Appended struct {
 func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0], partial: a.partial}
-	if b.active != nil && b.active.tail+drafts[0].Len() > b.config.SegmentBytes {
+	if b.active != nil && (b.active.tail+drafts[0].Len() > b.config.SegmentBytes || b.isStale(b.active)) {
 		b.close() // full, and all of it is durable
 	}
 	fresh := b.active == nil
@@ -115,7 +115,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 		tail: segmentHeaderSize, resume: segmentHeaderSize / unitSize, covered: b.lastLSN,
 	}
 	b.mu.Lock()
-	if err = b.segments.add(s); err == nil {
+	if err = b.segments.add(s, false); err == nil {
 		b.active = s
 	}
 	b.mu.Unlock()

@@ -21,7 +21,7 @@ const checkpointRecords = 100_000
 
 // Bundle is the open log of one partition. Read, ReadHead and Quarantine are
 // safe for concurrent use; Append, Publish and Discard belong to one committer,
-// Seal and Checkpoint to one caretaker.
+// Seal and Checkpoint to one caretaker, Compact to one compactor.
 type Bundle struct {
 	id        ID
 	directory string
@@ -36,6 +36,7 @@ type Bundle struct {
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
+	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
 
 	// The rest belongs to the committer.
 	lastLSN      uint64 // all up to here is durable
@@ -57,6 +58,9 @@ type Report struct {
 	LargeSwept int      // large files that no record named
 }
 
+// ID is where the bundle belongs.
+func (b *Bundle) ID() ID { return b.id }
+
 // Report tells what opening met; it does not change afterwards.
 func (b *Bundle) Report() Report { return b.report }
 
@@ -73,7 +77,7 @@ func (b *Bundle) Bytes() (live, all int64) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.table {
-		if s != nil {
+		if s != nil && !s.hidden {
 			live, all = live+s.live*unitSize, all+s.units*unitSize
 		}
 	}

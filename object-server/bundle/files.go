@@ -51,6 +51,7 @@ type handle struct {
 	pins       int     // guarded by files.mu
 	prev, next *handle // in the idle ring while pins == 0
 	key        fileKey
+	forgotten  bool // not in files.open any more: closed with the last pin
 }
 
 // NewFiles returns an empty cache that keeps at most openMax segments open beside
@@ -134,9 +135,29 @@ func (h *handle) release() {
 	f := h.files
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if h.pins--; h.pins == 0 {
-		h.prev, h.next = f.idle.prev, &f.idle
-		h.prev.next, h.next.prev = h, h
+	if h.pins--; h.pins > 0 {
+		return
+	}
+	if h.forgotten {
+		_ = h.File.Close() // only read from
+		return
+	}
+	h.prev, h.next = f.idle.prev, &f.idle
+	h.prev.next, h.next.prev = h, h
+}
+
+// forget closes a segment that is about to be removed, once nobody uses it.
+func (f *Files) forget(key fileKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.open[key]
+	if h == nil {
+		return
+	}
+	delete(f.open, key)
+	if h.forgotten = true; h.pins == 0 {
+		h.prev.next, h.next.prev = h.next, h.prev
+		_ = h.File.Close() // only read from
 	}
 }
 

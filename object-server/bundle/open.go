@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 )
 
@@ -96,6 +97,11 @@ func (b *Bundle) list() ([]segmentFile, error) {
 	var segments []segmentFile
 	for _, entry := range entries {
 		b.largeDurable = b.largeDurable || entry.IsDir() && entry.Name() == largeDirectory
+		if isCompactionTemp(entry.Name()) {
+			if err := b.files.FS.Remove(filepath.Join(b.directory, entry.Name())); err != nil {
+				return nil, fmt.Errorf("bundle: %w", err)
+			}
+		}
 		sequence, generation, ok := parseSegmentName(entry.Name())
 		if !ok {
 			continue
@@ -117,27 +123,50 @@ func (b *Bundle) list() ([]segmentFile, error) {
 
 // dropReplaced leaves out what compaction has replaced and a crash kept it from
 // removing, and removes it. The segments are in order, the newest generation of
-// each first.
-func (b *Bundle) dropReplaced(segments []segmentFile) ([]segmentFile, error) {
-	var kept []segmentFile
-	for _, s := range segments {
-		last := len(kept) - 1
-		if last < 0 || s.sequence > kept[last].through {
-			kept = append(kept, s)
-			continue
+// each first. One whose footer was damaged since it was made gives way to those
+// that it replaced, if they are all still there.
+func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err error) {
+	for len(segments) > 0 {
+		newer, n := segments[0], 1
+		for n < len(segments) && segments[n].sequence <= newer.through {
+			n++
 		}
-		newer := &kept[last]
-		if newer.seal == nil { // damaged since it was made: the older one has it all
-			b.report.Damaged = append(b.report.Damaged, fmt.Sprintf("%s segment %08x: generation %d has no footer, %d is used",
-				b.directory, newer.sequence, newer.generation, s.generation))
-			*newer = s
-			continue
+		replaced := segments[1:n]
+		segments = segments[n:]
+		if newer.seal == nil && len(replaced) > 0 {
+			b.report.Damaged = append(b.report.Damaged, fmt.Sprintf("%s segment %08x: generation %d has no footer",
+				b.directory, newer.sequence, newer.generation))
+			if newer.isCovered(replaced) {
+				if replaced, err = b.dropReplaced(replaced); err != nil {
+					return nil, err
+				}
+				kept = append(kept, replaced...)
+				continue
+			}
 		}
-		if err := b.files.FS.Remove(b.files.path(fileKey{b.id, s.sequence, s.generation})); err != nil {
-			return nil, fmt.Errorf("bundle: %w", err)
+		kept = append(kept, newer)
+		for _, s := range replaced {
+			if newer.seal == nil { // opened without them it is damaged, and they may help to repair it
+				break
+			}
+			if err := b.files.FS.Remove(b.files.path(fileKey{b.id, s.sequence, s.generation})); err != nil {
+				return nil, fmt.Errorf("bundle: %w", err)
+			}
 		}
 	}
 	return kept, nil
+}
+
+// isCovered tells whether the older segments are all that this one stands for.
+func (s *segmentFile) isCovered(older []segmentFile) bool {
+	next := s.sequence
+	for i := range older {
+		if older[i].sequence > next {
+			return false
+		}
+		next = max(next, older[i].through+1)
+	}
+	return next > s.through
 }
 
 // inspect reads header and seal of a segment. keep is false if the file was

@@ -44,7 +44,7 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		r.lose(s.sequence, 0, s.base)
 	}
 	seg := s.open()
-	if err := r.bundle.segments.add(seg); err != nil {
+	if err := r.bundle.segments.add(seg, true); err != nil {
 		return err
 	}
 	file, err := r.bundle.files.get(seg.key(r.bundle.id))
@@ -83,7 +83,8 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 // has one.
 func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit) error {
 	w := walk{
-		recovery: r, file: s, segment: seg, window: newWindow(file, s.size), limit: bound, offset: s.start, open: !s.headless,
+		recovery: r, file: s, segment: seg, window: newWindow(file, s.size), limit: bound, offset: s.start,
+		open: !s.headless && s.generation == 0,
 	}
 	defer w.window.free()
 	if !s.headless && s.generation == 0 {

@@ -82,14 +82,14 @@ func segmentName(sequence, generation uint32) string {
 // parseSegmentName is the inverse of segmentName.
 func parseSegmentName(name string) (sequence, generation uint32, ok bool) {
 	stem, ok := strings.CutSuffix(name, segmentSuffix)
-	if !ok || len(stem) != 13 || stem[8] != '-' {
+	if !ok || len(stem) < 13 || len(stem) > 17 || stem[8] != '-' {
 		return 0, 0, false
 	}
 	s, err := strconv.ParseUint(stem[:8], 16, 32)
 	if err != nil {
 		return 0, 0, false
 	}
-	g, err := strconv.ParseUint(stem[9:], 16, 16)
+	g, err := strconv.ParseUint(stem[9:], 16, 32)
 	if err != nil || segmentName(uint32(s), uint32(g)) != name {
 		return 0, 0, false
 	}

@@ -26,6 +26,8 @@ type segment struct {
 	records    int                      // behind resume, about
 	samples    []sample                 // of a segment without footer
 	loaded     atomic.Pointer[[]sample] // of one with a footer, once they were needed
+	unfit      bool                     // compaction met damage in it: it stays as it is
+	hidden     bool                     // is being made by compaction, or was replaced by it
 	pins       atomic.Int32             // readers
 	partial    []byte                   // where writes are direct: what the last block holds, if known
 	reserved   int64                    // where writes are direct: room up to here is reserved
@@ -40,15 +42,20 @@ type segments struct{ table []*segment }
 // errSegments: a bundle has as many segments as the index can tell apart.
 var errSegments = fmt.Errorf("bundle: more than %d segments", slotSegments)
 
-// add gives the segment a number.
-func (t *segments) add(s *segment) error {
-	for n, other := range t.table {
+// add gives the segment a number. The last one is kept for compaction, which
+// makes one of many.
+func (t *segments) add(s *segment, isLast bool) error {
+	most := slotSegments - 1
+	if isLast {
+		most = slotSegments
+	}
+	for n, other := range t.table[:min(len(t.table), most)] {
 		if other == nil {
 			s.number, t.table[n] = uint16(n), s
 			return nil
 		}
 	}
-	if len(t.table) >= slotSegments {
+	if len(t.table) >= most {
 		return errSegments
 	}
 	s.number = uint16(len(t.table))
@@ -71,7 +78,7 @@ func (s *segment) unpin() { s.pins.Add(-1) }
 // all; nil if none.
 func (t *segments) withLSN(lsn uint64) *segment {
 	for _, s := range t.table {
-		if s != nil && s.base <= lsn && lsn <= s.last {
+		if s != nil && !s.hidden && s.base <= lsn && lsn <= s.last {
 			return s
 		}
 	}

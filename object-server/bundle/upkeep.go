@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
 
@@ -49,7 +50,7 @@ func (b *Bundle) unsealed() (extent, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.table {
-		if s != nil && s != b.active && !s.sealed && !s.damaged && s.last >= s.base {
+		if s != nil && !s.hidden && s != b.active && !s.sealed && !s.damaged && s.last >= s.base {
 			return b.segments.extent(s), true
 		}
 	}
@@ -82,6 +83,7 @@ func (b *Bundle) seal(x *extent) error {
 	if err := writeFooter(file, footer); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.Sealed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.sealed, s.samples = true, nil

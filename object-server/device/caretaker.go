@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/failpoint"
 )
 
 // caretaker does what no writer should wait for: it gives segments that are full
@@ -78,10 +79,14 @@ func (c *caretaker) care(b *bundle.Bundle) error {
 		return err
 	}
 	draft, err := b.Checkpoint()
-	if draft == nil || err != nil {
+	if err != nil {
 		return err
 	}
-	defer draft.Free()
-	_ = c.device.committer.append(b, draft)
+	if draft != nil {
+		_ = c.device.committer.append(b, draft)
+		draft.Free()
+		failpoint.Hit(failpoint.Checkpointed)
+	}
+	c.device.compactor.look(b)
 	return nil
 }

@@ -42,6 +42,7 @@ type Device struct {
 	locks     lockTable
 	committer committer
 	caretaker caretaker
+	compactor compactor
 	room      room
 	counters  counters
 
@@ -72,8 +73,9 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if err := d.takeOver(); err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
-	d.room = room{directory: directory, bytes: o.ReserveBytes, percent: o.ReservePercent}
+	d.room = room{directory: directory, bytes: o.ReserveBytes, percent: o.ReservePercent, compaction: max(o.CompactionReserve, 0)}
 	d.committer.start(d)
+	d.compactor.start(d)
 	d.caretaker.start(d)
 	return d, nil
 }
@@ -109,6 +111,7 @@ func (d *Device) Close() error {
 	}
 	d.closed = true
 	d.caretaker.stop()
+	d.compactor.stop()
 	d.committer.stop()
 	var err error
 	if d.Err() == nil {
@@ -170,6 +173,10 @@ func (d *Device) Partitions(policy int) ([]uint32, error) {
 		return nil, err
 	}
 	defer d.leave()
+	return d.partitions(policy)
+}
+
+func (d *Device) partitions(policy int) ([]uint32, error) {
 	entries, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(policy)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 const failpointHistory = "MARTLET_FAILPOINT_TEST_WRITERS"
 
 // failpointOptions lets segments roll often.
-var failpointOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, Logger: quiet}
+var failpointOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, CheckpointBytes: 1 << 10, Logger: quiet}
 
 // runIntoFailpoint is the process that gets killed: it writes a history, says
 // each step aloud, and stops cleanly if it comes that far.

@@ -39,10 +39,15 @@ type Options struct {
 	SegmentBytes int64         // size limit of a segment; default 1 GiB, which is the most
 	// CheckpointBytes of records in a segment make its index be written down, so that opening reads less; default 64 MiB.
 	CheckpointBytes int64
-	OpenFilesMax    int          // segments kept open; default 1024
-	ReserveBytes    int64        // refuse PUTs and POSTs when less than this is free; default 0
-	ReservePercent  float64      // the same as a share of the file system; default 0
-	Logger          *slog.Logger // for damage met when opening a partition; default slog.Default
+	CompactionRate  int64         // bytes a second that compaction copies beside what clients write; default 16 MiB, -1 no limit
+	CompactionRound time.Duration // how often partitions that nobody uses are looked at; default 24 h
+	// CompactionReserve is refused to PUTs and POSTs so that compaction can always run; at most 2 % of the device are. Default two segments, -1 none.
+	CompactionReserve int64
+	ReclaimAge        time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
+	OpenFilesMax      int           // segments kept open; default 1024
+	ReserveBytes      int64         // refuse PUTs and POSTs when less than this is free; default 0
+	ReservePercent    float64       // the same as a share of the file system; default 0
+	Logger            *slog.Logger  // for damage met when opening a partition; default slog.Default
 }
 
 const (
@@ -55,6 +60,10 @@ const (
 	segmentBytesMin     = 4 << 10 // below it nothing is gained
 	checkpointDefault   = 64 << 20
 	openFilesDefault    = 1024
+
+	compactionRateDefault  = 16 << 20
+	compactionRoundDefault = 24 * time.Hour
+	reclaimAgeDefault      = 7 * 24 * time.Hour
 )
 
 // complete fills in the defaults and checks the limits.
@@ -77,6 +86,18 @@ func (o Options) complete() (Options, error) {
 	if o.OpenFilesMax == 0 {
 		o.OpenFilesMax = openFilesDefault
 	}
+	if o.CompactionRate == 0 {
+		o.CompactionRate = compactionRateDefault
+	}
+	if o.CompactionRound == 0 {
+		o.CompactionRound = compactionRoundDefault
+	}
+	if o.CompactionReserve == 0 {
+		o.CompactionReserve = 2 * o.SegmentBytes
+	}
+	if o.ReclaimAge == 0 {
+		o.ReclaimAge = reclaimAgeDefault
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -89,7 +110,8 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
 		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
-	case o.OpenFilesMax < 0 || o.CheckpointBytes < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100:
+	case o.OpenFilesMax < 0 || o.CheckpointBytes < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100,
+		o.CompactionRound < 0 || o.ReclaimAge < 0:
 		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
 	}
 	return o, nil

@@ -13,10 +13,17 @@ type Stats struct {
 	BytesWritten uint64 // to segments and large files, with headers and padding
 	Quarantined  uint64 // damaged records and extents met
 	IndexBytes   uint64 // memory of the indexes off the Go heap, now
+
+	Compactions         uint64 // runs of segments rewritten into one
+	BytesCompacted      uint64 // records that were copied for that
+	SegmentsRemoved     uint64 // replaced by compaction
+	TombstonesReclaimed uint64
 }
 
 type counters struct {
 	puts, deletes, posts, reads, batches, flushes, bytesWritten, quarantined atomic.Uint64
+
+	compactions, bytesCompacted, segmentsRemoved, tombstonesReclaimed atomic.Uint64
 }
 
 // Stats returns the counters of the device.
@@ -26,5 +33,7 @@ func (d *Device) Stats() Stats {
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
 		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()),
+		Compactions: c.compactions.Load(), BytesCompacted: c.bytesCompacted.Load(),
+		SegmentsRemoved: c.segmentsRemoved.Load(), TombstonesReclaimed: c.tombstonesReclaimed.Load(),
 	}
 }

@@ -32,10 +32,20 @@ const (
 	Published      Point = "published"       // a batch is in the index, not acknowledged
 	LargeLinked    Point = "large-linked"    // a large file has its name, and no record
 	Padding        Point = "padding"         // a clean stop is about to prove the last batches
+
+	Sealed          Point = "sealed"           // a segment has its footer
+	Checkpointed    Point = "checkpointed"     // a CHECKPOINT is in the log
+	CompactWritten  Point = "compact-written"  // a compacted segment is durable, without a name
+	CompactLinked   Point = "compact-linked"   // it has its name, beside those it replaces
+	Compacted       Point = "compacted"        // the index points at it
+	CompactUnlinked Point = "compact-unlinked" // those that it replaces are gone
 )
 
 // All lists the points, for the test that reaches each of them.
-var All = []Point{SegmentCreated, Appended, Flushed, Published, LargeLinked, Padding}
+var All = []Point{
+	SegmentCreated, Appended, Flushed, Published, LargeLinked, Padding,
+	Sealed, Checkpointed, CompactWritten, CompactLinked, Compacted, CompactUnlinked,
+}
 
 // set holds how often a point may still be passed, plus one; nil where nothing
 // was asked for.

@@ -46,6 +46,7 @@ var _ FS = (*Mem)(nil)
 type memNode struct {
 	dir     bool
 	locked  bool
+	temp    bool              // has no name yet: vanishes when closed
 	data    []byte            // as processes see it
 	shared  int               // so many bytes of data, from the start on, have other readers
 	synced  []byte            // as the last flush left it; never changed in place
@@ -108,7 +109,7 @@ func (m *Mem) CreateTemp(dir string) (File, error) {
 	if node, ok := m.nodes[filepath.Clean(dir)]; !ok || !node.dir {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
-	return &memFile{fs: m, node: &memNode{}, name: dir}, nil
+	return &memFile{fs: m, node: &memNode{temp: true}, name: dir}, nil
 }
 
 // Link implements FS.
@@ -117,7 +118,13 @@ func (m *Mem) Link(f File, name string) error {
 	if !ok {
 		return &fs.PathError{Op: "link", Path: name, Err: fs.ErrInvalid}
 	}
-	return m.add("link", name, file.node)
+	err := m.add("link", name, file.node)
+	if err == nil {
+		m.mu.Lock()
+		file.node.temp = false
+		m.mu.Unlock()
+	}
+	return err
 }
 
 // Mkdir implements FS.
@@ -444,7 +451,15 @@ func (f *memFile) Clone(source File) error {
 	return nil
 }
 
-func (f *memFile) Close() error { return nil }
+func (f *memFile) Close() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.node.temp {
+		f.node.temp = false
+		f.fs.used -= int64(len(f.node.data))
+	}
+	return nil
+}
 
 type memEntry struct {
 	name string

@@ -1,0 +1,57 @@
+package bundle
+
+// usage is what the choice of victims knows of a segment.
+type usage struct {
+	all   int64  // bytes of records with a name
+	live  int64  // of those that count
+	base  uint64 // LSN of the first record
+	last  uint64 // LSN of the last one
+	fixed bool   // it grows, is damaged or has no footer: it stays as it is
+}
+
+// appetite says which segments are worth rewriting.
+type appetite struct {
+	capacity int64   // bytes of live records that fit into one segment
+	share    float64 // of a run's bytes that must be dead
+	least    int64   // bytes that must be dead, so that a few do not cost a rewrite
+}
+
+// mergeLeast neighbours make one, however alive they are, if none of them has
+// more than half of the bytes. So a bundle has few segments for its size, and a
+// byte is moved for that reason at most once each time its segment doubles.
+const mergeLeast = 8
+
+// spanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
+const spanMax = 1<<32 - 1
+
+// choose returns the run [from, to) of neighbouring segments to rewrite into one;
+// from == to if none is worth it. The segments are in log order. Of the runs that
+// are dead enough it is the one that gains most over what is to be copied; small
+// neighbours join it.
+func (a appetite) choose(segments []usage) (from, to int) {
+	best := 0.0
+	for i := range segments {
+		var all, live, largest int64
+		for j := i; j < len(segments); j++ {
+			s := &segments[j]
+			all, live, largest = all+s.all, live+s.live, max(largest, s.all)
+			if s.fixed || live > a.capacity || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
+				break
+			}
+			dead, count := all-live, int64(j-i+1)
+			if float64(dead) >= a.share*float64(all) && dead >= a.least && dead > 0 {
+				// Not below 1: enough to beat what is merged for its number alone.
+				score := 1 + float64(dead) - a.share*float64(all) + float64((count-1)*a.least)
+				if score > best {
+					best, from, to = score, i, j+1
+				}
+			}
+			if best < 1 && count >= mergeLeast && 2*largest <= all {
+				if score := float64(count) / (slotSegments + 1); score > best {
+					best, from, to = score, i, j+1
+				}
+			}
+		}
+	}
+	return from, to
+}

@@ -1,0 +1,251 @@
+package device
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"martlet/object-server/bundle"
+)
+
+// compactionLook is how often all open bundles are looked at. Those that change
+// much are looked at whenever one of their segments is full.
+const compactionLook = 10 * time.Second
+
+// Shares of a run of segments that must be dead for it to be rewritten.
+const (
+	deadShare      = 0.5
+	deadShareEager = 0.25 // when the device is nearly full
+)
+
+// errStopping ends a compaction when the device is closed.
+var errStopping = errors.New("device: stopping")
+
+// compactor gives back the room of what was overwritten and deleted. One
+// goroutine, one bundle at a time, at a pace that leaves the disk to others. What
+// it does not come to is found again later.
+type compactor struct {
+	device   *Device
+	pace     pacer
+	wake     chan struct{}
+	stopping chan struct{}
+	stopped  chan struct{}
+	working  sync.Mutex // held while a bundle is compacted
+
+	mu     sync.Mutex
+	queue  []*bundle.Bundle               // guarded by mu
+	synced map[bundle.ID]bundle.Timestamp // guarded by mu; see SetSyncedThrough
+}
+
+func (c *compactor) start(d *Device) {
+	c.device = d
+	c.wake, c.stopping, c.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	c.synced = make(map[bundle.ID]bundle.Timestamp)
+	c.pace = pacer{rate: float64(max(d.options.CompactionRate, 0)), written: &d.counters.bytesWritten, stopping: c.stopping}
+	go c.run()
+}
+
+// stop ends the goroutine, also in the middle of a segment. Nothing is left of it.
+func (c *compactor) stop() {
+	close(c.stopping)
+	<-c.stopped
+}
+
+// look queues a bundle that may have something to compact.
+func (c *compactor) look(b *bundle.Bundle) {
+	c.mu.Lock()
+	if !slices.Contains(c.queue, b) {
+		c.queue = append(c.queue, b)
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *compactor) run() {
+	defer close(c.stopped)
+	runtime.LockOSThread() // its I/O priority is its own; the thread ends with the goroutine
+	beIdle()
+	look, round := time.NewTicker(compactionLook), time.NewTicker(c.device.options.CompactionRound)
+	defer look.Stop()
+	defer round.Stop()
+	for {
+		select {
+		case <-c.stopping:
+			return
+		case <-c.wake:
+			c.mu.Lock()
+			queue := c.queue
+			c.queue = nil
+			c.mu.Unlock()
+			c.work(queue)
+		case <-look.C:
+			c.work(c.worst())
+		case <-round.C:
+			c.openAll()
+			c.work(c.worst())
+		}
+	}
+}
+
+// beIdle lets the I/O of this thread wait for that of all others, where the
+// scheduler of the disk knows priorities.
+func beIdle() {
+	const whoProcess, classIdle, classShift = 1, 3, 13
+	// It is a courtesy: where it is refused the pace alone holds it back.
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, whoProcess, 0, classIdle<<classShift)
+}
+
+// worst lists the open bundles, those with the most garbage first.
+func (c *compactor) worst() []*bundle.Bundle {
+	all := c.device.bundles.all()
+	garbage := make(map[*bundle.Bundle]int64, len(all))
+	for _, b := range all {
+		live, bytes := b.Bytes()
+		garbage[b] = bytes - live
+	}
+	slices.SortFunc(all, func(a, b *bundle.Bundle) int { return cmp.Compare(garbage[b], garbage[a]) })
+	return all
+}
+
+// openAll opens each partition on the disk, so that garbage is found where nobody
+// reads or writes.
+func (c *compactor) openAll() {
+	entries, err := c.device.fs.ReadDir(c.device.root)
+	if err != nil {
+		return // others will meet it
+	}
+	for _, entry := range entries {
+		policy, ok := parsePolicyDirectory(entry)
+		if !ok {
+			continue
+		}
+		partitions, err := c.device.partitions(policy)
+		for i := 0; err == nil && i < len(partitions) && !c.isStopping(); i++ {
+			_, err = c.device.bundle(bundle.ID{Policy: policy, Partition: partitions[i]})
+		}
+		if err != nil {
+			c.device.options.Logger.Error("a partition cannot be looked at", "device", c.device.root, "error", err)
+		}
+	}
+}
+
+// parsePolicyDirectory is the inverse of bundle.PolicyDirectory.
+func parsePolicyDirectory(entry fs.DirEntry) (policy int, ok bool) {
+	number := "0"
+	if name := entry.Name(); name != bundle.PolicyDirectory(0) {
+		number, _ = strings.CutPrefix(name, bundle.PolicyDirectory(0)+"-")
+	}
+	policy, err := strconv.Atoi(number)
+	return policy, err == nil && policy >= 0 && entry.IsDir() && entry.Name() == bundle.PolicyDirectory(policy)
+}
+
+func (c *compactor) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// work compacts bundles as far as it is worth it.
+func (c *compactor) work(bundles []*bundle.Bundle) {
+	c.working.Lock()
+	defer c.working.Unlock()
+	for _, b := range bundles {
+		err := c.compact(b)
+		if errors.Is(err, errStopping) {
+			return
+		}
+		if err != nil && !errors.Is(err, ErrNoSpace) {
+			c.device.failed(err)
+			c.device.options.Logger.Error("compaction failed", "device", c.device.root, "error", err)
+		}
+	}
+}
+
+// compact rewrites runs of segments until none is worth it.
+func (c *compactor) compact(b *bundle.Bundle) error {
+	d := c.device
+	if draft := b.Turn(); draft != nil {
+		_ = d.committer.append(b, draft) // the committer deals with its errors
+		draft.Free()
+	}
+	for {
+		if err := d.Err(); err != nil || c.isStopping() {
+			return errStopping
+		}
+		free, err := d.room.look()
+		if err != nil {
+			return err
+		}
+		share := deadShare
+		if d.room.nearlyFull.Load() {
+			share = deadShareEager
+		}
+		c.pace.isUnlimited = d.room.short.Load()
+		done, err := b.Compact(&bundle.Compaction{
+			Lock: d.locks.lock, Unlock: d.locks.unlock, Pace: c.pace.wait,
+			Share: share, Room: free, Reclaim: c.reclaimBefore(b.ID()),
+		})
+		if err != nil || done.Segments == 0 {
+			return err
+		}
+		d.counters.compactions.Add(1)
+		d.counters.bytesCompacted.Add(uint64(done.Bytes))
+		d.counters.segmentsRemoved.Add(uint64(done.Segments))
+		d.counters.tombstonesReclaimed.Add(uint64(done.Tombstones))
+	}
+}
+
+// ticksPerSecond: ticks are 10 µs.
+const ticksPerSecond = 100_000
+
+// reclaimBefore is the time before which tombstones of a partition may go.
+func (c *compactor) reclaimBefore(id bundle.ID) bundle.Timestamp {
+	c.mu.Lock()
+	synced := c.synced[id]
+	c.mu.Unlock()
+	age := int64(c.device.options.ReclaimAge / time.Second * ticksPerSecond)
+	aged := bundle.Timestamp{Ticks: uint64(max(time.Now().UnixMicro()/10-age, 0))}
+	if synced.Compare(aged) < 0 {
+		return synced
+	}
+	return aged
+}
+
+// SetSyncedThrough says that every replica of a partition has had all that was
+// written before t. It is what lets old tombstones go: before, a replica that was
+// away might bring back what they delete. Without it none ever goes. It is
+// forgotten when the device is closed.
+func (d *Device) SetSyncedThrough(id bundle.ID, t bundle.Timestamp) {
+	d.compactor.mu.Lock()
+	defer d.compactor.mu.Unlock()
+	d.compactor.synced[id] = t
+}
+
+// Compact does at once what the compactor would come to: it looks at all
+// partitions of the device that are open. For tests and benchmarks.
+func (d *Device) Compact() error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.compactor.work(d.compactor.worst())
+	if err := d.Err(); err != nil {
+		return fmt.Errorf("device: compaction: %w", err)
+	}
+	return nil
+}
