@@ -279,12 +279,11 @@ func TestCompactOfDamage(t *testing.T) {
 	fs, b = tendedLog(t)
 	var told []error
 	b.config.Damaged = func(err error) { told = append(told, err) }
-	kept, _, _ := find(b, name(0))
+	kept, _, _ := find(b, name(1))
 	bad := b.segments.table[kept.slot.segment()]
 	alter(t, fs, b.files.path(bad.key(b.id)), func(f vfs.File) { flip(t, f, int64(kept.slot.unit())*unitSize+40) })
 	for i := range 200 {
-		d := put(t, 1+i%89, uint64(1000+i))
-		appendBatch(t, b, d)
+		appendBatch(t, b, put(t, 2+i%88, uint64(1000+i)))
 		tend(t, b)
 	}
 	compactAll(t, b, calm())

@@ -18,6 +18,8 @@ type caretaker struct {
 	queue   []*bundle.Bundle // guarded by mu
 	stopped bool             // guarded by mu
 	done    chan struct{}
+
+	working sync.Mutex // held while a bundle is cared for
 }
 
 func (c *caretaker) start(d *Device) {
@@ -72,6 +74,8 @@ func (c *caretaker) run() {
 // care brings a bundle up to date. It is no harm if it fails: opening the bundle
 // then reads more of it. The committer deals with the errors of its own.
 func (c *caretaker) care(b *bundle.Bundle) error {
+	c.working.Lock()
+	defer c.working.Unlock()
 	if c.device.Err() != nil {
 		return nil
 	}

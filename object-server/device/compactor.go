@@ -3,7 +3,6 @@ package device
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -236,16 +235,18 @@ func (d *Device) SetSyncedThrough(id bundle.ID, t bundle.Timestamp) {
 	d.compactor.synced[id] = t
 }
 
-// Compact does at once what the compactor would come to: it looks at all
-// partitions of the device that are open. For tests and benchmarks.
+// Compact does at once what the caretaker and the compactor would come to with
+// the partitions of the device that are open. For tests and benchmarks.
 func (d *Device) Compact() error {
 	if err := d.enter(); err != nil {
 		return err
 	}
 	defer d.leave()
-	d.compactor.work(d.compactor.worst())
-	if err := d.Err(); err != nil {
-		return fmt.Errorf("device: compaction: %w", err)
+	for _, b := range d.bundles.all() {
+		if err := d.caretaker.care(b); err != nil {
+			return err
+		}
 	}
-	return nil
+	d.compactor.work(d.compactor.worst())
+	return d.Err()
 }

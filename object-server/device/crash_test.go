@@ -120,7 +120,7 @@ func faultRun(t *testing.T, fs vfs.FS, mem *vfs.Mem, method SyncMethod, seed uin
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range 16 {
-		c := change{[]string{"put", "put", "post", "delete"}[rng.IntN(4)], modelNames[rng.IntN(4)], uint64(1 + i)}
+		c := change{kinds[rng.IntN(len(kinds))], modelNames[rng.IntN(4)], uint64(1 + i)}
 		_ = m.do(d, c) // fails when it should; the model knows it as tried
 	}
 	// While the device runs, only what was acknowledged shows. A read may fail.

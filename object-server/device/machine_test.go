@@ -19,6 +19,11 @@ func TestStateMachine(t *testing.T) {
 			"put":    func(rt *rapid.T) { s.write(rt, "put") },
 			"post":   func(rt *rapid.T) { s.write(rt, "post") },
 			"delete": func(rt *rapid.T) { s.write(rt, "delete") },
+			"compact": func(rt *rapid.T) {
+				if err := s.device.Compact(); err != nil {
+					rt.Fatal(err)
+				}
+			},
 			"reopen": func(rt *rapid.T) {
 				if err := s.device.Close(); err != nil {
 					rt.Fatal(err)

@@ -16,7 +16,7 @@ type history struct {
 }
 
 // kinds are what a history is made of; twice means twice as often.
-var kinds = []string{"put", "put", "post", "delete"}
+var kinds = []string{"put", "put", "post", "delete", "put", "put", "post", "delete", "compact"}
 
 // run writes the history to a device. Refusals that the model knows to be right
 // are no error.

@@ -1,0 +1,273 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+var compactOptions = Options{SegmentBytes: 64 << 10, CheckpointBytes: 8 << 10, CompactionRate: -1, CompactionReserve: -1}
+
+func used(t testing.TB, d *Device) int64 {
+	t.Helper()
+	usage := must[vfs.Usage](t)(d.directory.Usage())
+	return int64(usage.Bytes - usage.BytesFree)
+}
+
+// Overwriting objects chosen at random takes no more than 2.2 times the room of
+// the data, however often it is done.
+func TestChurn(t *testing.T) {
+	const objects, size = 240, 4096
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", compactOptions)
+	rng := rand.New(rand.NewPCG(1, 2))
+	last := map[int]uint64{}
+	peak := int64(0)
+	for i := uint64(1); i <= 11*objects; i++ {
+		n := int(i) - 1
+		if n >= objects {
+			n = rng.IntN(objects)
+		}
+		name := fmt.Sprint("/a/c/", n)
+		must[State](t)(put(d, locate(name, 1), name, i, body(i, size)))
+		last[n] = i
+		if i%16 == 0 { // the compactor would come to it by itself, but when?
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peak = max(peak, used(t, d))
+	}
+	t.Logf("at most %.2f times the data, %+v", float64(peak)/(objects*size), d.Stats())
+	if peak > objects*size*22/10 {
+		t.Errorf("%d bytes used for %d", peak, objects*size)
+	}
+	for range 2 {
+		for n, ticks := range last {
+			wantBody(t, d, locate(fmt.Sprint("/a/c/", n), 1), body(ticks, size))
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = open(t, mem.KillClone(), "/d", compactOptions)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The compactor finds its work by itself.
+func TestCompactorWakesUp(t *testing.T) {
+	d := open(t, vfs.NewMem("/d"), "/d", compactOptions)
+	defer d.Close()
+	deadline := time.Now().Add(20 * time.Second)
+	for i := uint64(1); d.Stats().SegmentsRemoved == 0; i++ {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was compacted")
+		}
+		must[State](t)(put(d, locate("/a/c/o", 1), "/a/c/o", i, body(i, 4096)))
+	}
+}
+
+// Readers and writers meet nothing of it while segments are rewritten.
+func TestReadersRaceWithCompaction(t *testing.T) {
+	const objects, rounds = 40, 60
+	d := open(t, vfs.NewMem("/d"), "/d", compactOptions)
+	defer d.Close()
+	name := func(n int) string { return fmt.Sprint("/a/c/", n) }
+	for n := range objects {
+		must[State](t)(put(d, locate(name(n), 1), name(n), 1, body(1, 3000)))
+	}
+	stop := make(chan struct{})
+	var others, writers sync.WaitGroup
+	for r := range 4 {
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			seen := make([]uint64, objects)
+			for i := r; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n := i % objects
+				data, m, err := get(d, locate(name(n), 1))
+				if err != nil || m.Timestamp.Ticks < seen[n] || string(data) != string(body(m.Timestamp.Ticks, 3000)) {
+					t.Errorf("%s: %v, %v after %d", name(n), err, m, seen[n])
+					return
+				}
+				seen[n] = m.Timestamp.Ticks
+			}
+		}()
+	}
+	others.Add(1)
+	go func() {
+		defer others.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := d.Compact(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	for w := range 4 {
+		writers.Add(1)
+		go func() {
+			defer writers.Done()
+			for round := range rounds {
+				for n := w; n < objects; n += 4 {
+					if _, err := put(d, locate(name(n), 1), name(n), uint64(round+2), body(uint64(round+2), 3000)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		}()
+	}
+	writers.Wait()
+	close(stop)
+	others.Wait()
+	if d.Stats().SegmentsRemoved < 10 {
+		t.Errorf("%+v", d.Stats())
+	}
+}
+
+// A disk that fills up refuses PUTs while compaction still can run; what was
+// deleted can be used again.
+func TestFullDeviceIsCompacted(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	mem.SetLimit(4 << 20)
+	o := compactOptions
+	o.CompactionReserve = 0 // the default: two segments, at most 2 % of the device
+	d := open(t, mem, "/d", o)
+	defer d.Close()
+	stored, ticks := 0, uint64(0)
+	fill := func() {
+		for ; ; stored++ {
+			ticks++
+			d.room.checked.Store(0) // look again
+			name := fmt.Sprint("/a/c/", stored)
+			_, err := put(d, locate(name, 1), name, ticks, body(uint64(stored), 4096))
+			if errors.Is(err, ErrNoSpace) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	if stored < 600 {
+		t.Fatalf("full after %d", stored)
+	}
+	left := 4<<20 - used(t, d)
+	if left < 4<<20*2/100-(8<<10) {
+		t.Fatalf("%d bytes left", left)
+	}
+	first := stored
+	for n := 0; n < stored; n += 2 {
+		ticks++
+		name := fmt.Sprint("/a/c/", n)
+		if _, err := d.Delete(locate(name, 1), at(ticks), name); err != nil {
+			t.Fatalf("%d: %v", n, err)
+		}
+		if n%32 == 0 {
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	if stored < first*5/4 {
+		t.Errorf("%d objects, %d after half were deleted", first, stored)
+	}
+	for n := range stored {
+		loc := locate(fmt.Sprint("/a/c/", n), 1)
+		if n < first && n%2 == 0 {
+			if _, err := d.Head(loc); !errors.As(err, new(*NotFoundError)) {
+				t.Fatal(n, err)
+			}
+			continue
+		}
+		wantBody(t, d, loc, body(uint64(n), 4096))
+	}
+}
+
+// A tombstone goes when it is old and all replicas are known to have it, not
+// before.
+func TestReclaim(t *testing.T) {
+	now := uint64(time.Now().UnixMicro() / 10)
+	day := uint64(86400 * ticksPerSecond)
+	for _, c := range []struct {
+		what            string
+		deleted, synced uint64
+		isGone          bool
+	}{
+		{"old, but nobody said that all have it", now - 8*day, 0, false},
+		{"old and synced", now - 8*day, now - 7*day - 1, true},
+		{"synced, but young", now - 6*day, now, false},
+		{"old, but synced before", now - 8*day, now - 9*day, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			mem := vfs.NewMem("/d")
+			d := open(t, mem, "/d", compactOptions)
+			gone := locate("/a/c/gone", 1)
+			d.SetSyncedThrough(gone.bundle(), at(c.synced))
+			must[State](t)(put(d, gone, "/a/c/gone", c.deleted-1, body(1, 4096)))
+			must[State](t)(d.Delete(gone, at(c.deleted), "/a/c/gone"))
+			for i := range uint64(40) {
+				must[State](t)(put(d, Location{Partition: gone.Partition, Hash: bundle.Hash{1}}, "/a/c/o", now+i, body(i, 4096)))
+			}
+			for range 2 {
+				if err := d.Compact(); err != nil {
+					t.Fatal(err)
+				}
+				tombstone := c.deleted
+				if c.isGone {
+					tombstone = 0
+				}
+				wantNotFound(t, d, gone, tombstone)
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+				mem = mem.KillClone()
+				d = open(t, mem, "/d", compactOptions)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Closing the device ends a compaction that waits for its turn.
+func TestCloseEndsCompaction(t *testing.T) {
+	o := compactOptions
+	o.CompactionRate = 1
+	d := open(t, vfs.NewMem("/d"), "/d", o)
+	d.compactor.pace.then = time.Now() // the burst is used up
+	d.compactor.pace.before = 1 << 60
+	for i := uint64(1); i < 100; i++ {
+		must[State](t)(put(d, locate("/a/c/o", 1), "/a/c/o", i, body(i, 4096)))
+		name := fmt.Sprint("/a/c/", i)
+		must[State](t)(put(d, locate(name, 1), name, i, body(i, 100)))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
