@@ -50,6 +50,10 @@ func (c *compactor) start(d *Device) {
 	c.wake, c.stopping, c.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	c.synced = make(map[bundle.ID]bundle.Timestamp)
 	c.pace = pacer{rate: float64(max(d.options.CompactionRate, 0)), written: &d.counters.bytesWritten, stopping: c.stopping}
+	if d.options.compactByHand {
+		close(c.stopped)
+		return
+	}
 	go c.run()
 }
 
@@ -61,6 +65,9 @@ func (c *compactor) stop() {
 
 // look queues a bundle that may have something to compact.
 func (c *compactor) look(b *bundle.Bundle) {
+	if c.device.options.compactByHand {
+		return
+	}
 	c.mu.Lock()
 	if !slices.Contains(c.queue, b) {
 		c.queue = append(c.queue, b)

@@ -48,6 +48,8 @@ type Options struct {
 	ReserveBytes      int64         // refuse PUTs and POSTs when less than this is free; default 0
 	ReservePercent    float64       // the same as a share of the file system; default 0
 	Logger            *slog.Logger  // for damage met when opening a partition; default slog.Default
+
+	compactByHand bool // only Compact compacts, for tests that look at the files
 }
 
 const (

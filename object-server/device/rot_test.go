@@ -13,7 +13,7 @@ import (
 )
 
 // rotOptions gives a device of a few KiB several segments, large files too.
-var rotOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, Logger: quiet}
+var rotOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, Logger: quiet, compactByHand: true}
 
 // smallDevice writes overwritten, posted and deleted names, small and large ones,
 // and stops cleanly, so that everything is proven.
@@ -29,6 +29,14 @@ func smallDevice(t *testing.T, fs vfs.FS, root string) *model {
 		if err := m.do(d, c); err != nil {
 			t.Fatal(i, err)
 		}
+		if i == 7 {
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if d.Stats().Compactions == 0 {
+		t.Fatal("no segment was compacted")
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
