@@ -27,6 +27,7 @@ type Bundle struct {
 	directory string
 	files     *Files
 	config    Config
+	readOnly  bool // only looked at: nothing is removed
 
 	mu          sync.RWMutex
 	index       packedIndex     // guarded by mu

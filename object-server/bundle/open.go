@@ -15,10 +15,24 @@ import (
 // directory is an empty bundle. The caller has flushed the file system since
 // the last process wrote to it, so that all that is read is durable.
 func Open(files *Files, id ID, config Config) (*Bundle, error) {
-	b := &Bundle{
+	b := newBundle(files, id, config)
+	entries, err := b.recover()
+	if err != nil {
+		return nil, err
+	}
+	b.upkeep.Store(true)
+	return b, b.sweepLarge(entries)
+}
+
+func newBundle(files *Files, id ID, config Config) *Bundle {
+	return &Bundle{
 		id: id, directory: files.directory(id), files: files, config: config,
 		index: newPackedIndex(files.pages), nextSequence: 1,
 	}
+}
+
+// recover rebuilds the index. It returns what counts, sorted by name and LSN.
+func (b *Bundle) recover() ([]found, error) {
 	segments, err := b.list()
 	if err != nil {
 		return nil, err
@@ -29,11 +43,20 @@ func Open(files *Files, id ID, config Config) (*Bundle, error) {
 			return nil, err
 		}
 	}
-	if err := r.finish(); err != nil {
-		return nil, err
+	err = r.finish()
+	return r.entries, err
+}
+
+// remove takes a file away that means nothing, unless the bundle is only looked
+// at.
+func (b *Bundle) remove(name string) error {
+	if b.readOnly {
+		return nil
 	}
-	b.upkeep.Store(true)
-	return b, b.sweepLarge(r.entries)
+	if err := b.files.FS.Remove(filepath.Join(b.directory, name)); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
 }
 
 // limit is where a segment ends at the latest: the LSN its successors start with.
@@ -98,8 +121,8 @@ func (b *Bundle) list() ([]segmentFile, error) {
 	for _, entry := range entries {
 		b.largeDurable = b.largeDurable || entry.IsDir() && entry.Name() == largeDirectory
 		if isCompactionTemp(entry.Name()) {
-			if err := b.files.FS.Remove(filepath.Join(b.directory, entry.Name())); err != nil {
-				return nil, fmt.Errorf("bundle: %w", err)
+			if err := b.remove(entry.Name()); err != nil {
+				return nil, err
 			}
 		}
 		sequence, generation, ok := parseSegmentName(entry.Name())
@@ -149,8 +172,8 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 			if newer.seal == nil { // opened without them it is damaged, and they may help to repair it
 				break
 			}
-			if err := b.files.FS.Remove(b.files.path(fileKey{b.id, s.sequence, s.generation})); err != nil {
-				return nil, fmt.Errorf("bundle: %w", err)
+			if err := b.remove(segmentName(s.sequence, s.generation)); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -202,10 +225,7 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	case errors.Is(err, ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
 	case s.size <= segmentHeaderSize: // a crash while it was made
-		if err := b.files.FS.Remove(b.files.path(key)); err != nil {
-			return s, false, fmt.Errorf("bundle: %w", err)
-		}
-		return s, false, nil
+		return s, false, b.remove(segmentName(key.sequence, key.generation))
 	}
 	keep, err = s.rebuild(file)
 	return s, keep, err

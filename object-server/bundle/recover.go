@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 )
 
 // recovery reads the segments of a bundle in log order. The rules it follows are
@@ -363,7 +364,7 @@ const windowSize = 256 << 10
 type window struct {
 	file   *handle
 	size   int64
-	length int64 // how much is read at once
+	length int64 // how much is read at once, unless more is asked for
 	offset int64 // of what the buffer holds
 	buffer *Buffer
 }
@@ -383,11 +384,26 @@ func (v *window) at(offset int64, length int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: past the end", errDamaged)
 	}
 	if offset < v.offset || offset+int64(length) > v.offset+int64(len(v.buffer.B)) {
-		v.offset, v.buffer.B = offset, v.buffer.B[:min(v.length, v.size-offset)]
-		if err := readFull(v.file, v.buffer.B, offset); err != nil {
+		v.make(max(length, int(min(v.length, v.size-offset))))
+		v.offset = offset
+		err := readFull(v.file, v.buffer.B, offset)
+		if errors.Is(err, syscall.EIO) && len(v.buffer.B) > length { // the bad sector may lie further on
+			v.buffer.B = v.buffer.B[:length]
+			err = readFull(v.file, v.buffer.B, offset)
+		}
+		if err != nil {
 			v.buffer.B = v.buffer.B[:0]
 			return nil, fmt.Errorf("bundle: %w", err)
 		}
 	}
 	return v.buffer.B[offset-v.offset:][:length], nil
+}
+
+// make gives the buffer a length.
+func (v *window) make(length int) {
+	if cap(v.buffer.B) < length {
+		v.buffer.Free()
+		v.buffer = GetBuffer(length)
+	}
+	v.buffer.B = v.buffer.B[:length]
 }

@@ -140,7 +140,7 @@ func (o *Object) rewrite() (err error) {
 		return err
 	}
 	if o.large != nil {
-		_ = copyMetadata(o.large, o.metadata) // a copy for tools; the record is the truth
+		_ = bundle.WriteCopy(o.large, o.metadata) // a copy for tools; the record is the truth
 	}
 	return nil
 }

@@ -3,10 +3,7 @@ package device
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
@@ -18,12 +15,6 @@ const (
 	// largeFlush bounds the unflushed bytes of one large file, so that a batch of
 	// small writes does not wait for gigabytes.
 	largeFlush = 32 << 20
-	// metadataXattr holds a copy of the metadata of a large file; what does not
-	// fit into one goes on in the same name with 1, 2, ... behind.
-	metadataXattr = "user.martlet.metadata"
-	// xattrMax bounds one attribute. XFS stores 64 KiB, Btrfs just below 16 KiB;
-	// ext4 less than 4 KiB for all of a file's attributes, however they are cut.
-	xattrMax = 8 << 10
 )
 
 // largeWriter fills a file that has no name yet, or a temporary one.
@@ -127,7 +118,7 @@ func (w *largeWriter) finish() error {
 // link names the finished file. A crash after it leaves a file that no record
 // names.
 func (w *largeWriter) link(m *bundle.Metadata) error {
-	if err := copyMetadata(w.file, m); err != nil {
+	if err := bundle.WriteCopy(w.file, m); err != nil {
 		return err
 	}
 	if err := w.bundle.LinkLarge(w.file, w.id); err != nil {
@@ -149,39 +140,4 @@ func (w *largeWriter) close() {
 	}
 	w.buffer.Free()
 	w.buffer = nil
-}
-
-// copyMetadata stores the metadata beside the bytes, for people and tools that
-// look at the file. Where it does not fit nothing is stored, rather than a part.
-func copyMetadata(file vfs.File, m *bundle.Metadata) error {
-	encoded, err := m.MarshalMsg(nil)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	}
-	number := 0
-	for piece := range slices.Chunk(encoded, xattrMax) {
-		err := file.SetXattr(xattrName(number), piece)
-		if errors.Is(err, vfs.ErrNoXattr) {
-			number = 0
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("device: %w", err)
-		}
-		number++
-	}
-	for ; err == nil; number++ { // of longer metadata before
-		err = file.RemoveXattr(xattrName(number))
-	}
-	if !errors.Is(err, vfs.ErrNoXattr) {
-		return fmt.Errorf("device: %w", err)
-	}
-	return nil
-}
-
-func xattrName(number int) string {
-	if number == 0 {
-		return metadataXattr
-	}
-	return metadataXattr + strconv.Itoa(number)
 }

@@ -21,6 +21,7 @@ import (
 var version = ""
 
 const usage = `usage: martlet-object-server [serve] CONF
+       martlet-object-server bundle ls | dump | verify | repair ...    see bundle --help
        martlet-object-server --help | --version | --print-options
 
 Serves the objects on the devices of one host until SIGTERM or SIGINT. CONF is
@@ -41,6 +42,9 @@ func main() {
 }
 
 func run(arguments []string, stdout, stderr io.Writer) int {
+	if len(arguments) > 0 && arguments[0] == "bundle" {
+		return runBundle(arguments[1:], stdout, stderr)
+	}
 	if len(arguments) > 1 && arguments[0] == "serve" {
 		arguments = arguments[1:]
 	}

@@ -1,0 +1,63 @@
+package bundle
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Damage is one thing in a partition that is not as it should be.
+type Damage struct {
+	Segment  string `json:"segment,omitempty"` // file name; empty: a segment is missing
+	Offset   int64  `json:"offset"`            // in the segment, bytes
+	Length   int64  `json:"length"`            // bytes; 0: not known
+	FirstLSN uint64 `json:"first_lsn,omitempty"`
+	LastLSN  uint64 `json:"last_lsn,omitempty"` // records FirstLSN to LastLSN cannot be read; 0: none is lost
+	Lost     []Lost `json:"lost,omitempty"`     // what is known of them
+	LargeID  uint64 `json:"large_id,omitempty"` // of the damaged large file
+	Cause    string `json:"cause"`
+
+	// Final: what lies behind it cannot be read or understood, so Repair refuses.
+	Final bool `json:"final,omitempty"`
+}
+
+// Lost is a record that cannot be read.
+type Lost struct {
+	LSN  uint64 `json:"lsn"`
+	Hash Hash   `json:"hash"`
+	Name string `json:"name,omitempty"` // as its metadata say, which may be damaged too
+}
+
+// String is one line.
+func (d *Damage) String() string {
+	var b strings.Builder
+	if d.Segment != "" {
+		fmt.Fprintf(&b, "%s offset %d: ", d.Segment, d.Offset)
+	}
+	switch {
+	case d.LastLSN > d.FirstLSN:
+		fmt.Fprintf(&b, "records %d to %d: ", d.FirstLSN, d.LastLSN)
+	case d.LastLSN > 0:
+		fmt.Fprintf(&b, "record %d: ", d.FirstLSN)
+	}
+	b.WriteString(d.Cause)
+	for _, l := range d.Lost {
+		switch {
+		case l.Name != "":
+			fmt.Fprintf(&b, "; %q", l.Name)
+		case l.Hash != Hash{}:
+			fmt.Fprintf(&b, "; hash %s", l.Hash)
+		}
+	}
+	return b.String()
+}
+
+// String is the hash in hexadecimal.
+func (h Hash) String() string { return fmt.Sprintf("%x", h[:]) }
+
+// MarshalText is String, for JSON.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// same tells whether two passes have met the same damage.
+func (d *Damage) same(e *Damage) bool {
+	return d.Segment == e.Segment && d.Offset == e.Offset && d.FirstLSN == e.FirstLSN && d.LargeID == e.LargeID
+}

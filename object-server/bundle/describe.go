@@ -1,0 +1,191 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"martlet/object-server/vfs"
+)
+
+// Description is all that a record says, and whether its checksums hold.
+type Description struct {
+	Offset         int64    `json:"offset"`
+	Length         int64    `json:"length"`
+	Type           string   `json:"type"`
+	Flags          uint16   `json:"flags"`
+	LSN            uint64   `json:"lsn"`
+	Salt           uint32   `json:"salt"`
+	Hash           string   `json:"hash"`
+	VersionID      string   `json:"version_id"`
+	Timestamp      string   `json:"timestamp"`
+	Previous       uint64   `json:"previous"`
+	Versions       uint32   `json:"versions"`
+	Size           uint64   `json:"size"`
+	MetadataLength uint32   `json:"metadata_length"`
+	Watermark      uint64   `json:"watermark"`
+	Signature      string   `json:"signature"`
+	Checkpoint     int64    `json:"checkpoint"` // offset of the CHECKPOINT before it; 0: none
+	LargeID        string   `json:"large_id,omitempty"`
+	Metadata       *Shown   `json:"metadata,omitempty"`
+	Chain          *Chained `json:"chain,omitempty"` // what the version block says
+	Checks         []Check  `json:"checks"`
+
+	Data []byte `json:"-"` // of a PUT
+}
+
+// Shown is the metadata of a record.
+type Shown struct {
+	Name          string            `json:"name"`
+	ContentType   string            `json:"content_type"`
+	ETag          string            `json:"etag"`
+	Size          int64             `json:"size"`
+	DeleteAt      int64             `json:"delete_at"`
+	Timestamp     string            `json:"timestamp"`
+	MetaTimestamp string            `json:"meta_timestamp"`
+	TypeTimestamp string            `json:"type_timestamp"`
+	System        map[string]string `json:"system"` // headers that survive a POST
+	User          map[string]string `json:"user"`
+}
+
+func show(m *Metadata) *Shown {
+	return &Shown{
+		Name: m.Name, ContentType: m.ContentType, ETag: m.ETag, Size: m.Size, DeleteAt: m.DeleteAt,
+		Timestamp: m.Timestamp.String(), MetaTimestamp: m.MetaTimestamp.String(), TypeTimestamp: m.TypeTimestamp.String(),
+		System: m.System, User: m.User,
+	}
+}
+
+// Check is one checksum of a record.
+type Check struct {
+	What string `json:"what"`
+	Good bool   `json:"good"`
+}
+
+// Good tells whether all checksums hold.
+func (d *Description) Good() bool {
+	for _, c := range d.Checks {
+		if !c.Good {
+			return false
+		}
+	}
+	return true
+}
+
+var typeNames = map[Type]string{
+	TypePut: "PUT", TypeSpill: "SPILL", TypeMeta: "META", TypeTombstone: "TOMBSTONE", TypeDeleteMarker: "DELETE MARKER",
+	TypeVersionDirectory: "VERSION DIRECTORY", TypeCheckpoint: "CHECKPOINT", TypeSeal: "SEAL", TypePad: "PAD",
+}
+
+// String is the name of the type in doc/formats/bundle.md.
+func (t Type) String() string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// Describe reads the record at an offset of a segment file. It is an error if
+// there is no good header.
+func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
+	file, err := files.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	defer file.Close()
+	var head [headerSize]byte
+	if err := readFull(file, head[:], offset); err != nil {
+		return nil, fmt.Errorf("bundle: offset %d of %s: %w", offset, filepath.Base(path), err)
+	}
+	h, err := parseHeader(head[:])
+	if err != nil {
+		return nil, fmt.Errorf("bundle: offset %d of %s: %w", offset, filepath.Base(path), err)
+	}
+	d := describe(&h, offset)
+	b := make([]byte, d.Length)
+	if h.Type == TypeSeal { // its header is its end
+		return d, nil
+	}
+	if err := readFull(file, b, offset); err != nil {
+		return nil, fmt.Errorf("bundle: record at offset %d of %s: %w", offset, filepath.Base(path), err)
+	}
+	d.look(&h, b)
+	return d, nil
+}
+
+// Describe tells all of a record that Next returned last. The data are valid
+// until the next call of Next.
+func (s *Scan) Describe(e *Entry) (*Description, error) {
+	d := describe(&e.Record.head, e.Offset)
+	b, err := s.window.at(e.Offset, int(e.Length))
+	if err != nil {
+		return nil, err
+	}
+	d.look(&e.Record.head, b)
+	return d, nil
+}
+
+func describe(h *header, offset int64) *Description {
+	return &Description{
+		Offset: offset, Length: int64(h.Units) * unitSize, Type: h.Type.String(), Flags: h.Flags, LSN: h.LSN, Salt: h.Salt,
+		Hash: h.Hash.String(), VersionID: hex.EncodeToString(h.VersionID[:]), Timestamp: h.Timestamp.String(),
+		Previous: h.Previous, Versions: h.Versions, Size: h.Size, MetadataLength: h.MetadataLength,
+		Watermark: h.watermark(), Signature: fmt.Sprintf("%016x", h.Signature), Checkpoint: int64(h.Checkpoint) * unitSize,
+		Checks: []Check{{"header", true}},
+	}
+}
+
+// look reads and checks what is behind the header, in the record's bytes.
+func (d *Description) look(h *header, b []byte) {
+	parts := h.layout()
+	check := func(what string, good bool) { d.Checks = append(d.Checks, Check{what, good}) }
+	check("metadata", checksum(b[headerSize:parts.data]) == h.MetadataCRC || h.Type == TypePad)
+	if m, err := decodeMetadata(b[parts.metadata:parts.data]); err == nil {
+		d.Metadata = show(m)
+	}
+	if h.Flags&flagBlock != 0 {
+		x, err := parseBlock(b[headerSize:parts.metadata], h.LSN)
+		check("version block", err == nil)
+		if err == nil {
+			d.Chain = describeBlock(&x)
+		}
+	}
+	r := Record{head: *h, Table: b[parts.table:parts.end]}
+	switch {
+	case h.Type == TypeSpill:
+		check("descriptor and chunk table", checksum(b[parts.data:parts.end]) == h.DataCRC)
+		d.LargeID = fmt.Sprintf("%016x", binary.LittleEndian.Uint64(b[parts.data:]))
+	case h.holdsData():
+		check("chunk table", checksum(r.Table) == h.DataCRC)
+		r.Data, d.Data = b[parts.data:parts.table], b[parts.data:parts.table]
+		check("data", r.checkData() == nil)
+	}
+}
+
+// Search finds the offset of the last record in a segment file that fits; false if
+// there is none.
+func Search(files vfs.FS, path string, fits func(*Entry) bool) (offset int64, found bool, err error) {
+	s, err := OpenScan(files, path, false)
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for {
+		e, err := s.Next()
+		if err == io.EOF {
+			return offset, found, nil
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if e.Record != nil && fits(e) {
+			offset, found = e.Offset, true
+		}
+	}
+}
+
+// Hash is that of the name; zero for records without one.
+func (r *Record) Hash() Hash { return r.head.Hash }

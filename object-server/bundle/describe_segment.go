@@ -1,0 +1,93 @@
+package bundle
+
+import (
+	"encoding/hex"
+	"fmt"
+)
+
+// SegmentDescription is what the header and the footer of a segment say.
+type SegmentDescription struct {
+	File       string       `json:"file"`
+	Bytes      int64        `json:"bytes"`
+	Header     *HeaderState `json:"header"` // null: damaged
+	Salt       string       `json:"salt"`
+	BaseLSN    uint64       `json:"base_lsn"`
+	LastLSN    uint64       `json:"last_lsn,omitempty"` // as the footer says
+	Sealed     bool         `json:"sealed"`
+	Records    uint32       `json:"records,omitempty"`     // that the footer lists
+	FooterSize int64        `json:"footer_size,omitempty"` // bytes
+}
+
+// HeaderState is a good segment header.
+type HeaderState struct {
+	Policy     uint32 `json:"policy"`
+	Partition  uint32 `json:"partition"`
+	Sequence   uint32 `json:"sequence"`
+	Through    uint32 `json:"through"`
+	Generation uint32 `json:"generation"`
+	UUID       string `json:"uuid"`
+	Created    string `json:"created"`
+}
+
+// Segment tells what the segment is.
+func (s *Scan) Segment() *SegmentDescription {
+	f := &s.segment
+	d := &SegmentDescription{
+		File: s.name, Bytes: f.size, Salt: fmt.Sprintf("%08x", f.salt), BaseLSN: f.base, Sealed: f.seal != nil,
+	}
+	if h := s.head; h != nil {
+		d.Header = &HeaderState{
+			Policy: h.Policy, Partition: h.Partition, Sequence: h.Sequence, Through: max(h.Sequence, h.Through),
+			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Created: Timestamp{Ticks: h.Created}.String(),
+		}
+	}
+	if f.seal != nil {
+		d.LastLSN, d.Records, d.FooterSize = f.seal.last, f.seal.count, int64(f.seal.units)*unitSize
+	}
+	return d
+}
+
+// Chained is what a version block says: doc/formats/versions.md. An LSN of 0 with
+// a timestamp is the record itself.
+type Chained struct {
+	Newest  ChainedReference `json:"newest"`
+	Null    ChainedReference `json:"null"`
+	Lives   bool             `json:"null_lives"`
+	Next    uint64           `json:"next"` // LSN of the record to be read after this one; 0: none
+	Bound   string           `json:"bound"`
+	Entries uint32           `json:"entries"` // records of the chain with this one
+	Gap     bool             `json:"gap"`     // damage cut off older ones
+	Listed  []ChainedVersion `json:"listed"`
+}
+
+// ChainedReference points at a record of the chain.
+type ChainedReference struct {
+	LSN       uint64 `json:"lsn"`
+	Timestamp string `json:"timestamp"`
+	VersionID string `json:"version_id"`
+}
+
+// ChainedVersion is the shallow header of an older record.
+type ChainedVersion struct {
+	ChainedReference
+	Type string `json:"type"`
+	Size uint64 `json:"size"`
+}
+
+func describeBlock(x *block) *Chained {
+	c := &Chained{
+		Newest: describeReference(x.newest), Null: describeReference(x.null), Lives: x.nullLives, Next: x.next,
+		Bound: x.bound.String(), Entries: x.entries, Gap: x.gap, Listed: make([]ChainedVersion, 0, len(x.listed)),
+	}
+	for i := range x.listed {
+		v := &x.listed[i]
+		c.Listed = append(c.Listed, ChainedVersion{
+			describeReference(Reference{v.LSN, v.Timestamp, v.ID}), v.Type.String(), v.Size,
+		})
+	}
+	return c
+}
+
+func describeReference(r Reference) ChainedReference {
+	return ChainedReference{r.LSN, r.Timestamp.String(), hex.EncodeToString(r.ID[:])}
+}

@@ -1,0 +1,116 @@
+package bundle
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"slices"
+)
+
+// Object is an object in a partition, or a version of one.
+type Object struct {
+	Name      string `json:"name"` // empty: not known
+	Hash      Hash   `json:"hash"`
+	Type      string `json:"type"`
+	VersionID string `json:"version_id"`
+	Timestamp string `json:"timestamp"`
+	LSN       uint64 `json:"lsn"`
+	Size      uint64 `json:"size"`
+	Versions  uint32 `json:"versions"` // of the name, delete markers included
+	Damage    string `json:"damage,omitempty"`
+}
+
+// Objects calls use for each object of a partition that a GET would find, or for
+// each version of each name, in the order in which their newest records lie. Only
+// headers and metadata are read; the partition may be in use.
+func Objects(files *Files, id ID, versions bool, use func(*Object) error) error {
+	b, entries, err := recovered(files, id)
+	defer b.index.free()
+	if err != nil {
+		return err
+	}
+	var names []found
+	for i := range entries {
+		if isNewest(entries, i) && (entries[i].state() == slotVersioned || entries[i].Type != TypeTombstone) {
+			names = append(names, entries[i])
+		}
+	}
+	slices.SortFunc(names, func(x, y found) int {
+		return cmp.Or(cmp.Compare(x.segment.sequence, y.segment.sequence), cmp.Compare(x.Unit, y.Unit))
+	})
+	for i := range names {
+		if err := b.object(names[i].Hash, versions, use); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object calls use for one name.
+func (b *Bundle) object(hash Hash, versions bool, use func(*Object) error) error {
+	record, buffer, err := b.ReadHead(hash)
+	defer func() { buffer.Free() }()
+	if errors.Is(err, ErrQuarantined) {
+		return use(&Object{Hash: hash, Damage: err.Error()})
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case !record.Versioned():
+		return use(record.object())
+	case versions:
+		return b.versions(record, use)
+	}
+	newest, ok := record.Newest()
+	if ok && newest.LSN != record.LSN() {
+		buffer.Free()
+		record, buffer, err = b.ReadVersionHead(hash, newest)
+		if errors.Is(err, ErrQuarantined) {
+			return use(&Object{Hash: hash, Damage: err.Error()})
+		}
+	}
+	if err != nil || !ok || !record.Live() {
+		return err
+	}
+	return use(record.object())
+}
+
+// versions calls use for each live version of a name, newest first.
+func (b *Bundle) versions(head *Record, use func(*Object) error) error {
+	name := head.object()
+	chain, err := b.Chain(head.head.Hash, head, nil)
+	if err != nil {
+		return err
+	}
+	for list := chain.list(); ; {
+		v, ok, err := list.next()
+		if errors.Is(err, ErrQuarantined) {
+			return use(&Object{Name: name.Name, Hash: name.Hash, Versions: name.Versions, Damage: err.Error()})
+		}
+		if err != nil || !ok {
+			return err
+		}
+		err = use(&Object{
+			Name: name.Name, Hash: name.Hash, Type: v.Type.String(), VersionID: hex.EncodeToString(v.ID[:]),
+			Timestamp: v.Timestamp.String(), LSN: v.LSN, Size: v.Size, Versions: name.Versions,
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// object describes a record whose metadata were read.
+func (r *Record) object() *Object {
+	o := &Object{
+		Hash: r.head.Hash, Type: r.head.Type.String(), VersionID: hex.EncodeToString(r.head.VersionID[:]),
+		Timestamp: r.head.Timestamp.String(), LSN: r.head.LSN, Size: r.head.Size, Versions: r.head.Versions,
+	}
+	if m, err := r.Metadata(); err == nil {
+		o.Name = m.Name
+	} else if len(r.metadata) > 0 {
+		o.Damage = err.Error()
+	}
+	return o
+}

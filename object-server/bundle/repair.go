@@ -1,0 +1,419 @@
+package bundle
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"martlet/object-server/vfs"
+)
+
+// Repair is what it takes to make a damaged partition open clean: its damaged
+// segments are written anew without what is damaged.
+type Repair struct {
+	Damages []Damage `json:"damages"`
+	Rewrite []string `json:"rewrite"` // segments
+	Returns []Return `json:"returns"` // older records that count again
+
+	pass  *pass
+	large map[uint64]bool // large files that are lost
+}
+
+// Return is a record that counts again because a newer one of its name is lost.
+type Return struct {
+	LSN  uint64 `json:"lsn"`
+	Hash Hash   `json:"hash"`
+	Lost uint64 `json:"lost"` // LSN of the newer one
+}
+
+// PlanRepair reads all of a partition and changes nothing. Nobody may be writing
+// to it.
+func PlanRepair(files *Files, id ID) (*Repair, error) {
+	p, err := newPass(files, id, "")
+	if err != nil {
+		return nil, err
+	}
+	r := &Repair{Damages: p.verdict.Damages, pass: p, large: make(map[uint64]bool)}
+	for _, d := range r.Damages {
+		if d.LargeID != 0 && d.LastLSN > 0 {
+			r.large[d.LargeID] = true
+		}
+		if d.Final {
+			return nil, fmt.Errorf("bundle: %s cannot be repaired: %s", files.directory(id), d.String())
+		}
+	}
+	for i := range p.segments {
+		if s := &p.segments[i]; r.isDamaged(s) {
+			r.Rewrite = append(r.Rewrite, segmentName(s.file.sequence, s.file.generation))
+		}
+	}
+	r.Returns = r.returns()
+	return r, nil
+}
+
+// isDamaged tells whether a segment must be written anew. The one behind a gap
+// takes over the numbers of the gap.
+func (r *Repair) isDamaged(s *passed) bool {
+	name := segmentName(s.file.sequence, s.file.generation)
+	return s.from < s.file.base ||
+		slices.ContainsFunc(r.Damages, func(d Damage) bool { return d.Segment == name && !d.isCopy() }) ||
+		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.sequence == s.file.sequence })
+}
+
+// isCopy tells whether the damage is to a copy of what is good elsewhere.
+func (d *Damage) isCopy() bool { return d.LargeID != 0 && d.LastLSN == 0 }
+
+// isLost tells whether the record at an offset of a segment is to be left out.
+// The records that a POST made share one large file, and are lost with it.
+func (r *Repair) isLost(name string, e *Entry) bool {
+	return e.Record.head.Type == TypeSpill && r.large[e.Record.LargeID] ||
+		slices.ContainsFunc(r.Damages, func(d Damage) bool {
+			return d.Segment == name && d.LastLSN > 0 && d.Offset == e.Offset
+		})
+}
+
+// returns finds, for each lost record of a known name that was the newest, the
+// one before it.
+func (r *Repair) returns() []Return {
+	lost := make(map[Hash]uint64) // the newest lost record of each name
+	gone := make(map[uint64]bool)
+	for _, d := range r.Damages {
+		for _, l := range d.Lost {
+			gone[l.LSN] = true
+			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) {
+				lost[l.Hash] = max(lost[l.Hash], l.LSN)
+			}
+		}
+	}
+	for i := range r.pass.spills {
+		if s := &r.pass.spills[i]; r.large[s.id] {
+			gone[s.lsn] = true
+		}
+	}
+	before := make(map[Hash]uint64)
+	for _, e := range r.pass.kept {
+		if lost[e.hash] > e.lsn && !gone[e.lsn] {
+			before[e.hash] = max(before[e.hash], e.lsn)
+		}
+	}
+	var all []Return
+	for hash, lsn := range before {
+		all = append(all, Return{LSN: lsn, Hash: hash, Lost: lost[hash]})
+	}
+	slices.SortFunc(all, func(x, y Return) int { return int(x.Lost) - int(y.Lost) })
+	return all
+}
+
+// Run does it. Whatever it takes away is kept in the quarantine directory, which
+// it makes. The caller holds the device's lock. A crash leaves each segment either
+// as it was or repaired, and links to files in quarantine; it can be run again.
+func (r *Repair) Run(quarantine string) error {
+	b := r.pass.bundle
+	if len(r.Damages) == 0 {
+		return nil
+	}
+	if err := makeAll(b.files.FS, b.files.Root, quarantine); err != nil {
+		return err
+	}
+	if err := errors.Join(r.renewCopies(), r.quarantineLarge(quarantine)); err != nil {
+		return err
+	}
+	for i := range r.pass.segments {
+		if s := &r.pass.segments[i]; r.isDamaged(s) {
+			if err := r.rewrite(s, quarantine); err != nil {
+				return err
+			}
+		}
+	}
+	return b.files.FS.SyncDir(b.directory)
+}
+
+// renewCopies writes the extended attributes of large files anew that are not
+// those of their records.
+func (r *Repair) renewCopies() error {
+	for i := range r.Damages {
+		d := &r.Damages[i]
+		if !d.isCopy() || r.large[d.LargeID] {
+			continue
+		}
+		at := slices.IndexFunc(r.pass.spills, func(s spill) bool {
+			return s.id == d.LargeID && int64(s.unit)*unitSize == d.Offset
+		})
+		if err := r.renewCopy(&r.pass.spills[at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Repair) renewCopy(s *spill) error {
+	record, buffer, err := r.pass.spillRecord(s)
+	if err != nil {
+		return err
+	}
+	defer buffer.Free()
+	m, err := record.Metadata()
+	if err != nil {
+		return err
+	}
+	file, err := r.pass.bundle.OpenLarge(s.id)
+	if err != nil {
+		return err
+	}
+	return errors.Join(WriteCopy(file, m), file.Datasync(), file.Close())
+}
+
+// makeAll makes a directory and those between it and the root, durably.
+func makeAll(files vfs.FS, root, directory string) error {
+	if directory == root {
+		return nil
+	}
+	parent := filepath.Dir(directory)
+	if err := makeAll(files, root, parent); err != nil {
+		return err
+	}
+	if err := files.Mkdir(directory); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := files.SyncDir(parent); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+// keep gives a file a name in quarantine as well.
+func (r *Repair) keep(file vfs.File, name, quarantine string) error {
+	files := r.pass.bundle.files.FS
+	err := files.Link(file, filepath.Join(quarantine, filepath.Base(name)))
+	if err == nil {
+		err = files.SyncDir(quarantine)
+	}
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+// quarantineLarge moves the large files away that no good record names. Without
+// damage the next opening removes such files.
+func (r *Repair) quarantineLarge(quarantine string) error {
+	b := r.pass.bundle
+	names, err := b.files.FS.ReadDir(filepath.Join(b.directory, largeDirectory))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	good := make(map[uint64]bool)
+	for _, s := range r.pass.spills {
+		good[s.id] = true
+	}
+	for _, name := range names {
+		id, ok := parseLargeName(name.Name(), "", largeSuffix)
+		if !ok || good[id] && !r.large[id] {
+			continue
+		}
+		file, err := b.OpenLarge(id)
+		if err != nil {
+			return err
+		}
+		err = r.keep(file, b.largePath(id), quarantine)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		b.RemoveLarge(id)
+	}
+	return nil
+}
+
+// rewrite replaces a segment by its next generation, which has the good records
+// with their LSNs and is sealed.
+func (r *Repair) rewrite(s *passed, quarantine string) error {
+	b := r.pass.bundle
+	names, err := b.generations(s.file.sequence, s.file.through)
+	if err != nil {
+		return err
+	}
+	highest := s.file.generation
+	for _, name := range names {
+		_, generation, _ := parseSegmentName(name)
+		highest = max(highest, generation)
+		if err := r.keepSegment(name, quarantine); err != nil {
+			return err
+		}
+	}
+	if highest == math.MaxUint32 {
+		return fmt.Errorf("bundle: no generation is left for segment %08x in %s", s.file.sequence, b.directory)
+	}
+	file, temporary, err := r.create(quarantine)
+	if err != nil {
+		return err
+	}
+	defer file.Close() // its bytes are flushed
+	if err := r.copy(file, s, highest+1); err != nil {
+		return err
+	}
+	if err := b.files.FS.Link(file, b.files.path(fileKey{b.id, s.file.sequence, highest + 1})); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := b.files.FS.SyncDir(b.directory); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if temporary != "" {
+		_ = b.files.FS.Remove(temporary) // in quarantine it does no harm
+	}
+	for _, name := range names {
+		if err := b.files.FS.Remove(filepath.Join(b.directory, name)); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Repair) keepSegment(name, quarantine string) error {
+	sequence, generation, _ := parseSegmentName(name)
+	file, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, sequence, generation})
+	if err != nil {
+		return err
+	}
+	defer file.release()
+	return r.keep(file.File, name, quarantine)
+}
+
+// create makes a file for a segment; it has a temporary name where files cannot
+// be without one.
+func (r *Repair) create(quarantine string) (file vfs.File, temporary string, err error) {
+	files := r.pass.bundle.files.FS
+	file, err = files.CreateTemp(r.pass.bundle.directory)
+	if errors.Is(err, vfs.ErrNoTemp) {
+		temporary = filepath.Join(quarantine, ".segment.tmp")
+		if err := files.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("bundle: %w", err)
+		}
+		file, err = files.Create(temporary)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("bundle: %w", err)
+	}
+	return file, temporary, nil
+}
+
+// generations lists the files of sequences from first to last.
+func (b *Bundle) generations(first, last uint32) ([]string, error) {
+	entries, err := b.files.FS.ReadDir(b.directory)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if s, _, ok := parseSegmentName(entry.Name()); ok && first <= s && s <= last {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+// copy writes the good records of a segment to a file, and a footer, and flushes
+// it.
+func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
+	old, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, s.file.sequence, s.file.generation})
+	if err != nil {
+		return err
+	}
+	defer old.release()
+	head := segmentHeader{
+		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition,
+		Sequence: s.file.sequence, Through: s.file.through, Generation: generation,
+		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
+	}
+	if _, err := rand.Read(head.UUID[:]); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	w := segmentWriter{file: file, salt: head.salt()}
+	w.buffer = append(w.buffer, head.encode()...)
+	scan := newScan(old, &s.file, limit{lsn: s.through + 1, sure: true}, true)
+	defer scan.Close()
+	name := segmentName(s.file.sequence, s.file.generation)
+	for {
+		e, err := scan.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if e.Record == nil || e.Damage != nil || !e.Record.Type().named() || r.isLost(name, e) {
+			continue
+		}
+		p, err := scan.window.at(e.Offset, int(e.Length))
+		if err != nil {
+			return err
+		}
+		if err := w.add(p, e.Record.head); err != nil {
+			return err
+		}
+	}
+	return w.finish(head.BaseLSN, s.through, s.file.through)
+}
+
+// segmentWriter writes a segment that is complete from the start.
+type segmentWriter struct {
+	file    vfs.File
+	salt    uint32
+	buffer  []byte
+	offset  int64 // of the buffer
+	entries []runEntry
+}
+
+// add appends a copy of a record, which becomes one of this segment.
+func (w *segmentWriter) add(record []byte, h header) error {
+	at := len(w.buffer)
+	w.entries = append(w.entries, h.runEntry(uint32((w.offset+int64(at))/unitSize)))
+	w.buffer = append(w.buffer, record...)
+	restamp(w.buffer[at:], w.salt)
+	if len(w.buffer) < scanAhead {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *segmentWriter) flush() error {
+	if err := w.file.Writev([][]byte{w.buffer}, w.offset); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	w.offset += int64(len(w.buffer))
+	w.buffer = w.buffer[:0]
+	return nil
+}
+
+// finish writes the footer and makes the file durable. A PAD with the last LSN
+// ends the records, as compaction has it.
+func (w *segmentWriter) finish(base, last uint64, through uint32) error {
+	if n := len(w.entries); (n == 0 || w.entries[n-1].LSN < last) && last >= base {
+		at := len(w.buffer)
+		w.buffer = append(w.buffer, make([]byte, headerSize)...)
+		h := header{Type: TypePad, Units: headerSize / unitSize, LSN: last, Salt: w.salt}
+		h.encode(w.buffer[at:])
+	}
+	samples := samplesOf(w.entries, base)
+	sortRun(w.entries)
+	footer, err := encodeSeal(w.salt, base, last, through, w.entries, samples)
+	if err != nil {
+		return err
+	}
+	w.buffer = append(w.buffer, footer...)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if err := w.file.Datasync(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"martlet/object-server/vfs"
+)
+
+// scanAhead is how much of a segment a Scan reads at once: few, large reads.
+const scanAhead = 1 << 20
+
+// Scan reads one segment file from its start to its end, without an index, and
+// changes nothing. The file may grow meanwhile: what has been appended since the
+// Scan was made is left out. It is not safe for concurrent use.
+type Scan struct {
+	name     string
+	file     *handle
+	owned    bool // Close closes the file
+	whole    bool
+	segment  segmentFile
+	head     *segmentHeader // nil: damaged
+	limit    limit
+	window   window
+	offset   int64
+	end      int64 // of the records
+	expected uint64
+	proven   uint64 // highest watermark met
+	done     bool
+	torn     bool
+	queue    []Entry
+
+	entries     []runEntry // of all good headers of named records met, in the order of the log
+	lost        []place    // where records are missing, each with the offset behind it as lsn
+	listed      []runEntry // as the footer says, by unit; nil: not read yet, or no good footer
+	footerError error
+	checkpoints map[uint32]uint32 // unit of each CHECKPOINT met: unit of the first record that it does not cover
+}
+
+// Entry is what Next finds: a record, damage, or both.
+type Entry struct {
+	Offset   int64
+	Length   int64 // bytes
+	Record   *Record
+	Metadata *Metadata // nil: damaged, or the type has none
+	Damage   *Damage   // nil: all checksums that were looked at hold
+}
+
+// OpenScan opens a segment file by itself. Without the segments behind it, what is
+// missing at its end can often not be told from what was never acknowledged. If
+// whole is set, every byte of every record is checked; otherwise the object's
+// bytes are not read.
+func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
+	file, err := files.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	h := &handle{File: file}
+	f, head, err := readSegmentFile(h, filepath.Base(path))
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	s := newScan(h, &f, noLimit, whole)
+	s.name, s.head, s.owned = filepath.Base(path), head, true
+	return s, nil
+}
+
+// readSegmentFile reads header and seal of a segment. The header is nil if it is
+// damaged.
+func readSegmentFile(file *handle, name string) (segmentFile, *segmentHeader, error) {
+	var s segmentFile
+	s.sequence, s.generation, _ = parseSegmentName(name)
+	s.through = s.sequence
+	var err error
+	if s.size, err = file.Size(); err != nil {
+		return s, nil, fmt.Errorf("bundle: %w", err)
+	}
+	buffer := make([]byte, min(segmentHeaderSize, s.size))
+	if err := readFull(file, buffer, 0); err != nil {
+		return s, nil, fmt.Errorf("bundle: %w", err)
+	}
+	head, err := parseSegmentHeader(buffer)
+	if err == nil {
+		s.sequence, s.generation = head.Sequence, head.Generation
+		s.through = max(s.sequence, head.Through)
+		return s, &head, s.take(&head, file)
+	}
+	if errors.Is(err, ErrUnsupported) {
+		return s, nil, err
+	}
+	_, err = s.rebuild(file)
+	return s, nil, err
+}
+
+func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
+	s := &Scan{
+		name: segmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f, limit: bound,
+		offset: f.start, end: f.size, expected: f.base,
+		checkpoints: map[uint32]uint32{0: segmentHeaderSize / unitSize},
+	}
+	if f.base > 0 {
+		s.proven = f.base - 1
+	}
+	if f.headless {
+		s.proven = 0
+	}
+	if f.seal != nil {
+		s.end = f.size - int64(f.seal.units)*unitSize
+		s.proven = f.seal.last
+		s.limit = limit{lsn: min(bound.lsn, f.seal.last+1), sure: true}
+	}
+	s.window = newWindow(file, max(s.end, 0))
+	s.window.length = scanAhead
+	s.begin()
+	return s
+}
+
+// begin looks at the segment header.
+func (s *Scan) begin() {
+	f := &s.segment
+	switch {
+	case !f.headless:
+	case f.base == 0: // nothing in it proves itself
+		s.done = true
+		if f.size > segmentHeaderSize && s.limit.sure {
+			s.report(0, f.size, "neither a segment header nor a record")
+		}
+	case f.seal == nil && !s.limit.sure && f.watermark < f.base:
+		s.done, s.torn = true, true // a crash while it was made
+	default:
+		s.report(0, segmentHeaderSize, "segment header is damaged")
+	}
+}
+
+// Close frees what the Scan holds.
+func (s *Scan) Close() error {
+	s.window.free()
+	if s.owned {
+		return s.file.File.Close()
+	}
+	return nil
+}
+
+// Torn tells whether the segment ends with bytes that were never acknowledged. It
+// is known when Next has returned io.EOF.
+func (s *Scan) Torn() bool { return s.torn }
+
+// report queues damage that loses no record.
+func (s *Scan) report(offset, length int64, format string, args ...any) {
+	s.queue = append(s.queue, Entry{Offset: offset, Length: length, Damage: &Damage{
+		Segment: s.name, Offset: offset, Length: length, Cause: fmt.Sprintf(format, args...),
+	}})
+}
+
+// Next returns what comes next in the log; it is valid until the next call.
+// io.EOF follows the last. Damage is no error, nor is a bad sector: both are
+// entries.
+func (s *Scan) Next() (*Entry, error) {
+	for {
+		if len(s.queue) > 0 {
+			e := s.queue[0]
+			s.queue = s.queue[1:]
+			return &e, nil
+		}
+		if s.done || s.expected >= s.limit.lsn {
+			if s.listed == nil && s.footerError == nil && !s.checkFooter() {
+				return nil, io.EOF
+			}
+			if len(s.queue) == 0 {
+				return nil, io.EOF
+			}
+			continue
+		}
+		h, err := s.header()
+		switch {
+		case err == nil:
+			return s.record(&h), nil
+		case errors.Is(err, errDamaged):
+			err = s.resync()
+		}
+		if err != nil { // of a later version, or a bad sector
+			s.done = true
+			s.report(s.offset, s.end-s.offset, "%v", err)
+			s.queue[len(s.queue)-1].Damage.Final = true
+		}
+	}
+}
+
+// header reads the header at the offset; errDamaged if it does not count.
+func (s *Scan) header() (header, error) {
+	p, err := s.window.at(s.offset, headerSize)
+	if err != nil {
+		return header{}, err
+	}
+	h, err := parseHeader(p)
+	if err != nil && saltOf(p) == s.segment.salt {
+		return h, err
+	}
+	if err != nil || h.Salt != s.segment.salt || !h.fits(s.offset, s.end) || h.Type == TypeSeal ||
+		h.LSN < s.expected || h.LSN >= s.limit.lsn || h.LSN > s.expected && s.segment.generation == 0 {
+		return h, fmt.Errorf("%w: not the expected record", errDamaged)
+	}
+	return h, nil
+}
+
+// record reads the record at the offset, whose header is good.
+func (s *Scan) record(h *header) *Entry {
+	e := Entry{Offset: s.offset, Length: int64(h.Units) * unitSize, Record: &Record{head: *h}}
+	err := s.body(&e)
+	unit := uint32(s.offset / unitSize)
+	if h.Type.named() {
+		s.entries = append(s.entries, h.runEntry(unit))
+	}
+	if err != nil {
+		d := &Damage{
+			Segment: s.name, Offset: e.Offset, Length: e.Length, FirstLSN: h.LSN, LastLSN: h.LSN, Cause: err.Error(),
+		}
+		if h.Type.named() {
+			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
+		} else { // a CHECKPOINT that others may refer to
+			s.lost = append(s.lost, place{e.Offset, uint64(e.Offset + e.Length)})
+		}
+		e.Damage = d
+	}
+	s.proven = max(s.proven, h.watermark())
+	s.offset += e.Length
+	s.expected = h.LSN + 1
+	return &e
+}
+
+// body reads what is behind the header and checks it.
+func (s *Scan) body(e *Entry) error {
+	length := e.Length
+	if !s.whole && e.Record.head.Type != TypeCheckpoint {
+		length = int64(e.Record.head.layout().data)
+	}
+	p, err := s.window.at(s.offset, int(length))
+	if err != nil {
+		return err
+	}
+	record, _, err := parsePart(p, length < e.Length)
+	if err != nil {
+		return err
+	}
+	e.Record = record
+	if s.whole {
+		if err := record.checkData(); err != nil {
+			return err
+		}
+	}
+	if record.head.Type == TypeCheckpoint {
+		return s.checkCheckpoint(record)
+	}
+	if len(record.block) > 0 {
+		if _, err := parseBlock(record.block, record.head.LSN); err != nil {
+			return err
+		}
+	}
+	if record.head.Type.named() && len(record.metadata) > 0 {
+		e.Metadata, err = record.Metadata()
+	}
+	return err
+}
+
+// nameAt guesses the name of the record at an offset from its metadata, whether or
+// not their checksum holds.
+func (s *Scan) nameAt(offset int64) string {
+	b := make([]byte, min(64<<10, max(s.end-offset-headerSize, 0)))
+	if readFull(s.file, b, offset+headerSize) != nil {
+		return ""
+	}
+	m, err := decodeMetadata(b)
+	if err != nil {
+		return ""
+	}
+	return m.Name
+}
+
+// resync finds out what the bad place at the offset is, as recovery does, and
+// goes to where reading can go on.
+func (s *Scan) resync() error {
+	if s.offset == s.end && (!s.limit.sure || s.segment.generation > 0) {
+		s.done = true
+		return nil
+	}
+	padded, err := s.window.padded(s.offset)
+	if err != nil || padded && !s.limit.sure {
+		s.done = err == nil
+		return err
+	}
+	seek := search{window: s.window, limit: s.limit.lsn, salt: s.segment.salt, salted: true}
+	err = seek.run(s.offset, s.expected)
+	s.window = seek.window
+	if err != nil {
+		return err
+	}
+	s.proven = max(s.proven, seek.watermark)
+	last := s.limit.lsn - 1
+	switch {
+	case !s.limit.sure && s.proven < s.expected:
+		s.done, s.torn = true, true
+		return nil
+	case seek.found:
+		last = seek.first.lsn - 1
+	case !s.limit.sure:
+		last = s.proven
+	}
+	behind := s.end
+	if seek.found {
+		behind = seek.first.offset
+	}
+	s.lose(behind, last)
+	s.offset, s.expected, s.done = behind, last+1, !seek.found
+	return nil
+}
+
+// lose queues the loss of the records from the offset up to another offset and
+// an LSN.
+func (s *Scan) lose(behind int64, last uint64) {
+	d := &Damage{
+		Segment: s.name, Offset: s.offset, Length: behind - s.offset, FirstLSN: s.expected, LastLSN: last,
+		Cause: "no valid record where one should be",
+	}
+	for _, e := range s.footer() {
+		if at := int64(e.Unit) * unitSize; at >= s.offset && at < behind {
+			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
+		}
+	}
+	if len(d.Lost) == 0 {
+		if name := s.nameAt(s.offset); name != "" {
+			d.Lost = []Lost{{LSN: s.expected, Name: name}}
+		}
+	}
+	s.lost = append(s.lost, place{s.offset, uint64(behind)})
+	s.queue = append(s.queue, Entry{Offset: s.offset, Length: d.Length, Damage: d})
+}
+
+// isLost tells whether a unit lies where records are missing.
+func (s *Scan) isLost(unit uint32) bool {
+	at := int64(unit) * unitSize
+	return slices.ContainsFunc(s.lost, func(p place) bool { return at >= p.offset && at < int64(p.lsn) })
+}

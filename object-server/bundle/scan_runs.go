@@ -1,0 +1,111 @@
+package bundle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// footer lists what the footer of the segment says, by unit; nil if there is
+// none that is good.
+func (s *Scan) footer() []runEntry {
+	if s.listed != nil || s.footerError != nil || s.segment.seal == nil {
+		return s.listed
+	}
+	var samples []sample
+	s.listed, samples, s.footerError = readSeal(s.file, s.segment.size, s.segment.seal)
+	if s.footerError != nil {
+		s.listed = nil
+		return nil
+	}
+	byUnit(s.listed)
+	for _, x := range samples {
+		i, ok := slices.BinarySearchFunc(s.listed, x.unit, func(e runEntry, unit uint32) int { return cmp.Compare(e.Unit, unit) })
+		if ok && s.listed[i].LSN != s.segment.base+uint64(x.lsn) {
+			s.footerError = fmt.Errorf("%w: a sample of the footer is of another record", errDamaged)
+		}
+	}
+	return s.listed
+}
+
+func byUnit(entries []runEntry) {
+	slices.SortFunc(entries, func(e, f runEntry) int { return cmp.Compare(e.Unit, f.Unit) })
+}
+
+// checkFooter compares the footer with the records met. It tells whether it
+// queued something.
+func (s *Scan) checkFooter() bool {
+	if s.torn || s.segment.base == 0 {
+		return false
+	}
+	if s.segment.seal == nil {
+		if s.segment.generation == 0 { // none yet, or torn: it is written again
+			return false
+		}
+		s.footerError = fmt.Errorf("%w: a compacted segment has no footer", errDamaged)
+	}
+	cause := ""
+	if listed := s.footer(); s.footerError != nil {
+		cause = s.footerError.Error()
+	} else {
+		cause = s.differ(listed, s.entries)
+	}
+	if cause == "" {
+		return false
+	}
+	s.report(s.end, s.segment.size-s.end, "footer: %s", cause)
+	s.footerError = errDamaged
+	return true
+}
+
+// differ compares a run with the records that it should list; both are by unit.
+// It is empty if they agree.
+func (s *Scan) differ(run, met []runEntry) string {
+	i := 0
+	for _, e := range run {
+		switch {
+		case i < len(met) && met[i] == e:
+			i++
+		case !s.isLost(e.Unit):
+			return fmt.Sprintf("it lists record %d at offset %d, which is not what lies there", e.LSN, int64(e.Unit)*unitSize)
+		}
+	}
+	if i < len(met) {
+		return fmt.Sprintf("it does not list record %d at offset %d", met[i].LSN, int64(met[i].Unit)*unitSize)
+	}
+	return ""
+}
+
+// checkCheckpoint compares a CHECKPOINT with the records that it covers.
+func (s *Scan) checkCheckpoint(r *Record) error {
+	body, err := parseCheckpoint(r.Data)
+	if err != nil {
+		return err
+	}
+	if body.sequence != s.segment.sequence { // made for the segment before; says nothing of this one
+		return nil
+	}
+	run, err := parseRun(nil, body.run, s.segment.base, s.offset)
+	if err != nil {
+		return err
+	}
+	from, ok := s.checkpoints[body.before]
+	if !ok && !s.isLost(body.before) {
+		return fmt.Errorf("%w: no checkpoint at offset %d", errDamaged, int64(body.before)*unitSize)
+	}
+	s.checkpoints[uint32(s.offset/unitSize)] = body.resume
+	if !ok { // where its run begins is not known
+		return nil
+	}
+	var met []runEntry
+	for _, e := range s.entries {
+		if e.Unit >= from && e.Unit < body.resume {
+			met = append(met, e)
+		}
+	}
+	byUnit(run)
+	if cause := s.differ(run, met); cause != "" {
+		return fmt.Errorf("%w: checkpoint: %s", errDamaged, cause)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+)
+
+// Verdict is what Verify found in a partition.
+type Verdict struct {
+	Damages    []Damage
+	Segments   int
+	Records    int
+	LargeFiles int
+	TornTails  int // segments that end with bytes that were never acknowledged: no damage
+}
+
+// passesMax bounds how often a partition is read that is being changed.
+const passesMax = 6
+
+// Verify reads all of a partition and checks every checksum in it; only a segment
+// of one file name if that is not empty. It changes nothing and takes no lock: the
+// partition may be in use. So what one pass finds may be a write or a compaction
+// that it met half way, and only what a second one finds too is damage.
+func Verify(files *Files, id ID, only string) (*Verdict, error) {
+	first, err := newPass(files, id, only)
+	if err != nil || len(first.verdict.Damages) == 0 {
+		return first.result(), err
+	}
+	for range passesMax {
+		second, err := newPass(files, id, only)
+		if err != nil {
+			return nil, err
+		}
+		isNew := false
+		confirmed := slices.DeleteFunc(slices.Clone(second.verdict.Damages), func(d Damage) bool {
+			isKnown := slices.ContainsFunc(first.verdict.Damages, func(e Damage) bool { return d.same(&e) })
+			isNew = isNew || !isKnown
+			return !isKnown
+		})
+		if !isNew {
+			second.verdict.Damages = confirmed
+			return second.result(), nil
+		}
+		first = second
+	}
+	return nil, fmt.Errorf("bundle: %s changes too fast to be verified", files.directory(id))
+}
+
+// pass is one reading of a partition from its first segment to its last.
+type pass struct {
+	bundle   *Bundle
+	verdict  Verdict
+	segments []passed
+	newest   map[Hash]newest // record of each name
+	kept     []kept          // each good record with a name
+	spills   []spill
+	proven   uint64
+}
+
+// passed is a segment as a pass has met it.
+type passed struct {
+	file    segmentFile
+	from    uint64 // first LSN that it is responsible for
+	through uint64 // last one
+}
+
+// newest is the last record of a name, good or not.
+type newest struct {
+	lsn       uint64
+	versioned bool // the name has versions
+}
+
+// kept is a good record.
+type kept struct {
+	hash Hash
+	newest
+}
+
+func newPass(files *Files, id ID, only string) (*pass, error) {
+	for range passesMax {
+		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest)}
+		p.bundle.readOnly = true
+		defer p.bundle.index.free()
+		err := p.run(only)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return p, err
+		}
+	}
+	return nil, fmt.Errorf("bundle: segments of %s vanish while they are read", files.directory(id))
+}
+
+func (p *pass) result() *Verdict { return &p.verdict }
+
+func (p *pass) add(d Damage) { p.verdict.Damages = append(p.verdict.Damages, d) }
+
+func (p *pass) run(only string) error {
+	files, err := p.bundle.list()
+	if errors.Is(err, ErrUnsupported) {
+		p.add(Damage{Cause: err.Error(), Final: true})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	expected := uint64(1)
+	for i := range files {
+		f, bound := &files[i], boundary(files[i+1:])
+		if err := p.newer(f); err != nil {
+			return err
+		}
+		if f.headless && bound.lsn <= f.base { // void
+			continue
+		}
+		if f.base > expected {
+			p.add(Damage{FirstLSN: expected, LastLSN: f.base - 1, Cause: fmt.Sprintf(
+				"no segment before %s holds them", segmentName(f.sequence, f.generation))})
+		}
+		next := max(expected, f.base)
+		if bound.sure {
+			p.proven = max(p.proven, bound.lsn-1)
+		}
+		if name := segmentName(f.sequence, f.generation); only == "" || only == name {
+			if next, err = p.segment(f, bound); err != nil {
+				return err
+			}
+		} else if bound.sure {
+			next = bound.lsn
+		}
+		p.segments = append(p.segments, passed{*f, expected, next - 1})
+		expected = max(expected, next)
+	}
+	p.dropVoid()
+	if only != "" {
+		if err := p.find(); err != nil {
+			return err
+		}
+	}
+	return p.large()
+}
+
+// newer reports generations of a segment that are not used because they have no
+// footer.
+func (p *pass) newer(f *segmentFile) error {
+	names, err := p.bundle.generations(f.sequence, f.sequence)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, generation, _ := parseSegmentName(name); generation > f.generation {
+			p.add(Damage{
+				Segment: segmentName(f.sequence, f.generation), Cause: "its later generation " + name + " has no footer and is not used",
+			})
+		}
+	}
+	return nil
+}
+
+// segment reads one segment and returns the LSN behind it.
+func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
+	file, err := p.bundle.files.get(fileKey{p.bundle.id, f.sequence, f.generation})
+	if err != nil {
+		return 0, err
+	}
+	defer file.release()
+	s := newScan(file, f, bound, true)
+	defer s.Close()
+	for {
+		e, err := s.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if e.Damage != nil {
+			p.add(*e.Damage)
+		}
+		if e.Record != nil {
+			p.record(f, e)
+		}
+	}
+	p.verdict.Segments++
+	p.proven = max(p.proven, s.proven)
+	if s.torn {
+		p.verdict.TornTails++
+	}
+	if s.limit.sure {
+		return max(s.expected, s.limit.lsn), nil
+	}
+	return s.expected, nil
+}
+
+// find learns the newest record of each name without reading the other segments.
+func (p *pass) find() error {
+	b, entries, err := recovered(p.bundle.files, p.bundle.id)
+	defer b.index.free()
+	if isDamage(err) { // told already
+		return nil
+	}
+	for i := range entries {
+		e := &entries[i]
+		p.newest[e.Hash] = newest{e.LSN, e.Flags&(flagVersions>>8) != 0}
+	}
+	return err
+}
+
+func (p *pass) record(f *segmentFile, e *Entry) {
+	h := &e.Record.head
+	if !h.Type.named() {
+		return
+	}
+	p.verdict.Records++
+	own := newest{h.LSN, h.Flags&flagVersions != 0}
+	p.newest[h.Hash] = own
+	if e.Damage == nil {
+		p.kept = append(p.kept, kept{h.Hash, own})
+	}
+	if h.Type == TypeSpill && e.Damage == nil {
+		p.spills = append(p.spills, spill{
+			hash: h.Hash, lsn: h.LSN, id: e.Record.LargeID, segment: *f, unit: uint32(e.Offset / unitSize),
+			units: h.Units,
+		})
+	}
+}
+
+// dropVoid forgets damage to records that nothing proves acknowledged: opening
+// ends the log there.
+func (p *pass) dropVoid() {
+	void := uint64(0)
+	p.verdict.Damages = slices.DeleteFunc(p.verdict.Damages, func(d Damage) bool {
+		if d.FirstLSN <= p.proven || d.Final {
+			return false
+		}
+		if void == 0 || d.FirstLSN < void {
+			void = d.FirstLSN
+		}
+		return true
+	})
+	if void == 0 {
+		return
+	}
+	p.verdict.TornTails++
+	last := &p.segments[len(p.segments)-1]
+	last.through = min(last.through, void-1)
+	p.spills = slices.DeleteFunc(p.spills, func(s spill) bool { return s.lsn >= void })
+	p.kept = slices.DeleteFunc(p.kept, func(k kept) bool { return k.lsn >= void })
+	maps.DeleteFunc(p.newest, func(_ Hash, n newest) bool { return n.lsn >= void })
+	for _, k := range p.kept {
+		if p.newest[k.hash].lsn < k.lsn {
+			p.newest[k.hash] = k.newest
+		}
+	}
+}

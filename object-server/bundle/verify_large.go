@@ -1,0 +1,196 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"martlet/object-server/vfs"
+)
+
+// spill is a record that names a large file.
+type spill struct {
+	hash    Hash
+	lsn     uint64
+	id      uint64
+	segment segmentFile
+	unit    uint32
+	units   uint32
+}
+
+// large checks the large files that live records of the pass name.
+func (p *pass) large() error {
+	if len(p.spills) == 0 {
+		return nil
+	}
+	live, err := p.live()
+	if err != nil {
+		return err
+	}
+	for i := range p.spills {
+		s := &p.spills[i]
+		if !live(s) {
+			continue
+		}
+		causes, err := p.checkLarge(s)
+		if err != nil {
+			return err
+		}
+		d := Damage{
+			Segment: segmentName(s.segment.sequence, s.segment.generation), Offset: int64(s.unit) * unitSize,
+			Length: int64(s.units) * unitSize, LargeID: s.id,
+		}
+		if causes.copy != "" {
+			d.Cause = causes.copy
+			p.add(d)
+		}
+		if causes.bytes != "" {
+			d.FirstLSN, d.LastLSN, d.Cause = s.lsn, s.lsn, causes.bytes
+			d.Lost = []Lost{{LSN: s.lsn, Hash: s.hash, Name: p.nameOf(s)}}
+			p.add(d)
+		}
+	}
+	return nil
+}
+
+// live tells of SPILL records whether their large files count: of each name that
+// of the newest record, or of all live versions. Where damage hides which those
+// are, none of the name.
+func (p *pass) live() (func(*spill) bool, error) {
+	plain := func(s *spill) bool { return p.newest[s.hash].lsn == s.lsn }
+	if !slices.ContainsFunc(p.spills, func(s spill) bool { return p.newest[s.hash].versioned }) {
+		return plain, nil
+	}
+	b, _, err := recovered(p.bundle.files, p.bundle.id)
+	if isDamage(err) {
+		return plain, nil
+	}
+	defer b.index.free()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[Hash]map[uint64]bool)
+	for i := range p.spills {
+		hash := p.spills[i].hash
+		if n := p.newest[hash]; n.versioned && names[hash] == nil {
+			names[hash], err = b.liveVersions(hash, n.lsn)
+			if err != nil && !errors.Is(err, ErrQuarantined) {
+				return nil, err
+			}
+		}
+	}
+	return func(s *spill) bool {
+		if p.newest[s.hash].versioned {
+			return names[s.hash][s.lsn]
+		}
+		return plain(s)
+	}, nil
+}
+
+func (p *pass) spillRecord(s *spill) (*Record, *Buffer, error) {
+	seg := segment{sequence: s.segment.sequence, generation: s.segment.generation}
+	buffer, err := p.bundle.preadExactly(&seg, s.unit, int(s.units)*unitSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	record, err := parseRecord(buffer.B)
+	if err != nil {
+		buffer.Free()
+		return nil, nil, err
+	}
+	return record, buffer, nil
+}
+
+func (p *pass) nameOf(s *spill) string {
+	record, buffer, err := p.spillRecord(s)
+	if err != nil {
+		return ""
+	}
+	defer buffer.Free()
+	m, err := record.Metadata()
+	if err != nil {
+		return ""
+	}
+	return m.Name
+}
+
+// largeDamage is what is wrong with a large file; empty where nothing is.
+type largeDamage struct {
+	bytes string // the object cannot be read
+	copy  string // only the copy of its metadata is not as it should be
+}
+
+// checkLarge compares a large file with its record: the bytes with the chunk
+// table, the extended attributes with the metadata.
+func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
+	file, err := p.bundle.OpenLarge(s.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.bytes = fmt.Sprintf("large file %016x is missing", s.id)
+		return d, nil
+	}
+	if err != nil {
+		d.bytes = fmt.Sprintf("large file %016x: %v", s.id, err)
+		return d, nil
+	}
+	defer file.Close()
+	p.verdict.LargeFiles++
+	record, buffer, err := p.spillRecord(s)
+	if err != nil {
+		return d, err
+	}
+	defer buffer.Free()
+	if err := compareLarge(file, record); err != nil {
+		d.bytes = fmt.Sprintf("large file %016x: %v", s.id, err)
+	}
+	if err := compareCopy(file, record); err != nil {
+		d.copy = fmt.Sprintf("large file %016x: extended attributes: %v", s.id, err)
+	}
+	return d, nil
+}
+
+// compareCopy compares the extended attributes of a large file with the metadata
+// of its record. None at all is right: not every file system takes them. They
+// follow a POST without a flush, so that a crash may leave what was before it.
+func compareCopy(file vfs.File, record *Record) error {
+	encoded, err := readCopy(file)
+	if errors.Is(err, vfs.ErrNoXattr) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := decodeMetadata(encoded)
+	if err != nil {
+		return err
+	}
+	m, err := record.Metadata()
+	if err == nil && (found.Name != m.Name || found.Timestamp != m.Timestamp || found.Size != m.Size) {
+		err = fmt.Errorf("%w: they are of %q at %s", errDamaged, found.Name, found.Timestamp)
+	}
+	return err
+}
+
+// compareLarge reads a large file and compares it with its record.
+func compareLarge(file io.ReaderAt, record *Record) error {
+	buffer := GetBuffer(scanAhead)
+	defer buffer.Free()
+	size := record.Size()
+	for at := int64(0); at < size; at += scanAhead {
+		p := buffer.B[:min(scanAhead, size-at)]
+		if err := readFull(file, p, at); err != nil {
+			return err
+		}
+		for i := 0; i*ChunkSize < len(p); i++ {
+			chunk := p[i*ChunkSize : min((i+1)*ChunkSize, len(p))]
+			if err := record.CheckChunk(int(at/ChunkSize)+i, chunk); err != nil {
+				return err
+			}
+		}
+	}
+	if n, _ := file.ReadAt(buffer.B[:1], size); n != 0 {
+		return fmt.Errorf("%w: longer than its record says", errDamaged)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package bundle
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"martlet/object-server/vfs"
+)
+
+func verified(t testing.TB, fs vfs.FS, id ID) *Verdict {
+	t.Helper()
+	files := NewFiles(fs, "/d", 4)
+	v, err := Verify(files, id, "")
+	check(t, err)
+	check(t, files.Close())
+	return v
+}
+
+func wantClean(t testing.TB, fs vfs.FS) *Verdict {
+	t.Helper()
+	v := verified(t, fs, logID)
+	for _, d := range v.Damages {
+		t.Errorf("damage: %s", &d)
+	}
+	return v
+}
+
+func TestGoldenIsVerifiedButForItsLargeFile(t *testing.T) {
+	fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
+	plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", readGolden(t))
+	v := verified(t, fs, goldenID)
+	if v.Records != 3 || len(v.Damages) != 1 || v.Damages[0].LargeID != 0x0123456789abcdef || v.Damages[0].FirstLSN != 2 {
+		t.Fatalf("%+v", v)
+	}
+	if line := v.Damages[0].String(); !strings.Contains(line, "missing") || !strings.Contains(line, "/AUTH_test/photos/crane") {
+		t.Error(line)
+	}
+}
+
+func TestALogWithFootersAndCheckpointsIsVerified(t *testing.T) {
+	fs, b := tendedLog(t)
+	v := wantClean(t, fs)
+	if v.Segments != len(b.segments.table) || v.Records != 250 {
+		t.Errorf("%+v", v)
+	}
+	survey, err := Look(NewFiles(fs, "/d", 4), logID)
+	check(t, err)
+	records := 0
+	for _, s := range survey.Segments {
+		records += s.Records
+	}
+	live, all := b.Bytes()
+	if survey.Names != 90 || records != 250 || survey.DeadBytes != all-live || len(survey.Segments) != v.Segments {
+		t.Errorf("%+v", survey)
+	}
+}
+
+// A torn end is no damage, as opening says too.
+func TestATornTailIsNoDamage(t *testing.T) {
+	fs, offsets := threeBatches(t)
+	for _, at := range []int64{offsets[4] + 20, offsets[5] + 200} {
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, at) })
+		if v := wantClean(t, fs); v.TornTails != 1 {
+			t.Errorf("flipped at %d: %+v", at, v)
+		}
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, at) })
+	}
+}
+
+func TestDamageIsNamed(t *testing.T) {
+	for _, test := range []struct {
+		part   string
+		offset int64 // from the start of record 2
+	}{{"header", 30}, {"metadata", 132}, {"data", 300}} {
+		fs, offsets := threeBatches(t)
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offsets[2]+test.offset) })
+		v := verified(t, fs, logID)
+		if len(v.Damages) != 1 {
+			t.Fatalf("%s: %+v", test.part, v.Damages)
+		}
+		d := v.Damages[0]
+		if d.FirstLSN != 2 || d.LastLSN != 2 || d.Offset != offsets[2] || len(d.Lost) != 1 {
+			t.Errorf("%s: %+v", test.part, d)
+		}
+		if test.part != "metadata" && d.Lost[0].Name != "/a/c/2" {
+			t.Errorf("%s: %s", test.part, &d)
+		}
+	}
+}
+
+// While somebody writes, a half written end is met again and again.
+func TestVerifyWhileWritten(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
+	check(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 1500 {
+			appendBatch(t, b, put(t, i%50, uint64(i+1)), put(t, 50+i%50, uint64(i+1)))
+			tend(t, b)
+		}
+	}()
+	for n := 0; ; n++ {
+		wantClean(t, fs)
+		select {
+		case <-done:
+			if v := wantClean(t, fs); v.Records < 2500 || n == 0 {
+				t.Errorf("after %d times: %+v", n, v)
+			}
+			return
+		default:
+		}
+	}
+}
+
+// object is what a reader gets of a name.
+type object struct {
+	lsn  uint64
+	data string
+}
+
+func objects(b *Bundle) map[int]object {
+	all := make(map[int]object)
+	for n := range 90 {
+		record, buffer, err := b.Read(name(n))
+		if err == nil && record != nil && record.checkData() == nil {
+			all[n] = object{record.LSN(), string(record.Data)}
+		}
+		buffer.Free()
+	}
+	return all
+}
+
+// Whatever is flipped: after the repair the partition opens clean, and each
+// object is what it was, or is told to be lost.
+func TestRepairEndsDamage(t *testing.T) {
+	template, live := tendedLog(t)
+	before := objects(live)
+	var names []string
+	segments := make(map[string]string)
+	for _, s := range live.segments.table {
+		path := live.files.path(s.key(logID))
+		names, segments[path] = append(names, path), contents(t, template, path)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		fs := vfs.NewMem("/d", "/d/objects", "/d/objects/7")
+		for path, bytes := range segments {
+			plant(t, fs, path, []byte(bytes))
+		}
+		for range rapid.IntRange(1, 3).Draw(rt, "flips") {
+			alterSomewhere(rt, fs, rapid.SampledFrom(names).Draw(rt, "segment"))
+		}
+		files := NewFiles(fs, "/d", 4)
+		defer files.Close()
+		plan, err := PlanRepair(files, logID)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := plan.Run("/d/quarantined/objects/7-now"); err != nil {
+			rt.Fatal(err)
+		}
+		v, err := Verify(files, logID, "")
+		if err != nil || len(v.Damages) > 0 {
+			rt.Fatalf("after the repair: %v, %+v", err, v)
+		}
+		b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
+		if err != nil || len(b.Report().Damaged) > 0 || b.lostThrough > 0 || b.lastLSN < live.provenLSN {
+			rt.Fatalf("opened up to record %d: %v, %+v", b.lastLSN, err, b.Report())
+		}
+		after := objects(b)
+		for n, o := range before {
+			if after[n] != o && o.lsn <= live.provenLSN && !plan.says(o.lsn, after[n].lsn) {
+				rt.Fatalf("object %d was %d, is %d; %+v", n, o.lsn, after[n].lsn, plan.Damages)
+			}
+		}
+		if _, err := fs.ReadDir("/d/quarantined/objects/7-now"); (err == nil) != (len(plan.Damages) > 0) {
+			rt.Fatalf("quarantine: %v", err)
+		}
+	})
+}
+
+// says tells whether a record is lost and, where names are known, whether the
+// older one that counts again is named; 0 is none.
+func (r *Repair) says(lsn, older uint64) bool {
+	for _, d := range r.Damages {
+		if d.FirstLSN <= lsn && lsn <= d.LastLSN {
+			return true
+		}
+	}
+	return false
+}
+
+func alterSomewhere(t *rapid.T, fs vfs.FS, path string) {
+	f, err := fs.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, _ := f.Size()
+	at := rapid.Int64Range(0, size-1).Draw(t, "at")
+	if rapid.Bool().Draw(t, "header") { // not only among the bytes of objects
+		at = at/unitSize*unitSize + at%16
+	}
+	var p [1]byte
+	if _, err := f.ReadAt(p[:], at); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	p[0] ^= byte(rapid.IntRange(1, 255).Draw(t, "bits"))
+	if err := f.Writev([][]byte{p[:]}, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRepairKeepsTheOriginalAndNamesWhatReturns(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b := openLog(t, fs)
+	appendBatch(t, b, put(t, 1, 1))
+	appendBatch(t, b, put(t, 1, 2))
+	r, _, _ := find(b, name(1))
+	appendBatch(t, b, put(t, 2, 1))
+	appendBatch(t, b, put(t, 3, 1))
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*unitSize+300) })
+	original := contents(t, fs, logSegment)
+	files := NewFiles(fs, "/d", 4)
+	plan, err := PlanRepair(files, logID)
+	check(t, err)
+	want := []Return{{LSN: 1, Hash: name(1), Lost: 2}}
+	if fmt.Sprint(plan.Returns) != fmt.Sprint(want) || fmt.Sprint(plan.Rewrite) != "[00000001-0000.bundle]" {
+		t.Fatalf("%+v", plan)
+	}
+	check(t, plan.Run("/d/quarantined/objects/7-now"))
+	if contents(t, fs, filepath.Join("/d/quarantined/objects/7-now", filepath.Base(logSegment))) != original {
+		t.Error("the original has changed")
+	}
+	again := openLog(t, fs)
+	if r, ok, err := find(again, name(1)); !ok || err != nil || r.LSN() != 1 {
+		t.Error(r, ok, err)
+	}
+	appendBatch(t, again, put(t, 1, 3))
+	if r, ok, err := find(openLog(t, fs), name(1)); !ok || err != nil || r.LSN() != 5 {
+		t.Error(r, ok, err)
+	}
+}
+
+func contents(t testing.TB, fs vfs.FS, path string) string {
+	t.Helper()
+	f, err := fs.Open(path)
+	check(t, err)
+	defer f.Close()
+	size, err := f.Size()
+	check(t, err)
+	p := make([]byte, size)
+	_, err = f.ReadAt(p, 0)
+	check(t, err)
+	return string(p)
+}
+
+// A segment that is gone takes its records with it, and nothing more.
+func TestRepairOfAMissingSegment(t *testing.T) {
+	fs, b := tendedLog(t)
+	gone := b.segments.table[1]
+	check(t, fs.Remove(b.files.path(gone.key(logID))))
+	files := NewFiles(fs, "/d", 4)
+	plan, err := PlanRepair(files, logID)
+	check(t, err)
+	if len(plan.Damages) != 1 || plan.Damages[0].FirstLSN != gone.base || plan.Damages[0].LastLSN != gone.last {
+		t.Fatalf("%+v", plan.Damages)
+	}
+	check(t, plan.Run("/d/quarantined/objects/7-now"))
+	wantClean(t, fs)
+	if r := reopened(t, fs).Report(); len(r.Damaged) > 0 {
+		t.Error(r.Damaged)
+	}
+}

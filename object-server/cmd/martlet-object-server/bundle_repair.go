@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+	"martlet/object-server/vfs"
+)
+
+// repaired is what repair did, or would do, with a partition.
+type repaired struct {
+	Path       string `json:"path"`
+	Quarantine string `json:"quarantine"`
+	Done       bool   `json:"done"`
+	*bundle.Repair
+
+	id bundle.ID
+}
+
+// repair writes damaged segments anew, or says what it would do.
+func (f *bundleFlags) repair(arguments []string) error {
+	apply := f.set.Bool("apply", false, "")
+	path, err := f.one(arguments)
+	if err != nil {
+		return err
+	}
+	t, err := readTarget(path)
+	if err != nil {
+		return err
+	}
+	if t.file != "" {
+		return fmt.Errorf("%s is a file; repair takes a partition's directory or a device", path)
+	}
+	var all []*repaired
+	if *apply {
+		if err := settle(t.root, f.stderr); err != nil {
+			return err
+		}
+		all, err = f.apply(t)
+	} else {
+		all, err = f.plan(t)
+	}
+	if err != nil {
+		return err
+	}
+	return f.tell(all, *apply)
+}
+
+// lockDevice keeps the server away.
+func lockDevice(root string) (vfs.Dir, error) {
+	lock, err := vfs.OS{}.OpenDir(root)
+	if err != nil {
+		return nil, err
+	}
+	if err = lock.Lock(); err == nil {
+		return lock, nil
+	}
+	return nil, errors.Join(inUse(root, err), lock.Close())
+}
+
+func inUse(root string, err error) error {
+	if errors.Is(err, vfs.ErrLocked) {
+		return fmt.Errorf("%s is in use: stop its object server first; \"bundle verify\" may be used meanwhile", root)
+	}
+	return err
+}
+
+// settle opens the device once, as the server does: what only its journal holds is
+// written to the bundles.
+func settle(root string, stderr io.Writer) error {
+	d, err := device.Open(vfs.OS{}, root, device.Options{Logger: slog.New(slog.NewTextHandler(stderr, nil))})
+	if err != nil {
+		return inUse(root, err)
+	}
+	return d.Close()
+}
+
+// plan reads the partitions and says what is to be done.
+func (f *bundleFlags) plan(t *target) ([]*repaired, error) {
+	return f.damaged(t, vfs.ReadOnly{}, func(*bundle.Files, *repaired) error { return nil })
+}
+
+// apply repairs the damaged partitions, and verifies that they are whole.
+func (f *bundleFlags) apply(t *target) ([]*repaired, error) {
+	return f.damaged(t, vfs.OS{}, func(files *bundle.Files, r *repaired) error {
+		if err := r.Run(r.Quarantine); err != nil {
+			return err
+		}
+		r.Done = true
+		verdict, err := bundle.Verify(files, r.id, "")
+		if err == nil && len(verdict.Damages) > 0 {
+			err = fmt.Errorf("still damaged: %s", &verdict.Damages[0])
+		}
+		return err
+	})
+}
+
+// damaged finds the partitions that need repair, tells of each and uses it. The
+// device is locked meanwhile. A partition that cannot be repaired does not keep it
+// from the others.
+func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*bundle.Files, *repaired) error) (all []*repaired, err error) {
+	lock, err := lockDevice(t.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	now := time.Now().UTC().Format("20060102T150405.000000Z")
+	var failed error
+	err = t.each(fs, func(files *bundle.Files, id bundle.ID) error {
+		r := &repaired{Path: t.directory(id), id: id}
+		r.Quarantine = filepath.Join(t.root, "quarantined", bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
+		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
+			all = append(all, r)
+			if err = f.describe(r); err == nil {
+				err = use(files, r)
+			}
+			if f.json {
+				err = errors.Join(err, f.line(r))
+			}
+		}
+		if err != nil {
+			f.complain(fmt.Errorf("%s: %w", r.Path, err))
+			failed = errTold
+		}
+		return nil
+	})
+	return all, errors.Join(err, failed)
+}
+
+func (f *bundleFlags) describe(r *repaired) error {
+	if f.json { // when it is done
+		return nil
+	}
+	var b strings.Builder
+	for _, d := range r.Damages {
+		fmt.Fprintf(&b, "%s: %s\n", r.Path, &d)
+	}
+	for _, back := range r.Returns {
+		fmt.Fprintf(&b, "%s: record %d of hash %s counts again, because record %d is lost\n", r.Path, back.LSN, back.Hash, back.Lost)
+	}
+	for _, name := range r.Rewrite {
+		fmt.Fprintf(&b, "%s: %s is written anew without what is damaged; the original goes to %s\n", r.Path, name, r.Quarantine)
+	}
+	_, err := io.WriteString(f.stdout, b.String())
+	return err
+}
+
+// tell ends the report. Damage that stays makes the exit status 1.
+func (f *bundleFlags) tell(all []*repaired, done bool) error {
+	var err error
+	switch {
+	case f.json:
+	case len(all) == 0:
+		_, err = fmt.Fprintln(f.stdout, "nothing is damaged")
+	case done:
+		_, err = fmt.Fprintf(f.stdout, "%d partitions repaired\n", len(all))
+	default:
+		_, err = fmt.Fprintf(f.stdout, "%d partitions are damaged; nothing was changed: --apply repairs them\n", len(all))
+	}
+	if err == nil && len(all) > 0 && !done {
+		err = errDamage
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// target is what a path on the command line names.
+type target struct {
+	path       string
+	root       string      // the device; empty for a file outside of one
+	partitions []bundle.ID // of the device, or the one
+	file       string      // name of the segment file; empty: all
+	isDevice   bool
+}
+
+// readTarget finds out what a path names.
+func readTarget(path string) (*target, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		t := &target{path: path, file: filepath.Base(absolute)}
+		if !strings.HasSuffix(t.file, ".bundle") {
+			return nil, fmt.Errorf("%s is not a segment file, whose name is like 00000001-0000.bundle", path)
+		}
+		if id, root, ok := readPartition(filepath.Dir(absolute)); ok {
+			t.root, t.partitions = root, []bundle.ID{id}
+		}
+		return t, nil
+	}
+	if id, root, ok := readPartition(absolute); ok {
+		return &target{path: path, root: root, partitions: []bundle.ID{id}}, nil
+	}
+	t := &target{path: path, root: absolute, isDevice: true}
+	return t, t.list()
+}
+
+// readPartition takes the directory of a partition apart.
+func readPartition(directory string) (id bundle.ID, root string, ok bool) {
+	policy, ok := readPolicy(filepath.Base(filepath.Dir(directory)))
+	partition, err := strconv.ParseUint(filepath.Base(directory), 10, 32)
+	return bundle.ID{Policy: policy, Partition: uint32(partition)}, filepath.Dir(filepath.Dir(directory)), ok && err == nil
+}
+
+// readPolicy is the inverse of bundle.PolicyDirectory.
+func readPolicy(name string) (policy int, ok bool) {
+	if index, found := strings.CutPrefix(name, "objects-"); found {
+		policy, _ = strconv.Atoi(index)
+	}
+	return policy, bundle.PolicyDirectory(policy) == name
+}
+
+// list finds the partitions of a device.
+func (t *target) list() error {
+	entries, err := os.ReadDir(t.root)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, entry := range entries {
+		policy, ok := readPolicy(entry.Name())
+		if !ok {
+			continue
+		}
+		found = true
+		names, err := os.ReadDir(filepath.Join(t.root, entry.Name()))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if n, err := strconv.ParseUint(name.Name(), 10, 32); err == nil && name.IsDir() {
+				t.partitions = append(t.partitions, bundle.ID{Policy: policy, Partition: uint32(n)})
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("%s is neither a device with objects, nor a partition's directory, nor a segment file", t.path)
+	}
+	slices.SortFunc(t.partitions, func(x, y bundle.ID) int {
+		if x.Policy != y.Policy {
+			return x.Policy - y.Policy
+		}
+		return int(x.Partition) - int(y.Partition)
+	})
+	return nil
+}
+
+// directory of a partition.
+func (t *target) directory(id bundle.ID) string {
+	return filepath.Join(t.root, bundle.PolicyDirectory(id.Policy), strconv.FormatUint(uint64(id.Partition), 10))
+}
+
+// bytes of all files that verifying the target reads, about.
+func (t *target) bytes() int64 {
+	total := int64(0)
+	add := func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() { // what vanishes meanwhile does not count
+			return nil
+		}
+		if info, err := entry.Info(); err == nil && isOurs(entry.Name()) {
+			total += info.Size()
+		}
+		return nil
+	}
+	if t.root == "" || t.file != "" {
+		if info, err := os.Stat(t.path); err == nil {
+			total = info.Size()
+		}
+		return total
+	}
+	for _, id := range t.partitions {
+		_ = filepath.WalkDir(t.directory(id), add)
+	}
+	return total
+}
+
+func isOurs(name string) bool {
+	return strings.HasSuffix(name, ".bundle") || strings.HasSuffix(name, ".data") && len(name) == 21
+}
+
+// openMax keeps all segments of a partition open, so that what is replaced while
+// it is read can still be read.
+const openMax = 1 << 10
+
+// each opens the partitions of the target one after the other.
+func (t *target) each(files vfs.FS, use func(f *bundle.Files, id bundle.ID) error) error {
+	for _, id := range t.partitions {
+		f := bundle.NewFiles(files, t.root, openMax)
+		if err := errors.Join(use(f, id), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bundle runs a bundle command and returns its output and status.
+func bundleCommand(t *testing.T, arguments ...string) (output, problems string, status int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	c := exec.Command(binary, append([]string{"bundle"}, arguments...)...)
+	c.Stdout, c.Stderr = &stdout, &stderr
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), c.ProcessState.ExitCode()
+}
+
+// expect runs a bundle command that must end with a status and print each text.
+func expect(t *testing.T, wantStatus int, texts []string, arguments ...string) string {
+	t.Helper()
+	output, problems, status := bundleCommand(t, arguments...)
+	if status != wantStatus {
+		t.Fatalf("%v: status %d\n%s%s", arguments, status, output, problems)
+	}
+	for _, text := range texts {
+		if !strings.Contains(output+problems, text) {
+			t.Errorf("%v lacks %q:\n%s%s", arguments, text, output, problems)
+		}
+	}
+	return output
+}
+
+// filled is a device on which a server has stored something, and the server.
+func filled(t *testing.T) (h *home, p *process, device string) {
+	h = newHome(t, 0)
+	p = h.start()
+	for i := range 20 {
+		p.put(fmt.Sprintf("/sda/1/a/c/o%d", i), strings.Repeat("x", 1000+i), "1700000000.00000")
+	}
+	p.put("/sda/1/a/c/o3", "newer", "1700000001.00000", "X-Object-Meta-Color", "red")
+	p.put("/sda/2/a/c/large", strings.Repeat("0123456789", 300_000), "1700000000.00000")
+	return h, p, filepath.Join(h.dir, "devices", "sda")
+}
+
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.log.String())
+	}
+}
+
+func TestBundleListsAndDumps(t *testing.T) {
+	_, p, device := filled(t)
+	partition := filepath.Join(device, "objects", "1")
+	segment := filepath.Join(partition, "00000001-0000.bundle")
+	expect(t, 0, []string{"partition", "segments"}, "ls", device)
+	expect(t, 0, []string{"00000001-0000.bundle", "21"}, "ls", partition)
+	expect(t, 0, []string{"PUT", "/a/c/o7", "1700000000.00000"}, "ls", segment)
+	var listing []struct {
+		Partition, Names, Large int
+		DeadBytes               int `json:"dead_bytes"`
+	}
+	readLines(t, expect(t, 0, nil, "ls", "--json", device), &listing)
+	if len(listing) != 2 || listing[0].Names != 20 || listing[0].DeadBytes == 0 || listing[1].Large != 1 {
+		t.Errorf("%+v", listing)
+	}
+	var objects []struct {
+		Name, Timestamp string
+		Size            int
+	}
+	readLines(t, expect(t, 0, nil, "ls", "--objects", "--json", device), &objects)
+	if len(objects) != 21 || objects[20].Name != "/a/c/large" || objects[20].Size != 3_000_000 {
+		t.Errorf("%+v", objects)
+	}
+	expect(t, 0, []string{"1700000001.00000", "/a/c/o3\n"}, "ls", "--objects", partition)
+	if lines := strings.Count(expect(t, 0, nil, "ls", "--json", segment), "\n"); lines != 21 {
+		t.Errorf("%d lines", lines)
+	}
+	expect(t, 0, []string{"/a/c/o3", "X-Object-Meta-Color: red", "data: good"}, "dump", "--name", "/a/c/o3", segment)
+	expect(t, 0, []string{`"lsn":5`, `"/a/c/o4"`}, "dump", "--json", "--lsn", "5", segment)
+	if data := expect(t, 0, nil, "dump", "--data", "-", "--name", "/a/c/o3", segment); data != "newer" {
+		t.Errorf("%q", data)
+	}
+	copied := filepath.Join(t.TempDir(), "o7")
+	expect(t, 0, nil, "dump", "--data", copied, "--name", "/a/c/o7", segment)
+	if readFile(t, copied) != strings.Repeat("x", 1007) {
+		t.Error("dump --data has written something else")
+	}
+	expect(t, 2, []string{"exists"}, "dump", "--data", copied, "--name", "/a/c/o7", segment)
+	if all := expect(t, 0, []string{"partition          1\n"}, "dump", segment); strings.Count(all, "\ntype               PUT\n") != 21 {
+		t.Error(all)
+	}
+	if lines := strings.Count(expect(t, 0, nil, "dump", "--json", segment), "\n"); lines != 22 {
+		t.Errorf("%d lines", lines)
+	}
+	expect(t, 2, []string{"large/"}, "dump", "--data", "-", "--name", "/a/c/large", strings.Replace(segment, "/1/", "/2/", 1))
+	p.stop()
+}
+
+func TestBundleCommandLine(t *testing.T) {
+	_, p, device := filled(t)
+	segment := filepath.Join(device, "objects", "1", "00000001-0000.bundle")
+	for _, arguments := range [][]string{
+		{}, {"ls"}, {"list", device}, {"ls", "--color", device}, {"ls", "--objects", "--versions", device}, {"dump", "--data", "-", segment}, {"dump", "--lsn", "1", "--offset", "128", segment},
+		{"verify", "--rate", "fast", device}, {"repair", device, device}, {"repair", "--yes", device},
+	} {
+		_, problems, status := bundleCommand(t, arguments...)
+		if status != 2 || problems == "" {
+			t.Errorf("%v: status %d, %q", arguments, status, problems)
+		}
+	}
+	for _, command := range []string{"ls", "dump", "verify", "repair"} {
+		expect(t, 0, []string{"usage: martlet-object-server bundle " + command, "examples:"}, command, "--help")
+	}
+	expect(t, 0, []string{"examples:"}, "--help")
+	for _, arguments := range [][]string{
+		{"ls", device + "x"}, {"ls", t.TempDir()}, {"verify", "/etc/passwd"}, {"dump", "--lsn", "99", segment}, {"dump", "--offset", "64", segment},
+		{"dump", "--lsn", "1", device}, {"repair", segment},
+	} {
+		output, problems, status := bundleCommand(t, arguments...)
+		if status != 2 || output != "" || strings.Count(problems, "\n") != 1 {
+			t.Errorf("%v: status %d, %q, %q", arguments, status, output, problems)
+		}
+	}
+	expect(t, 2, []string{"is in use: stop its object server first"}, "repair", "--apply", device)
+	expect(t, 2, []string{"is in use: stop its object server first"}, "repair", device)
+	p.stop()
+}
+
+// A running device is clean while it is written to; a stopped one with a flipped
+// byte is not, until it is repaired.
+func TestBundleVerifyAndRepair(t *testing.T) {
+	h, p, device := filled(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 300 {
+			p.put(fmt.Sprintf("/sda/1/a/c/w%d", i), strings.Repeat("y", 5000), fmt.Sprintf("17000001%02d.%05d", i/40, i))
+			if i%10 == 0 {
+				p.put("/sda/2/a/c/large", strings.Repeat("z", 2<<20), fmt.Sprintf("1700000%03d.00000", 200+i))
+			}
+		}
+	}()
+	for isDone := false; !isDone; {
+		expect(t, 0, []string{"0 damages"}, "verify", device)
+		select {
+		case <-done:
+			isDone = true
+		default:
+		}
+	}
+	p.stop()
+	partition := filepath.Join(device, "objects", "1")
+	segment := filepath.Join(partition, "00000001-0000.bundle")
+	var record struct{ Offset, Length int64 }
+	if err := json.Unmarshal([]byte(expect(t, 0, nil, "dump", "--json", "--name", "/a/c/o5", segment)), &record); err != nil {
+		t.Fatal(err)
+	}
+	flipByte(t, segment, record.Offset+record.Length/2)
+	before := readFile(t, segment)
+	want := []string{partition, fmt.Sprintf("offset %d", record.Offset), "/a/c/o5"}
+	expect(t, 1, want, "verify", device)
+	expect(t, 1, []string{partition, fmt.Sprintf(`"offset":%d`, record.Offset), "/a/c/o5"}, "verify", "--json", "--rate", "100M", partition)
+	expect(t, 1, want[1:], "verify", segment)
+	expect(t, 1, append(want, "nothing was changed"), "repair", device)
+	expect(t, 1, append(want[2:], "false"), "repair", "--json", partition)
+	if readFile(t, segment) != before {
+		t.Error("verify or a dry run has changed the segment")
+	}
+	expect(t, 0, append(want, "1 partitions repaired"), "repair", "--apply", device)
+	expect(t, 0, []string{"0 damages"}, "verify", device)
+	expect(t, 0, []string{"nothing is damaged"}, "repair", "--apply", device)
+	kept, err := filepath.Glob(filepath.Join(device, "quarantined", "objects", "1-*", "00000001-0000.bundle"))
+	if err != nil || len(kept) != 1 || readFile(t, kept[0]) != before {
+		t.Errorf("in quarantine: %v, %v", kept, err)
+	}
+	expect(t, 1, want[1:], "verify", kept[0])
+	p = h.start()
+	p.expectBody("/sda/1/a/c/o6", strings.Repeat("x", 1006))
+	if status, _ := p.do("GET", "/sda/1/a/c/o5", ""); status != 404 {
+		t.Errorf("the lost object: %d", status)
+	}
+	p.put("/sda/1/a/c/o5", "back", "1700000000.00000")
+	p.expectBody("/sda/1/a/c/o5", "back")
+	p.stop()
+	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
+func flipByte(t *testing.T, path string, offset int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "500": 500, "3K": 3 << 10, "50M": 50 << 20, "2G": 2 << 30} {
+		if n, err := readBytes(text); n != want || err != nil {
+			t.Errorf("%s: %d, %v", text, n, err)
+		}
+	}
+	for _, text := range []string{"", "M", "-1", "1.5M", "5MB", "99999999999G"} {
+		if n, err := readBytes(text); err == nil {
+			t.Errorf("%q: %d", text, n)
+		}
+	}
+	line := bar(3<<30, 12<<30, 10*time.Second)
+	if line != "[######..................]  25%  3.0 GiB of 12.0 GiB  307.2 MiB/s  30s left" {
+		t.Error(line)
+	}
+}
+
+// readLines decodes lines of JSON.
+func readLines[T any](t *testing.T, lines string, all *[]T) {
+	t.Helper()
+	for line := range strings.Lines(lines) {
+		var one T
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatal(line, err)
+		}
+		*all = append(*all, one)
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle"
+)
+
+// report is what verify found, as JSON has it.
+type report struct {
+	Partitions     int     `json:"partitions"`
+	Segments       int     `json:"segments"`
+	Records        int     `json:"records"`
+	LargeFiles     int     `json:"large_files"`
+	TornEnds       int     `json:"torn_ends"`
+	BytesRead      int64   `json:"bytes_read"`
+	Seconds        float64 `json:"seconds"`
+	BytesPerSecond int64   `json:"bytes_per_second"`
+	Damages        int     `json:"damages"`
+}
+
+type damageLine struct {
+	Path string `json:"path"` // the partition's directory, or the file
+	bundle.Damage
+}
+
+// verifier verifies targets one after the other.
+type verifier struct {
+	flags  *bundleFlags
+	meter  *meter
+	report report
+	failed bool // a partition could not be read
+}
+
+// verify reads all that the paths name.
+func (f *bundleFlags) verify(arguments []string) error {
+	rate := f.set.String("rate", "0", "")
+	paths, err := f.parse(arguments)
+	if err != nil {
+		return err
+	}
+	v := verifier{flags: f, meter: &meter{start: time.Now()}}
+	if v.meter.rate, err = readBytes(*rate); err != nil {
+		return fmt.Errorf("%w: --rate %w", errUsage, err)
+	}
+	var targets []*target
+	total := int64(0)
+	for _, path := range paths {
+		t, err := readTarget(path)
+		if err != nil {
+			return err
+		}
+		targets, total = append(targets, t), total+t.bytes()
+	}
+	stop := v.meter.progress(f.stderr, total)
+	for _, t := range targets {
+		if err = v.target(t); err != nil {
+			break
+		}
+	}
+	stop()
+	if err != nil {
+		return err
+	}
+	return v.finish()
+}
+
+func (v *verifier) target(t *target) error {
+	if t.root == "" {
+		return v.file(t)
+	}
+	return t.each(v.meter, func(files *bundle.Files, id bundle.ID) error {
+		directory := t.directory(id)
+		verdict, err := bundle.Verify(files, id, t.file)
+		if err != nil { // of this partition; the others are read all the same
+			v.failed = true
+			v.meter.clear()
+			v.flags.complain(fmt.Errorf("%s could not be verified: %w", directory, err))
+			return nil
+		}
+		r := &v.report
+		r.Partitions++
+		r.Segments, r.Records = r.Segments+verdict.Segments, r.Records+verdict.Records
+		r.LargeFiles, r.TornEnds = r.LargeFiles+verdict.LargeFiles, r.TornEnds+verdict.TornTails
+		for _, d := range verdict.Damages {
+			if err := v.add(damageLine{directory, d}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// file verifies a segment that is not in its place.
+func (v *verifier) file(t *target) error {
+	scan, err := bundle.OpenScan(v.meter, t.path, true)
+	if err != nil {
+		return err
+	}
+	defer scan.Close()
+	v.report.Segments++
+	for {
+		e, err := scan.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if e.Record != nil && e.Record.Hash() != (bundle.Hash{}) {
+			v.report.Records++
+		}
+		if e.Damage != nil {
+			if err := v.add(damageLine{t.path, *e.Damage}); err != nil {
+				return err
+			}
+		}
+	}
+	if scan.Torn() {
+		v.report.TornEnds++
+	}
+	return nil
+}
+
+// add tells of damage at once.
+func (v *verifier) add(d damageLine) error {
+	v.report.Damages++
+	v.meter.clear()
+	if v.flags.json {
+		return v.flags.line(map[string]any{"damage": d})
+	}
+	_, err := fmt.Fprintf(v.flags.stdout, "%s: %s\n", d.Path, &d.Damage)
+	return err
+}
+
+func (v *verifier) finish() error {
+	r := &v.report
+	r.BytesRead, r.Seconds = v.meter.read.Load(), time.Since(v.meter.start).Seconds()
+	r.BytesPerSecond = int64(float64(r.BytesRead) / max(r.Seconds, 1e-6))
+	var err error
+	if v.flags.json {
+		err = v.flags.line(map[string]any{"summary": r})
+	} else {
+		_, err = fmt.Fprintf(v.flags.stdout, "%d partitions, %d segments, %d records, %d large files, %d torn ends, %s in %.1f s (%s/s): %d damages\n",
+			r.Partitions, r.Segments, r.Records, r.LargeFiles, r.TornEnds, size(r.BytesRead), r.Seconds, size(r.BytesPerSecond), r.Damages)
+	}
+	switch {
+	case err != nil:
+		return err
+	case v.failed:
+		return errTold
+	case r.Damages > 0:
+		return errDamage
+	}
+	return nil
+}
+
+// readBytes reads a number of bytes with an optional K, M or G.
+func readBytes(s string) (int64, error) {
+	number, factor := s, int64(1)
+	if i := strings.IndexByte("KMG", (s + " ")[max(len(s)-1, 0)]); i >= 0 {
+		number, factor = s[:len(s)-1], 1<<(10*(i+1))
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > 1<<50/factor {
+		return 0, fmt.Errorf("%q is not a number of bytes like 5000000, 500K, 50M or 1G", s)
+	}
+	return n * factor, nil
+}
