@@ -39,7 +39,7 @@ type Appended struct {
 func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0], partial: a.partial}
-	if b.active != nil && (b.active.tail+drafts[0].Len() > b.config.SegmentBytes || b.isStale(b.active)) {
+	if b.active != nil && (b.active.tail+drafts[0].Len() > b.config.SegmentBytes || b.isTurning()) {
 		b.close() // full, and all of it is durable
 	}
 	fresh := b.active == nil
@@ -86,7 +86,7 @@ func (b *Bundle) close() {
 	if s := b.active; s != nil && s.last < s.base {
 		b.segments.remove(s) // nothing in it counts; the successor's base LSN voids the file
 	}
-	b.active = nil
+	b.active, b.turn = nil, false
 	b.upkeep.Store(true)
 }
 

@@ -35,6 +35,7 @@ type Bundle struct {
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
 	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
+	turn        bool            // the next append closes it; guarded by mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's

@@ -14,6 +14,10 @@ type Compaction struct {
 	// Pace is told before so many bytes are copied, also of 0. Its error ends the
 	// compaction, and nothing has happened then.
 	Pace func(bytes int) error
+	// Settle is called before replaced segments are removed, and returns when what
+	// was written to them is durable, and will not be written to them again. After
+	// an error they stay until the next compaction.
+	Settle func() error
 	// Share of a run of segments that must be dead for it to be rewritten.
 	Share float64
 	// Room is how many bytes may be written.
@@ -29,10 +33,12 @@ type Compacted struct {
 	Tombstones int   // that were left out although they count
 }
 
-const (
-	compactionLeast = 256 << 10 // dead bytes that are worth a rewrite, in segments of the usual size
-	staleBytes      = 1 << 20   // a half-dead segment of this size grows no more
-)
+// compactionLeast are dead bytes that are worth a rewrite, in segments of the
+// usual size.
+const compactionLeast = 256 << 10
+
+// DeadShare of a run of segments is dead when it is usually rewritten.
+const DeadShare = 0.5
 
 // Compact rewrites one run of neighbouring segments into one, without what no
 // longer counts. LSNs, timestamps and bodies stay. The new segment is complete
@@ -44,7 +50,7 @@ const (
 // Segments that turn out to be damaged stay as they are. After an error nothing
 // has changed but the room that is taken.
 func (b *Bundle) Compact(c *Compaction) (Compacted, error) {
-	b.reap()
+	b.reap(c)
 	for b.stuck == nil {
 		run, next := b.victims(c)
 		if next == nil {
@@ -99,7 +105,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	}
 	a := appetite{
 		capacity: min(b.config.SegmentBytes, c.Room) - segmentHeaderSize - headerSize, share: c.Share,
-		least: min(compactionLeast, b.config.SegmentBytes/16),
+		least: b.compactionLeast(),
 	}
 	from, to := a.choose(usages)
 	if from == to {
@@ -132,21 +138,44 @@ func (t *segments) inOrder() []*segment {
 	return all
 }
 
-// isStale tells whether the segment that grows is better closed, so that it can
-// be compacted. Where a partition has little that is overwritten often, most of
-// its garbage would otherwise be there.
-func (b *Bundle) isStale(s *segment) bool {
-	return s.units*unitSize >= min(staleBytes, b.config.SegmentBytes/4) && 2*s.live <= s.units
+func (b *Bundle) compactionLeast() int64 { return min(compactionLeast, b.config.SegmentBytes/16) }
+
+// ripeShare of a bundle's bytes are in the segment that grows, at least, when it
+// is closed before it is full.
+const ripeShare = 1.0 / 16
+
+// isRipe tells whether the segment that grows is better closed, because so much
+// of the bundle is dead that it should be rewritten as a whole. Where a partition
+// is no larger than a few segments, most of its garbage would otherwise wait for
+// one to fill up. b.mu is held.
+func (b *Bundle) isRipe(share float64) bool {
+	var all, live int64
+	for _, s := range b.segments.table {
+		if s != nil && !s.hidden {
+			all, live = all+s.units, live+s.live
+		}
+	}
+	dead := all - live
+	return dead*unitSize >= b.compactionLeast() && float64(dead) >= share*float64(all) &&
+		float64(b.active.units) >= ripeShare*float64(all)
+}
+
+// isTurning tells whether the next append is to go to a new segment.
+func (b *Bundle) isTurning() bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.turn || b.isRipe(DeadShare)
 }
 
 // Turn returns a draft that makes the log go on in a new segment, if the one that
 // grows is better closed; else nil. The caller appends and frees it.
-func (b *Bundle) Turn() *Draft {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if b.active == nil || !b.isStale(b.active) {
+func (b *Bundle) Turn(share float64) *Draft {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.active == nil || !b.isRipe(share) {
 		return nil
 	}
+	b.turn = true
 	d := NewDraft(0)
 	d.sealPad()
 	return d
@@ -154,17 +183,16 @@ func (b *Bundle) Turn() *Draft {
 
 // reap removes the files of replaced segments that nobody reads any more. If that
 // fails, the next opening of the bundle does it.
-func (b *Bundle) reap() {
-	var gone []*segment
+func (b *Bundle) reap(c *Compaction) {
+	gone := b.unread()
+	if len(gone) == 0 || c.Settle() != nil {
+		return
+	}
 	b.mu.Lock()
-	for n, s := range b.segments.table {
-		if s == nil || !s.hidden || s.pins.Load() > 0 {
-			continue
-		}
-		b.segments.table[n] = nil
-		gone = append(gone, s)
+	for _, s := range gone {
+		b.segments.remove(s)
 		for at := range b.damaged { // the number will be another's
-			if at%slotSegments == uint64(n) {
+			if at%slotSegments == uint64(s.number) {
 				delete(b.damaged, at)
 			}
 		}
@@ -174,4 +202,16 @@ func (b *Bundle) reap() {
 		b.files.forget(s.key(b.id))
 		_ = b.files.FS.Remove(b.files.path(s.key(b.id)))
 	}
+}
+
+// unread lists the replaced segments without readers. There will be no new ones.
+func (b *Bundle) unread() (gone []*segment) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.segments.table {
+		if s != nil && s.hidden && s.pins.Load() == 0 {
+			gone = append(gone, s)
+		}
+	}
+	return gone
 }

@@ -13,7 +13,8 @@ import (
 // calm compacts without waiting for anybody.
 func calm() *Compaction {
 	return &Compaction{
-		Lock: func(Hash) {}, Unlock: func(Hash) {}, Pace: func(int) error { return nil }, Share: 0.5, Room: 1 << 40,
+		Lock: func(Hash) {}, Unlock: func(Hash) {}, Pace: func(int) error { return nil }, Settle: func() error { return nil },
+		Share: 0.5, Room: 1 << 40,
 	}
 }
 
@@ -186,7 +187,7 @@ func TestCompactWaitsForReaders(t *testing.T) {
 	}
 	b.mark(found[0].slot, errDamaged) // what a reader finds too late is of no harm
 	release(found)
-	b.reap()
+	b.reap(calm())
 	if _, err := fs.Open(path); err == nil {
 		t.Fatal("still there")
 	}

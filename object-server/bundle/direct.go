@@ -10,11 +10,12 @@ import (
 // writes as a whole: the sector that the format assumes.
 const directBlock = 512
 
-// Room is reserved in steps, so that most appends find blocks at hand: an
-// eighth of the segment, within these bounds.
+// Room is reserved in steps, so that most appends find blocks at hand, and a
+// segment that grows takes little more than it holds: an eighth of it, within
+// these bounds.
 const (
-	directRoomMin = 64 << 10
-	directRoomMax = 1 << 20
+	roomMin = 64 << 10
+	roomMax = 1 << 20
 )
 
 // memoryAlignment is enough for direct I/O on every device.
@@ -25,7 +26,22 @@ func (a *Appended) write() error {
 	if a.bundle.files.Direct && a.file.DirectBlock() > 0 && directBlock%a.file.DirectBlock() == 0 {
 		return a.writeDirect()
 	}
+	if a.bundle.files.Reserve {
+		a.reserve(a.tail)
+	}
 	return a.file.Writev(a.iovecs, a.tail-a.Bytes)
+}
+
+// reserve makes sure that there is room for the segment up to an end. Where it
+// fails the write that follows tells.
+func (a *Appended) reserve(end int64) {
+	active := a.bundle.active
+	if end <= active.reserved {
+		return
+	}
+	step := min(max(end/8/directBlock*directBlock, roomMin), roomMax)
+	active.reserved = min(end+step, max(a.bundle.config.SegmentBytes, end))
+	_ = a.file.Allocate(active.reserved)
 }
 
 // writeDirect writes whole blocks past the page cache, which would write whole
@@ -49,11 +65,7 @@ func (a *Appended) writeDirect() error {
 		n += copy(p[n:], b)
 	}
 	clear(p[n:])
-	if end > active.reserved {
-		step := min(max(end/8/directBlock*directBlock, directRoomMin), directRoomMax)
-		active.reserved = min(end+step, max(a.bundle.config.SegmentBytes, end))
-		_ = a.file.Allocate(active.reserved) // only a hint
-	}
+	a.reserve(end)
 	a.partial = append(a.partial[:0], p[a.tail/directBlock*directBlock-start:n]...)
 	return a.file.WriteDirect(p, start)
 }

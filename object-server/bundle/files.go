@@ -29,7 +29,9 @@ type Files struct {
 	FS     vfs.FS
 	Root   string // the device
 	Direct bool   // append past the page cache, where the file system can
-	max    int
+	// Reserve room for segments that grow, where the file system would reserve much more.
+	Reserve bool
+	max     int
 
 	pages *pagePool // of the indexes of all bundles
 

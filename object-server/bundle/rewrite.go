@@ -72,7 +72,7 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 	}
 	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Tombstones: w.swap()}
 	failpoint.Hit(failpoint.Compacted)
-	b.reap()
+	b.reap(c)
 	failpoint.Hit(failpoint.CompactUnlinked)
 	return done, nil
 }
@@ -311,7 +311,7 @@ func (w *rewriter) finish() error {
 			return err
 		}
 	}
-	return w.flush()
+	return complete(w.file, w.written)
 }
 
 // publish names the file and makes the name durable. From here on the old

@@ -30,7 +30,7 @@ type segment struct {
 	hidden     bool                     // is being made by compaction, or was replaced by it
 	pins       atomic.Int32             // readers
 	partial    []byte                   // where writes are direct: what the last block holds, if known
-	reserved   int64                    // where writes are direct: room up to here is reserved
+	reserved   int64                    // room up to here is reserved, as far as known
 }
 
 func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }

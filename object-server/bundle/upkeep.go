@@ -90,8 +90,8 @@ func (b *Bundle) seal(x *extent) error {
 	return nil
 }
 
-// writeFooter appends the footer of a segment and makes it durable. When the
-// disk is full it leaves the file as it was.
+// writeFooter appends the footer of a segment and makes it durable, and gives
+// back the room behind it. When the disk is full it leaves the file as it was.
 func writeFooter(file *handle, footer []byte) error {
 	size, err := file.Size()
 	if err != nil {
@@ -104,7 +104,17 @@ func writeFooter(file *handle, footer []byte) error {
 		}
 		return fmt.Errorf("bundle: %w", err)
 	}
-	if err := file.Datasync(); err != nil {
+	return complete(file, at+int64(len(footer)))
+}
+
+// complete makes a file that grows no more durable, and gives back the room
+// behind its end.
+func complete(file vfs.File, size int64) error {
+	err := file.Truncate(size)
+	if err == nil {
+		err = file.Datasync()
+	}
+	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	return nil

@@ -80,6 +80,11 @@ func (c *caretaker) care(b *bundle.Bundle) error {
 		return nil
 	}
 	if err := b.Seal(); err != nil {
+		if j := c.device.committer.journal; j != nil { // the failed flush was of records as well
+			j.mu.Lock()
+			j.repair()
+			j.mu.Unlock()
+		}
 		return err
 	}
 	draft, err := b.Checkpoint()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,6 +73,46 @@ func TestCompactorWakesUp(t *testing.T) {
 			t.Fatal("nothing was compacted")
 		}
 		must[State](t)(put(d, locate("/a/c/o", 1), "/a/c/o", i, body(i, 4096)))
+	}
+}
+
+// A segment goes only when no replay of the journal can bring a piece of it back.
+func TestJournalIsSettledBeforeSegmentsGo(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	removed, brought := 0, ""
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if op != "remove" || !strings.HasSuffix(name, ".bundle") {
+			return nil
+		}
+		removed++
+		after := mem.KillClone()
+		if err := after.Remove(name); err != nil {
+			return err
+		}
+		d, err := Open(vfs.NewFaults(after, func(op, path string) error {
+			if op == "create" && path == name {
+				brought = name
+			}
+			return nil
+		}), "/d", Options{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		return d.Close()
+	})
+	o := compactOptions
+	o.SyncMethod, o.JournalBytes, o.compactByHand = SyncJournal, 1<<20, true
+	d := open(t, fs, "/d", o)
+	for i := uint64(1); i < 120; i++ {
+		must[State](t)(put(d, locate("/a/c/o", 1), "/a/c/o", i, body(i, 4096)))
+		if i%20 == 0 {
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Close(); err != nil || removed == 0 || brought != "" {
+		t.Fatalf("%v, %d segments removed, %s came back", err, removed, brought)
 	}
 }
 

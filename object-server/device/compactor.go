@@ -20,11 +20,9 @@ import (
 // much are looked at whenever one of their segments is full.
 const compactionLook = 10 * time.Second
 
-// Shares of a run of segments that must be dead for it to be rewritten.
-const (
-	deadShare      = 0.5
-	deadShareEager = 0.25 // when the device is nearly full
-)
+// eagerShare of a run of segments must be dead for it to be rewritten when the
+// device is nearly full.
+const eagerShare = 0.25
 
 // errStopping ends a compaction when the device is closed.
 var errStopping = errors.New("device: stopping")
@@ -185,10 +183,6 @@ func (c *compactor) work(bundles []*bundle.Bundle) {
 // compact rewrites runs of segments until none is worth it.
 func (c *compactor) compact(b *bundle.Bundle) error {
 	d := c.device
-	if draft := b.Turn(); draft != nil {
-		_ = d.committer.append(b, draft) // the committer deals with its errors
-		draft.Free()
-	}
 	for {
 		if err := d.Err(); err != nil || c.isStopping() {
 			return errStopping
@@ -197,13 +191,17 @@ func (c *compactor) compact(b *bundle.Bundle) error {
 		if err != nil {
 			return err
 		}
-		share := deadShare
+		share := bundle.DeadShare
 		if d.room.nearlyFull.Load() {
-			share = deadShareEager
+			share = eagerShare
+		}
+		if draft := b.Turn(share); draft != nil {
+			_ = d.committer.append(b, draft) // the committer deals with its errors
+			draft.Free()
 		}
 		c.pace.isUnlimited = d.room.short.Load()
 		done, err := b.Compact(&bundle.Compaction{
-			Lock: d.locks.lock, Unlock: d.locks.unlock, Pace: c.pace.wait,
+			Lock: d.locks.lock, Unlock: d.locks.unlock, Pace: c.pace.wait, Settle: c.settle,
 			Share: share, Room: free, Reclaim: c.reclaimBefore(b.ID()),
 		})
 		if err != nil || done.Segments == 0 {
@@ -214,6 +212,15 @@ func (c *compactor) compact(b *bundle.Bundle) error {
 		d.counters.segmentsRemoved.Add(uint64(done.Segments))
 		d.counters.tombstonesReclaimed.Add(uint64(done.Tombstones))
 	}
+}
+
+// settle makes sure that no replay of the journal touches a segment again: pieces
+// of a removed one would come back.
+func (c *compactor) settle() error {
+	if j := c.device.committer.journal; j != nil {
+		return j.settle()
+	}
+	return nil
 }
 
 // ticksPerSecond: ticks are 10 µs.

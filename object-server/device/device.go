@@ -68,7 +68,11 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 		fs: files, root: root, directory: directory, options: o,
 		files: bundle.NewFiles(files, root, o.OpenFilesMax),
 	}
-	d.files.Direct = o.SyncMethod == SyncDirect
+	usage, err := directory.Usage()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("device: %w", err), directory.Close())
+	}
+	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
 	d.bundles.open = make(map[bundle.ID]*slot)
 	if err := d.takeOver(); err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())

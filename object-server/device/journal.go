@@ -25,6 +25,7 @@ type journal struct {
 	directory vfs.Dir // its own, so that it sees every error of syncfs
 	size      int64   // of one file
 	wake      chan struct{}
+	requests  chan chan error // to drain
 	stopping  chan struct{}
 	stopped   chan struct{}
 
@@ -129,10 +130,19 @@ func (j *journal) flush() error {
 		j.destaged = j.number
 		return nil
 	}
-	if again := j.rescue(); again != nil {
-		j.device.takeOut(again)
-	}
+	j.repair()
 	return err
+}
+
+// repair is called after others have failed to flush files of the bundles: that
+// may have cost pages of batches that count as durable. mu is held.
+func (j *journal) repair() {
+	if j.device.Err() != nil {
+		return // the next start replays the journal
+	}
+	if err := j.rescue(); err != nil {
+		j.device.takeOut(err)
+	}
 }
 
 func (j *journal) syncfs() error {
@@ -152,6 +162,8 @@ func (j *journal) run() {
 			return
 		case <-j.wake:
 			j.destage()
+		case answer := <-j.requests:
+			answer <- j.drain()
 		case <-idle.C:
 			j.mu.Lock()
 			isIdle := j.number == seen
@@ -178,13 +190,9 @@ func (j *journal) destage() {
 	defer j.mu.Unlock()
 	if err != nil {
 		// Pages may be lost, those of the batches written meanwhile as well.
-		if j.device.failed(err); j.device.Err() == nil {
-			if err = j.rescue(); err != nil {
-				j.device.takeOut(err)
-			}
-		}
-	}
-	if err == nil {
+		j.device.failed(err)
+		j.repair()
+	} else {
 		j.destaged = max(j.destaged, through)
 	}
 	j.busy = false
@@ -228,27 +236,48 @@ func restore(files *bundle.Files, extents []bundle.Extent, damage bool) error {
 
 // drain makes all that is in the journal durable in the bundles and leaves a
 // note of that, so that none of it is replayed. Only the goroutine calls it, or
-// Close after that has ended.
+// Close after that has ended; for all others there is settle.
 func (j *journal) drain() error {
-	j.destage() // if the other file is still waiting
 	j.mu.Lock()
-	if j.files[j.current].last > j.destaged {
+	defer j.mu.Unlock()
+	for through := j.number; ; {
+		if err := j.device.Err(); err != nil {
+			return err
+		}
+		if !j.busy && j.destaged < through {
+			j.rotate()
+		}
+		if !j.busy {
+			break
+		}
+		j.mu.Unlock()
+		j.destage()
+		j.mu.Lock() // writers may have filled the next file meanwhile
+	}
+	if j.noted == j.destaged {
+		return nil
+	}
+	if f := &j.files[j.current]; f.broken || f.tail+journalBlock > j.size {
 		j.rotate()
-	}
-	j.mu.Unlock()
-	j.destage()
-	if err := j.begin(journalBlock); err != nil {
-		return err
-	}
-	defer j.end()
-	if err := j.device.Err(); err != nil || j.noted == j.destaged {
-		return err
 	}
 	err := j.note()
 	if err != nil {
 		j.device.failed(err)
 	}
 	return err
+}
+
+// settle returns when all batches that were durable when it was called are so in
+// their bundles, and will not be replayed. What was made from them may then be
+// relied upon, and they themselves be removed. No batch waits for it.
+func (j *journal) settle() error {
+	answer := make(chan error, 1)
+	select {
+	case j.requests <- answer:
+	case <-j.stopping:
+		return ErrClosed
+	}
+	return <-answer
 }
 
 // note writes an empty batch, which says how far the bundles are durable. mu is

@@ -175,7 +175,7 @@ func (d *Device) replay() (newest uint64, err error) {
 func (d *Device) openJournal(newest uint64) (*journal, error) {
 	j := &journal{
 		device: d, size: d.options.JournalBytes / 2 / journalBlock * journalBlock,
-		wake: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), requests: make(chan chan error), stopping: make(chan struct{}), stopped: make(chan struct{}),
 		number: newest, destaged: newest,
 	}
 	j.freed.L = &j.mu

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -185,7 +186,7 @@ func TestFailedDestage(t *testing.T) {
 			d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 1 << 20})
 			fillJournal(t, d, 40)
 			left.Store(int32(failures))
-			err := d.committer.journal.drainNow()
+			err := d.committer.journal.settle()
 			if isOut := errors.Is(d.Err(), ErrOut); isOut != (failures == 2) || (err != nil) != isOut {
 				t.Fatal(d.Err(), err)
 			}
@@ -202,15 +203,61 @@ func TestFailedDestage(t *testing.T) {
 	}
 }
 
-// drainNow is drain by way of the goroutine that may do it.
-func (j *journal) drainNow() error {
-	close(j.stopping)
-	<-j.stopped
-	defer func() {
-		j.stopping, j.stopped = make(chan struct{}), make(chan struct{})
-		go j.run()
-	}()
-	return j.drain()
+// A footer that cannot be flushed costs no record that only the journal has.
+func TestFailedFooterFlush(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	var failed atomic.Int32
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if op == "datasync" && strings.HasSuffix(name, ".bundle") && failed.Add(1) == 1 {
+			mem.DropUnsynced(name)
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 1 << 20, SegmentBytes: 8 << 10, Logger: quiet})
+	fillJournal(t, d, 40)
+	if err := d.Close(); err != nil || failed.Load() == 0 {
+		t.Fatal(err, failed.Load())
+	}
+	wantJournaled(t, mem.CrashClone(rand.New(rand.NewPCG(1, 1))), 40)
+}
+
+// While clients write, the journal may be asked to bring the bundles up to date.
+func TestSettleWhileWriting(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 32 << 10, Logger: quiet})
+	var group sync.WaitGroup
+	for w := range 4 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for i := range 50 {
+				name := fmt.Sprint(w*50 + i)
+				if _, err := put(d, locate(name, 2), name, 1, body(uint64(w*50+i), 3000)); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	for range 50 {
+		j := d.committer.journal
+		j.mu.Lock()
+		number := j.number
+		j.mu.Unlock()
+		if err := j.settle(); err != nil {
+			t.Fatal(err)
+		}
+		j.mu.Lock()
+		if j.noted < number {
+			t.Errorf("batch %d was durable, %d is settled", number, j.noted)
+		}
+		j.mu.Unlock()
+	}
+	group.Wait()
+	wantJournaled(t, mem.CrashClone(rand.New(rand.NewPCG(1, 1))), 200)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A failed flush of the journal fails its batch alone, and what follows is safe.

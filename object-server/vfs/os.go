@@ -103,7 +103,7 @@ func (d *osDir) Usage() (Usage, error) {
 	block := uint64(s.Frsize)
 	return Usage{
 		Bytes: s.Blocks * block, BytesFree: s.Bavail * block,
-		Inodes: s.Files, InodesFree: s.Ffree,
+		Inodes: s.Files, InodesFree: s.Ffree, Generous: s.Type == unix.XFS_SUPER_MAGIC,
 	}, nil
 }
 

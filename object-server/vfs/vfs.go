@@ -82,6 +82,7 @@ type File interface {
 	Datasync() error
 	// Allocate reserves room for size bytes without changing the length.
 	Allocate(size int64) error
+	// Truncate sets the length, and gives back the room that is reserved behind it.
 	Truncate(size int64) error
 	Size() (int64, error)
 	// Clone makes an empty file share all bytes of source, which must be of the
@@ -98,4 +99,5 @@ type File interface {
 type Usage struct {
 	Bytes, BytesFree   uint64 // BytesFree is what an ordinary user may still write
 	Inodes, InodesFree uint64 // both 0 where inodes are made as needed
+	Generous           bool   // a growing file gets room ahead, up to its own size (XFS), unless Allocate has given it some
 }
