@@ -110,7 +110,6 @@ func (h *hop) between(samples []sample, delta uint32, tail int64) bool {
 // caller's, whatever is returned.
 func (h *hop) run(file *handle) (*Record, *Buffer, error) {
 	v := window{file: file, size: h.end, length: hopBytes, buffer: GetBuffer(hopBytes)}
-	v.buffer.B = v.buffer.B[:0]
 	var damage error
 	for at := h.start; at < h.end; {
 		p, err := v.at(at, headerSize)
@@ -142,11 +141,6 @@ func (h *hop) read(v *window, at int64, head *header) (*Record, *Buffer, error) 
 	need := parts.length
 	if h.headOnly {
 		need = parts.data
-	}
-	if need > hopBytes {
-		v.buffer.Free()
-		v.buffer, v.length = GetBuffer(int(need)), int64(need)
-		v.buffer.B = v.buffer.B[:0]
 	}
 	p, err := v.at(at, int(need))
 	if err != nil {

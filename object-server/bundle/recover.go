@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 )
 
 // recovery reads the segments of a bundle in log order. The rules it follows are
@@ -355,55 +354,4 @@ func (w *walk) resync() (more bool, err error) {
 func (w *walk) damage(next uint64) {
 	w.segment.damaged = true
 	w.lose(w.file.sequence, w.offset, next)
-}
-
-// windowSize is how much of a segment is read at once.
-const windowSize = 256 << 10
-
-// window reads a file mostly forward, in large pieces.
-type window struct {
-	file   *handle
-	size   int64
-	length int64 // how much is read at once, unless more is asked for
-	offset int64 // of what the buffer holds
-	buffer *Buffer
-}
-
-func newWindow(file *handle, size int64) window {
-	w := window{file: file, size: size, length: windowSize, buffer: GetBuffer(int(min(windowSize, size)))}
-	w.buffer.B = w.buffer.B[:0]
-	return w
-}
-
-func (v *window) free() { v.buffer.Free() }
-
-// at returns length bytes at the offset, valid until the next call; errDamaged
-// if they would reach past the end.
-func (v *window) at(offset int64, length int) ([]byte, error) {
-	if offset+int64(length) > v.size {
-		return nil, fmt.Errorf("%w: past the end", errDamaged)
-	}
-	if offset < v.offset || offset+int64(length) > v.offset+int64(len(v.buffer.B)) {
-		v.make(max(length, int(min(v.length, v.size-offset))))
-		v.offset = offset
-		err := readFull(v.file, v.buffer.B, offset)
-		if errors.Is(err, syscall.EIO) && len(v.buffer.B) > length { // the bad sector may lie further on
-			v.buffer.B = v.buffer.B[:length]
-			err = readFull(v.file, v.buffer.B, offset)
-		}
-		if err != nil {
-			v.buffer.B = v.buffer.B[:0]
-			return nil, fmt.Errorf("bundle: %w", err)
-		}
-	}
-	return v.buffer.B[offset-v.offset:][:length], nil
-}
-
-// make gives the buffer a length.
-func (v *window) make(length int) {
-	if cap(v.buffer.B) < length {
-		v.buffer.Free()
-		v.buffer = GetBuffer(length)
-	}
-	v.buffer.B = v.buffer.B[:length]
 }

@@ -378,7 +378,7 @@ func (w *segmentWriter) add(record []byte, h header) error {
 	w.entries = append(w.entries, h.runEntry(uint32((w.offset+int64(at))/unitSize)))
 	w.buffer = append(w.buffer, record...)
 	restamp(w.buffer[at:], w.salt)
-	if len(w.buffer) < scanAhead {
+	if len(w.buffer) < aheadSize {
 		return nil
 	}
 	return w.flush()

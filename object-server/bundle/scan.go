@@ -7,11 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/tinylib/msgp/msgp"
+
 	"martlet/object-server/vfs"
 )
-
-// scanAhead is how much of a segment a Scan reads at once: few, large reads.
-const scanAhead = 1 << 20
 
 // Scan reads one segment file from its start to its end, without an index, and
 // changes nothing. The file may grow meanwhile: what has been appended since the
@@ -32,6 +31,7 @@ type Scan struct {
 	done     bool
 	torn     bool
 	queue    []Entry
+	entry    Entry // that Next returned last
 
 	entries     []runEntry // of all good headers of named records met, in the order of the log
 	lost        []place    // where records are missing, each with the offset behind it as lsn
@@ -42,11 +42,22 @@ type Scan struct {
 
 // Entry is what Next finds: a record, damage, or both.
 type Entry struct {
-	Offset   int64
-	Length   int64 // bytes
-	Record   *Record
-	Metadata *Metadata // nil: damaged, or the type has none
-	Damage   *Damage   // nil: all checksums that were looked at hold
+	Offset int64
+	Length int64 // bytes
+	Record *Record
+	Damage *Damage // nil: all checksums that were looked at hold
+}
+
+// Metadata decodes those of the record; nil if it has none, or damaged ones.
+func (e *Entry) Metadata() *Metadata {
+	if e.Record == nil || !e.Record.Type().named() {
+		return nil
+	}
+	m, err := e.Record.Metadata()
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // OpenScan opens a segment file by itself. Without the segments behind it, what is
@@ -111,9 +122,13 @@ func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
 		s.end = f.size - int64(f.seal.units)*unitSize
 		s.proven = f.seal.last
 		s.limit = limit{lsn: min(bound.lsn, f.seal.last+1), sure: true}
+		s.entries = make([]runEntry, 0, min(int64(f.seal.count), f.size/headerSize))
 	}
-	s.window = newWindow(file, max(s.end, 0))
-	s.window.length = scanAhead
+	if whole {
+		s.window = newAheadWindow(file, max(s.end, 0))
+	} else {
+		s.window = newWindow(file, max(s.end, 0))
+	}
 	s.begin()
 	return s
 }
@@ -208,8 +223,9 @@ func (s *Scan) header() (header, error) {
 
 // record reads the record at the offset, whose header is good.
 func (s *Scan) record(h *header) *Entry {
-	e := Entry{Offset: s.offset, Length: int64(h.Units) * unitSize, Record: &Record{head: *h}}
-	err := s.body(&e)
+	e := &s.entry
+	*e = Entry{Offset: s.offset, Length: int64(h.Units) * unitSize, Record: &Record{head: *h}}
+	err := s.body(e)
 	unit := uint32(s.offset / unitSize)
 	if h.Type.named() {
 		s.entries = append(s.entries, h.runEntry(unit))
@@ -228,7 +244,7 @@ func (s *Scan) record(h *header) *Entry {
 	s.proven = max(s.proven, h.watermark())
 	s.offset += e.Length
 	s.expected = h.LSN + 1
-	return &e
+	return e
 }
 
 // body reads what is behind the header and checks it.
@@ -241,7 +257,12 @@ func (s *Scan) body(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	record, _, err := parsePart(p, length < e.Length)
+	record := e.Record
+	if length < e.Length {
+		err = record.parseMetadata(p)
+	} else {
+		record, err = parseRecord(p)
+	}
 	if err != nil {
 		return err
 	}
@@ -254,15 +275,24 @@ func (s *Scan) body(e *Entry) error {
 	if record.head.Type == TypeCheckpoint {
 		return s.checkCheckpoint(record)
 	}
-	if len(record.block) > 0 {
-		if _, err := parseBlock(record.block, record.head.LSN); err != nil {
+	return record.checkStructure()
+}
+
+// checkStructure tells whether metadata and version block, whose checksum holds,
+// can be read at all.
+func (r *Record) checkStructure() error {
+	if len(r.block) > 0 {
+		if _, err := parseBlock(r.block, r.head.LSN); err != nil {
 			return err
 		}
 	}
-	if record.head.Type.named() && len(record.metadata) > 0 {
-		e.Metadata, err = record.Metadata()
+	if len(r.metadata) == 0 {
+		return nil
 	}
-	return err
+	if _, err := msgp.Skip(r.metadata); err != nil {
+		return fmt.Errorf("%w: metadata: %w", errDamaged, err)
+	}
+	return nil
 }
 
 // nameAt guesses the name of the record at an offset from its metadata, whether or

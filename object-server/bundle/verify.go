@@ -109,6 +109,9 @@ func (p *pass) run(only string) error {
 	expected := uint64(1)
 	for i := range files {
 		f, bound := &files[i], boundary(files[i+1:])
+		if i+1 < len(files) && only == "" {
+			p.prefetch(&files[i+1])
+		}
 		if err := p.newer(f); err != nil {
 			return err
 		}
@@ -140,6 +143,16 @@ func (p *pass) run(only string) error {
 		}
 	}
 	return p.large()
+}
+
+// prefetcher is a file system that can read the start of a file before it is
+// opened.
+type prefetcher interface{ Prefetch(name string) }
+
+func (p *pass) prefetch(f *segmentFile) {
+	if fs, ok := p.bundle.files.FS.(prefetcher); ok {
+		fs.Prefetch(p.bundle.files.path(fileKey{p.bundle.id, f.sequence, f.generation}))
+	}
 }
 
 // newer reports generations of a segment that are not used because they have no

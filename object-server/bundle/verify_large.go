@@ -174,11 +174,11 @@ func compareCopy(file vfs.File, record *Record) error {
 
 // compareLarge reads a large file and compares it with its record.
 func compareLarge(file io.ReaderAt, record *Record) error {
-	buffer := GetBuffer(scanAhead)
+	buffer := GetBuffer(aheadSize)
 	defer buffer.Free()
 	size := record.Size()
-	for at := int64(0); at < size; at += scanAhead {
-		p := buffer.B[:min(scanAhead, size-at)]
+	for at := int64(0); at < size; at += aheadSize {
+		p := buffer.B[:min(aheadSize, size-at)]
 		if err := readFull(file, p, at); err != nil {
 			return err
 		}

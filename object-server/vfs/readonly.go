@@ -4,6 +4,7 @@ package vfs
 
 import (
 	"io/fs"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,12 +12,66 @@ import (
 // ReadOnly is the real file system, of which nothing can be changed: files are
 // opened for reading alone, and all that would make or remove a name fails with
 // fs.ErrPermission.
-type ReadOnly struct{ OS }
+type ReadOnly struct {
+	OS
+	// Ahead tells the kernel that files are read from start to end, so that it
+	// reads on while the bytes are looked at.
+	Ahead bool
+}
 
 var _ FS = ReadOnly{}
 
+// aheadBytes are asked of the kernel before they are read.
+const aheadBytes = 4 << 20
+
 // Open implements FS.
-func (ReadOnly) Open(name string) (File, error) { return openFile(name, unix.O_RDONLY) }
+func (r ReadOnly) Open(name string) (File, error) {
+	file, err := openFile(name, unix.O_RDONLY)
+	if err != nil || !r.Ahead {
+		return file, err
+	}
+	f := &aheadFile{osFile: file.(*osFile)}
+	f.ask(0)
+	return f, nil
+}
+
+// Prefetch makes the kernel read the start of a file that is opened next. It is
+// only a hint.
+func (r ReadOnly) Prefetch(name string) {
+	if !r.Ahead {
+		return
+	}
+	if file, err := r.Open(name); err == nil {
+		_ = file.Close()
+	}
+}
+
+// aheadFile is read from start to end.
+type aheadFile struct {
+	*osFile
+	asked atomic.Int64 // up to where the kernel reads
+}
+
+// ReadAt implements File.
+func (f *aheadFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.ask(offset)
+	return f.osFile.ReadAt(p, offset)
+}
+
+// ask makes the kernel read on behind an offset, in large pieces. It is only a
+// hint.
+func (f *aheadFile) ask(offset int64) {
+	asked, from := f.asked.Load(), offset
+	if offset <= asked && asked <= offset+aheadBytes {
+		if asked > offset+aheadBytes/2 { // enough is under way
+			return
+		}
+		from = asked
+	}
+	if f.asked.CompareAndSwap(asked, offset+aheadBytes) {
+		_ = unix.Fadvise(f.fd, from, offset+aheadBytes-from, unix.FADV_WILLNEED)
+	}
+}
 
 // Create implements FS.
 func (ReadOnly) Create(name string) (File, error) { return nil, refuse("create", name) }

@@ -35,7 +35,8 @@ func (s *selection) fits(e *bundle.Entry) bool {
 	case s.lsn > 0:
 		return e.Record.LSN() == s.lsn
 	case s.name != "":
-		return e.Metadata != nil && e.Metadata.Name == s.name
+		m := e.Metadata()
+		return m != nil && m.Name == s.name
 	}
 	return e.Record.Hash().String() == strings.ToLower(s.hash)
 }

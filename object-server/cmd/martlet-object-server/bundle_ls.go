@@ -221,8 +221,8 @@ func recordLineOf(e *bundle.Entry) recordLine {
 			line.Timestamp, line.Hash = r.Timestamp().String(), r.Hash().String()
 		}
 	}
-	if e.Metadata != nil {
-		line.Name = e.Metadata.Name
+	if m := e.Metadata(); m != nil {
+		line.Name = m.Name
 	}
 	return line
 }

@@ -35,7 +35,7 @@ func readTarget(path string) (*target, error) {
 	}
 	if !info.IsDir() {
 		t := &target{path: path, file: filepath.Base(absolute)}
-		if !strings.HasSuffix(t.file, ".bundle") {
+		if !strings.HasSuffix(t.file, segmentSuffix) {
 			return nil, fmt.Errorf("%s is not a segment file, whose name is like 00000001-0000.bundle", path)
 		}
 		if id, root, ok := readPartition(filepath.Dir(absolute)); ok {
@@ -130,8 +130,11 @@ func (t *target) bytes() int64 {
 }
 
 func isOurs(name string) bool {
-	return strings.HasSuffix(name, ".bundle") || strings.HasSuffix(name, ".data") && len(name) == 21
+	return strings.HasSuffix(name, segmentSuffix) || strings.HasSuffix(name, ".data") && len(name) == 21
 }
+
+// segmentSuffix ends the names of segment files.
+const segmentSuffix = ".bundle"
 
 // openMax keeps all segments of a partition open, so that what is replaced while
 // it is read can still be read.

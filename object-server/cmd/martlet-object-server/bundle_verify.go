@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
 )
 
 // report is what verify found, as JSON has it.
@@ -34,6 +37,8 @@ type verifier struct {
 	meter  *meter
 	report report
 	failed bool // a partition could not be read
+
+	targets []*target
 }
 
 // verify reads all that the paths name.
@@ -43,21 +48,20 @@ func (f *bundleFlags) verify(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	v := verifier{flags: f, meter: &meter{start: time.Now()}}
+	v := verifier{flags: f, meter: &meter{ReadOnly: vfs.ReadOnly{Ahead: true}, start: time.Now()}}
 	if v.meter.rate, err = readBytes(*rate); err != nil {
 		return fmt.Errorf("%w: --rate %w", errUsage, err)
 	}
-	var targets []*target
 	total := int64(0)
 	for _, path := range paths {
 		t, err := readTarget(path)
 		if err != nil {
 			return err
 		}
-		targets, total = append(targets, t), total+t.bytes()
+		v.targets, total = append(v.targets, t), total+t.bytes()
 	}
 	stop := v.meter.progress(f.stderr, total)
-	for _, t := range targets {
+	for _, t := range v.targets {
 		if err = v.target(t); err != nil {
 			break
 		}
@@ -73,8 +77,12 @@ func (v *verifier) target(t *target) error {
 	if t.root == "" {
 		return v.file(t)
 	}
+	next := 0
 	return t.each(v.meter, func(files *bundle.Files, id bundle.ID) error {
 		directory := t.directory(id)
+		if next++; next < len(t.partitions) {
+			v.prefetch(t.directory(t.partitions[next]))
+		}
 		verdict, err := bundle.Verify(files, id, t.file)
 		if err != nil { // of this partition; the others are read all the same
 			v.failed = true
@@ -93,6 +101,20 @@ func (v *verifier) target(t *target) error {
 		}
 		return nil
 	})
+}
+
+// prefetch reads the start of a partition before its turn.
+func (v *verifier) prefetch(directory string) {
+	entries, err := os.ReadDir(directory)
+	if err != nil { // told when it is its turn
+		return
+	}
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), segmentSuffix) {
+			v.meter.Prefetch(filepath.Join(directory, entry.Name()))
+			return
+		}
+	}
 }
 
 // file verifies a segment that is not in its place.
@@ -154,9 +176,21 @@ func (v *verifier) finish() error {
 	case v.failed:
 		return errTold
 	case r.Damages > 0:
+		v.hint()
 		return errDamage
 	}
 	return nil
+}
+
+// hint says what to do about damage. What is in the journal of a device that was
+// not stopped cleanly may be missing from its bundles.
+func (v *verifier) hint() {
+	for _, t := range v.targets {
+		if _, err := os.Stat(filepath.Join(t.root, "journal", "0")); t.root != "" && err == nil {
+			v.flags.complain(fmt.Errorf("%s has a journal: if its server was not stopped cleanly, start it once and verify again", t.root))
+		}
+	}
+	fmt.Fprintln(v.flags.stderr, "What is damaged is not served. Get it back from replicas: stop the server, then \"bundle repair\"; see doc/bundle-tools.md")
 }
 
 // readBytes reads a number of bytes with an optional K, M or G.
