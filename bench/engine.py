@@ -52,6 +52,8 @@ def main() -> int:
     for name in PASSED_ON:
         if (value := getattr(arguments, name)) is not None:
             flags += [f"--{name}", str(value)]
+    if arguments.disk:
+        flags.append("--disk")
     if arguments.profile:
         flags += ["--profile", str(arguments.profile.absolute())]
     reports = []
@@ -89,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="of throughput and scan, default 5")
     parser.add_argument("--segment", type=int, metavar="BYTES", help="size limit of a segment")
     parser.add_argument("--sync", metavar="METHOD", help="bundle_sync_method")
+    parser.add_argument("--disk", action="store_true", help="bundle_index = disk")
     parser.add_argument("--delay", metavar="TIME", help="bundle_commit_delay, for example 1ms")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="write a CPU profile (pprof)")
     parser.add_argument("--json", action="store_true", help="print JSON")

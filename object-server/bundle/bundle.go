@@ -10,6 +10,7 @@ import (
 type Config struct {
 	SegmentBytes    int64 // a segment that would grow larger is followed by a new one
 	CheckpointBytes int64 // a CHECKPOINT is due after as many bytes of records
+	IndexOnDisk     bool  // the index of segments with a footer stays there, see filter
 
 	// Damaged is told of each record that is found damaged, once, and of each
 	// read from a bad sector; nil is allowed.
@@ -70,7 +71,13 @@ func (b *Bundle) Report() Report { return b.report }
 func (b *Bundle) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.index.len()
+	names := b.index.len()
+	for _, s := range b.segments.table {
+		if s != nil && s.filter != nil {
+			names += s.filter.newest
+		}
+	}
+	return names
 }
 
 // Bytes tells how much of the records the index points at, and how much all of
@@ -90,8 +97,12 @@ func (b *Bundle) Bytes() (live, all int64) {
 // old is not 0. b.mu is held.
 func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
 	key, n := e.Hash.key(), s.slotOf(e)
-	s.units, s.live = s.units+int64(e.Units), s.live+int64(e.Units)
-	if old == 0 || !b.index.replace(key, old, n) {
+	s.units, s.live, s.named = s.units+int64(e.Units), s.live+int64(e.Units), s.named+1
+	switch {
+	case old.isEntry():
+		b.index.insert(key, n)
+		b.segments.table[old.segment()].filter.setState(old.unit(), successorState(n))
+	case old == 0 || !b.index.replace(key, old, n):
 		b.index.insert(key, n)
 		return
 	}

@@ -73,6 +73,9 @@ func (b *Bundle) giveUp(next *segment, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.segments.remove(next)
+	if next.filter != nil {
+		next.filter.free()
+	}
 	var bad *badSegment
 	if !errors.As(err, &bad) {
 		return err
@@ -100,7 +103,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	for i, s := range all {
 		usages[i] = usage{
 			all: s.units * unitSize, live: s.live * unitSize, base: s.base, last: s.last,
-			fixed: s == b.active || s.damaged || s.unfit || !s.sealed,
+			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
 		}
 	}
 	a := appetite{
@@ -164,7 +167,7 @@ func (b *Bundle) isRipe(share float64) bool {
 func (b *Bundle) isTurning() bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.turn || b.isRipe(DeadShare)
+	return b.turn || b.isRipe(DeadShare) || b.isLong()
 }
 
 // Turn returns a draft that makes the log go on in a new segment, if the one that
@@ -191,6 +194,9 @@ func (b *Bundle) reap(c *Compaction) {
 	b.mu.Lock()
 	for _, s := range gone {
 		b.segments.remove(s)
+		if s.filter != nil {
+			s.filter.free()
+		}
 		for at := range b.damaged { // the number will be another's
 			if at%slotSegments == uint64(s.number) {
 				delete(b.damaged, at)

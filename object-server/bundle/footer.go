@@ -26,6 +26,23 @@ func readSeal(file *handle, size int64, s *seal) ([]runEntry, []sample, error) {
 	return entries, parseSamples(samples), err
 }
 
+// readRun reads the run in the footer of a segment that must have one.
+func readRun(file *handle) ([]runEntry, error) {
+	size, err := file.Size()
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	s, err := findSeal(file, size)
+	if err == nil && s == nil {
+		err = fmt.Errorf("%w: footer", errDamaged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, _, err := readSeal(file, size, s)
+	return run, err
+}
+
 // findSeal reads the header at the end of a segment file; nil if there is none.
 func findSeal(file *handle, size int64) (*seal, error) {
 	if size < segmentHeaderSize+headerSize {

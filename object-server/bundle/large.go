@@ -159,7 +159,7 @@ func (b *Bundle) liveSpills(records []found) ([]found, error) {
 		name := records[start : i+1]
 		start = i + 1
 		newest := &records[i]
-		if newest.Flags&(flagVersions>>8) == 0 {
+		if !newest.isChained() {
 			if newest.Type == TypeSpill {
 				live = append(live, *newest)
 			}

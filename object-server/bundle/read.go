@@ -12,6 +12,8 @@ type candidate struct {
 	slot    slot
 	segment *segment
 	damaged bool
+	unit    uint32 // where the record lies; 0: its entry in the footer is still to be read
+	units   uint32 // its length, or more; 0 if not known
 }
 
 // candidates appends what the index has for a name; release must follow.
@@ -20,7 +22,10 @@ func (b *Bundle) candidates(found []candidate, hash Hash) []candidate {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.index.find(hash.key(), space[:0]) {
-		found = append(found, candidate{s, b.segments.pin(s.segment()), b.damaged[s.at()]})
+		found = append(found, candidate{s, b.segments.pin(s.segment()), b.damaged[s.at()], s.unit(), s.units()})
+	}
+	if b.config.IndexOnDisk {
+		found = b.filed(found, hash)
 	}
 	return found
 }
@@ -73,7 +78,17 @@ func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
 
 // readCandidate reads a record. It is nil if it is another name's.
 func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Buffer, error) {
-	length := int(c.slot.units()) * unitSize
+	if c.unit == 0 {
+		e, err := b.entry(c)
+		if err != nil {
+			return &Record{slot: c.slot}, nil, b.blame(c, err)
+		}
+		if e.Hash != hash {
+			return nil, nil, nil
+		}
+		c.unit, c.units = e.Unit, e.Units
+	}
+	length := int(c.units) * unitSize
 	if length == 0 { // longer than the index can say
 		length = headerSize
 	}
@@ -108,7 +123,7 @@ func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buff
 	}
 	defer file.release()
 	buffer := GetBuffer(length)
-	n, err := file.ReadAt(buffer.B, int64(c.slot.unit())*unitSize)
+	n, err := file.ReadAt(buffer.B, int64(c.unit)*unitSize)
 	if n < length && (n < headerSize || !errors.Is(err, io.EOF)) {
 		return unknown, buffer, 0, fmt.Errorf("bundle: %w", err)
 	}
@@ -168,7 +183,7 @@ func (b *Bundle) blame(c *candidate, err error) error {
 		return err
 	}
 	err = fmt.Errorf("%w: %s offset %d: %w", ErrQuarantined, b.files.path(c.segment.key(b.id)),
-		int64(c.slot.unit())*unitSize, err)
+		int64(c.unit)*unitSize, err)
 	if isUnreadable(err) {
 		b.tell(err)
 	} else {

@@ -76,6 +76,7 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 	r.bundle.report.Records += len(entries)
 	r.expected, r.padded = s.seal.last+1, false
 	seg.last, seg.tail, seg.sealed = s.seal.last, s.size-int64(s.seal.units)*unitSize, true
+	seg.run = seg.tail
 	return nil
 }
 
@@ -165,20 +166,30 @@ func (r *recovery) settle() {
 // the entries sorted by name and LSN.
 func (b *Bundle) build(entries []found) {
 	slices.SortFunc(entries, func(e, f found) int { return e.compare(f.runEntry) })
+	b.makeFilters(entries)
 	names := 0
 	for i := range entries {
 		e := &entries[i]
-		e.segment.units += int64(e.Units)
+		s := e.segment
+		state := uint8(entryDead)
 		if isLinked(entries, i) {
-			e.segment.live += int64(e.Units)
+			s.live += int64(e.Units)
+			state = entryVersion
 		}
 		if isNewest(entries, i) {
+			state = entryNewest
+		}
+		if s.filter != nil {
+			s.filter.setState(uint32(s.named), state)
+		} else if state == entryNewest {
 			names++
 		}
+		s.named++
+		s.units += int64(e.Units)
 	}
 	b.index.build(names, func(yield func(uint64, slot) bool) {
 		for i := range entries {
-			if e := &entries[i]; isNewest(entries, i) && !yield(e.Hash.key(), e.segment.slotOf(&e.runEntry)) {
+			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.key(), e.segment.slotOf(&e.runEntry)) {
 				return
 			}
 		}
@@ -188,7 +199,7 @@ func (b *Bundle) build(entries []found) {
 // isLinked tells whether the entry at i is the last of its name, or of those that
 // the chain of the name's versions begins with or goes through.
 func isLinked(entries []found, i int) bool {
-	return isNewest(entries, i) || entries[i].Flags&(flagVersions>>8) != 0 || entries[i+1].Flags&(flagVersions>>8) != 0
+	return isNewest(entries, i) || entries[i].isChained() || entries[i+1].isChained()
 }
 
 // isNewest tells whether the entry at i is the last of its name.

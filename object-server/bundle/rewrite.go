@@ -35,8 +35,14 @@ type rewriter struct {
 	buffer    *Buffer // what has not been written
 	written   int64   // bytes in the file
 	unflushed int64
-	moves     []move // what was copied, by LSN
+	moves     []move // what was copied, by LSN; once the footer is made as in its run
 	dropped   []move // tombstones that were left out
+}
+
+// listedEntry is an entry of a segment's run and its position there.
+type listedEntry struct {
+	runEntry
+	position uint32
 }
 
 // move is a record that lies in the old and the new segment.
@@ -44,10 +50,16 @@ type move struct {
 	runEntry          // in the new one
 	from     *segment // the old one
 	unit     uint32   // there
+	position uint32   // in the run there
 }
 
 // old is the slot of the record in the old segment.
-func (m *move) old() slot { return newSlot(m.from.number, m.unit, m.Units, m.state()) }
+func (m *move) old() slot {
+	if m.from.filter != nil {
+		return newEntrySlot(m.from.number, m.position)
+	}
+	return newSlot(m.from.number, m.unit, m.Units, m.state())
+}
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
 func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Compacted, err error) {
@@ -126,7 +138,7 @@ func (w *rewriter) copySegment(s *segment) error {
 	return err
 }
 
-func (w *rewriter) copyEntries(file *handle, s *segment, entries []runEntry) error {
+func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) error {
 	source := newWindow(file, s.tail)
 	defer source.free()
 	for chunk := range slices.Chunk(entries, lookUp) {
@@ -143,36 +155,36 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []runEntry) err
 }
 
 // listed lists the named records of a sealed segment by LSN.
-func (b *Bundle) listed(file *handle, s *segment) ([]runEntry, error) {
-	size, err := file.Size()
-	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	found, err := findSeal(file, size)
-	if err == nil && found == nil {
-		err = fmt.Errorf("%w: footer", errDamaged)
-	}
-	var entries []runEntry
-	if err == nil {
-		entries, _, err = readSeal(file, size, found)
-	}
+func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
+	run, err := readRun(file)
 	if isDamage(err) {
-		entries, err = scan(file, s, segmentHeaderSize, s.tail, s.base)
+		run, err = scan(file, s, segmentHeaderSize, s.tail, s.base)
+		sortRun(run)
 	}
-	slices.SortFunc(entries, func(e, f runEntry) int { return cmp.Compare(e.LSN, f.LSN) })
+	entries := make([]listedEntry, len(run))
+	for i := range run {
+		entries[i] = listedEntry{run[i], uint32(i)}
+	}
+	slices.SortFunc(entries, func(e, f listedEntry) int { return cmp.Compare(e.LSN, f.LSN) })
 	return entries, err
 }
 
 // counting returns the entries of records that the index points at, or that
 // belong to a name with versions.
-func (b *Bundle) counting(s *segment, entries []runEntry) []runEntry {
+func (b *Bundle) counting(s *segment, entries []listedEntry) []listedEntry {
 	var space [4]slot
-	var kept []runEntry
+	var kept []listedEntry
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i := range entries {
 		e := &entries[i]
-		at := s.slotOf(e).at()
+		if s.filter != nil {
+			if s.filter.state(e.position) != entryDead {
+				kept = append(kept, *e)
+			}
+			continue
+		}
+		at := s.slotOf(&e.runEntry).at()
 		if slices.ContainsFunc(b.index.find(e.Hash.key(), space[:0]), func(found slot) bool {
 			return found.at() == at || found.state() == slotVersioned
 		}) {
@@ -184,7 +196,7 @@ func (b *Bundle) counting(s *segment, entries []runEntry) []runEntry {
 
 // copyRecord copies one record with a header for its new place. It does not look
 // at the body, which proves itself wherever it lies.
-func (w *rewriter) copyRecord(source *window, s *segment, e *runEntry) error {
+func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry) error {
 	offset, length := int64(e.Unit)*unitSize, int(e.Units)*unitSize
 	p, err := source.at(offset, headerSize)
 	if err != nil {
@@ -194,10 +206,10 @@ func (w *rewriter) copyRecord(source *window, s *segment, e *runEntry) error {
 	if err != nil {
 		return err
 	}
-	if h.Salt != s.salt || h.runEntry(e.Unit) != *e {
+	if h.Salt != s.salt || h.runEntry(e.Unit) != e.runEntry {
 		return fmt.Errorf("%w: record %d is not where the footer says", errDamaged, e.LSN)
 	}
-	m := move{runEntry: *e, from: s, unit: e.Unit}
+	m := move{e.runEntry, s, e.Unit, e.position}
 	if w.isReclaimed(&h) {
 		w.dropped = append(w.dropped, m)
 		return nil
@@ -302,6 +314,8 @@ func (w *rewriter) finish() error {
 	}
 	samples := samplesOf(entries, w.next.base)
 	sortRun(entries)
+	slices.SortFunc(w.moves, func(m, n move) int { return m.compare(n.runEntry) })
+	w.fileIndex(entries)
 	footer, err := encodeSeal(w.next.salt, w.next.base, w.next.last, w.next.through, entries, samples)
 	if err != nil {
 		return err
@@ -345,7 +359,7 @@ func (w *rewriter) swap() (reclaimed int) {
 	for i := range w.moves {
 		m := &w.moves[i]
 		w.Lock(m.Hash)
-		w.bundle.relocate(w.next, m)
+		w.bundle.relocate(w.next, m, uint32(i))
 		w.Unlock(m.Hash)
 	}
 	for i := range w.dropped {
@@ -366,14 +380,20 @@ func (w *rewriter) swap() (reclaimed int) {
 	return reclaimed
 }
 
-// relocate points the index at the new place of a record, unless a later one has
-// replaced it meanwhile: then the copy is dead already.
-func (b *Bundle) relocate(next *segment, m *move) {
+// relocate points the index at the new place of a record, whose entry in the new
+// run has the position, unless a later one has replaced it meanwhile: then the
+// copy is dead already.
+func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, s, units := m.old(), next.slotOf(&m.runEntry), int64(m.Units)
 	next.units += units
+	next.named++
 	switch {
+	case next.filter != nil:
+		if !b.relocateEntry(m.old(), newEntrySlot(next.number, position)) {
+			return
+		}
 	case b.index.replace(m.Hash.key(), old, s):
 		if b.damaged[old.at()] {
 			b.damaged[s.at()] = true
@@ -395,7 +415,12 @@ func (b *Bundle) hasVersions(hash Hash) bool {
 func (b *Bundle) forgetTombstone(m *move) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.index.remove(m.Hash.key(), m.old()) {
+	if f := m.from.filter; f != nil {
+		if f.state(m.position) != entryNewest {
+			return false
+		}
+		f.setState(m.position, entryDead)
+	} else if !b.index.remove(m.Hash.key(), m.old()) {
 		return false
 	}
 	m.from.live -= int64(m.Units)

@@ -9,12 +9,18 @@ import (
 )
 
 // runEntrySize is the size of a run's entry on disk.
-const runEntrySize = 32
+const (
+	runEntrySize = 32
+	entryChecked = runEntrySize - 2
+)
 
 // runEntry says of one record where it lies. A run, in a CHECKPOINT or a SEAL,
 // has one for every record that counts and has a name, sorted by hash and LSN.
 //
-//	0 hash 16 | LSN - base LSN of the segment 4 | unit 4 | units 4 | type 1 | flags 1 | reserved 2
+//	0 hash 16 | LSN - base LSN of the segment 4 | unit 4 | units 4 | type 1 | flags 1 | check 2
+//
+// The check is the lower half of the checksum of what comes before it, for readers
+// of one entry. A run is checked as a whole.
 type runEntry struct {
 	Hash  Hash
 	LSN   uint64
@@ -27,6 +33,9 @@ type runEntry struct {
 func (h *header) runEntry(unit uint32) runEntry {
 	return runEntry{Hash: h.Hash, LSN: h.LSN, Unit: unit, Units: h.Units, Type: h.Type, Flags: uint8(h.Flags >> 8)}
 }
+
+// isChained tells whether the record is one of a chain of versions.
+func (e *runEntry) isChained() bool { return e.Flags&(flagVersions>>8) != 0 }
 
 // named tells whether records of the type are found by a name.
 func (t Type) named() bool { return t != TypePad && t != TypeCheckpoint && t != TypeSeal }
@@ -51,21 +60,34 @@ func appendRun(b []byte, base uint64, entries []runEntry) []byte {
 		b = le.AppendUint32(b, uint32(e.LSN-base))
 		b = le.AppendUint32(b, e.Unit)
 		b = le.AppendUint32(b, e.Units)
-		b = append(b, byte(e.Type), e.Flags, 0, 0)
+		b = append(b, byte(e.Type), e.Flags)
+		b = le.AppendUint16(b, uint16(checksum(b[len(b)-entryChecked:])))
 	}
 	return b
+}
+
+func decodeEntry(b []byte, base uint64) runEntry {
+	le := binary.LittleEndian
+	return runEntry{
+		Hash: Hash(b[:16]), LSN: base + uint64(le.Uint32(b[16:])), Unit: le.Uint32(b[20:]),
+		Units: le.Uint32(b[24:]), Type: Type(b[28]), Flags: b[29],
+	}
+}
+
+// parseEntry decodes one entry and checks it by itself.
+func parseEntry(b []byte, base uint64) (runEntry, error) {
+	if uint16(checksum(b[:entryChecked])) != binary.LittleEndian.Uint16(b[entryChecked:]) {
+		return runEntry{}, fmt.Errorf("%w: entry of a footer", errDamaged)
+	}
+	return decodeEntry(b, base), nil
 }
 
 // parseRun decodes entries and appends them to run; errDamaged when they cannot
 // be of a segment with that base LSN and length in bytes.
 func parseRun(run []runEntry, b []byte, base uint64, size int64) ([]runEntry, error) {
-	le := binary.LittleEndian
 	run = slices.Grow(run, len(b)/runEntrySize)
 	for ; len(b) >= runEntrySize; b = b[runEntrySize:] {
-		e := runEntry{
-			Hash: Hash(b[:16]), LSN: base + uint64(le.Uint32(b[16:])), Unit: le.Uint32(b[20:]),
-			Units: le.Uint32(b[24:]), Type: Type(b[28]), Flags: b[29],
-		}
+		e := decodeEntry(b, base)
 		if e.Unit < segmentHeaderSize/unitSize || e.Units < headerSize/unitSize || (int64(e.Unit)+int64(e.Units))*unitSize > size {
 			return run, fmt.Errorf("%w: run entry out of bounds", errDamaged)
 		}

@@ -27,6 +27,10 @@ type segment struct {
 	samples    []sample                 // of a segment without footer
 	loaded     atomic.Pointer[[]sample] // of one with a footer, once they were needed
 	unfit      bool                     // compaction met damage in it: it stays as it is
+	run        int64                    // offset of the footer's run, once it has one
+	filter     *filter                  // of the footer's run, where the index is on disk; nil: the records are in the index
+	isFiling   bool                     // records are being moved from the index to the filter
+	named      int                      // records with a name, dead or alive
 	hidden     bool                     // is being made by compaction, or was replaced by it
 	pins       atomic.Int32             // readers
 	partial    []byte                   // where writes are direct: what the last block holds, if known
@@ -93,7 +97,7 @@ func (s *segment) slotOf(e *runEntry) slot {
 // state of a record in the index.
 func (e *runEntry) state() uint8 {
 	switch {
-	case e.Flags&(flagVersions>>8) != 0:
+	case e.isChained():
 		return slotVersioned
 	case e.Type == TypeTombstone:
 		return slotTombstone

@@ -44,6 +44,18 @@ func newSlot(segment uint16, unit, units uint32, state uint8) slot {
 	return slot(place<<placeBit | uint64(classOf(units))<<classBit | uint64(state)<<stateBit)
 }
 
+// newEntrySlot makes a slot for a record that a filter knows by its entry's
+// position in the footer of its segment, in the place of the unit. It poses as
+// a tombstone of 28 MiB, which no record is. It is never in a packedIndex.
+func newEntrySlot(segment uint16, position uint32) slot {
+	return slot((uint64(position)<<10|uint64(segment))<<placeBit | entryMark)
+}
+
+const entryMark = classLonger<<classBit | slotTombstone<<stateBit
+
+// isEntry tells whether newEntrySlot made the slot.
+func (s slot) isEntry() bool { return s&(classLonger<<classBit|3<<stateBit) == entryMark }
+
 func (s slot) unit() uint32    { return uint32(s >> (placeBit + 10)) }
 func (s slot) segment() uint16 { return uint16(s>>placeBit) % slotSegments }
 func (s slot) state() uint8    { return uint8(s>>stateBit) & 3 }
@@ -53,7 +65,13 @@ func (s slot) state() uint8    { return uint8(s>>stateBit) & 3 }
 func (s slot) units() uint32 { return classUnits(uint8(s>>classBit) & classLonger) }
 
 // at is unit and segment: equal for two slots if they mean the same record.
-func (s slot) at() uint64 { return uint64(s >> placeBit) }
+func (s slot) at() uint64 {
+	at := uint64(s >> placeBit)
+	if s.isEntry() {
+		at |= 1 << (64 - placeBit)
+	}
+	return at
+}
 
 // Length classes: class 8*e+m stands for (8+m)<<e units.
 const (

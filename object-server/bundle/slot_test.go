@@ -10,7 +10,7 @@ func TestSlotFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		segment := rapid.Uint16Range(0, slotSegments-1).Draw(t, "segment")
 		unit := rapid.Uint32Range(0, slotUnits-1).Draw(t, "unit")
-		units := rapid.Uint32Range(1, 1<<19).Draw(t, "units")
+		units := rapid.Uint32Range(1, classUnitsMax).Draw(t, "units")
 		state := rapid.Uint8Range(slotLive, slotVersioned).Draw(t, "state")
 		tag := fullTag(rapid.Uint64().Draw(t, "key"), rapid.Uint8Range(0, levelMax).Draw(t, "level"))
 		s := newSlot(segment, unit, units, state) | tag

@@ -83,10 +83,14 @@ func (b *Bundle) seal(x *extent) error {
 	if err := writeFooter(file, footer); err != nil {
 		return err
 	}
+	size, err := file.Size()
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
 	failpoint.Hit(failpoint.Sealed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.sealed, s.samples = true, nil
+	s.sealed, s.samples, s.run = true, nil, size-int64(len(footer))
 	return nil
 }
 

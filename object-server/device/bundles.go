@@ -42,7 +42,8 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
 		return s.bundle, nil
 	}
 	b, err := bundle.Open(d.files, id, bundle.Config{
-		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, Damaged: d.damaged,
+		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, IndexOnDisk: d.options.IndexOnDisk,
+		Damaged: d.damaged,
 	})
 	if err != nil {
 		return nil, err

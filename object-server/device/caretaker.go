@@ -87,6 +87,9 @@ func (c *caretaker) care(b *bundle.Bundle) error {
 		}
 		return err
 	}
+	if err := b.FileIndex(c.device.locks.lock, c.device.locks.unlock); err != nil {
+		return err
+	}
 	draft, err := b.Checkpoint()
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func crashPlan(seed uint64) (history, *explorer) {
 	h := history{seed: seed, writers: []int{1, 4, 2, 4, 1}[n%5], changes: 64, ticks: smallTicks}
 	x := &explorer{wrap: honest, limit: 160, options: Options{
 		SyncMethod: SyncMethods[n%len(SyncMethods)], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
-		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[n/2%3],
+		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[n/2%3], IndexOnDisk: n%4 > 1,
 	}}
 	if n%3 == 2 {
 		x.lacks = vfs.FeatureTemp // large files have temporary names

@@ -158,7 +158,10 @@ func TestLinearizable(t *testing.T) {
 			t.Parallel()
 			requests := 0
 			for seed, start := uint64(0), time.Now(); seed < 8 || time.Since(start) < time.Duration(seconds)*time.Second; seed++ {
-				o := Options{SpillBytes: smallSpill, SegmentBytes: 16 << 10, SyncMethod: method, JournalBytes: 64 << 10}
+				o := Options{
+					SpillBytes: smallSpill, SegmentBytes: 16 << 10, SyncMethod: method, JournalBytes: 64 << 10,
+					IndexOnDisk: seed%2 == 1,
+				}
 				d := open(t, vfs.NewMem("/d"), "/d", o)
 				all, err := clients(d, seed, 8, 40)
 				if err := errors.Join(err, d.Close()); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // A random history of writes, clean stops, kills and power cuts, each start with
-// any sync method, never shows anything but what the model allows.
+// any sync method and place of the index, never shows anything but what the model allows.
 func TestStateMachine(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
@@ -59,7 +59,9 @@ type machine struct {
 }
 
 func (s *machine) start(rt *rapid.T) {
-	d, err := Open(s.fs, "/d", crashOptions(rapid.SampledFrom(crashMethods).Draw(rt, "method")))
+	o := crashOptions(rapid.SampledFrom(crashMethods).Draw(rt, "method"))
+	o.IndexOnDisk = rapid.Bool().Draw(rt, "index on disk")
+	d, err := Open(s.fs, "/d", o)
 	if err != nil {
 		rt.Fatal(err)
 	}

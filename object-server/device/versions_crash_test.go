@@ -35,7 +35,9 @@ func TestVersionsAfterCrashAtEveryOperation(t *testing.T) {
 	for i, method := range crashMethods {
 		t.Run(string(method), func(t *testing.T) {
 			t.Parallel()
-			versionCrashRun(t, crashOptions(method), uint64(i))
+			o := crashOptions(method)
+			o.IndexOnDisk = i%2 == 1
+			versionCrashRun(t, o, uint64(i))
 		})
 	}
 }

@@ -54,6 +54,7 @@ func (c *Config) options() []option {
 		{appSection, "bundle_spill_size", "1048576", integer64(&c.Device.SpillBytes, 1, 32<<20)},
 		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
 		{appSection, "bundle_checkpoint_size", "67108864", integer64(&c.Device.CheckpointBytes, 64<<10, 1<<30)},
+		{appSection, "bundle_index", "memory", indexPlace(&c.Device.IndexOnDisk)},
 		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},
@@ -122,6 +123,16 @@ func syncMethod(into *device.SyncMethod) func(string) error {
 			return nil
 		}
 		return errors.New("must be auto, fdatasync, syncfs, direct or journal")
+	}
+}
+
+func indexPlace(onDisk *bool) func(string) error {
+	return func(value string) error {
+		*onDisk = value == "disk"
+		if !*onDisk && value != "memory" {
+			return errors.New("must be memory or disk")
+		}
+		return nil
 	}
 }
 

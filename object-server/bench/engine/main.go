@@ -28,6 +28,7 @@ type settings struct {
 	rounds     int
 	segment    int64
 	sync       string
+	disk       bool
 	delay      time.Duration
 	json       bool
 	profile    string
@@ -96,6 +97,7 @@ func (b *benchmark) start(arguments []string) (err error) {
 	flags.IntVar(&s.writers, "writers", 64, "goroutines")
 	flags.IntVar(&s.rounds, "rounds", 5, "rounds of each contender in throughput")
 	flags.Int64Var(&s.segment, "segment", 0, "bytes of a segment; 0 is the engine's default")
+	flags.BoolVar(&s.disk, "disk", false, "bundle_index = disk")
 	flags.StringVar(&s.sync, "sync", "", "bundle_sync_method; empty is the engine's default")
 	flags.DurationVar(&s.delay, "delay", b.delay, "bundle_commit_delay; where only the result of writing counts it is 0")
 	flags.BoolVar(&s.json, "json", false, "print JSON")
@@ -131,7 +133,8 @@ func (b *benchmark) start(arguments []string) (err error) {
 func (s *settings) open(fs vfs.FS) (*device.Device, error) {
 	return device.Open(fs, s.dir, device.Options{
 		SyncMethod: device.SyncMethod(s.sync), CommitDelay: s.delay, SegmentBytes: s.segment,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		IndexOnDisk: s.disk,
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 }
 

@@ -1,0 +1,218 @@
+package bundle
+
+import "fmt"
+
+// Where the index is on disk (Config.IndexOnDisk), segments with a footer keep a
+// filter of it in memory, and all others are in the index as usual. A name's
+// newest record is in one of the two.
+
+// filedLeast records, and filedShare of all, are in the segment that grows when
+// it is closed for the sake of memory: the index of a segment goes to disk only
+// once it is closed.
+const (
+	filedLeast = 4096
+	filedShare = 1.0 / 32
+)
+
+// filed appends what the filters have for a name. b.mu is held.
+func (b *Bundle) filed(found []candidate, hash Hash) []candidate {
+	var space [4]uint32
+	for _, s := range b.segments.table {
+		if s == nil || s.filter == nil {
+			continue
+		}
+		for _, position := range s.filter.find(space[:0], hash) {
+			at := newEntrySlot(s.number, position)
+			found = append(found, candidate{slot: at, segment: b.segments.pin(s.number), damaged: b.damaged[at.at()]})
+		}
+	}
+	return found
+}
+
+// makeFilters makes the filters of the segments that opening has read the footers
+// of. The entries are sorted by name and LSN, as they are in each footer.
+func (b *Bundle) makeFilters(entries []found) {
+	if !b.config.IndexOnDisk {
+		return
+	}
+	runs := make(map[*segment][]runEntry)
+	for i := range entries {
+		if e := &entries[i]; e.segment.run != 0 {
+			runs[e.segment] = append(runs[e.segment], e.runEntry)
+		}
+	}
+	for _, s := range b.segments.table {
+		if s != nil && s.run != 0 {
+			s.filter = newFilter(b.files.pages, runs[s])
+		}
+	}
+}
+
+// entry reads the footer's entry of a candidate.
+func (b *Bundle) entry(c *candidate) (runEntry, error) {
+	s := c.segment
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return runEntry{}, err
+	}
+	defer file.release()
+	var p [runEntrySize]byte
+	if err := readFull(file, p[:], s.run+int64(c.slot.unit())*runEntrySize); err != nil {
+		return runEntry{}, fmt.Errorf("bundle: %w", err)
+	}
+	return parseEntry(p[:], s.base)
+}
+
+// successorState is that of an entry whose name gets the slot.
+func successorState(n slot) uint8 {
+	if n.state() == slotVersioned {
+		return entryVersion
+	}
+	return entryDead
+}
+
+// isLong tells whether the segment that grows holds so many names that its index
+// belongs on disk. b.mu is held.
+func (b *Bundle) isLong() bool {
+	if !b.config.IndexOnDisk || b.active.named < filedLeast {
+		return false
+	}
+	all := 0
+	for _, s := range b.segments.table {
+		if s != nil && !s.hidden {
+			all += s.named
+		}
+	}
+	return float64(b.active.named) >= filedShare*float64(all)
+}
+
+// FileIndex moves the index of segments that have got a footer there, where the
+// index is on disk. It goes in the order of the log, so that what is newer than a
+// record is still in memory when the record is moved. Lock and unlock keep a name
+// from being written; rules else as of Seal.
+func (b *Bundle) FileIndex(lock, unlock func(Hash)) error {
+	if !b.config.IndexOnDisk {
+		return nil
+	}
+	for {
+		s := b.unfiled()
+		if s == nil {
+			return nil
+		}
+		err := b.file(s, lock, unlock)
+		if isDamage(err) { // its index stays in memory
+			b.mu.Lock()
+			s.unfit = true
+			b.mu.Unlock()
+			b.tell(fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// unfiled is the first segment whose index is to be moved; nil if there is none.
+func (b *Bundle) unfiled() *segment {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.segments.inOrder() {
+		switch {
+		case s.filter != nil || s.damaged || s.unfit:
+		case s == b.active || !s.sealed:
+			return nil
+		default:
+			return s
+		}
+	}
+	return nil
+}
+
+// mayBeChained tells whether a name may have versions, as far as memory tells. A
+// record of the segment is not its newest. b.mu is held.
+func (b *Bundle) mayBeChained(s *segment, hash Hash) bool {
+	if b.hasVersions(hash) {
+		return true
+	}
+	var space [4]uint32
+	for _, later := range b.segments.table { // one that got its footer out of order
+		if later != nil && later.filter != nil && later.sequence > s.sequence && len(later.filter.find(space[:0], hash)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Bundle) file(s *segment, lock, unlock func(Hash)) error {
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return err
+	}
+	defer file.release()
+	run, err := readRun(file)
+	if err != nil {
+		return err
+	}
+	f := newFilter(b.files.pages, run)
+	b.mu.Lock()
+	s.filter, s.isFiling = f, true
+	b.mu.Unlock()
+	for i := range run {
+		lock(run[i].Hash)
+		b.fileEntry(s, run, i)
+		unlock(run[i].Hash)
+	}
+	b.mu.Lock()
+	s.isFiling = false
+	b.mu.Unlock()
+	return nil
+}
+
+// fileEntry moves one record from the index to the filter.
+func (b *Bundle) fileEntry(s *segment, run []runEntry, i int) {
+	e := &run[i]
+	was, is := s.slotOf(e), newEntrySlot(s.number, uint32(i))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.index.remove(e.Hash.key(), was):
+		s.filter.setState(uint32(i), entryNewest)
+		if b.damaged[was.at()] {
+			delete(b.damaged, was.at())
+			b.damaged[is.at()] = true
+		}
+	case e.isChained() || i+1 < len(run) && run[i+1].Hash == e.Hash && run[i+1].isChained() || b.mayBeChained(s, e.Hash):
+		s.filter.setState(uint32(i), entryVersion)
+	}
+}
+
+// fileIndex makes the filter of the segment that compaction makes. All entries
+// are dead until the records they are about are.
+func (w *rewriter) fileIndex(run []runEntry) {
+	b := w.bundle
+	if !b.config.IndexOnDisk {
+		return
+	}
+	f := newFilter(b.files.pages, run)
+	b.mu.Lock()
+	w.next.filter, w.next.run = f, w.next.tail
+	b.mu.Unlock()
+}
+
+// relocateEntry makes the entry of a copied record what the old one was, and that
+// dead; false if it is dead already. b.mu is held.
+func (b *Bundle) relocateEntry(was, is slot) bool {
+	old, next := b.segments.table[was.segment()].filter, b.segments.table[is.segment()].filter
+	state := old.state(was.unit())
+	if state == entryDead {
+		return false
+	}
+	old.setState(was.unit(), entryDead)
+	next.setState(is.unit(), state)
+	if b.damaged[was.at()] {
+		delete(b.damaged, was.at())
+		b.damaged[is.at()] = true
+	}
+	return true
+}

@@ -1,0 +1,160 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+var filedConfig = Config{SegmentBytes: 16 << 10, CheckpointBytes: 3 << 10, IndexOnDisk: true}
+
+// tendFiled is tend where the index is on disk.
+func tendFiled(t testing.TB, b *Bundle) {
+	t.Helper()
+	tend(t, b)
+	check(t, b.FileIndex(func(Hash) {}, func(Hash) {}))
+}
+
+// Where the index is on disk everything shows as where it is in memory, live,
+// after compactions and after restarts either way; only what lies in the segment
+// that grows has a slot.
+func TestIndexOnDisk(t *testing.T) {
+	const names = 90
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range 2000 {
+		n := random.IntN(names)
+		if random.IntN(5) == 0 {
+			appendBatch(t, b, tombstone(t, n, uint64(i+1)))
+		} else {
+			appendBatch(t, b, put(t, n, uint64(i+1)))
+		}
+		tendFiled(t, b)
+		if random.IntN(10) == 0 {
+			compactAll(t, b, calm())
+		}
+		if i%40 != 0 {
+			continue
+		}
+		shows := content(t, b, names)
+		if got := content(t, reopened(t, fs), names); !maps.Equal(got, shows) {
+			t.Fatalf("after %d: on disk %v, in memory %v", i, shows, got)
+		}
+		live, all := b.Bytes()
+		again, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+		check(t, err)
+		if got := content(t, again, names); !maps.Equal(got, shows) {
+			t.Fatalf("after %d: %v, restarted %v", i, shows, got)
+		}
+		if l, a := again.Bytes(); l != live || a != all || again.Len() != b.Len() {
+			t.Fatalf("after %d: %d of %d bytes and %d names live, restarted %d of %d and %d", i, live, all, b.Len(), l, a, again.Len())
+		}
+		for s := range places(b) {
+			if uint32(s>>32) != b.segments.inOrder()[len(b.segments.inOrder())-1].sequence {
+				t.Fatalf("after %d: a slot in segment %d", i, s>>32)
+			}
+		}
+		if random.IntN(2) == 0 {
+			b = again
+		}
+	}
+}
+
+// An entry that rots behind the server's back never makes an object seem absent.
+func TestRottenEntry(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	for n := range 40 {
+		appendBatch(t, b, put(t, n, uint64(n+1)))
+		tendFiled(t, b)
+	}
+	s := b.segments.inOrder()[0]
+	if s.filter == nil || s.filter.newest < 20 {
+		t.Fatalf("%+v", s)
+	}
+	quarantined := 0
+	for at := int64(0); at < int64(s.filter.count)*runEntrySize; at++ {
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
+		for n := range 40 {
+			r, ok, err := find(b, name(n))
+			if errors.Is(err, ErrQuarantined) {
+				quarantined++
+			} else if !ok || err != nil || r.head.Hash != name(n) {
+				t.Fatalf("byte %d: object %d: %v, %v", at, n, ok, err)
+			}
+		}
+		clear(b.damaged)
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
+	}
+	if want := s.filter.count * runEntrySize; quarantined != want {
+		t.Errorf("%d of %d in quarantine", quarantined, want)
+	}
+}
+
+// A segment that gets its footer after a later one keeps what may be a link of a
+// chain of versions: only the later ones know.
+func TestFiledOutOfOrder(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	for n := range 80 { // two segments and more; the second has all of the first
+		appendBatch(t, b, put(t, n%30, uint64(n+1)))
+	}
+	first, second := b.segments.inOrder()[0], b.segments.inOrder()[1]
+	b.mu.Lock()
+	first.damaged = true // as far as Seal goes
+	b.mu.Unlock()
+	tendFiled(t, b)
+	if first.sealed || second.filter == nil {
+		t.Fatalf("%+v %+v", first, second)
+	}
+	b.mu.Lock()
+	first.damaged = false
+	b.mu.Unlock()
+	shows := content(t, b, 30)
+	tendFiled(t, b)
+	for i := range first.filter.count {
+		if first.filter.state(uint32(i)) == entryDead && b.mayBeChained(first, name(i)) {
+			t.Errorf("entry %d is dead", i)
+		}
+	}
+	if got := content(t, b, 30); !maps.Equal(got, shows) {
+		t.Fatalf("%v became %v", shows, got)
+	}
+}
+
+// The segment that grows is closed before it holds more than a small share of the
+// names.
+func TestLongSegmentIsClosed(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	config := Config{SegmentBytes: 1 << 30, CheckpointBytes: 1 << 30, IndexOnDisk: true}
+	b, err := Open(NewFiles(fs, "/d", 4), logID, config)
+	check(t, err)
+	const count = 3 * filedLeast
+	for n := 0; n < count; n += 64 {
+		var batch []*Draft
+		for i := range 64 {
+			d := NewDraft(0)
+			m := Metadata{Name: fmt.Sprint(n + i), Timestamp: Timestamp{Ticks: 1}}
+			var h Hash
+			copy(h[:], fmt.Sprintf("%016x", uint64(n+i)*0x9e3779b97f4a7c15))
+			check(t, d.SealPut(h, &m, nil))
+			batch = append(batch, d)
+		}
+		a, err := b.Append(batch)
+		check(t, err)
+		a.Publish()
+	}
+	check(t, b.Seal())
+	check(t, b.FileIndex(func(Hash) {}, func(Hash) {}))
+	if b.index.len() > filedLeast+64 || b.Len() != count {
+		t.Errorf("%d of %d names in memory", b.index.len(), b.Len())
+	}
+}

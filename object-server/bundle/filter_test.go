@@ -1,0 +1,110 @@
+package bundle
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// randomRun makes a sorted run of names of one partition. Some names have several
+// entries if there are to be rewrites.
+func randomRun(seed uint64, names int, isRewritten bool) []runEntry {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var run []runEntry
+	for range names {
+		var h Hash
+		binary.BigEndian.PutUint64(h[:], 0x2a5<<54|random.Uint64()>>10)
+		binary.BigEndian.PutUint64(h[8:], random.Uint64())
+		records := 1
+		if isRewritten && random.IntN(20) == 0 {
+			records = []int{2, 5, 20, 1000}[random.IntN(40)/13]
+		}
+		for range records {
+			run = append(run, runEntry{Hash: h, LSN: uint64(len(run) + 1)})
+		}
+	}
+	sortRun(run)
+	return run
+}
+
+// A filter finds each entry that is its name's newest, keeps the states of all
+// apart, and finds hardly anything else.
+func TestFilter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SampledFrom([]int{0, 1, 2, 50, 300, 3000}).Draw(t, "names")
+		seed := rapid.Uint64().Draw(t, "seed")
+		run := randomRun(seed, names, true)
+		pool := newPagePool()
+		defer pool.close()
+		f := newFilter(pool, run)
+		states := make([]uint8, len(run))
+		random := rand.New(rand.NewPCG(seed, 2))
+		for range 2 * len(run) {
+			i, state := random.IntN(len(run)), uint8(random.IntN(3))
+			f.setState(uint32(i), state)
+			states[i] = state
+		}
+		newest := 0
+		for i := range run {
+			if got := f.state(uint32(i)); got != states[i] {
+				t.Fatalf("entry %d of %d: state %d, want %d", i, len(run), got, states[i])
+			}
+			isFound := slices.Contains(f.find(nil, run[i].Hash), uint32(i))
+			if isNewest := states[i] == entryNewest; isFound != isNewest {
+				t.Fatalf("entry %d of %d in state %d: found %v", i, len(run), states[i], isFound)
+			}
+			if states[i] == entryNewest {
+				newest++
+			}
+		}
+		if f.newest != newest {
+			t.Fatalf("%d newest, want %d", f.newest, newest)
+		}
+		f.free()
+		if pool.bytes() != 0 {
+			t.Fatal(pool.bytes(), "bytes are left")
+		}
+	})
+}
+
+// The figures of the type's documentation.
+func TestFilterCost(t *testing.T) {
+	pool := newPagePool()
+	defer pool.close()
+	run := randomRun(1, 100_000, false)
+	f := newFilter(pool, run)
+	for i := range run {
+		f.setState(uint32(i), entryNewest)
+	}
+	if each := float64(f.bytes()) / float64(len(run)); each > 1.9 {
+		t.Errorf("%.2f bytes an entry", each)
+	}
+	const look = 20_000
+	matched := 0
+	for _, e := range randomRun(2, look, false) {
+		matched += len(f.find(nil, e.Hash))
+	}
+	if share := float64(matched) / look; share > 0.005 {
+		t.Errorf("%.4f candidates of an absent name", share)
+	} else {
+		t.Logf("%.4f candidates of an absent name, %.2f bytes an entry", share, float64(f.bytes())/float64(len(run)))
+	}
+}
+
+func TestEntryProvesItself(t *testing.T) {
+	e := runEntry{Hash: Hash{1, 2, 3}, LSN: 77, Unit: 9, Units: 8, Type: TypePut, Flags: 1}
+	b := appendRun(nil, 70, []runEntry{e})
+	if got, err := parseEntry(b, 70); err != nil || got != e {
+		t.Fatal(got, err)
+	}
+	for i := range 8 * len(b) {
+		b[i/8] ^= 1 << (i % 8)
+		if got, err := parseEntry(b, 70); !isDamage(err) {
+			t.Errorf("bit %d turned: %v, %v", i, got, err)
+		}
+		b[i/8] ^= 1 << (i % 8)
+	}
+}
