@@ -99,6 +99,12 @@ func (s *segmentFile) exact() bool {
 	return !s.headless || s.seal != nil || s.start == segmentHeaderSize
 }
 
+// isUnfinished tells whether a crash hit the segment while it was made, so that
+// nothing of it was acknowledged.
+func (s *segmentFile) isUnfinished(expected uint64, bound limit) bool {
+	return s.headless && s.seal == nil && !bound.sure && s.watermark < expected && (!s.exact() || s.base == expected)
+}
+
 // open is the segment, with nothing in it yet.
 func (s *segmentFile) open() *segment {
 	return &segment{

@@ -34,8 +34,8 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
 	case !s.headless:
 		r.proven = max(r.proven, s.base-1)
-	case s.seal == nil && !bound.sure && s.watermark < r.expected && (!s.exact() || s.base == r.expected):
-		r.bundle.report.TornTails++ // a crash while it was made; nothing of it was acknowledged
+	case s.isUnfinished(r.expected, bound):
+		r.bundle.report.TornTails++
 		return nil
 	default:
 		r.report("%s segment %08x: header is lost", r.bundle.directory, s.sequence)

@@ -39,7 +39,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Repair{Damages: p.verdict.Damages, pass: p, large: make(map[uint64]bool)}
+	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool)}
 	for _, d := range r.Damages {
 		if d.LargeID != 0 && d.LastLSN > 0 {
 			r.large[d.LargeID] = true
@@ -48,13 +48,40 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 			return nil, fmt.Errorf("bundle: %s cannot be repaired: %s", files.directory(id), d.String())
 		}
 	}
+	for isMore := true; isMore; {
+		r.Returns = r.returns()
+		if isMore, err = r.dropReturns(); err != nil {
+			return nil, err
+		}
+	}
 	for i := range p.segments {
 		if s := &p.segments[i]; r.isDamaged(s) {
+			if s.through > s.from && s.through-s.from > math.MaxUint32 {
+				return nil, fmt.Errorf("bundle: %s cannot be repaired: more records are missing than a segment can stand for", files.directory(id))
+			}
 			r.Rewrite = append(r.Rewrite, segmentName(s.file.sequence, s.file.generation))
 		}
 	}
-	r.Returns = r.returns()
 	return r, nil
+}
+
+// dropReturns notes large files as lost whose records would count again: they
+// were removed when they were replaced. It tells whether there were any.
+func (r *Repair) dropReturns() (found bool, err error) {
+	for i := range r.pass.spills {
+		s := &r.pass.spills[i]
+		if r.large[s.id] || !slices.ContainsFunc(r.Returns, func(x Return) bool { return x.LSN == s.lsn }) {
+			continue
+		}
+		d, err := r.pass.checkLarge(s)
+		if err != nil {
+			return false, err
+		}
+		if d.bytes != "" {
+			r.large[s.id], found = true, true
+		}
+	}
+	return found, nil
 }
 
 // isDamaged tells whether a segment must be written anew. The one behind a gap
@@ -102,7 +129,7 @@ func (r *Repair) returns() []Return {
 			before[e.hash] = max(before[e.hash], e.lsn)
 		}
 	}
-	var all []Return
+	all := []Return{}
 	for hash, lsn := range before {
 		all = append(all, Return{LSN: lsn, Hash: hash, Lost: lost[hash]})
 	}
@@ -110,9 +137,14 @@ func (r *Repair) returns() []Return {
 	return all
 }
 
-// Run does it. Whatever it takes away is kept in the quarantine directory, which
-// it makes. The caller holds the device's lock. A crash leaves each segment either
-// as it was or repaired, and links to files in quarantine; it can be run again.
+// roundsMax bounds how often a partition is repaired: what is lost may show that
+// more is.
+const roundsMax = 16
+
+// Run does it, and adds to r what it finds meanwhile. Whatever it takes away is
+// kept in the quarantine directory, which it makes. The caller holds the device's
+// lock. A crash leaves each segment either as it was or repaired, and links to
+// files in quarantine; it can be run again.
 func (r *Repair) Run(quarantine string) error {
 	b := r.pass.bundle
 	if len(r.Damages) == 0 {
@@ -121,6 +153,25 @@ func (r *Repair) Run(quarantine string) error {
 	if err := makeAll(b.files.FS, b.files.Root, quarantine); err != nil {
 		return err
 	}
+	for next, n := r, 1; len(next.Damages) > 0; n++ {
+		if n > roundsMax {
+			return fmt.Errorf("bundle: %s is still damaged after %d rounds: %s", b.directory, roundsMax, &next.Damages[0])
+		}
+		if err := next.round(quarantine); err != nil {
+			return err
+		}
+		var err error
+		if next, err = PlanRepair(b.files, b.id); err != nil {
+			return err
+		}
+		r.Damages = append(r.Damages, next.Damages...)
+		r.Rewrite, r.Returns = append(r.Rewrite, next.Rewrite...), append(r.Returns, next.Returns...)
+	}
+	return nil
+}
+
+func (r *Repair) round(quarantine string) error {
+	b := r.pass.bundle
 	if err := errors.Join(r.renewCopies(), r.quarantineLarge(quarantine)); err != nil {
 		return err
 	}

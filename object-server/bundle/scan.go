@@ -76,6 +76,9 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	}
 	s := newScan(h, &f, noLimit, whole)
 	s.name, s.head, s.owned = filepath.Base(path), head, true
+	if f.headless && f.seal == nil && f.base > 0 && f.watermark < f.base { // a crash while it was made
+		s.done, s.torn, s.queue = true, true, nil
+	}
 	return s, nil
 }
 
@@ -143,8 +146,6 @@ func (s *Scan) begin() {
 		if f.size > segmentHeaderSize && s.limit.sure {
 			s.report(0, f.size, "neither a segment header nor a record")
 		}
-	case f.seal == nil && !s.limit.sure && f.watermark < f.base:
-		s.done, s.torn = true, true // a crash while it was made
 	default:
 		s.report(0, segmentHeaderSize, "segment header is damaged")
 	}

@@ -62,7 +62,7 @@ func recovered(files *Files, id ID) (*Bundle, []found, error) {
 }
 
 func (b *Bundle) survey(entries []found) (*Survey, error) {
-	v := &Survey{TornTails: b.report.TornTails, Damaged: b.report.Damaged}
+	v := &Survey{TornTails: b.report.TornTails, Damaged: append([]string{}, b.report.Damaged...)}
 	segments := make(map[*segment]*SegmentSurvey)
 	for _, s := range b.segments.table {
 		key := s.key(b.id)

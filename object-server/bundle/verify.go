@@ -115,7 +115,14 @@ func (p *pass) run(only string) error {
 		if err := p.newer(f); err != nil {
 			return err
 		}
-		if f.headless && bound.lsn <= f.base { // void
+		switch {
+		case f.headless && bound.lsn <= f.base: // void
+			continue
+		case bound.lsn < f.base || f.base < expected:
+			p.add(Damage{Segment: segmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
+			return nil
+		case f.isUnfinished(expected, bound):
+			p.verdict.TornTails++
 			continue
 		}
 		if f.base > expected {
@@ -245,7 +252,7 @@ func (p *pass) record(f *segmentFile, e *Entry) {
 func (p *pass) dropVoid() {
 	void := uint64(0)
 	p.verdict.Damages = slices.DeleteFunc(p.verdict.Damages, func(d Damage) bool {
-		if d.FirstLSN <= p.proven || d.Final {
+		if d.FirstLSN <= p.proven || d.Final || d.Segment == "" {
 			return false
 		}
 		if void == 0 || d.FirstLSN < void {

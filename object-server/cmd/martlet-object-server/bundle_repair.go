@@ -84,28 +84,25 @@ func settle(root string, stderr io.Writer) error {
 
 // plan reads the partitions and says what is to be done.
 func (f *bundleFlags) plan(t *target) ([]*repaired, error) {
-	return f.damaged(t, vfs.ReadOnly{}, func(*bundle.Files, *repaired) error { return nil })
+	return f.damaged(t, vfs.ReadOnly{}, func(*repaired) error { return nil })
 }
 
-// apply repairs the damaged partitions, and verifies that they are whole.
+// apply repairs the damaged partitions, until they are whole.
 func (f *bundleFlags) apply(t *target) ([]*repaired, error) {
-	return f.damaged(t, vfs.OS{}, func(files *bundle.Files, r *repaired) error {
+	return f.damaged(t, vfs.OS{}, func(r *repaired) error {
+		damages, rewritten, returns := len(r.Damages), len(r.Rewrite), len(r.Returns)
 		if err := r.Run(r.Quarantine); err != nil {
 			return err
 		}
 		r.Done = true
-		verdict, err := bundle.Verify(files, r.id, "")
-		if err == nil && len(verdict.Damages) > 0 {
-			err = fmt.Errorf("still damaged: %s", &verdict.Damages[0])
-		}
-		return err
+		return f.describe(r, r.Damages[damages:], r.Rewrite[rewritten:], r.Returns[returns:])
 	})
 }
 
 // damaged finds the partitions that need repair, tells of each and uses it. The
 // device is locked meanwhile. A partition that cannot be repaired does not keep it
 // from the others.
-func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*bundle.Files, *repaired) error) (all []*repaired, err error) {
+func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (all []*repaired, err error) {
 	lock, err := lockDevice(t.root)
 	if err != nil {
 		return nil, err
@@ -118,8 +115,8 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*bundle.Files, *rep
 		r.Quarantine = filepath.Join(t.root, "quarantined", bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
 		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
-			if err = f.describe(r); err == nil {
-				err = use(files, r)
+			if err = f.describe(r, r.Damages, r.Rewrite, r.Returns); err == nil {
+				err = use(r)
 			}
 			if f.json {
 				err = errors.Join(err, f.line(r))
@@ -134,18 +131,19 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*bundle.Files, *rep
 	return all, errors.Join(err, failed)
 }
 
-func (f *bundleFlags) describe(r *repaired) error {
+// describe tells of damages, and what is done about them.
+func (f *bundleFlags) describe(r *repaired, damages []bundle.Damage, rewritten []string, returns []bundle.Return) error {
 	if f.json { // when it is done
 		return nil
 	}
 	var b strings.Builder
-	for _, d := range r.Damages {
+	for _, d := range damages {
 		fmt.Fprintf(&b, "%s: %s\n", r.Path, &d)
 	}
-	for _, back := range r.Returns {
+	for _, back := range returns {
 		fmt.Fprintf(&b, "%s: record %d of hash %s counts again, because record %d is lost\n", r.Path, back.LSN, back.Hash, back.Lost)
 	}
-	for _, name := range r.Rewrite {
+	for _, name := range rewritten {
 		fmt.Fprintf(&b, "%s: %s is written anew without what is damaged; the original goes to %s\n", r.Path, name, r.Quarantine)
 	}
 	_, err := io.WriteString(f.stdout, b.String())
