@@ -18,7 +18,7 @@ type Description struct {
 	Type           string   `json:"type"`
 	Flags          uint16   `json:"flags"`
 	LSN            uint64   `json:"lsn"`
-	Salt           uint32   `json:"salt"`
+	Salt           string   `json:"salt"`
 	Hash           string   `json:"hash"`
 	VersionID      string   `json:"version_id"`
 	Timestamp      string   `json:"timestamp"`
@@ -130,7 +130,7 @@ func (s *Scan) Describe(e *Entry) (*Description, error) {
 
 func describe(h *header, offset int64) *Description {
 	return &Description{
-		Offset: offset, Length: int64(h.Units) * unitSize, Type: h.Type.String(), Flags: h.Flags, LSN: h.LSN, Salt: h.Salt,
+		Offset: offset, Length: int64(h.Units) * unitSize, Type: h.Type.String(), Flags: h.Flags, LSN: h.LSN, Salt: fmt.Sprintf("%08x", h.Salt),
 		Hash: h.Hash.String(), VersionID: hex.EncodeToString(h.VersionID[:]), Timestamp: h.Timestamp.String(),
 		Previous: h.Previous, Versions: h.Versions, Size: h.Size, MetadataLength: h.MetadataLength,
 		Watermark: h.watermark(), Signature: fmt.Sprintf("%016x", h.Signature), Checkpoint: int64(h.Checkpoint) * unitSize,

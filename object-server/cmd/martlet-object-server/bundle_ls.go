@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -169,6 +170,7 @@ type recordLine struct {
 	LSN       uint64         `json:"lsn,omitempty"`
 	Type      string         `json:"type,omitempty"`
 	Timestamp string         `json:"timestamp,omitempty"`
+	VersionID string         `json:"version_id,omitempty"`
 	Size      int64          `json:"size"`
 	Name      string         `json:"name,omitempty"`
 	Hash      string         `json:"hash,omitempty"`
@@ -219,6 +221,8 @@ func recordLineOf(e *bundle.Entry) recordLine {
 		line.LSN, line.Type, line.Size = r.LSN(), r.Type().String(), r.Size()
 		if r.Hash() != (bundle.Hash{}) {
 			line.Timestamp, line.Hash = r.Timestamp().String(), r.Hash().String()
+			id := r.VersionID()
+			line.VersionID = hex.EncodeToString(id[:])
 		}
 	}
 	if m := e.Metadata(); m != nil {

@@ -50,7 +50,7 @@ func (f *bundleFlags) record(d *bundle.Description) error {
 	t.add("flags", fmt.Sprintf("%#04x", d.Flags))
 	t.add("LSN", d.LSN)
 	t.add("durable before", d.Watermark)
-	t.add("salt", fmt.Sprintf("%08x", d.Salt))
+	t.add("salt", d.Salt)
 	t.add("hash", d.Hash)
 	t.add("version id", d.VersionID)
 	t.add("timestamp", d.Timestamp)
@@ -100,7 +100,11 @@ func (t *fields) chain(c *bundle.Chained) {
 		}
 		return fmt.Sprintf("%s, %s, version id %s", lsn, r.Timestamp, shownID(r.VersionID))
 	}
-	t.add("chain", fmt.Sprintf("%d records, continued at LSN %d, nothing there is later than %s", c.Entries, c.Next, c.Bound))
+	if c.Next == 0 {
+		t.add("chain", fmt.Sprintf("%d records, all told here", c.Entries))
+	} else {
+		t.add("chain", fmt.Sprintf("%d records, goes on at LSN %d, where none is later than %s", c.Entries, c.Next, c.Bound))
+	}
 	if c.Gap {
 		t.add("chain", "damage has cut off a part of it")
 	}
