@@ -199,6 +199,32 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 }
 
+// What a killed server leaves is clean with every way of writing, also where the
+// journal is ahead of the bundles.
+func TestBundleVerifyAfterAKill(t *testing.T) {
+	for _, method := range []string{"fdatasync", "direct", "journal"} {
+		h := newHome(t, 0)
+		conf := strings.Replace(readFile(t, h.conf), "[app:object-server]\n", "[app:object-server]\nbundle_sync_method = "+method+"\nbundle_journal_size = 8388608\n", 1)
+		if err := os.WriteFile(h.conf, []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := h.start()
+		for i := range 40 {
+			p.put(fmt.Sprintf("/sda/%d/a/c/o%d", i%4, i), strings.Repeat("x", 100*i), "1700000000.00000")
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Wait() // killed
+		device := filepath.Join(h.dir, "devices", "sda")
+		expect(t, 0, []string{"4 partitions, 4 segments, 40 records", "0 torn ends", "0 damages"}, "verify", device)
+		expect(t, 0, []string{"nothing is damaged"}, "repair", "--apply", device)
+		p = h.start()
+		p.expectBody("/sda/3/a/c/o39", strings.Repeat("x", 3900))
+		p.stop()
+	}
+}
+
 func flipByte(t *testing.T, path string, offset int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
