@@ -26,28 +26,23 @@ const passesMax = 6
 // partition may be in use. So what one pass finds may be a write or a compaction
 // that it met half way, and only what a second one finds too is damage.
 func Verify(files *Files, id ID, only string) (*Verdict, error) {
-	first, err := newPass(files, id, only)
-	if err != nil || len(first.verdict.Damages) == 0 {
-		return first.result(), err
+	p, err := newPass(files, id, only)
+	if err != nil {
+		return nil, err
 	}
-	for range passesMax {
-		second, err := newPass(files, id, only)
-		if err != nil {
+	for n, isNew := 0, len(p.verdict.Damages) > 0; isNew && n < passesMax; n++ {
+		before := p.verdict.Damages
+		if p, err = newPass(files, id, only); err != nil {
 			return nil, err
 		}
-		isNew := false
-		confirmed := slices.DeleteFunc(slices.Clone(second.verdict.Damages), func(d Damage) bool {
-			isKnown := slices.ContainsFunc(first.verdict.Damages, func(e Damage) bool { return d.same(&e) })
-			isNew = isNew || !isKnown
-			return !isKnown
+		confirmed := slices.DeleteFunc(slices.Clone(p.verdict.Damages), func(d Damage) bool {
+			return !slices.ContainsFunc(before, func(e Damage) bool { return d.same(&e) })
 		})
-		if !isNew {
-			second.verdict.Damages = confirmed
-			return second.result(), nil
+		if isNew = len(confirmed) < len(p.verdict.Damages); !isNew || n+1 == passesMax {
+			p.verdict.Damages = confirmed
 		}
-		first = second
 	}
-	return nil, fmt.Errorf("bundle: %s changes too fast to be verified", files.directory(id))
+	return &p.verdict, nil
 }
 
 // pass is one reading of a partition from its first segment to its last.
@@ -92,8 +87,6 @@ func newPass(files *Files, id ID, only string) (*pass, error) {
 	}
 	return nil, fmt.Errorf("bundle: segments of %s vanish while they are read", files.directory(id))
 }
-
-func (p *pass) result() *Verdict { return &p.verdict }
 
 func (p *pass) add(d Damage) { p.verdict.Damages = append(p.verdict.Damages, d) }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -179,7 +180,11 @@ func (f *bundleFlags) status(err error, usage string) int {
 }
 
 func (f *bundleFlags) complain(err error) {
-	fmt.Fprintf(f.stderr, "martlet-object-server bundle: %v\n", err)
+	advice := ""
+	if errors.Is(err, fs.ErrPermission) {
+		advice = "; run it as root, or as the user of the object server"
+	}
+	fmt.Fprintf(f.stderr, "martlet-object-server bundle: %v%s\n", err, advice)
 }
 
 // parse reads the flags and returns the paths.

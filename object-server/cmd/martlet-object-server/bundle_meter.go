@@ -14,10 +14,9 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// meter is a file system that cannot be changed; it counts what is read, and
-// keeps below a rate.
+// meter is a file system that counts what is read, and keeps below a rate.
 type meter struct {
-	vfs.ReadOnly
+	vfs.FS
 	rate  int64 // bytes a second; 0: no limit
 	start time.Time
 	read  atomic.Int64
@@ -28,11 +27,26 @@ type meter struct {
 
 // Open implements vfs.FS.
 func (m *meter) Open(name string) (vfs.File, error) {
-	file, err := m.ReadOnly.Open(name)
+	file, err := m.FS.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	return &meteredFile{file, m}, nil
+}
+
+// Link implements vfs.FS.
+func (m *meter) Link(file vfs.File, name string) error {
+	if metered, ok := file.(*meteredFile); ok {
+		file = metered.File
+	}
+	return m.FS.Link(file, name)
+}
+
+// Prefetch reads the start of a file before it is opened, where that is possible.
+func (m *meter) Prefetch(name string) {
+	if fs, ok := m.FS.(vfs.ReadOnly); ok {
+		fs.Prefetch(name)
+	}
 }
 
 type meteredFile struct {

@@ -84,7 +84,7 @@ func settle(root string, stderr io.Writer) error {
 
 // plan reads the partitions and says what is to be done.
 func (f *bundleFlags) plan(t *target) ([]*repaired, error) {
-	return f.damaged(t, vfs.ReadOnly{}, func(*repaired) error { return nil })
+	return f.damaged(t, vfs.ReadOnly{Ahead: true}, func(*repaired) error { return nil })
 }
 
 // apply repairs the damaged partitions, until they are whole.
@@ -109,12 +109,16 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	now := time.Now().UTC().Format("20060102T150405.000000Z")
+	m := meter{FS: fs, start: time.Now()}
+	stop := m.progress(f.stderr, t.bytes())
+	defer stop()
 	var failed error
-	err = t.each(fs, func(files *bundle.Files, id bundle.ID) error {
+	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
 		r := &repaired{Path: t.directory(id), id: id}
 		r.Quarantine = filepath.Join(t.root, "quarantined", bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
 		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
+			m.clear()
 			if err = f.describe(r, r.Damages, r.Rewrite, r.Returns); err == nil {
 				err = use(r)
 			}
