@@ -220,6 +220,11 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 	case d.head.Type.named():
 		e := d.head.runEntry(unit)
 		b.enter(s, &e, d.old, d.oldUnits)
+		if d.chain != nil && d.chain.freed > 0 {
+			if from := b.segments.withLSN(d.chain.replaced.LSN); from != nil {
+				from.live -= int64(d.chain.freed)
+			}
+		}
 	case d.head.Type == TypeCheckpoint:
 		// One that was made for an earlier segment says nothing of this one.
 		if c, err := parseCheckpoint(d.Data()); err == nil && c.sequence == s.sequence {

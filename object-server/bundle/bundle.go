@@ -109,7 +109,7 @@ func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
 	if oldUnits == 0 {
 		oldUnits = old.units()
 	}
-	if n.state() != slotVersioned { // a version stays, until compaction finds that it was removed
+	if n.state() != slotVersioned { // a version stays; see Addition.freed
 		b.segments.table[old.segment()].live -= int64(oldUnits)
 	}
 	delete(b.damaged, old.at())

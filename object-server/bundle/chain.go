@@ -124,6 +124,15 @@ type Addition struct {
 	previous uint64  // LSN of the head so far
 	versions uint32  // live ones, delete markers included
 	replaced Version // the version that the record makes dead; LSN 0 if none
+	freed    uint32  // units that compaction can take from that version's record, as far as known
+}
+
+// Frees says which record Replaced refers to.
+func (a *Addition) Frees(r *Record) {
+	if r.Live() && r.LSN() == a.replaced.LSN {
+		parts := r.head.layout()
+		a.freed = uint32((parts.end - parts.metadata) / unitSize)
+	}
 }
 
 // Replaced refers to the version that the record replaces or removes; LSN 0 if

@@ -31,6 +31,7 @@ type Compacted struct {
 	Segments   int   // replaced; 0: there was nothing to do
 	Bytes      int64 // of records that were copied
 	Tombstones int   // that were left out although they count
+	Versions   int   // removed or replaced ones that lost their data
 }
 
 // compactionLeast are dead bytes that are worth a rewrite, in segments of the

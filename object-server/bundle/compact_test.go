@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -28,6 +31,7 @@ func compactAll(t testing.TB, b *Bundle, c *Compaction) (sum Compacted) {
 			return sum
 		}
 		sum.Segments, sum.Bytes, sum.Tombstones = sum.Segments+done.Segments, sum.Bytes+done.Bytes, sum.Tombstones+done.Tombstones
+		sum.Versions += done.Versions
 	}
 }
 
@@ -112,6 +116,7 @@ func TestCompact(t *testing.T) {
 		if left > used*3/4 || len(files) != len(shape(b)) {
 			t.Fatalf("%d bytes of %d left, files %v for %q", left, used, files, shape(b))
 		}
+		wantClean(t, fs)
 		b = wantRebuilt(t, fs, b, 90)
 		if len(b.Report().Damaged) > 0 {
 			t.Fatal(b.Report().Damaged)
@@ -291,6 +296,29 @@ func TestCompactOfDamage(t *testing.T) {
 	if bad.hidden || len(told) != 1 {
 		t.Fatalf("%v, %v", bad.hidden, told)
 	}
+}
+
+// A segment with a bad sector stays as it is, and that is no error.
+func TestCompactOfBadSectors(t *testing.T) {
+	mem, _ := tendedLog(t)
+	reads, bad := 0, 0
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if op != "read" || !strings.HasSuffix(name, "00000002-0000.bundle") {
+			return nil
+		}
+		if reads++; reads != bad {
+			return nil
+		}
+		return &os.PathError{Op: "pread", Path: name, Err: syscall.EIO}
+	})
+	b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
+	check(t, err)
+	second := b.segments.inOrder()[1]
+	bad = reads + 2
+	if done := compactAll(t, b, calm()); done.Segments == 0 || second.hidden || reads < bad {
+		t.Fatalf("%+v, %d of %d reads", done, reads, bad)
+	}
+	wantRebuilt(t, mem, b, 90)
 }
 
 // A footer that cannot be read is no reason not to compact.

@@ -187,6 +187,7 @@ func (b *Bundle) build(entries []found) {
 		s.named++
 		s.units += int64(e.Units)
 	}
+	presumeDead(entries)
 	b.index.build(names, func(yield func(uint64, slot) bool) {
 		for i := range entries {
 			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.key(), e.segment.slotOf(&e.runEntry)) {
@@ -200,6 +201,32 @@ func (b *Bundle) build(entries []found) {
 // the chain of the name's versions begins with or goes through.
 func isLinked(entries []found, i int) bool {
 	return isNewest(entries, i) || entries[i].isChained() || entries[i+1].isChained()
+}
+
+// presumeDead counts as dead what compaction will probably find so. Which version
+// a removal is of does not stand in a run: the oldest ones are the likeliest.
+func presumeDead(entries []found) {
+	removals, start := 0, 0
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Flags&(flagVersions>>8) == 0:
+		case e.Type == TypeTombstone:
+			removals++
+		case e.Type == TypeVersionDirectory: // already emptied
+			removals--
+		}
+		if !isNewest(entries, i) {
+			continue
+		}
+		for name := entries[start:i]; removals > 0 && len(name) > 0; name = name[1:] {
+			if e := &name[0]; e.Type == TypePut && isLinked(name, 0) {
+				e.segment.live -= int64(e.Units)
+				removals--
+			}
+		}
+		removals, start = 0, i+1
+	}
 }
 
 // isNewest tells whether the entry at i is the last of its name.

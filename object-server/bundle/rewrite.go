@@ -36,7 +36,9 @@ type rewriter struct {
 	written   int64   // bytes in the file
 	unflushed int64
 	moves     []move // what was copied, by LSN; once the footer is made as in its run
-	dropped   []move // tombstones that were left out
+	reclaimed []move // tombstones that were left out
+	fates     fates
+	emptied   int // versions
 }
 
 // listedEntry is an entry of a segment's run and its position there.
@@ -63,7 +65,7 @@ func (m *move) old() slot {
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
 func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Compacted, err error) {
-	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: GetBuffer(pieceBytes)}
+	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: GetBuffer(pieceBytes), fates: fates{bundle: b}}
 	w.buffer.B = w.buffer.B[:0]
 	defer w.buffer.Free()
 	if err := w.create(); err != nil {
@@ -82,7 +84,7 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 	if err := w.publish(); err != nil {
 		return done, err
 	}
-	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Tombstones: w.swap()}
+	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Tombstones: w.swap(), Versions: w.emptied}
 	failpoint.Hit(failpoint.Compacted)
 	b.reap(c)
 	failpoint.Hit(failpoint.CompactUnlinked)
@@ -129,10 +131,16 @@ func (w *rewriter) copySegment(s *segment) error {
 	}
 	defer file.release()
 	entries, err := w.bundle.listed(file, s)
-	if err == nil {
-		err = w.copyEntries(file, s, entries)
+	if err != nil {
+		return unfit(s, err)
 	}
-	if isDamage(err) {
+	return w.copyEntries(file, s, entries)
+}
+
+// unfit makes of an error of reading a segment the one that says to leave it as
+// it is, if it is about damage or a bad sector.
+func unfit(s *segment, err error) error {
+	if isDamage(err) || isUnreadable(err) {
 		return &badSegment{s, err}
 	}
 	return err
@@ -145,8 +153,19 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) 
 		if err := w.Pace(0); err != nil {
 			return err
 		}
-		for _, e := range w.bundle.counting(s, chunk) {
-			if err := w.copyRecord(&source, s, &e); err != nil {
+		isNewest, mayBeVersion := w.bundle.counting(s, chunk)
+		for _, e := range chunk {
+			become := fateDropped
+			var err error
+			if isNewest[e.LSN] {
+				become = fateNewest
+			} else if mayBeVersion[e.LSN] {
+				become, err = w.fates.of(&e.runEntry)
+			}
+			if err == nil && become != fateDropped {
+				err = w.copyRecord(&source, s, &e, become)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -169,69 +188,89 @@ func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 	return entries, err
 }
 
-// counting returns the entries of records that the index points at, or that
-// belong to a name with versions.
-func (b *Bundle) counting(s *segment, entries []listedEntry) []listedEntry {
+// counting returns the LSNs of the records that the index points at, and of
+// those that belong to a name that may have versions.
+func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVersion map[uint64]bool) {
+	isNewest, mayBeVersion = make(map[uint64]bool), make(map[uint64]bool)
 	var space [4]slot
-	var kept []listedEntry
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i := range entries {
 		e := &entries[i]
 		if s.filter != nil {
-			if s.filter.state(e.position) != entryDead {
-				kept = append(kept, *e)
-			}
+			state := s.filter.state(e.position)
+			isNewest[e.LSN], mayBeVersion[e.LSN] = state == entryNewest, state == entryVersion
 			continue
 		}
 		at := s.slotOf(&e.runEntry).at()
-		if slices.ContainsFunc(b.index.find(e.Hash.key(), space[:0]), func(found slot) bool {
-			return found.at() == at || found.state() == slotVersioned
-		}) {
-			kept = append(kept, *e)
+		for _, found := range b.index.find(e.Hash.key(), space[:0]) {
+			if found.at() == at {
+				isNewest[e.LSN] = true
+			} else if found.state() == slotVersioned {
+				mayBeVersion[e.LSN] = true
+			}
 		}
 	}
-	return kept
+	return isNewest, mayBeVersion
 }
 
-// copyRecord copies one record with a header for its new place. It does not look
-// at the body, which proves itself wherever it lies.
-func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry) error {
-	offset, length := int64(e.Unit)*unitSize, int(e.Units)*unitSize
+// copyRecord copies one record with a header for its new place, whole or emptied.
+// It does not look at the body, which proves itself wherever it lies.
+func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become fate) error {
+	offset := int64(e.Unit) * unitSize
 	p, err := source.at(offset, headerSize)
 	if err != nil {
-		return err
+		return unfit(s, err)
 	}
 	h, err := parseHeader(p)
-	if err != nil {
-		return err
+	if err == nil && (h.Salt != s.salt || h.runEntry(e.Unit) != e.runEntry) {
+		err = fmt.Errorf("%w: record %d is not where the footer says", errDamaged, e.LSN)
 	}
-	if h.Salt != s.salt || h.runEntry(e.Unit) != e.runEntry {
-		return fmt.Errorf("%w: record %d is not where the footer says", errDamaged, e.LSN)
+	if err != nil {
+		return unfit(s, err)
 	}
 	m := move{e.runEntry, s, e.Unit, e.position}
-	if w.isReclaimed(&h) {
-		w.dropped = append(w.dropped, m)
+	if become == fateNewest && w.isReclaimed(&h) {
+		w.reclaimed = append(w.reclaimed, m)
 		return nil
 	}
+	if become == fateEmptied {
+		if p, err = readRecord(source, offset, int64(h.layout().data)); err != nil {
+			return unfit(s, err)
+		}
+		if directory, ok := empty(&h, p); ok {
+			m.Units, m.Type, m.Flags = uint32(len(directory)/unitSize), TypeVersionDirectory, (flagVersions|flagBlock)>>8
+			w.emptied++
+			return w.move(&m, directory)
+		}
+	}
+	if p, err = readRecord(source, offset, int64(e.Units)*unitSize); err != nil {
+		return unfit(s, err)
+	}
+	return w.move(&m, p)
+}
+
+// readRecord reads a record or the start of one, from the window if it fits in.
+func readRecord(source *window, offset, length int64) ([]byte, error) {
+	if length <= windowSize {
+		return source.at(offset, int(length))
+	}
+	p := make([]byte, length)
+	if err := readFull(source.file, p, offset); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	return p, nil
+}
+
+// move appends a record to the new segment. p is changed.
+func (w *rewriter) move(m *move, p []byte) error {
 	start := w.written + int64(len(w.buffer.B))
-	if start+int64(length) > slotUnits*unitSize { // with versions that have been removed
-		return &badSegment{s, fmt.Errorf("%w: compacted segment", ErrTooLarge)}
+	if start+int64(len(p)) > slotUnits*unitSize { // with versions that have been removed
+		return &badSegment{m.from, fmt.Errorf("%w: compacted segment", ErrTooLarge)}
 	}
 	m.Unit = uint32(start / unitSize)
-	w.moves = append(w.moves, m)
-	if length <= windowSize {
-		if p, err = source.at(offset, length); err != nil {
-			return err
-		}
-		return w.put(p)
-	}
-	buffer := GetBuffer(length)
-	defer buffer.Free()
-	if err := readFull(source.file, buffer.B, offset); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	return w.put(buffer.B)
+	w.moves = append(w.moves, *m)
+	return w.put(p)
 }
 
 // isReclaimed tells whether a tombstone that counts has served its time. Only the
@@ -362,8 +401,8 @@ func (w *rewriter) swap() (reclaimed int) {
 		w.bundle.relocate(w.next, m, uint32(i))
 		w.Unlock(m.Hash)
 	}
-	for i := range w.dropped {
-		m := &w.dropped[i]
+	for i := range w.reclaimed {
+		m := &w.reclaimed[i]
 		w.Lock(m.Hash)
 		if w.bundle.forgetTombstone(m) {
 			reclaimed++

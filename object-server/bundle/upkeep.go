@@ -71,6 +71,9 @@ func (b *Bundle) seal(x *extent) error {
 	}
 	defer file.release()
 	entries, err := b.entries(file, x)
+	if isUnreadable(err) {
+		err = fmt.Errorf("%w: %w", errDamaged, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func (b *Bundle) checkpointDue(s *segment) bool {
 // uncheckpointed marks a segment whose records cannot all be read: it gets no
 // CHECKPOINT and no footer any more.
 func (b *Bundle) uncheckpointed(s *segment, err error) error {
-	if !isDamage(err) {
+	if !isDamage(err) && !isUnreadable(err) {
 		return err
 	}
 	b.mu.Lock()

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +115,35 @@ func TestJournalIsSettledBeforeSegmentsGo(t *testing.T) {
 	}
 	if err := d.Close(); err != nil || removed == 0 || brought != "" {
 		t.Fatalf("%v, %d segments removed, %s came back", err, removed, brought)
+	}
+}
+
+// Bad sectors that upkeep and compaction meet do not take the device out: they
+// leave that segment as it is.
+func TestCompactionMeetsBadSectors(t *testing.T) {
+	fs := vfs.NewFaults(vfs.NewMem("/d"), func(op, name string) error {
+		if op == "read" && strings.Contains(name, "/objects/0/00000004-") {
+			return &os.PathError{Op: "pread", Path: name, Err: syscall.EIO}
+		}
+		return nil
+	})
+	o := compactOptions
+	o.compactByHand, o.Logger = true, quiet
+	d := open(t, fs, "/d", o)
+	for i := uint64(1); i < 400; i++ {
+		name := fmt.Sprint("/a/c/", i%8)
+		must[State](t)(put(d, locate(name, 1), name, i, body(i, 4096)))
+		if i%20 == 0 {
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if d.Stats().SegmentsRemoved < 10 {
+		t.Fatalf("%+v", d.Stats())
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -195,6 +195,9 @@ func (c *compactor) compact(b *bundle.Bundle) error {
 		if d.room.nearlyFull.Load() {
 			share = eagerShare
 		}
+		if d.options.compactShare > 0 {
+			share = d.options.compactShare
+		}
 		if draft := b.Turn(share); draft != nil {
 			_ = d.committer.append(b, draft) // the committer deals with its errors
 			draft.Free()
@@ -211,6 +214,7 @@ func (c *compactor) compact(b *bundle.Bundle) error {
 		d.counters.bytesCompacted.Add(uint64(done.Bytes))
 		d.counters.segmentsRemoved.Add(uint64(done.Segments))
 		d.counters.tombstonesReclaimed.Add(uint64(done.Tombstones))
+		d.counters.versionsReclaimed.Add(uint64(done.Versions))
 	}
 }
 

@@ -18,6 +18,7 @@ var crashMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncDirect, SyncJournal
 func crashOptions(method SyncMethod) Options {
 	o := modelOptions
 	o.SyncMethod, o.JournalBytes = method, 64<<10
+	o.SegmentBytes, o.compactShare = 16<<10, 0.1 // so that there is something to compact
 	return o
 }
 

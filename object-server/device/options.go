@@ -50,7 +50,8 @@ type Options struct {
 	ReservePercent    float64       // the same as a share of the file system; default 0
 	Logger            *slog.Logger  // for damage met when opening a partition; default slog.Default
 
-	compactByHand bool // only Compact compacts, for tests that look at the files
+	compactByHand bool    // only Compact compacts, for tests that look at the files
+	compactShare  float64 // of a run that must be dead, for tests; 0: as usual
 }
 
 const (

@@ -18,12 +18,13 @@ type Stats struct {
 	BytesCompacted      uint64 // records that were copied for that
 	SegmentsRemoved     uint64 // replaced by compaction
 	TombstonesReclaimed uint64
+	VersionsReclaimed   uint64 // removed or replaced, whose data are gone
 }
 
 type counters struct {
 	puts, deletes, posts, reads, batches, flushes, bytesWritten, quarantined atomic.Uint64
 
-	compactions, bytesCompacted, segmentsRemoved, tombstonesReclaimed atomic.Uint64
+	compactions, bytesCompacted, segmentsRemoved, tombstonesReclaimed, versionsReclaimed atomic.Uint64
 }
 
 // Stats returns the counters of the device.
@@ -34,6 +35,6 @@ func (d *Device) Stats() Stats {
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
 		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()),
 		Compactions: c.compactions.Load(), BytesCompacted: c.bytesCompacted.Load(),
-		SegmentsRemoved: c.segmentsRemoved.Load(), TombstonesReclaimed: c.tombstonesReclaimed.Load(),
+		SegmentsRemoved: c.segmentsRemoved.Load(), TombstonesReclaimed: c.tombstonesReclaimed.Load(), VersionsReclaimed: c.versionsReclaimed.Load(),
 	}
 }

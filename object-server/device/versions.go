@@ -200,6 +200,7 @@ func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage err
 	if !record.Live() {
 		return old, nil
 	}
+	a.Frees(record)
 	m, err := metadata(b, record)
 	if err != nil {
 		return old, nil
@@ -229,6 +230,7 @@ func (o *Object) continueChain(draft *bundle.Draft) error {
 	if err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
+	a.Frees(o.record)
 	draft.Continue(&a)
 	draft.Replaces(head)
 	return nil

@@ -44,7 +44,7 @@ func TestVersionsAfterCrashAtEveryOperation(t *testing.T) {
 
 func versionCrashRun(t *testing.T, o Options, seed uint64) {
 	const name = "/a/c/heron"
-	mem, rng := vfs.NewMem("/d"), rand.New(rand.NewPCG(seed, 1))
+	mem, rng, choices := vfs.NewMem("/d"), rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	var mu sync.Mutex // of what the history is: upkeep has a goroutine of its own
 	var h, next versionHistory
 	var failure error
@@ -70,13 +70,17 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 		return nil
 	})
 	d := open(t, fs, "/d", o)
-	for i := range 60 {
-		c := randomVersionChange(rng, 20)
+	for i := range 80 {
+		c := randomVersionChange(choices, 40)
 		if i < 25 { // long enough for lists of several records
 			c = versionChange{"put", uint64(i + 21), uint64(i+21) * 10}
+		} else if i%7 == 0 {
+			c.kind = "compact"
 		}
 		mu.Lock()
-		next, _ = h.after(c)
+		if next = h; c.kind != "compact" {
+			next, _ = h.after(c)
+		}
 		mu.Unlock()
 		done, err := h.do(d, name, c)
 		if err != nil {
@@ -85,6 +89,9 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 		mu.Lock()
 		h, next = done, done
 		mu.Unlock()
+	}
+	if d.Stats().VersionsReclaimed == 0 {
+		t.Errorf("no version lost its data: %+v", d.Stats())
 	}
 	err := d.Close()
 	if err = errors.Join(err, failure); err != nil {

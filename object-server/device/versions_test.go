@@ -25,7 +25,7 @@ func versionID(n uint64) (id bundle.VersionID) {
 
 // versionChange is one write of a test with versions.
 type versionChange struct {
-	kind  string // "put", "marker", "remove" or "post"
+	kind  string // "put", "marker", "remove" or "post", or "compact", which changes nothing
 	id    uint64 // 0: the null version
 	ticks uint64
 }
@@ -94,6 +94,9 @@ func (h versionHistory) String() string {
 // do performs a change on the device. A refusal that the versionHistory says is right
 // is no error.
 func (h versionHistory) do(d *Device, name string, c versionChange) (versionHistory, error) {
+	if c.kind == "compact" {
+		return h, d.Compact()
+	}
 	next, ok := h.after(c)
 	err := doVersion(d, name, c)
 	var older *OlderError
@@ -268,6 +271,7 @@ func TestVersionStateMachine(t *testing.T) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
+			"compact": func(rt *rapid.T) { h = s.version(rt, h, name, versionChange{kind: "compact"}) },
 			"look":    func(*rapid.T) { look() },
 			"changes": func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
 			"again": func(rt *rapid.T) {
