@@ -38,6 +38,7 @@ mount_check = no
 client_timeout = 1.5
 log_level = debug
 fallocate_reserve = 10000
+reclaim_age = 3600
 [pipeline:main]
 pipeline = healthcheck recon object-server
 [filter:recon]
@@ -45,6 +46,7 @@ use = egg:swift#recon
 recon_cache_path = /var/cache/swift
 [app:object-server]
 use = egg:swift#object
+bundle_compaction_rate = 0
 set log_level = WARNING
 client_timeout = 2
 allowed_headers = X-A, content-type , x-b
@@ -61,6 +63,7 @@ concurrency = 1
 		!slices.Equal(config.AllowedHeaders, []string{"X-A", "content-type", "x-b"}) ||
 		config.Limits.MetaCountMax != 5 || config.Limits.FileSizeMax != 77 || config.Limits.MetaValueMax != 256 ||
 		!config.Policies[3] || config.Policies[1] || config.BindIP != "0.0.0.0" ||
+		config.Device.CompactionRate != -1 || config.Device.ReclaimAge != time.Hour ||
 		config.Device.ReserveBytes != 10000 || config.Device.ReservePercent != 0 {
 		t.Errorf("got %+v", config)
 	}

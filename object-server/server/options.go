@@ -55,8 +55,11 @@ func (c *Config) options() []option {
 		{appSection, "bundle_segment_size", "1073741824", integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)},
 		{appSection, "bundle_checkpoint_size", "67108864", integer64(&c.Device.CheckpointBytes, 64<<10, 1<<30)},
 		{appSection, "bundle_index", "memory", indexPlace(&c.Device.IndexOnDisk)},
+		{appSection, "bundle_compaction_rate", "16777216", c.setCompactionRate},
+		{appSection, "bundle_compaction_interval", "86400", seconds(&c.Device.CompactionRound)},
 		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
+		{defaultSection, "reclaim_age", "604800", seconds(&c.Device.ReclaimAge)},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},
 	}
 }
@@ -114,6 +117,15 @@ func (c *Config) setReserve(value string) error {
 	}
 	c.Device.ReservePercent = percent
 	return nil
+}
+
+// setCompactionRate takes bytes a second; 0 is no limit.
+func (c *Config) setCompactionRate(value string) error {
+	err := integer64(&c.Device.CompactionRate, 0, 1<<40)(value)
+	if c.Device.CompactionRate == 0 {
+		c.Device.CompactionRate = -1
+	}
+	return err
 }
 
 func syncMethod(into *device.SyncMethod) func(string) error {
