@@ -70,11 +70,14 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 		return nil
 	})
 	d := open(t, fs, "/d", o)
-	for i := range 80 {
+	for i := range 76 {
 		c := randomVersionChange(choices, 40)
 		if i < 25 { // long enough for lists of several records
 			c = versionChange{"put", uint64(i + 21), uint64(i+21) * 10}
-		} else if i%7 == 0 {
+		} else if i >= 60 {
+			c = versionChange{"remove", uint64(i - 60 + 21), 2000}
+		}
+		if i > 25 && i%7 == 5 {
 			c.kind = "compact"
 		}
 		mu.Lock()
