@@ -11,11 +11,11 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// journalDirectory is where the files 0 and 1 lie, under the device.
-const journalDirectory = "journal"
+// JournalDirectory is where the files 0 and 1 of the journal lie, under the device.
+const JournalDirectory = "journal"
 
 func (d *Device) journalPath(i int) string {
-	return filepath.Join(d.root, journalDirectory, strconv.Itoa(i))
+	return filepath.Join(d.root, JournalDirectory, strconv.Itoa(i))
 }
 
 // journalReader reads the batches of one file in order.
@@ -216,7 +216,7 @@ func (j *journal) openFiles() error {
 	if err := errors.Join(j.closeFiles(), d.removeJournal()); err != nil {
 		return err
 	}
-	directory := filepath.Join(d.root, journalDirectory)
+	directory := filepath.Join(d.root, JournalDirectory)
 	if err := d.fs.Mkdir(directory); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (j *journal) closeFiles() error {
 // removeJournal takes the journal away, for good before it returns: files that
 // came back after a crash would be replayed. The bundles are durable.
 func (d *Device) removeJournal() error {
-	directory := filepath.Join(d.root, journalDirectory)
+	directory := filepath.Join(d.root, JournalDirectory)
 	if _, err := d.fs.ReadDir(directory); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -50,6 +50,9 @@ func (f *bundleFlags) repair(arguments []string) error {
 	if err != nil {
 		return err
 	}
+	if len(all) > 0 && !*apply {
+		f.hintJournal(t)
+	}
 	return f.tell(all, *apply)
 }
 

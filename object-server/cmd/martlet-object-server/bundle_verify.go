@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
 
@@ -182,15 +183,23 @@ func (v *verifier) finish() error {
 	return nil
 }
 
-// hint says what to do about damage. What is in the journal of a device that was
-// not stopped cleanly may be missing from its bundles.
+// hint says what to do about damage.
 func (v *verifier) hint() {
 	for _, t := range v.targets {
-		if _, err := os.Stat(filepath.Join(t.root, "journal", "0")); t.root != "" && err == nil {
-			v.flags.complain(fmt.Errorf("%s has a journal: if its server was not stopped cleanly, start it once and verify again", t.root))
-		}
+		v.flags.hintJournal(t)
 	}
 	fmt.Fprintln(v.flags.stderr, "What is damaged is not served. Get it back from replicas: stop the server, then \"bundle repair\"; see doc/bundle-tools.md")
+}
+
+// hintJournal warns that what is in the journal of a device that was not stopped
+// cleanly may be missing from its bundles.
+func (f *bundleFlags) hintJournal(t *target) {
+	if t.root == "" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(t.root, device.JournalDirectory)); err == nil {
+		fmt.Fprintf(f.stderr, "%s has a journal. If its server was not stopped cleanly, records may be there that are missing here: start it once, then look again.\n", t.root)
+	}
 }
 
 // readBytes reads a number of bytes with an optional K, M or G.
