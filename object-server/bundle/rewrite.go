@@ -235,7 +235,7 @@ func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become
 		return nil
 	}
 	if become == fateEmptied {
-		if p, err = readRecord(source, offset, int64(h.layout().data)); err != nil {
+		if p, _, err = readRecord(source, offset, int64(h.layout().data)); err != nil {
 			return unfit(s, err)
 		}
 		if directory, ok := empty(&h, p); ok {
@@ -244,22 +244,26 @@ func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become
 			return w.move(&m, directory)
 		}
 	}
-	if p, err = readRecord(source, offset, int64(e.Units)*unitSize); err != nil {
+	p, buffer, err := readRecord(source, offset, int64(e.Units)*unitSize)
+	defer buffer.Free()
+	if err != nil {
 		return unfit(s, err)
 	}
 	return w.move(&m, p)
 }
 
-// readRecord reads a record or the start of one, from the window if it fits in.
-func readRecord(source *window, offset, length int64) ([]byte, error) {
+// readRecord reads a record or the start of one, from the window if it fits in,
+// else into a buffer, which is the caller's.
+func readRecord(source *window, offset, length int64) ([]byte, *Buffer, error) {
 	if length <= windowSize {
-		return source.at(offset, int(length))
+		p, err := source.at(offset, int(length))
+		return p, nil, err
 	}
-	p := make([]byte, length)
-	if err := readFull(source.file, p, offset); err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
+	buffer := GetBuffer(int(length))
+	if err := readFull(source.file, buffer.B, offset); err != nil {
+		return nil, buffer, fmt.Errorf("bundle: %w", err)
 	}
-	return p, nil
+	return buffer.B, buffer, nil
 }
 
 // move appends a record to the new segment. p is changed.
