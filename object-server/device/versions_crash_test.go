@@ -180,18 +180,25 @@ func TestVersionOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
+// rottenVersionsOptions make several segments, which are compacted when asked for.
+var rottenVersionsOptions = Options{
+	SpillBytes: modelSpill, SegmentBytes: 16 << 10, CheckpointBytes: 8 << 10, Logger: quiet, compactByHand: true, compactShare: 0.01,
+}
+
 // rottenVersions is a device with a name of many versions, some of them large,
-// closed cleanly.
+// some emptied by compaction, closed cleanly.
 func rottenVersions(t *testing.T, name string) (*vfs.Mem, versionHistory) {
 	mem := vfs.NewMem("/d")
-	d := openModel(t, mem)
+	d := open(t, mem, "/d", rottenVersionsOptions)
 	var h versionHistory
 	for n := range uint64(70) {
 		c := versionChange{"put", n + 1, (n + 1) * 10}
 		switch {
-		case n == 30:
+		case n == 30, n == 31, n == 32, n == 33:
 			c.kind = "remove"
-			c.id = 12
+			c.id = (n-30)*7 + 3 // of 1500 bytes
+		case n == 55:
+			c.kind = "compact"
 		case n == 40:
 			c.kind = "marker"
 		case n%7 != 3 && modelSize(c.ticks) > 2000: // mostly small
@@ -201,6 +208,9 @@ func rottenVersions(t *testing.T, name string) (*vfs.Mem, versionHistory) {
 		if h, err = h.do(d, name, c); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if d.Stats().VersionsReclaimed == 0 {
+		t.Fatalf("%+v", d.Stats())
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -214,7 +224,7 @@ func rottenVersions(t *testing.T, name string) (*vfs.Mem, versionHistory) {
 func TestDamageToVersions(t *testing.T) {
 	const name = "/a/c/heron"
 	mem, h := rottenVersions(t, name)
-	step := int64(53)
+	step := int64(97)
 	if raceDetector {
 		step = 1499
 	}
@@ -231,13 +241,18 @@ func TestDamageToVersions(t *testing.T) {
 			fs := mem.KillClone()
 			damage(t, fs, path, offset, 1, func(p []byte) { p[0] ^= 0x10 })
 			for round := range 3 {
-				d := openModel(t, fs)
-				missing, err := checkDamagedVersions(d, name, h, round > 0)
-				if err != nil {
-					t.Fatalf("%s offset %d, round %d: %v", path, offset, round, err)
-				}
-				if missing {
-					hidden++
+				d := open(t, fs, "/d", rottenVersionsOptions)
+				for range 2 { // before and after a compaction
+					missing, err := checkDamagedVersions(d, name, h, round > 0)
+					if err == nil {
+						err = d.Compact()
+					}
+					if err != nil {
+						t.Fatalf("%s offset %d, round %d: %v", path, offset, round, err)
+					}
+					if missing {
+						hidden++
+					}
 				}
 				if err := doVersion(d, name, versionChange{"put", 150 + uint64(round), 1500 + uint64(round)*10}); err != nil {
 					t.Fatalf("%s offset %d, round %d: a new version: %v", path, offset, round, err)
