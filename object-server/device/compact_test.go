@@ -48,6 +48,9 @@ func TestChurn(t *testing.T) {
 		peak = max(peak, used(t, d))
 	}
 	t.Logf("at most %.2f times the data, %+v", float64(peak)/(objects*size), d.Stats())
+	if s := d.Stats(); s.LiveBytes < objects*size || s.LiveBytes > s.RecordBytes || s.RecordBytes > objects*size*22/10 {
+		t.Errorf("%+v", s)
+	}
 	if peak > objects*size*22/10 {
 		t.Errorf("%d bytes used for %d", peak, objects*size)
 	}

@@ -13,6 +13,8 @@ type Stats struct {
 	BytesWritten uint64 // to segments and large files, with headers and padding
 	Quarantined  uint64 // damaged records and extents met
 	IndexBytes   uint64 // memory of the indexes off the Go heap, now
+	RecordBytes  uint64 // in the segments of the partitions opened so far, now
+	LiveBytes    uint64 // of these, what counts; versions that were removed before the start are estimated
 
 	Compactions         uint64 // runs of segments rewritten into one
 	BytesCompacted      uint64 // records that were copied for that
@@ -30,7 +32,13 @@ type counters struct {
 // Stats returns the counters of the device.
 func (d *Device) Stats() Stats {
 	c := &d.counters
+	var live, all int64
+	for _, b := range d.bundles.all() {
+		bundleLive, bundleAll := b.Bytes()
+		live, all = live+bundleLive, all+bundleAll
+	}
 	return Stats{
+		RecordBytes: uint64(all), LiveBytes: uint64(max(live, 0)),
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
 		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()),
