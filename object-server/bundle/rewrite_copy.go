@@ -1,0 +1,193 @@
+package bundle
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// copySegment copies what counts of one old segment.
+func (w *rewriter) copySegment(s *segment) error {
+	file, err := w.bundle.files.get(s.key(w.bundle.id))
+	if err != nil {
+		return err
+	}
+	defer file.release()
+	entries, err := w.bundle.listed(file, s)
+	if err != nil {
+		return unfit(s, err)
+	}
+	return w.copyEntries(file, s, entries)
+}
+
+// unfit makes of an error of reading a segment the one that says to leave it as
+// it is, if it is about damage or a bad sector.
+func unfit(s *segment, err error) error {
+	if isDamage(err) || isUnreadable(err) {
+		return &badSegment{s, err}
+	}
+	return err
+}
+
+func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) error {
+	source := newWindow(file, s.tail)
+	defer source.free()
+	for chunk := range slices.Chunk(entries, lookUp) {
+		if err := w.Pace(0); err != nil {
+			return err
+		}
+		isNewest, mayBeVersion := w.bundle.counting(s, chunk)
+		for _, e := range chunk {
+			become := fateDropped
+			var err error
+			if isNewest[e.LSN] {
+				become = fateNewest
+			} else if mayBeVersion[e.LSN] {
+				become, err = w.fates.of(&e.runEntry)
+			}
+			if err == nil && become != fateDropped {
+				err = w.copyRecord(&source, s, &e, become)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// listed lists the named records of a sealed segment by LSN.
+func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
+	run, err := readRun(file)
+	if isDamage(err) {
+		run, err = scan(file, s, segmentHeaderSize, s.tail, s.base)
+		sortRun(run)
+	}
+	entries := make([]listedEntry, len(run))
+	for i := range run {
+		entries[i] = listedEntry{run[i], uint32(i)}
+	}
+	slices.SortFunc(entries, func(e, f listedEntry) int { return cmp.Compare(e.LSN, f.LSN) })
+	return entries, err
+}
+
+// counting returns the LSNs of the records that the index points at, and of
+// those that belong to a name that may have versions.
+func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVersion map[uint64]bool) {
+	isNewest, mayBeVersion = make(map[uint64]bool), make(map[uint64]bool)
+	var space [4]slot
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for i := range entries {
+		e := &entries[i]
+		if s.filter != nil {
+			state := s.filter.state(e.position)
+			isNewest[e.LSN], mayBeVersion[e.LSN] = state == entryNewest, state == entryVersion
+			continue
+		}
+		at := s.slotOf(&e.runEntry).at()
+		for _, found := range b.index.find(e.Hash.key(), space[:0]) {
+			if found.at() == at {
+				isNewest[e.LSN] = true
+			} else if found.state() == slotVersioned {
+				mayBeVersion[e.LSN] = true
+			}
+		}
+	}
+	return isNewest, mayBeVersion
+}
+
+// copyRecord copies one record with a header for its new place, whole or emptied.
+// It does not look at the body, which proves itself wherever it lies.
+func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become fate) error {
+	offset := int64(e.Unit) * unitSize
+	p, err := source.at(offset, headerSize)
+	if err != nil {
+		return unfit(s, err)
+	}
+	h, err := parseHeader(p)
+	if err == nil && (h.Salt != s.salt || h.runEntry(e.Unit) != e.runEntry) {
+		err = fmt.Errorf("%w: record %d is not where the footer says", errDamaged, e.LSN)
+	}
+	if err != nil {
+		return unfit(s, err)
+	}
+	m := move{e.runEntry, s, e.Unit, e.position}
+	if become == fateNewest && w.isReclaimed(&h) {
+		w.reclaimed = append(w.reclaimed, m)
+		return nil
+	}
+	if become == fateEmptied {
+		if p, _, err = readRecord(source, offset, int64(h.layout().data)); err != nil {
+			return unfit(s, err)
+		}
+		if directory, ok := empty(&h, p); ok {
+			m.Units, m.Type, m.Flags = uint32(len(directory)/unitSize), TypeVersionDirectory, (flagVersions|flagBlock)>>8
+			w.emptied++
+			return w.move(&m, directory)
+		}
+	}
+	p, buffer, err := readRecord(source, offset, int64(e.Units)*unitSize)
+	defer buffer.Free()
+	if err != nil {
+		return unfit(s, err)
+	}
+	return w.move(&m, p)
+}
+
+// readRecord reads a record or the start of one, from the window if it fits in,
+// else into a buffer, which is the caller's.
+func readRecord(source *window, offset, length int64) ([]byte, *Buffer, error) {
+	if length <= windowSize {
+		p, err := source.at(offset, int(length))
+		return p, nil, err
+	}
+	buffer := GetBuffer(int(length))
+	if err := readFull(source.file, buffer.B, offset); err != nil {
+		return nil, buffer, fmt.Errorf("bundle: %w", err)
+	}
+	return buffer.B, buffer, nil
+}
+
+// move appends a record to the new segment. p is changed.
+func (w *rewriter) move(m *move, p []byte) error {
+	start := w.written + int64(len(w.buffer.B))
+	if start+int64(len(p)) > slotUnits*unitSize { // with versions that have been removed
+		return &badSegment{m.from, fmt.Errorf("%w: compacted segment", ErrTooLarge)}
+	}
+	m.Unit = uint32(start / unitSize)
+	w.moves = append(w.moves, *m)
+	return w.put(p)
+}
+
+// isReclaimed tells whether a tombstone that counts has served its time. Only the
+// oldest segments may lose one: anywhere else an older record of the name, in a
+// segment before, would come back when the index is next built.
+func (w *rewriter) isReclaimed(h *header) bool {
+	return h.Type == TypeTombstone && h.Flags&flagVersions == 0 && w.isOldest &&
+		h.Timestamp.Compare(w.Reclaim) < 0 && w.bundle.lostThrough == 0
+}
+
+// put appends a record to the file. p is changed.
+func (w *rewriter) put(p []byte) error {
+	restamp(p, w.next.salt)
+	if len(w.buffer.B)+len(p) > pieceBytes {
+		if err := w.drain(); err != nil {
+			return err
+		}
+	}
+	if len(p) > pieceBytes {
+		return w.write(p)
+	}
+	w.buffer.B = append(w.buffer.B, p...)
+	return nil
+}
+
+// restamp changes what a header says of the segment that the record lies in.
+func restamp(p []byte, salt uint32) {
+	le := binary.LittleEndian
+	le.PutUint32(p[16:], salt)
+	le.PutUint32(p[116:], 0) // a compacted segment has no CHECKPOINT
+	le.PutUint32(p[124:], checksum(p[:124]))
+}
