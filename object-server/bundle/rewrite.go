@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	pieceBytes       = 1 << 20  // written at once
-	compactionFlush  = 32 << 20 // unflushed bytes, so that writers never wait for more
-	compactionSuffix = ".tmp"   // after a dot and the segment's name
-	lookUp           = 512      // entries at once, so that nobody waits for the lock
+	pieceBytes       = 1 << 20 // written at once
+	compactionFlush  = 4 << 20 // unflushed bytes: a writer who flushes the file system waits for no more
+	compactionSuffix = ".tmp"  // after a dot and the segment's name
+	lookUp           = 512     // entries at once, so that nobody waits for the lock
 )
 
 // rewriter fills the file of a segment that replaces a run of others.
