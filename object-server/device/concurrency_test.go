@@ -143,7 +143,7 @@ func TestOpenObjectOutlivesItsName(t *testing.T) {
 func TestReserve(t *testing.T) {
 	mem := vfs.NewMem("/d")
 	mem.SetLimit(1 << 20)
-	d := open(t, mem, "/d", Options{ReservePercent: 100, SpillBytes: 100})
+	d := open(t, mem, "/d", Options{ReservePercent: 100, SpillBytes: 100, compactByHand: true})
 	defer d.Close()
 	must[State](t)(d.Delete(locate("x", 1), at(1), "x")) // a delete must be possible on a full disk
 	d.room.checked.Store(0)
