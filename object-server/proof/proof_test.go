@@ -18,7 +18,7 @@ func (f *failing) Fatalf(string, ...any) { f.failed = true }
 var sink []byte
 
 func TestBounded(t *testing.T) {
-	for size, tooMuch := range map[int]bool{100: false, 1 << 20: false, 4 << 20: true} {
+	for size, tooMuch := range map[int]bool{100: false, 512 << 10: false, 4 << 20: true} {
 		f := &failing{TB: t}
 		Bounded(f, 100, func() { sink = make([]byte, size) })
 		if f.failed != tooMuch {
