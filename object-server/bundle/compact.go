@@ -104,6 +104,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	for i, s := range all {
 		usages[i] = usage{
 			all: s.units * unitSize, live: s.live * unitSize, base: s.base, last: s.last,
+			gap:   i > 0 && all[i-1].last+1 < s.base,
 			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
 		}
 	}

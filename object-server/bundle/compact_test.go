@@ -407,3 +407,42 @@ func TestCompactionIsStuck(t *testing.T) {
 	compactAll(t, rebuilt, calm())
 	wantRebuilt(t, mem, rebuilt, 90)
 }
+
+// A segment that is lost leaves a gap in the LSNs, which keeps older records of
+// its names from being served. No segment comes to stand for both sides of it.
+func TestCompactionKeepsGaps(t *testing.T) {
+	for _, config := range []Config{tended, filedConfig} {
+		fs := vfs.NewMem("/d")
+		reopen := func() *Bundle {
+			b, err := Open(NewFiles(fs, "/d", 4), logID, config)
+			check(t, err)
+			return b
+		}
+		b, ticks := reopen(), uint64(0)
+		write := func(count int) {
+			for range count {
+				ticks++
+				appendBatch(t, b, put(t, int(ticks%10), ticks))
+				tendFiled(t, b)
+			}
+		}
+		write(60)
+		appendBatch(t, b, put(t, 50, 1))
+		write(120)
+		appendBatch(t, b, tombstone(t, 50, 2))
+		lost := b.segments.withLSN(b.lastLSN).key(logID)
+		write(240)
+		check(t, fs.Remove(b.files.path(lost)))
+		b = reopen()
+		shows := content(t, b, 51)
+		if shows[50] != ErrQuarantined.Error() {
+			t.Fatalf("%q", shows[50])
+		}
+		if compactAll(t, b, calm()).Segments < 4 {
+			t.Fatalf("%q", shape(b))
+		}
+		if got := content(t, reopen(), 51); !maps.Equal(got, shows) {
+			t.Fatalf("%v became %v", shows, got)
+		}
+	}
+}

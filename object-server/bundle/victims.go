@@ -7,6 +7,7 @@ type usage struct {
 	base  uint64 // LSN of the first record
 	last  uint64 // LSN of the last one
 	fixed bool   // it grows, is damaged or has no footer: it stays as it is
+	gap   bool   // records before it are lost: a segment that stood for both sides would hide that
 }
 
 // appetite says which segments are worth rewriting.
@@ -35,7 +36,7 @@ func (a appetite) choose(segments []usage) (from, to int) {
 		for j := i; j < len(segments); j++ {
 			s := &segments[j]
 			all, live, largest = all+s.all, live+s.live, max(largest, s.all)
-			if s.fixed || live > a.capacity || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
+			if s.fixed || s.gap && j > i || live > a.capacity || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
 				break
 			}
 			dead, count := all-live, int64(j-i+1)
