@@ -131,11 +131,12 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	return run, next
 }
 
-// inOrder lists the segments in log order.
+// inOrder lists the segments in log order, but for those in which nothing counts:
+// a crash has torn their first batch, and their successors stand in their place.
 func (t *segments) inOrder() []*segment {
 	all := make([]*segment, 0, len(t.table))
 	for _, s := range t.table {
-		if s != nil && !s.hidden {
+		if s != nil && !s.hidden && s.last >= s.base {
 			all = append(all, s)
 		}
 	}

@@ -158,3 +158,40 @@ func TestLongSegmentIsClosed(t *testing.T) {
 		t.Errorf("%d of %d names in memory", b.index.len(), b.Len())
 	}
 }
+
+// A segment whose first batch a crash has torn keeps none that comes later from
+// being filed and compacted.
+func TestTornFirstBatch(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	ticks := uint64(0)
+	write := func(count int) {
+		for range count {
+			ticks++
+			appendBatch(t, b, put(t, int(ticks%40), ticks))
+			tendFiled(t, b)
+			compactAll(t, b, calm())
+		}
+	}
+	write(300)
+	b.turn = true
+	_, err = b.Append([]*Draft{put(t, 1, 1000)})
+	check(t, err)
+	alter(t, fs, b.files.path(b.active.key(logID)), func(f vfs.File) { flip(t, f, segmentHeaderSize) })
+	shows := content(t, b, 40)
+	b, err = Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	if got := content(t, b, 40); !maps.Equal(got, shows) || b.Report().TornTails != 1 {
+		t.Fatalf("%v became %v, %+v", shows, got, b.Report())
+	}
+	write(1000)
+	if live, all := b.Bytes(); all > 5*live || b.index.len() == b.Len() {
+		t.Errorf("%d of %d bytes are live; %d of %d names in memory: %q", live, all, b.index.len(), b.Len(), shape(b))
+	}
+	again, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
+	check(t, err)
+	if got, want := content(t, again, 40), content(t, b, 40); !maps.Equal(got, want) {
+		t.Fatalf("%v, restarted %v", want, got)
+	}
+}
