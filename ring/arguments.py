@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ring.device_syntax import parse_add_value, parse_search_value
+from ring.device_syntax import parse_add_value, parse_change_value, parse_search_value
 from ring.devices import normal_address, parse_weight
 from ring.errors import DeviceError
 
@@ -24,6 +24,7 @@ examples:
       shows the ring and its devices
   martlet-ring-builder object.builder set_weight d2 50
   martlet-ring-builder object.builder remove 10.0.0.3/sdb1
+  martlet-ring-builder object.builder dispersion -v
 
 exit status: 0 done; 1 done or not needed, but look at what was printed; 2 error, nothing changed
 """
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
 def _add_create(commands: _Commands) -> None:
     create = commands.add_parser("create", help="make a new builder file")
     create.add_argument("part_power", type=int, help="2^part_power partitions, 0 to 32")
-    create.add_argument("replicas", type=float, help="replicas of each partition")
+    create.add_argument("replicas", type=float, help="replicas of each partition, 3 or 2.5")
     create.add_argument(
         "min_part_hours", type=int, help="hours before a partition may move again, 0 to 255"
     )
@@ -98,15 +99,38 @@ def _add_device_commands(commands: _Commands) -> None:
     )
     _add_field_options(add)
     remove = commands.add_parser("remove", help="mark devices; the next rebalance removes them")
-    remove.add_argument("searches", nargs="*", metavar="search", help=_SEARCH_HELP)
-    weight = commands.add_parser("set_weight", help="change the weight of devices")
-    weight.add_argument("changes", nargs="*", metavar="search weight", help=_SEARCH_HELP)
-    for command in (remove, weight):
+    search = commands.add_parser("search", help="show the devices that match")
+    list_parts = commands.add_parser("list_parts", help="list the partitions of devices")
+    for command in (remove, search, list_parts):
+        command.add_argument("searches", nargs="*", metavar="search", help=_SEARCH_HELP)
+    changing = [remove]
+    for name, what in (("weight", "weight"), ("region", "region"), ("zone", "zone")):
+        change = commands.add_parser(f"set_{name}", help=f"change the {what} of devices")
+        change.add_argument("changes", nargs="*", metavar=f"search {what}", help=_SEARCH_HELP)
+        changing.append(change)
+    changing.append(_add_set_info(commands))
+    for command in (*changing, search, list_parts):
         command.add_argument("-u", "--id", type=int, help="device id")
         _add_field_options(command)
+    for command in changing:
         command.add_argument(
             "-y", "--yes", action="store_true", help="do not ask if several devices match"
         )
+
+
+def _add_set_info(commands: _Commands) -> _SentenceParser:
+    info = commands.add_parser("set_info", help="change address, name or text of devices")
+    info.add_argument(
+        "changes",
+        nargs="*",
+        metavar="search change",
+        help=f"{_SEARCH_HELP}; and <ip>:<port>[R<r_ip>:<r_port>]/<device>_<meta>, "
+        "each part optional",
+    )
+    for short, long, kind, text in _FIELD_OPTIONS:
+        if long not in ("--region", "--zone", "--weight"):
+            info.add_argument(short.upper(), f"--change-{long[2:]}", type=kind, help=f"new {text}")
+    return info
 
 
 def _add_ring_commands(commands: _Commands) -> None:
@@ -114,15 +138,60 @@ def _add_ring_commands(commands: _Commands) -> None:
     rebalance.add_argument("seed_argument", nargs="?", metavar="seed", help="the same as --seed")
     rebalance.add_argument("-s", "--seed", help="the same seed gives the same ring")
     rebalance.add_argument(
-        "-f", "--force", action="store_true", help="save even if less than 1%% changed"
+        "-f",
+        "--force",
+        action="store_true",
+        help="save even if less than 1%% changed, or if the ring file is newer than the builder",
+    )
+    rebalance.add_argument(
+        "-d", "--debug", action="store_true", help="show what each device should hold"
     )
     write_ring = commands.add_parser("write_ring", help="write the ring file again")
+    write_ring.add_argument(
+        "-f", "--force", action="store_true", help="even if the ring file is newer"
+    )
+    write_ring.add_argument(
+        "--dev-id-bytes", type=int, choices=(2, 4), help="width of a device id; 4: format 2 only"
+    )
     for command in (rebalance, write_ring):
         command.add_argument(
             "--format-version", type=int, choices=(1, 2), default=1, help="default: 1"
         )
     show = commands.add_parser("show", help="show the ring and its devices (the default)")
     show.add_argument("--json", action="store_true", help="for programs")
+    commands.add_parser("default", help="the same as show")
+    commands.add_parser("version", help="versions of the ring file")
+    commands.add_parser("validate", help="check the assignments")
+    dispersion = commands.add_parser("dispersion", help="how well partitions are spread")
+    dispersion.add_argument("filter", nargs="?", help="regular expression; tiers that match")
+    dispersion.add_argument(
+        "--recalculate", action="store_true", help="measure again and save the figures"
+    )
+    dispersion.add_argument("-v", "--verbose", action="store_true", help="a table of tiers")
+    write_builder = commands.add_parser("write_builder", help="make a lost builder from the ring")
+    write_builder.add_argument(
+        "min_part_hours", type=int, nargs="?", help="default: 24; the ring does not hold it"
+    )
+    _add_settings(commands)
+
+
+def _add_settings(commands: _Commands) -> None:
+    hours = commands.add_parser("set_min_part_hours", help="hours before a partition moves again")
+    hours.add_argument("hours", type=int)
+    replicas = commands.add_parser("set_replicas", help="replicas of each partition, 3 or 2.5")
+    replicas.add_argument("replicas", type=float)
+    overload = commands.add_parser(
+        "set_overload", help="how much over its weight a device may hold to spread partitions"
+    )
+    overload.add_argument("overload", help="0.1 or 10%%")
+    for name, text in (
+        ("pretend_min_part_hours_passed", "let every partition move now (dangerous)"),
+        ("prepare_increase_partition_power", "announce twice the partitions"),
+        ("increase_partition_power", "make two of each partition"),
+        ("cancel_increase_partition_power", "take a prepared increase back"),
+        ("finish_increase_partition_power", "end an increase or its cancelling"),
+    ):
+        commands.add_parser(name, help=text)
 
 
 def _add_field_options(command: argparse.ArgumentParser) -> None:
@@ -145,7 +214,7 @@ def devices_and_weights(options: argparse.Namespace) -> Iterator[dict[str, Any]]
 
 
 def search_groups(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What the devices of a ``remove`` must have; a device that fits one group is meant.
+    """What the devices of a command must have; a device that fits one group is meant.
 
     :raises DeviceError: a search value is written wrongly, or nothing is searched for.
     """
@@ -158,23 +227,50 @@ def search_groups(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [fields]
 
 
-def weight_changes(options: argparse.Namespace) -> list[tuple[dict[str, Any], float]]:
-    """Searches and new weights of a ``set_weight``.
+def search_and_value(options: argparse.Namespace) -> list[tuple[dict[str, Any], str]]:
+    """Searches and new values of a ``set_weight``, ``set_region`` or ``set_zone``.
 
-    :raises DeviceError: a search value or a weight is written wrongly.
+    :raises DeviceError: a search value is written wrongly, or a value is missing.
     """
     fields = _fields(options)
     if fields and len(options.changes) == 1:
-        return [(fields, parse_weight(options.changes[0]))]
+        return [(fields, options.changes[0])]
     _refuse_mixture(fields)
-    pairs = _pairs(options.changes, "each search value needs a new weight after it")
-    return [(parse_search_value(text), parse_weight(weight)) for text, weight in pairs]
+    what = options.command.removeprefix("set_")
+    pairs = _pairs(options.changes, f"each search value needs a new {what} after it")
+    return [(parse_search_value(text), value) for text, value in pairs]
 
 
-def _fields(options: argparse.Namespace) -> dict[str, Any]:
-    """The device fields given as options."""
+def info_changes(options: argparse.Namespace) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Searches and new fields of a ``set_info``.
+
+    :raises DeviceError: a search value or a change is written wrongly.
+    """
+    fields = _fields(options)
+    new = _fields(options, "change_")
+    if new and not options.changes:
+        if not fields:
+            raise DeviceError("say which devices, with options such as --ip")
+        return [(fields, new)]
+    if new:
+        raise DeviceError("give changes in one text each or with options, not both")
+    _refuse_mixture(fields)
+    pairs = _pairs(options.changes, "each search value needs a change after it")
+    return [(parse_search_value(text), parse_change_value(change)) for text, change in pairs]
+
+
+def whole_number(text: str, what: str) -> int:
+    """:raises DeviceError: it is none."""
+    try:
+        return int(text)
+    except ValueError:
+        raise DeviceError(f"{text!r} is not a {what}: a whole number is needed") from None
+
+
+def _fields(options: argparse.Namespace, prefix: str = "") -> dict[str, Any]:
+    """The device fields given as options whose names begin with ``prefix``."""
     keys = ["id"] + [long[2:].replace("-", "_") for _, long, _, _ in _FIELD_OPTIONS]
-    given = {key: getattr(options, key, None) for key in keys}
+    given = {key: getattr(options, prefix + key, None) for key in keys}
     fields = {key: value for key, value in given.items() if value is not None}
     for key in ("ip", "replication_ip"):
         if key in fields:

@@ -6,19 +6,26 @@ It has state and no files: ``builder_file`` keeps it, ``file_format`` writes the
 
 from __future__ import annotations
 
+import math
 import random
 import time
 import uuid
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from operator import ne
+from typing import Any, cast
 
 from ring.balance import Balancer
 from ring.devices import Device, checked_device, format_device, without_builder_keys
 from ring.dispersion import Graph, measure
+from ring.draw import Progress
 from ring.errors import BuilderError
 from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, TYPE_CODES, RingData, Table
+from ring.plan import row_lengths
+from ring.shares import Shares, make_shares
 
 HOURS_MAX = 255  # hours since the last move are kept in one byte
 MIN_PART_HOURS_MAX = HOURS_MAX
@@ -67,10 +74,8 @@ class RingBuilder:
         """
         if not 0 <= part_power <= PART_POWER_MAX:
             raise BuilderError(f"part_power must be 0 to {PART_POWER_MAX}, not {part_power}")
-        if not 1 <= replicas <= REPLICAS_MAX or replicas != int(replicas):
-            raise BuilderError(
-                f"replicas must be a whole number from 1 to {REPLICAS_MAX}, not {replicas:g}"
-            )
+        if not 1 <= replicas <= REPLICAS_MAX:
+            raise BuilderError(f"replicas must be 1 to {REPLICAS_MAX}, not {replicas:g}")
         if not 0 <= min_part_hours <= MIN_PART_HOURS_MAX:
             raise BuilderError(
                 f"min_part_hours must be 0 to {MIN_PART_HOURS_MAX}, not {min_part_hours}"
@@ -82,6 +87,29 @@ class RingBuilder:
             hours_since_move=bytearray(1 << part_power),
             builder_id=uuid.uuid4().hex,
         )
+
+    @classmethod
+    def from_ring(cls, ring: RingData, min_part_hours: int) -> RingBuilder:
+        """A builder for a ring whose own is lost; when partitions moved last is lost with it.
+
+        :raises BuilderError: ``min_part_hours`` is out of range, or nothing is assigned.
+        """
+        if not ring.table:
+            raise BuilderError("the ring assigns no partition to a device")
+        builder = cls.create(32 - ring.part_shift, ring.replica_count, min_part_hours)
+        held = Counter(chain.from_iterable(ring.table))
+        for device in ring.devs:
+            if device is not None:
+                device = cast(Device, {**device, "parts": held[device["id"]], "parts_wanted": 0})
+            builder.devs.append(device)
+        builder.table = [row[:] for row in ring.table]
+        builder.version = ring.version or 0
+        builder.next_part_power = ring.next_part_power
+        builder.dispersion, builder.dispersion_graph = measure(
+            list(builder.devices()), builder.table, builder.partitions
+        )
+        builder.pretend_min_part_hours_passed()
+        return builder
 
     @property
     def partitions(self) -> int:
@@ -109,12 +137,7 @@ class RingBuilder:
         """
         self._refuse_during_power_change("add devices")
         device = checked_device(raw)
-        for other in self.devices():
-            if _identity(other) == _identity(device):
-                raise BuilderError(
-                    f"device {other['id']} already uses "
-                    f"{other['ip']}:{other['port']}/{other['device']}"
-                )
+        self._refuse_duplicate(device)
         if device["id"] < 0:
             device["id"] = self.devs.index(None) if None in self.devs else len(self.devs)
         dev_id = device["id"]
@@ -134,6 +157,7 @@ class RingBuilder:
         """
         self._refuse_during_power_change("remove devices")
         device = self._device(dev_id)
+        self._refuse_no_weight(dev_id)
         device["weight"] = 0.0
         if dev_id not in self.removed_ids:
             self.removed_ids.append(dev_id)
@@ -148,8 +172,67 @@ class RingBuilder:
         device = self._device(dev_id)
         if dev_id in self.removed_ids:
             raise BuilderError(f"{format_device(device)} is marked for removal")
-        device["weight"] = checked_device({**device, "weight": weight})["weight"]
+        checked = checked_device({**device, "weight": weight})
+        if not checked["weight"]:
+            self._refuse_no_weight(dev_id)
+        device["weight"] = checked["weight"]
         self._changed()
+
+    def set_place(self, dev_id: int, *, region: int | None = None, zone: int | None = None) -> None:
+        """Says that a device is in another failure domain; rebalance will spread accordingly.
+
+        :raises BuilderError: no such device.
+        :raises DeviceError: a number is out of range.
+        """
+        device = self._device(dev_id)
+        place = {"region": region, "zone": zone}
+        changed = {key: value for key, value in place.items() if value is not None}
+        device.update(cast(Any, _fields_of(checked_device({**device, **changed}), changed)))
+        self._changed()
+
+    def set_info(self, dev_id: int, changes: Mapping[str, Any]) -> None:
+        """Changes address, name or text of a device; no partition moves for it.
+
+        :raises BuilderError: no such device, or another one has this address, port and name.
+        :raises DeviceError: a field is wrong.
+        """
+        device = self._device(dev_id)
+        changed = checked_device({**device, **changes})
+        self._refuse_duplicate(changed)
+        device.update(cast(Any, _fields_of(changed, changes)))
+        self.version += 1
+
+    def set_replicas(self, replicas: float) -> None:
+        """:raises BuilderError: out of range."""
+        if not 1 <= replicas <= REPLICAS_MAX:
+            raise BuilderError(f"replicas must be 1 to {REPLICAS_MAX}, not {replicas:g}")
+        before = row_lengths(self.replicas, self.partitions)
+        self.devs_changed |= before != row_lengths(replicas, self.partitions)
+        self.replicas = float(replicas)
+        self.version += 1
+
+    def set_overload(self, overload: float) -> None:
+        """:raises BuilderError: negative or no number."""
+        if not (math.isfinite(overload) and overload >= 0):
+            raise BuilderError(f"overload must be a number of at least 0, not {overload:g}")
+        self.overload = overload
+        self.devs_changed = True
+        self.version += 1
+
+    def set_min_part_hours(self, hours: int) -> None:
+        """:raises BuilderError: out of range."""
+        if not 0 <= hours <= MIN_PART_HOURS_MAX:
+            raise BuilderError(f"min_part_hours must be 0 to {MIN_PART_HOURS_MAX}, not {hours}")
+        self.min_part_hours = hours
+
+    def pretend_min_part_hours_passed(self) -> None:
+        """Lets every partition move at the next rebalance."""
+        self.moves_epoch = 0
+        self.hours_since_move = bytearray([HOURS_MAX]) * self.partitions
+
+    def required_overload(self) -> float:
+        """The overload with which every partition is spread as far as it can be."""
+        return self._shares().required_overload
 
     def search(self, wanted: Mapping[str, object]) -> list[Device]:
         """Devices whose fields equal the wanted values; ``meta`` need only contain it."""
@@ -165,20 +248,32 @@ class RingBuilder:
     # --- rebalance ----------------------------------------------------------------------------
 
     def rebalance(
-        self, seed: str | None = None, now: Callable[[], float] = time.time
+        self,
+        seed: str | None = None,
+        now: Callable[[], float] = time.time,
+        progress: Progress | None = None,
     ) -> RebalanceResult:
         """Assigns every partition, moving as few as it takes; the same seed, the same result.
 
-        :raises BuilderError: too few devices with weight, or a ring this version cannot balance.
+        ``progress`` is called now and then, with what is done and what there is to do.
+
+        :raises BuilderError: too few devices with weight.
         """
         self._refuse_during_power_change("rebalance")
-        replicas = self._whole_replicas()
+        self._refuse_too_few_devices()
         before = [row[:] for row in self.table]
         self._age_moves(now)
-        nobody = self._resize_table(replicas)
+        nobody = self._resize_table(row_lengths(self.replicas, self.partitions))
         removed = self._forget_removed(nobody)
-        may_move = bytearray(hours >= self.min_part_hours for hours in self.hours_since_move)
-        balancer = Balancer(list(self.devices()), self.table, nobody, may_move, random.Random(seed))
+        balancer = Balancer(
+            list(self.devices()),
+            self.table,
+            nobody,
+            self._shares().target(self.overload),
+            self._may_move(),
+            random.Random(seed),
+            progress,
+        )
         balancer.run()
         for partition in balancer.moved:
             self.hours_since_move[partition] = 0
@@ -259,50 +354,71 @@ class RingBuilder:
                 f"the partition power is being raised: finish that first, then {what}"
             )
 
-    def _whole_replicas(self) -> int:
-        """The replica count, once it is sure that it can be placed."""
-        if self.replicas != int(self.replicas):
-            raise BuilderError(f"{self.replicas:g} replicas: only whole numbers can be rebalanced")
-        replicas = int(self.replicas)
-        usable = sum(1 for device in self.devices() if device["weight"] > 0)
-        if usable < replicas:
+    def _refuse_duplicate(self, device: Device) -> None:
+        for other in self.devices():
+            if other["id"] != device["id"] and _identity(other) == _identity(device):
+                raise BuilderError(
+                    f"Device {other['id']} already uses "
+                    f"{other['ip']}:{other['port']}/{other['device']}"
+                )
+
+    def _refuse_no_weight(self, dev_id: int) -> None:
+        """A ring whose last weight is gone could never be balanced again."""
+        weighted = [device["id"] for device in self.devices() if device["weight"] > 0]
+        if weighted == [dev_id]:
             raise BuilderError(
-                f"{replicas} replicas need at least {replicas} devices with weight, "
+                f"{format_device(self._device(dev_id))} is the last device with weight: "
+                "add others first"
+            )
+
+    def _shares(self) -> Shares:
+        self._refuse_too_few_devices()
+        # What the rows can hold may be a little less than a fraction asks for.
+        rows = row_lengths(self.replicas, self.partitions)
+        return make_shares(self.devices(), sum(rows) / self.partitions)
+
+    def _refuse_too_few_devices(self) -> None:
+        needed = math.ceil(self.replicas)
+        usable = sum(1 for device in self.devices() if device["weight"] > 0)
+        if usable < needed:
+            raise BuilderError(
+                f"{self.replicas:g} replicas need at least {needed} devices with weight, "
                 f"there {'is' if usable == 1 else 'are'} {usable}"
             )
-        return replicas
 
     def _age_moves(self, now: Callable[[], float]) -> None:
         """Adds the whole hours since the last time to every partition's age."""
         seconds = int(now())
         hours = (seconds - self.moves_epoch) // SECONDS_PER_HOUR
         if hours > 0:
-            aged = (min(HOURS_MAX, age + hours) for age in self.hours_since_move)
-            self.hours_since_move = bytearray(aged)
+            aged = bytes(min(HOURS_MAX, age + hours) for age in range(HOURS_MAX + 1))
+            self.hours_since_move = self.hours_since_move.translate(aged)
             self.moves_epoch = seconds
 
-    def _resize_table(self, replicas: int) -> int:
-        """Gives the table one whole row a replica; returns the id that stands for no device."""
+    def _may_move(self) -> bytes:
+        """For each partition 1 if its last move is long enough ago, else 0."""
+        old_enough = bytes(age >= self.min_part_hours for age in range(HOURS_MAX + 1))
+        return bytes(self.hours_since_move.translate(old_enough))
+
+    def _resize_table(self, lengths: Sequence[int]) -> int:
+        """Gives the table rows of these lengths; returns the id that stands for no device."""
         width = max(self.dev_id_bytes, _id_bytes(len(self.devs) - 1))
-        old_nobody = 2 ** (8 * self.dev_id_bytes) - 1
         nobody: int = 2 ** (8 * width) - 1
         rows = []
-        for row in self.table[:replicas]:
-            ids = [nobody if dev_id == old_nobody else dev_id for dev_id in row]
-            rows.append(array(TYPE_CODES[width], ids + [nobody] * (self.partitions - len(ids))))
-        while len(rows) < replicas:
-            rows.append(array(TYPE_CODES[width], [nobody]) * self.partitions)
+        for number, length in enumerate(lengths):
+            row = array(TYPE_CODES[width], self.table[number] if number < len(self.table) else ())
+            del row[length:]
+            row.extend([nobody] * (length - len(row)))
+            rows.append(row)
         self.table = rows
         return nobody
 
     def _forget_removed(self, nobody: int) -> int:
         """Takes removed devices out of the table and the list of devices."""
         gone = set(self.removed_ids)
-        if gone:
-            for row in self.table:
-                for partition, dev_id in enumerate(row):
-                    if dev_id in gone:
-                        row[partition] = nobody
+        for number, row in enumerate(self.table if gone else ()):
+            left = (nobody if dev_id in gone else dev_id for dev_id in row)
+            self.table[number] = array(row.typecode, left)
         for dev_id in gone:
             self.devs[dev_id] = None
         while self.devs and self.devs[-1] is None:
@@ -311,10 +427,14 @@ class RingBuilder:
         return len(gone)
 
     def _count_parts(self, balancer: Balancer) -> None:
+        held = Counter(chain.from_iterable(self.table))
         for device in self.devices():
-            held = sum(row.count(device["id"]) for row in self.table)
-            device["parts"] = held
-            device["parts_wanted"] = balancer.quota(device) - held
+            device["parts"] = held[device["id"]]
+            device["parts_wanted"] = balancer.quota(device) - held[device["id"]]
+
+
+def _fields_of(device: Device, keys: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in device.items() if key in set(keys)}
 
 
 def _identity(device: Device) -> tuple[str, int, str]:
@@ -331,5 +451,5 @@ def _differences(before: Table, after: Table) -> int:
     changed = 0
     for number, row in enumerate(after):
         old = before[number] if number < len(before) else row[:0]
-        changed += sum(1 for a, b in zip(old, row, strict=False) if a != b) + len(row) - len(old)
+        changed += sum(map(ne, old, row)) + max(0, len(row) - len(old))
     return changed

@@ -3,6 +3,7 @@
 
 add:     [r<region>]z<zone>-<ip>:<port>[R<r_ip>:<r_port>]/<device>[_<meta>]
 search:  [d<id>][r<region>][z<zone>][-][<ip>][:<port>][R[<r_ip>][:<r_port>]][/<device>][_<meta>]
+change:  [<ip>][:<port>][R[<r_ip>][:<r_port>]][/<device>][_<meta>]
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ _ADD = re.compile(
 )
 _SEARCH = re.compile(
     r"(?:d(?P<id>\d+))?(?:r(?P<region>\d+))?(?:z(?P<zone>\d+))?-?"
+    rf"(?P<ip>{_IP})?(?::(?P<port>\d+))?"
+    rf"(?:R(?P<replication_ip>{_IP})?(?::(?P<replication_port>\d+))?)?"
+    r"(?:/(?P<device>[^_]*))?(?:_(?P<meta>.*))?",
+    re.DOTALL,
+)
+_CHANGE = re.compile(
     rf"(?P<ip>{_IP})?(?::(?P<port>\d+))?"
     rf"(?:R(?P<replication_ip>{_IP})?(?::(?P<replication_port>\d+))?)?"
     r"(?:/(?P<device>[^_]*))?(?:_(?P<meta>.*))?",
@@ -58,6 +65,21 @@ def parse_search_value(text: str) -> dict[str, Any]:
         raise DeviceError(
             f"{text!r} is not a search value: d<id>r<region>z<zone>-<ip>:<port>"
             "R<r_ip>:<r_port>/<device>_<meta>, each part optional, at least one"
+        )
+    return fields
+
+
+def parse_change_value(text: str) -> dict[str, Any]:
+    """The fields of a device to change, in the notation of a search without id, region and zone.
+
+    :raises DeviceError: the text is not of this form or changes nothing.
+    """
+    match = _CHANGE.fullmatch(text)
+    fields = _fields(match) if match else {}
+    if not fields:
+        raise DeviceError(
+            f"{text!r} is not a change: <ip>:<port>R<r_ip>:<r_port>/<device>_<meta>, "
+            "each part optional, at least one"
         )
     return fields
 

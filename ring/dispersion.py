@@ -4,41 +4,16 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations, repeat
+from operator import eq
 
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, tiers_of
+from ring.shares import most_unique
 
 # tier -> number of partitions with 0, 1, 2, ... replicas in it
 Graph = dict[Tier, list[int]]
-
-
-def most_unique(devices: Sequence[Device], replicas: int) -> dict[Tier, int]:
-    """The most replicas of one partition a tier holds if all are spread evenly, weights aside."""
-    children: dict[Tier, set[Tier]] = defaultdict(set)
-    capacity: dict[Tier, int] = defaultdict(int)
-    for device in devices:
-        if device["weight"] > 0:
-            parent: Tier = ()
-            for tier in tiers_of(device):
-                children[parent].add(tier)
-                capacity[tier] += 1
-                parent = tier
-    most: dict[Tier, int] = {(): replicas}
-    for length in range(DEVICE_TIER_LENGTH):
-        for tier in [tier for tier in most if len(tier) == length]:
-            most |= _even_split(most[tier], {child: capacity[child] for child in children[tier]})
-    return most
-
-
-def _even_split(replicas: int, capacity: dict[Tier, int]) -> dict[Tier, int]:
-    """The level to which replicas fill tiers of these capacities, rounded up for each."""
-    level = 0
-    while sum(min(level, room) for room in capacity.values()) < replicas:
-        if level > replicas:
-            break  # more replicas than devices
-        level += 1
-    return {tier: min(level, room) for tier, room in capacity.items()}
 
 
 def measure(
@@ -48,22 +23,68 @@ def measure(
 
     With it the graph: how many partitions have how many replicas in each tier.
     """
-    tiers = {device["id"]: tiers_of(device) for device in devices}
-    most = most_unique(devices, len(rows))
-    graph: Graph = {}
-    at_risk = 0
-    for partition in range(partitions):
-        crowd: dict[Tier, int] = defaultdict(int)
-        for row in rows:
-            if partition < len(row):
-                for tier in tiers[row[partition]]:
-                    crowd[tier] += 1
-        surplus = [0] * (DEVICE_TIER_LENGTH + 1)
-        for tier, count in crowd.items():
-            counts = graph.setdefault(tier, [partitions] + [0] * len(rows))
-            counts[0] -= 1
-            counts[count] += 1
-            surplus[len(tier)] += max(0, count - most.get(tier, 0))
-        at_risk += max(surplus)
     slots = sum(len(row) for row in rows)
-    return (100.0 * at_risk / slots if slots else 0.0), graph
+    if not slots:
+        return 0.0, {}
+    tiers = {device["id"]: tiers_of(device) for device in devices}
+    most = most_unique(devices, slots / partitions)
+    graph: Graph = {}
+    lengths = range(1, DEVICE_TIER_LENGTH + 1)
+    at_risk = 0
+    # The rows as far as all of them reach, then those that go on.
+    shortest = len(rows[-1])
+    for part in (
+        [row[:shortest] for row in rows],
+        [row[shortest:] for row in rows if len(row) > shortest],
+    ):
+        if part:
+            surplus = [_surplus(part, tiers, length, most, graph, len(rows)) for length in lengths]
+            at_risk += sum(map(max, *surplus))
+    for counts in graph.values():
+        counts[0] = partitions - sum(counts)
+    return 100.0 * at_risk / slots, graph
+
+
+def _surplus(
+    rows: Sequence[array[int]],
+    tiers: Mapping[int, Sequence[Tier]],
+    length: int,
+    most: Mapping[Tier, int],
+    graph: Graph,
+    replicas: int,
+) -> Iterator[int]:
+    """By partition, the replicas too many in tiers of one length; counts them in ``graph``."""
+    numbered, places = places_of(rows, {i: path[length - 1] for i, path in tiers.items()})
+
+    def add(number: int, count: int, partitions: int) -> int:
+        tier = numbered[number]
+        graph.setdefault(tier, [0] * (replicas + 1))[count] += partitions
+        return max(0, count - most.get(tier, 0))
+
+    if not shares_a_place(places):
+        over_by_number = {n: add(n, 1, held) for n, held in Counter(chain(*places)).items()}
+        if not any(over_by_number.values()):
+            return repeat(0, len(rows[0]))
+        return map(sum, zip(*(map(over_by_number.__getitem__, p) for p in places), strict=True))
+    over: dict[tuple[int, ...], int] = {}
+    for place, partitions in Counter(zip(*places, strict=True)).items():
+        over[place] = sum(add(n, place.count(n), partitions) for n in set(place))
+    return map(over.__getitem__, zip(*places, strict=True))
+
+
+def places_of(
+    rows: Sequence[array[int]], tier_of: Mapping[int, Tier]
+) -> tuple[list[Tier], list[array[int]]]:
+    """The different tiers of ``tier_of`` (by device id), and the rows with their numbers in it.
+
+    Few combinations of tiers stand for many partitions: what is found for one need not be found
+    again.
+    """
+    number = {tier: index for index, tier in enumerate(dict.fromkeys(tier_of.values()))}
+    number_of = {dev_id: number[tier] for dev_id, tier in tier_of.items()}
+    return list(number), [array("I", map(number_of.__getitem__, row)) for row in rows]
+
+
+def shares_a_place(places: Sequence[array[int]]) -> bool:
+    """Whether any partition is in one tier twice."""
+    return any(any(map(eq, a, b)) for a, b in combinations(places, 2))

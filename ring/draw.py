@@ -1,62 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new ring: devices drawn for every partition, exactly to the plan (doc/formats/ring.md)."""
+"""A new ring: devices drawn for every partition, exactly to the plan (doc/formats/ring.md).
+
+The partitions are drawn in blocks. With n partitions to go, the quotas still open lie on a line,
+the devices of a domain side by side; points at equal distances, from a random start, say how many
+replicas each device gets in this block: its part of the open quota rounded down or up, on every
+level at once. What is then left open keeps that property for the partitions to come. Within the
+block the replicas lie on a line again, and partition i takes those at i, i + n, i + 2n, ...
+"""
 
 from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ring.devices import Tier
-from ring.plan import ROOT, Plan, device_id
+from ring.devices import DEVICE_TIER_LENGTH, Tier
+from ring.plan import Plan, device_id
+from ring.shares import ROOT
 
+_DEVICE = DEVICE_TIER_LENGTH
+_VOID = -1
 
-def draw(plan: Plan, rows: Sequence[array[int]], rng: random.Random) -> None:
-    """Fills ``rows[replica][partition]`` with device ids.
-
-    With n partitions to go, the quotas still open lie on a line as intervals, the devices of a
-    domain side by side; points at distance n from a random start choose the devices. An interval
-    of length q gets q/n points rounded down or up, on every level at once; what is then left open
-    keeps that property for the n - 1 others.
-    """
-    left = dict(plan.quota)
-    order = {tier: list(tiers) for tier, tiers in plan.children.items()}
-    partitions = len(rows[0])
-    for partition in rng.sample(range(partitions), partitions):
-        to_go = left[ROOT] // len(rows)
-        start = rng.randrange(to_go)
-        points = [start + to_go * number for number in range(len(rows))]
-        chosen: list[int] = []
-        _pick(ROOT, points, left, order, rng, chosen)
-        rng.shuffle(chosen)
-        for row, dev_id in zip(rows, chosen, strict=True):
-            row[partition] = dev_id
+# Called with the partitions done and those to do, now and then.
+Progress = Callable[[int, int], None]
 
 
-def _pick(
-    tier: Tier,
-    points: list[int],
-    left: dict[Tier, int],
-    order: dict[Tier, list[Tier]],
-    rng: random.Random,
-    chosen: list[int],
+def draw(
+    plan: Plan, rows: Sequence[array[int]], rng: random.Random, progress: Progress | None = None
 ) -> None:
-    """Takes ``points`` (offsets within the tier, ascending) out of the tier's open quotas."""
-    left[tier] -= len(points)
-    tiers = order.get(tier)
-    if tiers is None:
-        chosen.append(device_id(tier))
-        return
+    """Fills ``rows[replica][partition]`` with device ids; the last row may be short."""
+    partitions, short = len(rows[0]), len(rows[-1])
+    tree = {tier: list(tiers) for tier, tiers in plan.children.items()}
+    left = {device_id(tier): quota for tier, quota in plan.quota.items() if len(tier) == _DEVICE}
+    # About one replica of each device in a block, so that its partners change from block to block.
+    block = max(1, len(left) // len(rows))
+    # What the short row lacks is one more device, the last on each line. Partitions without it
+    # fill the table from its start, partitions with it from the end of the short row.
+    left[_VOID] = partitions - short
+    whole, cut = 0, short
+    while whole + cut - short < partitions:
+        to_go = partitions - (whole + cut - short)
+        size = min(block, to_go)
+        order = _shuffled_devices(ROOT, tree, rng)
+        line = _block_line([*order, _VOID], left, size, to_go, rng.randrange(to_go))
+        voids = line.count(_VOID)
+        kept = size - voids
+        columns = [line[start : start + size] for start in range(0, len(line), size)]
+        movable = len(columns) - (short < partitions)
+        columns[:movable] = rng.sample(columns[:movable], movable)
+        for row, column in zip(rows, columns, strict=True):
+            row[whole : whole + kept] = array(row.typecode, column[:kept])
+            if len(row) == partitions and voids:
+                row[cut : cut + voids] = array(row.typecode, column[kept:])
+        whole, cut = whole + kept, cut + voids
+        if progress is not None:
+            progress(partitions - to_go + size, partitions)
+
+
+def _shuffled_devices(tier: Tier, tree: Mapping[Tier, list[Tier]], rng: random.Random) -> list[int]:
+    """The devices below a tier, those of a domain side by side, in random order on each level."""
+    tiers = tree[tier]
     rng.shuffle(tiers)
-    begin, next_point = 0, 0
-    for child in tiers:
-        end = begin + left[child]
-        inside = []
-        while next_point < len(points) and points[next_point] < end:
-            inside.append(points[next_point] - begin)
-            next_point += 1
-        if inside:
-            _pick(child, inside, left, order, rng, chosen)
-        if next_point == len(points):
-            return
-        begin = end
+    if len(tier) == _DEVICE - 1:
+        return [device_id(child) for child in tiers]
+    return [dev_id for child in tiers for dev_id in _shuffled_devices(child, tree, rng)]
+
+
+def _block_line(
+    order: Sequence[int], left: dict[int, int], size: int, to_go: int, start: int
+) -> list[int]:
+    """Takes the replicas of ``size`` partitions out of the open quotas, in the given order."""
+    line: list[int] = []
+    end, points_before = 0, 0
+    for dev_id in order:
+        quota = left[dev_id]
+        end += quota
+        # Of the points start + j * to_go (in units of 1 / size), those before the interval's end.
+        points = -((start - end * size) // to_go)
+        count = points - points_before
+        if count:
+            points_before = points
+            left[dev_id] = quota - count
+            line += [dev_id] * count if count > 1 else (dev_id,)
+    return line

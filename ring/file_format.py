@@ -54,6 +54,8 @@ class RingData:
     table: Table = field(default_factory=list)
     version: int | None = None
     next_part_power: int | None = None
+    # Of the file that it was read from; says nothing about the ring itself.
+    format_version: int = field(default=1, compare=False)
 
     @property
     def partition_count(self) -> int:
@@ -71,6 +73,15 @@ class RingData:
     def dev_id_bytes(self) -> int:
         """Width of a device id in the table."""
         return max((row.itemsize for row in self.table), default=2)
+
+    def widen_ids(self, width: int) -> None:
+        """Makes device ids in the table ``width`` bytes wide.
+
+        :raises ValueError: there are ids that so few bytes do not hold.
+        """
+        if width == 2 and len(self.devs) >= 2**16 - 1:
+            raise ValueError(f"{len(self.devs)} device ids do not fit into 2 bytes")
+        self.table = [array(TYPE_CODES[width], row) for row in self.table]
 
 
 def read_ring(path: Path) -> RingData:
@@ -104,7 +115,9 @@ def decode_ring(raw: bytes) -> RingData:
     if version == 1:
         return _decode_v1(plain)
     if version == 2:
-        return _decode_v2(plain)
+        data = _decode_v2(plain)
+        data.format_version = 2
+        return data
     raise RingFileError(f"ring format version {version} is not known")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ring.builder import RebalanceResult, RingBuilder
 from ring.devices import Tier, tiers_of
 from ring.errors import BuilderError
-from ring.plan import device_shares
+from ring.shares import device_shares
 
 HOUR = 3600
 
@@ -248,7 +248,7 @@ def test_another_replica_count_is_filled_up_or_cut() -> None:
     [
         (0, 3, "3 replicas need at least 3 devices with weight, there are 0"),
         (2, 3, "3 replicas need at least 3 devices with weight, there are 2"),
-        (3, 2.5, "2.5 replicas: only whole numbers"),
+        (2, 2.5, "2.5 replicas need at least 3 devices with weight, there are 2"),
     ],
 )
 def test_what_cannot_be_placed_is_refused(count: int, replicas: float, sentence: str) -> None:

@@ -34,7 +34,7 @@ def builder() -> RingBuilder:
         (-1, 3, 1),
         (33, 3, 1),
         (4, 0, 1),
-        (4, 2.5, 1),
+        (4, 0.5, 1),
         (4, 3, -1),
         (4, 3, 256),
         (4, 1000, 1),
@@ -57,7 +57,7 @@ def test_each_change_raises_the_version(builder: RingBuilder) -> None:
 
 
 def test_the_same_place_is_not_added_twice(builder: RingBuilder) -> None:
-    with pytest.raises(BuilderError, match=r"device 1 already uses 10\.0\.0\.1:6200/sd1"):
+    with pytest.raises(BuilderError, match=r"Device 1 already uses 10\.0\.0\.1:6200/sd1"):
         builder.add_device(device(1, zone=7))
     with pytest.raises(BuilderError, match="device id 1 is taken"):
         builder.add_device(device(9, id=1))
