@@ -122,9 +122,9 @@ def _set(
     for wanted, value in search_and_value(options):
         found = _search(builder, wanted)
         _confirm(found, f"change the {what} of", options.yes)
-        lines += [
-            f"{format_device(device)} {what} set to {change(device, value)}" for device in found
-        ]
+        for device in found:
+            new = change(device, value)
+            lines.append(f"{format_device(device)} {what} set to {new}")
     return lines
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import sys
 import zlib
@@ -31,6 +32,9 @@ TABLE_BYTES_MAX = 4 * 2**30
 FILE_BYTES_MAX = TABLE_BYTES_MAX + JSON_BYTES_MAX
 PART_POWER_MAX = 32
 REPLICAS_MAX = 256
+_SURROGATES = 0xD800
+_PIECE_BYTES = 2**16
+_UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 TYPE_CODES = {2: "H", 4: "I"}  # bytes of a device id -> array type
 METADATA, DEVICES, ASSIGNMENTS = (
     "swift/ring/metadata",
@@ -315,7 +319,8 @@ def _rows(
         raise RingFileError(f"{len(table)} bytes of assignments do not make {count:g} rows")
     rows = []
     for start in range(0, len(table), row_bytes):
-        row = array(TYPE_CODES[width], bytes(table[start : start + row_bytes]))
+        row = array(TYPE_CODES[width])
+        row.frombytes(table[start : start + row_bytes])
         if byteorder != sys.byteorder:
             row.byteswap()
         rows.append(row)
@@ -334,14 +339,10 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
             raise RingFileError(f"device {number}: {error}") from error
         if dev is not None and dev.get("id") != number:
             raise RingFileError(f"device {number} says that its id is {dev.get('id')!r}")
-    unknown = {
-        dev_id
-        for row in table
-        for dev_id in set(row)
-        if dev_id >= len(checked) or checked[dev_id] is None
-    }
-    if unknown:
-        raise RingFileError(f"partitions are on device {min(unknown)}, which does not exist")
+    known = {dev_id for dev_id, dev in enumerate(checked) if dev is not None}
+    for row in table:
+        if unknown := _ids_outside(row, known):
+            raise RingFileError(f"partitions are on device {min(unknown)}, which does not exist")
     for key in ("version", "next_part_power"):
         if about.get(key) is not None and type(about[key]) is not int:
             raise RingFileError(f"{key} {about[key]!r} is not a whole number")
@@ -352,3 +353,22 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
         version=about.get("version"),
         next_part_power=about.get("next_part_power"),
     )
+
+
+def _ids_outside(row: array[int], known: set[int]) -> set[int]:
+    """Ids in a row that are not among ``known``.
+
+    Asking the regular expression engine, with ids as characters, takes a tenth of the time that a
+    set of the row takes; a ring is loaded while requests wait. Surrogates are no characters.
+    """
+    if row.itemsize == 2 and known and max(known) < _SURROGATES:
+        characters = "".join(re.escape(chr(dev_id)) for dev_id in sorted(known))
+        is_known = re.compile(f"[{characters}]*+").fullmatch
+        raw = memoryview(row).cast("B")
+        pieces = (raw[i : i + _PIECE_BYTES] for i in range(0, len(raw), _PIECE_BYTES))
+        try:
+            if all(is_known(str(piece, _UTF_16)) for piece in pieces):
+                return set()
+        except UnicodeDecodeError:
+            pass  # an id above all that are known
+    return set(row) - known

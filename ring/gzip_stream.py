@@ -11,7 +11,6 @@ MTIME_SECONDS = 1300507380
 _HAS_NAME = 8
 _BEST_COMPRESSION = 2
 _UNKNOWN_SYSTEM = 255
-_CHUNK_BYTES = 2**20
 
 
 class GzipStreamWriter:
@@ -77,23 +76,11 @@ def inflate(raw: bytes, bytes_max: int) -> bytes:
     :raises zlib.error: damaged.
     """
     inflator = zlib.decompressobj(zlib.MAX_WBITS + 16)
-    out = bytearray()
-    for start in range(0, len(raw), _CHUNK_BYTES):
-        rest = raw[start : start + _CHUNK_BYTES]
-        while rest and not inflator.eof:
-            out += inflator.decompress(rest, _CHUNK_BYTES)
-            rest = inflator.unconsumed_tail
-            if len(out) > bytes_max:
-                raise ValueError(f"it holds more than {bytes_max} bytes")
-        if inflator.eof:
-            if inflator.unused_data or start + _CHUNK_BYTES < len(raw):
-                raise ValueError("something else follows its end")
-            return bytes(out)
-    # Output held back by the limit on each step is drained before giving up.
-    while piece := inflator.decompress(b"", _CHUNK_BYTES):
-        out += piece
-        if len(out) > bytes_max:
-            raise ValueError(f"it holds more than {bytes_max} bytes")
+    out = inflator.decompress(raw, bytes_max + 1)
+    if len(out) > bytes_max:
+        raise ValueError(f"it holds more than {bytes_max} bytes")
     if not inflator.eof:
         raise ValueError("it is cut off")
-    return bytes(out)
+    if inflator.unused_data:
+        raise ValueError("something else follows its end")
+    return out

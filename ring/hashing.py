@@ -7,17 +7,32 @@ change while the cluster holds data.
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import md5
 from pathlib import Path
 from struct import Struct
+from typing import Any, cast
 
 from martlet.cluster_conf import HashOptions
 from martlet.config import ConfigError
 from ring.errors import HashConfError
 
 _FIRST_WORD = Struct(">I").unpack_from
+
+
+def _builtin_md5() -> Callable[..., Any]:
+    """Python's own MD5 takes a third of the time of OpenSSL's for something as short as a name."""
+    try:
+        return cast(Callable[..., Any], importlib.import_module("_md5").md5)
+    except ImportError:  # a Python built without it
+        return functools.partial(hashlib.md5, usedforsecurity=False)
+
+
+md5 = _builtin_md5()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +68,8 @@ class HashPath:
             path = f"/{account}/{container}"
         else:
             path = f"/{account}"
-        return md5(self.prefix + path.encode() + self.suffix, usedforsecurity=False).digest()
+        digest: bytes = md5(self.prefix + path.encode() + self.suffix).digest()
+        return digest
 
     def hexdigest(self, account: str, container: str | None = None, obj: str | None = None) -> str:
         """``digest`` in the 32 hexadecimal digits used in file names."""
