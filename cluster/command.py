@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from cluster import ring_command
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
@@ -35,6 +36,7 @@ examples:
   martlet status --json                        what runs, for a program to read
   martlet down                                 stop it; its data stay
   martlet object-info FILE                     what a file with objects holds
+  martlet ring show var/etc/object.ring.gz     which devices hold what, as a tree
 """
 
 _OBJECT_INFO_EPILOG = """\
@@ -64,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
             return down(home)
         if arguments.command == "object-info":
             return _object_info(arguments)
+        if arguments.command == "ring":
+            return ring_command.run(arguments)
         return status(home, arguments.json)
     except ClusterError as error:
         print(f"martlet: {error}", file=sys.stderr)
@@ -91,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="stop the running cluster")
     show = commands.add_parser("status", help="show what runs")
     show.add_argument("--json", action="store_true", help="as JSON")
+    ring_command.add_parser(commands)
     _add_object_info(
         commands.add_parser(
             "object-info",

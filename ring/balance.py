@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count
+from itertools import chain, compress, count
 
 from ring.chains import move_by_chains
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier
@@ -162,7 +162,8 @@ class Balancer:
             lowest = [(n, required[tier]) for n, tier in enumerate(tiers) if tier in required]
             highest = [self.plan.at_most.get(tier, 0) for tier in tiers]
             highest[tiers.index(ROOT)] = len(self._rows)
-            if not lowest and min(highest) > 0 and not shares_a_place(places):
+            if not lowest and not shares_a_place(places):
+                wrong |= _in_closed_tiers(places, highest)
                 continue
             is_wrong = {
                 place: any(place.count(number) > highest[number] for number in place)
@@ -275,6 +276,15 @@ class Balancer:
     def _report(self, done: int, total: int) -> None:
         if self._progress is not None and done % _REPORT_EVERY == 0:
             self._progress(done, total)
+
+
+def _in_closed_tiers(places: Sequence[array[int]], highest: Sequence[int]) -> set[int]:
+    """Partitions with a replica in a tier that should hold none."""
+    if min(highest) > 0:
+        return set()
+    is_closed = [limit == 0 for limit in highest]
+    found = [compress(count(), map(is_closed.__getitem__, row)) for row in places]
+    return set(chain.from_iterable(found))
 
 
 class _OpenTiers:

@@ -145,12 +145,14 @@ def _search(builder: RingBuilder, wanted: dict[str, Any]) -> list[Device]:
 
 
 def _confirm(devices: list[Device], what: str, is_yes: bool) -> None:
-    """Asks before several devices are changed at once."""
-    if len(devices) < 2 or is_yes:
+    """Names them, and asks, before several devices are changed at once."""
+    if len(devices) < 2:
         return
     print("Matched more than one device:")
     for device in devices:
         print(f"    {format_device(device)}")
+    if is_yes:
+        return
     try:
         answer = input(f"Are you sure you want to {what} these {len(devices)} devices? (y/N) ")
     except EOFError:

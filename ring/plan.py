@@ -65,7 +65,10 @@ def make_plan(
     exact = {tier: value * partitions for tier, value in share.items()}
     most = most_unique(weighted, share[ROOT])
     # Replicas above this many are at risk: of such tiers as few as possible are rounded up.
-    is_crowded = {tier: _floor(value) >= most[tier] * partitions for tier, value in exact.items()}
+    is_crowded = {
+        tier: _floor(value) >= most[tier] * partitions - _QUOTA_EPSILON
+        for tier, value in exact.items()
+    }
     cost = {
         tier: (is_crowded[tier], round(one_more, 9), held_by_tier[tier] <= _floor(exact[tier]))
         for tier, one_more in _costs_of_one_more(exact).items()

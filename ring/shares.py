@@ -18,8 +18,8 @@ from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, tiers_of
 
 ROOT: Tier = ()
 _EPSILON = 1e-9
-# Halvings after which a float cannot come any nearer.
-_BISECTIONS = 100
+# Each step but a few fills or empties one domain; this is for floats that never quite meet.
+_STEPS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def most_unique(devices: Iterable[Device], replicas: float) -> dict[Tier, int]:
     This is the measure of OpenStack Swift; weights and the number of devices do not count.
     """
     children = children_of(devices)
-    most = {ROOT: math.ceil(replicas)}
+    most = {ROOT: math.ceil(replicas - _EPSILON)}
     for length in range(DEVICE_TIER_LENGTH):
         for parent in [tier for tier in most if len(tier) == length]:
             tiers = children.get(parent, [])
@@ -114,33 +114,47 @@ def _dispersed_shares(
                 even[tier] = even[parent] / len(tiers)
             lowest = [min(room[tier], math.floor(even[tier] + _EPSILON)) for tier in tiers]
             highest = [min(room[tier], math.ceil(even[tier] - _EPSILON)) for tier in tiers]
-            if sum(highest) < share[parent]:
-                highest = [room[tier] for tier in tiers]
             if sum(lowest) > share[parent]:
                 lowest = [0] * len(tiers)
-            split = split_by_weight(share[parent], [weight[t] for t in tiers], lowest, highest)
+            split = split_by_weight(
+                share[parent],
+                [weight[tier] for tier in tiers],
+                lowest,
+                highest,
+                [room[tier] for tier in tiers],
+            )
             share.update(zip(tiers, split, strict=True))
     return {device["id"]: share[tiers_of(device)[-1]] for device in devices}
 
 
 def split_by_weight(
-    total: float, weights: Sequence[float], lowest: Sequence[float], highest: Sequence[float]
+    total: float,
+    weights: Sequence[float],
+    lowest: Sequence[float],
+    highest: Sequence[float],
+    room: Sequence[float],
 ) -> list[float]:
-    """Parts of ``total`` in proportion to weights, none outside of its bounds.
+    """Parts of ``total`` by weights, held within bounds step by step, as OpenStack Swift does it.
 
-    The bounds admit ``total``; every weight is positive.
+    What the bounds leave over, or take too much, goes by weight to or from those that have not
+    reached theirs. If even the highest do not make up ``total``, ``room`` bounds instead.
     """
-
-    def parts(factor: float) -> list[float]:
-        bounded = zip(weights, lowest, highest, strict=True)
-        return [min(high, max(low, weight * factor)) for weight, low, high in bounded]
-
-    below = 0.0
-    above = max((high / w for w, high in zip(weights, highest, strict=True)), default=0.0)
-    for _ in range(_BISECTIONS):
-        middle = (below + above) / 2
-        if sum(parts(middle)) < total:
-            below = middle
-        else:
-            above = middle
-    return parts(above)
+    parts = [0.0] * len(weights)
+    rest = total
+    active = list(range(len(weights)))
+    for _ in range(_STEPS_MAX):
+        if abs(rest) <= _EPSILON or not active:
+            break
+        per_weight = rest / sum(weights[number] for number in active)
+        for number in active:
+            part = parts[number] + weights[number] * per_weight
+            parts[number] = min(max(part, lowest[number]), highest[number], room[number])
+        rest = total - sum(parts)
+        if rest < 0:
+            active = [n for n, part in enumerate(parts) if part > lowest[n]]
+            continue
+        active = [n for n, part in enumerate(parts) if part < min(highest[n], room[n])]
+        if not active:
+            highest = room
+            active = [n for n, part in enumerate(parts) if part < room[n]]
+    return parts

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring as a picture: one row each for regions, zones, servers and devices, as wide as weights.
+
+The colour says how far a domain is off what it should hold: blue holds less, red holds more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from ring.tree import KINDS, Branch, Picture
+
+_WIDTH, _ROW, _HEAD = 1200.0, 60.0, 40.0
+# Percent off from which on the colour is full.
+_FULL_COLOUR_PERCENT = 20.0
+_LETTER = 7.0
+
+
+def as_svg(picture: Picture) -> str:
+    """An SVG document; the figures of each box show when it is pointed at."""
+    height = _HEAD + _ROW * len(KINDS)
+    title = (
+        f"{picture.path}: version {picture.version}, {picture.partitions} partitions, "
+        f"{picture.replicas:g} replicas, balance {picture.balance:.2f}, "
+        f"dispersion {picture.dispersion:.2f}"
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:g}" height="{height:g}" '
+            f'viewBox="0 0 {_WIDTH:g} {height:g}" font-family="sans-serif" font-size="12">',
+            f'<text x="4" y="24" font-size="14">{escape(title)}</text>',
+            *_boxes(picture.root, 0.0, _WIDTH, 0),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _boxes(branch: Branch, left: float, width: float, depth: int) -> Iterator[str]:
+    top = _HEAD + depth * _ROW
+    about = (
+        f"{branch.kind} {branch.name}: weight {branch.weight:.2f}, wanted {branch.wanted:.1f}, "
+        f"held {branch.held}, balance {branch.balance:.2f}"
+    )
+    yield (
+        f'<g><title>{escape(about)}</title><rect x="{left:.2f}" y="{top:g}" width="{width:.2f}" '
+        f'height="{_ROW:g}" fill="{_colour(branch)}" stroke="white"/>'
+    )
+    for line, text in enumerate((branch.name, f"{branch.held} of {branch.wanted:.0f}")):
+        room = int(width / _LETTER)
+        if room > 2:
+            y = top + 24 + 18 * line
+            yield f'<text x="{left + 4:.2f}" y="{y:g}">{escape(text[:room])}</text>'
+    yield "</g>"
+    for child, part in zip(branch.children, _parts(branch), strict=True):
+        yield from _boxes(child, left, width * part, depth + 1)
+        left += width * part
+
+
+def _parts(branch: Branch) -> list[float]:
+    """The share of the width for each child; what has no weight is still to be seen."""
+    sizes = [max(child.weight, branch.weight / 100) or 1.0 for child in branch.children]
+    return [size / sum(sizes) for size in sizes]
+
+
+def _colour(branch: Branch) -> str:
+    strength = max(-1.0, min(1.0, branch.balance / _FULL_COLOUR_PERCENT))
+    red, green, blue = (230, 120, 110) if strength > 0 else (110, 150, 230)
+    grey = 222
+    mixed = [round(grey + (colour - grey) * abs(strength)) for colour in (red, green, blue)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring as a tree of regions, zones, servers and devices, with what each should hold and holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ring.builder import BALANCE_MAX
+from ring.builder_file import load_builder
+from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, bracketed, tiers_of
+from ring.dispersion import measure
+from ring.errors import RingFileError
+from ring.file_format import Table, read_ring
+from ring.shares import ROOT, make_shares
+
+KINDS = ("ring", "region", "zone", "server", "device")
+
+
+@dataclass(slots=True)
+class Branch:
+    """A failure domain; ``wanted`` and ``held`` count replicas of partitions."""
+
+    kind: str
+    name: str
+    weight: float = 0.0
+    wanted: float = 0.0
+    held: int = 0
+    children: list[Branch] = field(default_factory=list)
+
+    @property
+    def balance(self) -> float:
+        """Percent over (or, negative, under) what is wanted."""
+        if self.wanted <= 0:
+            return BALANCE_MAX if self.held else 0.0
+        return 100.0 * self.held / self.wanted - 100.0
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "weight": self.weight,
+            "parts_wanted": round(self.wanted, 3),
+            "parts_held": self.held,
+            "balance": round(self.balance, 3),
+            "children": [child.as_json() for child in self.children],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What ``martlet ring show`` draws."""
+
+    path: str
+    version: int
+    partitions: int
+    replicas: float
+    balance: float
+    dispersion: float
+    root: Branch
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "file": self.path,
+            "version": self.version,
+            "partitions": self.partitions,
+            "replicas": self.replicas,
+            "balance": round(self.balance, 3),
+            "dispersion": round(self.dispersion, 6),
+            "tree": self.root.as_json(),
+        }
+
+
+def load_picture(path: Path) -> Picture:
+    """The picture of a ring file or a builder file.
+
+    :raises RingError: it is neither, or assigns no partition.
+    """
+    if path.name.endswith(".builder"):
+        builder = load_builder(path)
+        devices, overload = list(builder.devices()), builder.overload
+        table, partitions, version = builder.table, builder.partitions, builder.version
+    else:
+        ring = read_ring(path)
+        devices, overload = [dev for dev in ring.devs if dev is not None], 0.0
+        table, partitions, version = ring.table, ring.partition_count, ring.version or 0
+    if not table:
+        raise RingFileError(f"{path}: no partition is assigned to a device yet")
+    root = make_tree(path.name, devices, table, partitions, overload)
+    held = list(_leaves(root))
+    return Picture(
+        path=str(path),
+        version=version,
+        partitions=partitions,
+        replicas=sum(map(len, table)) / partitions,
+        balance=max((abs(leaf.balance) for leaf in held), default=0.0),
+        dispersion=measure(devices, table, partitions)[0],
+        root=root,
+    )
+
+
+def make_tree(
+    name: str, devices: Sequence[Device], table: Table, partitions: int, overload: float
+) -> Branch:
+    """The tree of a table's assignments."""
+    held = Counter(chain.from_iterable(table))
+    wanted = _wanted(devices, table, partitions, overload)
+    branches: dict[Tier, Branch] = {ROOT: Branch(KINDS[0], name)}
+    for device in sorted(devices, key=_order):
+        for tier in (ROOT, *tiers_of(device)):
+            if tier not in branches:
+                branches[tier] = Branch(KINDS[len(tier)], _name(tier, device))
+                branches[tier[:-1]].children.append(branches[tier])
+            branch = branches[tier]
+            branch.weight += device["weight"]
+            branch.wanted += wanted.get(device["id"], 0.0)
+            branch.held += held[device["id"]]
+    return branches[ROOT]
+
+
+def _wanted(
+    devices: Sequence[Device], table: Table, partitions: int, overload: float
+) -> Mapping[int, float]:
+    """By device id; of a ring that its devices cannot hold any more, nothing is wanted."""
+    replicas = sum(map(len, table)) / partitions
+    if sum(device["weight"] > 0 for device in devices) < replicas:
+        return {}
+    target = make_shares(devices, replicas).target(overload)
+    return {dev_id: share * partitions for dev_id, share in target.items()}
+
+
+def _order(device: Device) -> tuple[int, int, str, str]:
+    return device["region"], device["zone"], device["ip"], device["device"]
+
+
+def _name(tier: Tier, device: Device) -> str:
+    if len(tier) == DEVICE_TIER_LENGTH:
+        return f"d{device['id']} {device['device']} :{device['port']}"
+    if len(tier) == DEVICE_TIER_LENGTH - 1:
+        return bracketed(device["ip"])
+    return f"{KINDS[len(tier)]} {tier[-1]}"
+
+
+def _leaves(branch: Branch) -> Iterable[Branch]:
+    if branch.kind == KINDS[-1]:
+        yield branch
+    for child in branch.children:
+        yield from _leaves(child)
+
+
+# --- the terminal -----------------------------------------------------------------------------
+
+_BAR_CELLS = 10
+
+
+def as_text(picture: Picture) -> str:
+    """The tree in lines; a full bar stands for all that is wanted."""
+    rows = list(_rows(picture.root, "", ""))
+    width = max(len(label) for label, _ in rows)
+    lines = [
+        f"{picture.path}: version {picture.version}, {picture.partitions} partitions, "
+        f"{picture.replicas:g} replicas, balance {picture.balance:.2f}, "
+        f"dispersion {picture.dispersion:.2f}",
+        f"{'':{width}} {'weight':>12} {'wanted':>10} {'held':>10} {'balance':>8}",
+    ]
+    for label, branch in rows:
+        lines.append(
+            f"{label:{width}} {branch.weight:12.2f} {branch.wanted:10.1f} {branch.held:10d} "
+            f"{branch.balance:8.2f} {_bar(branch)}"
+        )
+    return "\n".join(lines)
+
+
+def _rows(branch: Branch, first: str, rest: str) -> Iterable[tuple[str, Branch]]:
+    yield first + branch.name, branch
+    for number, child in enumerate(branch.children):
+        is_last = number == len(branch.children) - 1
+        yield from _rows(
+            child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")
+        )
+
+
+def _bar(branch: Branch) -> str:
+    """More than is wanted shows as ``+`` behind the full bar."""
+    if branch.wanted <= 0:
+        return "+" if branch.held else "·" * _BAR_CELLS
+    cells = round(_BAR_CELLS * branch.held / branch.wanted)
+    return "█" * min(cells, _BAR_CELLS) + "·" * (_BAR_CELLS - cells) + "+" * (cells > _BAR_CELLS)
