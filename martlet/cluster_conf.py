@@ -6,15 +6,14 @@ It has the sections and options of OpenStack Swift's ``swift.conf``.
 from __future__ import annotations
 
 import configparser
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from martlet.config import ConfigError, load_options, option, parse_bool, read_ini
+from martlet.config import ConfigError, load_options, option, read_ini
 from martlet.constraints import Constraints
+from martlet.storage_policies import StoragePolicy, read_policies
 
 CONF_NAME = "martlet.conf"
-_POLICY_SECTION = re.compile(r"^storage-policy:(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,6 @@ class HashOptions:
 
 
 @dataclass(frozen=True)
-class StoragePolicy:
-    """One ``[storage-policy:N]`` section: objects of policy N use ring ``object-N``."""
-
-    index: int
-    name: str
-    is_default: bool = False
-    is_deprecated: bool = False
-
-
-@dataclass(frozen=True)
 class ClusterConf:
     """The whole of ``martlet.conf``."""
 
@@ -73,9 +62,9 @@ class ClusterConf:
         return next(p for p in self.policies if p.is_default)
 
     def policy_by_name(self, name: str) -> StoragePolicy | None:
-        """The policy of that name, in any case of letters."""
+        """The policy of that name or alias, in any case of letters."""
         wanted = name.upper()
-        return next((p for p in self.policies if p.name.upper() == wanted), None)
+        return next((p for p in self.policies if wanted in map(str.upper, p.names)), None)
 
     def policy_by_index(self, index: int) -> StoragePolicy | None:
         """The policy of that index."""
@@ -95,42 +84,4 @@ class ClusterConf:
         limits = load_options(
             Constraints, sections.pop("swift-constraints", {}), f"{path} [swift-constraints]"
         )
-        return cls(salts, limits, _policies(path, sections))
-
-
-def _policies(path: Path, sections: dict[str, dict[str, str]]) -> tuple[StoragePolicy, ...]:
-    policies = []
-    for name, values in sections.items():
-        match = _POLICY_SECTION.match(name)
-        if match is None:
-            raise ConfigError(f"{path}: unknown section [{name}]")
-        policies.append(_policy(f"{path} [{name}]", int(match.group(1)), values))
-    if not any(p.index == 0 for p in policies):
-        if policies:
-            raise ConfigError(f"{path}: a [storage-policy:0] section is needed beside the others")
-        policies.append(StoragePolicy(0, "Policy-0", is_default=True))
-    if len({p.name.upper() for p in policies}) != len(policies):
-        raise ConfigError(f"{path}: two storage policies have the same name")
-    defaults = [p for p in policies if p.is_default]
-    if not defaults and len(policies) == 1:
-        return (StoragePolicy(0, policies[0].name, is_default=True),)
-    if len(defaults) != 1 or defaults[0].is_deprecated:
-        raise ConfigError(f"{path}: exactly one storage policy, not deprecated, must be default")
-    return tuple(sorted(policies, key=lambda p: p.index))
-
-
-def _policy(where: str, index: int, values: dict[str, str]) -> StoragePolicy:
-    known = {"name", "default", "deprecated", "policy_type"}
-    if unknown := set(values) - known:
-        raise ConfigError(f"{where}: unknown option {sorted(unknown)[0]!r}")
-    if values.get("policy_type", "replication") != "replication":
-        raise ConfigError(f"{where}: policy_type {values['policy_type']!r} is not supported")
-    try:
-        return StoragePolicy(
-            index,
-            values.get("name", f"Policy-{index}"),
-            parse_bool(values.get("default", "no")),
-            parse_bool(values.get("deprecated", "no")),
-        )
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        return cls(salts, limits, read_policies(path, sections))

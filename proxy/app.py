@@ -187,7 +187,8 @@ def _name_type(response: Response) -> None:
 def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:
     """Tell clients in /info."""
     policies = [
-        {"name": p.name, "default": True} if p.is_default else {"name": p.name}
+        {"name": p.name, "aliases": ", ".join(p.names)}
+        | ({"default": True} if p.is_default else {})
         for p in cluster.policies
         if not p.is_deprecated
     ]
@@ -211,4 +212,6 @@ def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
     swift_dir = global_conf.get("swift_dir", "/etc/martlet")
     logger = get_logger("martlet.proxy")
     cluster = ClusterConf.load(swift_dir)
-    return Application(options, cluster, load_rings(swift_dir, logger=logger), logger)
+    policies = [policy.index for policy in cluster.policies]
+    rings = load_rings(swift_dir, policies=policies, logger=logger)
+    return Application(options, cluster, rings, logger)

@@ -339,6 +339,12 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
             raise RingFileError(f"device {number}: {error}") from error
         if dev is not None and dev.get("id") != number:
             raise RingFileError(f"device {number} says that its id is {dev.get('id')!r}")
+    for device in filter(None, checked):
+        # A thousand devices have a hundred addresses and a dozen names.
+        device["ip"] = sys.intern(device["ip"])
+        device["replication_ip"] = sys.intern(device["replication_ip"])
+        device["device"] = sys.intern(device["device"])
+        device["meta"] = sys.intern(device["meta"])
     known = {dev_id for dev_id, dev in enumerate(checked) if dev is not None}
     for row in table:
         if unknown := _ids_outside(row, known):

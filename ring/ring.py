@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -286,12 +286,14 @@ class RingSet:
 def load_rings(
     swift_dir: str | os.PathLike[str],
     *,
+    policies: Iterable[int] = (0,),
     reload_seconds: float = RELOAD_SECONDS,
     logger: logging.Logger | None = None,
 ) -> RingSet:
     """account, container, object and object-N ``.ring.gz`` of a folder, and its martlet.conf.
 
-    :raises RingFileError: account, container or object ring is missing, or any of them is damaged.
+    :raises RingFileError: the account or container ring or that of one of the storage
+        ``policies`` is missing, or a ring is damaged.
     :raises HashConfError: martlet.conf is missing or has no hash prefix and suffix.
     """
     folder = Path(swift_dir)
@@ -300,13 +302,18 @@ def load_rings(
     def ring(name: str) -> Ring:
         return Ring(folder / name, hash_path, reload_seconds=reload_seconds, logger=logger)
 
-    policies = {0: "object.ring.gz"}
-    for name in sorted(os.listdir(folder)):
-        if match := _POLICY_RING.match(name):
-            policies[int(match[1] or 0)] = name
+    names = {
+        int(match[1] or 0): match[0]
+        for match in map(_POLICY_RING.match, os.listdir(folder))
+        if match
+    }
+    for policy in policies:
+        name = f"object-{policy}.ring.gz" if policy else "object.ring.gz"
+        if policy not in names:
+            raise RingFileError(f"{folder / name} is missing: storage policy {policy} needs it")
     return RingSet(
         account=ring("account.ring.gz"),
         container=ring("container.ring.gz"),
-        objects={index: ring(name) for index, name in sorted(policies.items())},
+        objects={index: ring(name) for index, name in sorted(names.items())},
         hash_path=hash_path,
     )

@@ -177,7 +177,7 @@ def test_errors_are_not_cached(cluster: FakeCluster) -> None:
 def test_info(cluster: FakeCluster) -> None:
     page = json.loads(cluster.call("GET", "/info").body)
     assert page["swift"]["max_file_size"] == 5 * 1024**3 + 2
-    assert page["swift"]["policies"] == [{"name": "gold", "default": True}]
+    assert page["swift"]["policies"] == [{"name": "gold", "aliases": "gold", "default": True}]
     assert "admin" not in page
     assert cluster.call("OPTIONS", "/info").status == 200
     assert cluster.call("POST", "/info").status == 405

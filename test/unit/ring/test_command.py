@@ -214,6 +214,21 @@ def test_the_ring_file_may_be_given_in_place_of_the_builder(full: Folder) -> Non
         (["set_weight", "d0", "1"], "no device has id 0"),
         (["rebalance"], "3 replicas need at least 3 devices with weight, there are 0"),
         (["rebalance", "--format-version", "3"], "invalid choice: 3"),
+        (["set_region", "d0"], "each search value needs a new region"),
+        (["set_info", "d0"], "each search value needs a change"),
+        (["set_info", "d0", "what"], "'what' is not a change"),
+        (["set_info", "--change-meta", "x"], "say which devices"),
+        (["set_info", "d0", "_x", "--change-meta", "x"], "not both"),
+        (["set_overload", "much"], "'much' is not an overload"),
+        (["set_overload", "inf"], "overload must be a number of at least 0"),
+        (["set_min_part_hours", "256"], "min_part_hours must be 0 to 255"),
+        (["set_replicas", "nan"], "replicas must be 1 to 256"),
+        (["list_parts", "d0"], "no partition is assigned yet"),
+        (["dispersion"], "no partition is assigned yet"),
+        (["validate"], "no partition is assigned yet"),
+        (["version"], "object.ring.gz: No such file"),
+        (["write_builder"], "object.builder exists already"),
+        (["increase_partition_power"], "cannot be increased"),
         (["write_ring"], "no partition is assigned yet: rebalance first"),
     ],
 )
@@ -245,6 +260,41 @@ def test_a_missing_or_damaged_builder_file_is_named(folder: Folder, words: list[
     assert not (folder.path / "owned").exists()
     folder.builder.unlink()
     assert "object.builder: No such file or directory" in folder.run(*words, status=2)
+
+
+def test_the_last_device_keeps_its_weight(folder: Folder) -> None:
+    folder.run("add", *FOUR[:4])
+    folder.run("set_weight", "d0", "0")
+    before = folder.builder.read_bytes()
+    for words in (["set_weight", "d1", "0"], ["remove", "d1"]):
+        assert "d1r1z2-" in (printed := folder.run(*words, status=2))
+        assert "is the last device with weight: add others first" in printed
+    assert folder.builder.read_bytes() == before
+
+
+def test_a_builder_older_than_the_ring_is_refused(full: Folder) -> None:
+    old = full.builder.read_bytes()
+    full.run("add", "r1z5-127.0.0.1:6209/d9", "1")
+    full.run("pretend_min_part_hours_passed")
+    full.run("rebalance")
+    ring = full.ring.read_bytes()
+    full.builder.write_bytes(old)
+    for words in (["write_ring"], ["rebalance"]):
+        assert "the builder is older" in full.run(*words, status=2)
+    assert full.ring.read_bytes() == ring
+    full.run("write_ring", "--force")
+    assert full.ring.read_bytes() != ring
+
+
+def test_wider_device_ids_on_request(full: Folder) -> None:
+    assert "need ring format version 2" in full.run("write_ring", "--dev-id-bytes", "4", status=2)
+    full.run("write_ring", "--dev-id-bytes", "4", "--format-version", "2")
+    assert "version: 2 (4-byte IDs), build version: 5" in full.run("version")
+    assert "up-to-date" in full.run()
+
+
+def test_what_each_device_wants_is_shown(full: Folder) -> None:
+    assert "DEBUG: d0r1z1-" in full.run("rebalance", "--debug", status=1)
 
 
 def test_two_builders_at_once(full: Folder) -> None:

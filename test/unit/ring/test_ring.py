@@ -206,6 +206,12 @@ def test_a_missing_ring_is_named(swift_dir: Path, name: str) -> None:
         load_rings(swift_dir)
 
 
+def test_a_policy_without_a_ring_is_named(swift_dir: Path) -> None:
+    assert list(load_rings(swift_dir, policies=[0, 1]).objects) == [0, 1, 12]
+    with pytest.raises(RingFileError, match=r"object-2\.ring\.gz is missing: storage policy 2"):
+        load_rings(swift_dir, policies=[0, 2])
+
+
 def test_a_missing_conf_is_an_error(swift_dir: Path) -> None:
     (swift_dir / "martlet.conf").unlink()
     with pytest.raises(HashConfError):

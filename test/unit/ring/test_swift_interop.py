@@ -2,15 +2,19 @@
 
 import itertools
 import random
+import tempfile
 from array import array
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from swift.common import utils as swift_utils
 from swift.common.ring import Ring as SwiftRing
 from swift.common.ring import RingBuilder as SwiftRingBuilder
 from swift.common.ring import RingData as SwiftRingData
+from swift.common.ring.composite_builder import CompositeRingBuilder
 from swift.common.ring.utils import parse_add_value as swift_parse_add_value
 from swift.common.ring.utils import parse_search_value as swift_parse_search_value
 
@@ -20,6 +24,7 @@ from ring.device_syntax import parse_add_value, parse_search_value
 from ring.file_format import encode_ring, read_ring
 from ring.hashing import HashPath
 from ring.ring import Ring
+from ring.tree import load_picture
 
 HASH_PATH = HashPath(b"pre", b"fix")
 
@@ -61,7 +66,7 @@ def swift_builder(seed: int, part_power: int = 6, replicas: float = 3) -> SwiftR
     return builder
 
 
-def our_builder(seed: int, part_power: int = 6, replicas: int = 3) -> RingBuilder:
+def our_builder(seed: int, part_power: int = 6, replicas: float = 3) -> RingBuilder:
     builder = RingBuilder.create(part_power, replicas, 1)
     for device in random_devices(seed):
         builder.add_device(device)
@@ -179,6 +184,54 @@ def test_nodes_and_handoffs_of_a_big_ring_come_in_the_same_order(tmp_path: Path)
     devices.table = [array("H", rng.choices(ids, k=1 << 18)) for _ in range(2)]
     path.write_bytes(encode_ring(devices, path.name))
     assert_same_order(path, 9)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 9),
+    st.sampled_from([1, 2, 2.5, 3, 3.75]),
+    st.sampled_from([1, 2]),
+)
+@settings(max_examples=40, deadline=None)
+def test_nodes_and_handoffs_of_any_ring_come_in_the_same_order(
+    seed: int, part_power: int, replicas: float, version: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(swift_utils, "HASH_PATH_PREFIX", HASH_PATH.prefix)
+        path = Path(name) / "object.ring.gz"
+        ours = our_builder(seed, part_power, replicas)
+        path.write_bytes(encode_ring(ours.ring_data(), path.name, version))
+        assert_same_order(path, seed)
+
+
+def test_composite_rings_are_read(tmp_path: Path) -> None:
+    parts = []
+    for number in (1, 2):
+        builder = SwiftRingBuilder(6, 2, 1)
+        for device in range(4):
+            ip = f"10.{number}.0.{device}"
+            builder.add_dev(
+                {
+                    "region": number,
+                    "zone": device % 2,
+                    "ip": ip,
+                    "port": 6200,
+                    "replication_ip": ip,
+                    "replication_port": 6200,
+                    "device": "sda",
+                    "weight": 1.0,
+                    "meta": "",
+                }
+            )
+        builder.rebalance(seed=number)
+        builder.save(str(tmp_path / f"{number}.builder"))
+        parts.append(str(tmp_path / f"{number}.builder"))
+    path = tmp_path / "object.ring.gz"
+    CompositeRingBuilder(parts).compose().save(str(path))
+    assert read_ring(path).replica_count == 4
+    assert_same_order(path, 1)
+    shown = load_picture(path)
+    assert [child.held for child in shown.root.children] == [128, 128]
 
 
 def assert_same_order(path: Path, seed: int) -> None:
