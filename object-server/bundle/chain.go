@@ -116,6 +116,7 @@ type Chain struct {
 	reader chainReader
 	head   *link // nil: the name has no record
 	gap    bool  // damage has cut off a part of the chain
+	stale  bool  // and maybe a newer one than the head
 }
 
 // Addition is a record that continues a chain.
@@ -180,7 +181,7 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 
 // Find looks for a live version. ErrNoVersion if there is none.
 func (c *Chain) Find(id VersionID) (Reference, error) {
-	if c.head == nil {
+	if c.head == nil || c.stale { // what would be found may have been replaced or removed
 		return Reference{}, c.missing()
 	}
 	if newest := c.head.newest(); newest.ID == id && !newest.Timestamp.IsZero() {

@@ -44,7 +44,8 @@ func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) 
 		l, err = b.salvage(c.reader, record)
 	}
 	if err == nil {
-		c.head, c.gap = &l, l.block.gap || b.isLost(l.head.LSN)
+		c.head, c.stale = &l, b.isLost(l.head.LSN)
+		c.gap = l.block.gap || c.stale
 		return c, nil
 	}
 	if !errors.Is(err, ErrQuarantined) {

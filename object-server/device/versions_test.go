@@ -302,3 +302,64 @@ func (s *machine) version(rt *rapid.T, h versionHistory, name string, c versionC
 	}
 	return next
 }
+
+// While it is not known whose record is lost, a version that it may have replaced
+// or removed is not shown, whether or not it is asked for by its id.
+func TestVersionsBehindLostRecords(t *testing.T) {
+	const name = "/a/c/heron"
+	loc, id := locate(name, 1), bundle.VersionID{1}
+	for _, c := range []struct {
+		what  string
+		id    bundle.VersionID
+		write func(d *Device) error
+	}{
+		{"a null version that was replaced", bundle.VersionID{}, func(d *Device) error {
+			_, err := put(d, loc, name, 20, body(20, 300))
+			return err
+		}},
+		{"a version that was removed", id, func(d *Device) error {
+			_, err := d.DeleteVersion(loc, id, at(20), name)
+			return err
+		}},
+	} {
+		mem := vfs.NewMem("/d")
+		d := open(t, mem, "/d", Options{})
+		must[State](t)(put(d, loc, name, 1, body(1, 300)))
+		u := must[*Upload](t)(d.NewUpload(loc, 0))
+		if c.id == id {
+			must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(10), VersionID: id}))
+		}
+		u.Abort()
+		end := int64(0)
+		for file, size := range files(t, mem) {
+			if strings.HasSuffix(file, ".bundle") {
+				end = size
+			}
+		}
+		if err := c.write(d); err != nil {
+			t.Fatal(err)
+		}
+		must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for file := range files(t, mem) {
+			if strings.HasSuffix(file, ".bundle") {
+				damage(t, mem, file, end, 1, func(p []byte) { p[0] ^= 1 })
+			}
+		}
+		d = open(t, mem, "/d", Options{})
+		if _, err := d.Open(loc); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if _, err := d.OpenVersion(loc, c.id); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("%s, by its id: %v", c.what, err)
+		}
+		if err := d.PostVersion(loc, c.id, func(m *bundle.Metadata) error { m.MetaTimestamp = at(40); return nil }); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("%s, POST: %v", c.what, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
