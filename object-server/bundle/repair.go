@@ -113,7 +113,7 @@ func (r *Repair) returns() []Return {
 	for _, d := range r.Damages {
 		for _, l := range d.Lost {
 			gone[l.LSN] = true
-			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) {
+			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) && !r.pass.graves[l.LSN] {
 				lost[l.Hash] = max(lost[l.Hash], l.LSN)
 			}
 		}
@@ -400,18 +400,35 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		if err != nil {
 			return err
 		}
-		if e.Record == nil || e.Damage != nil || !e.Record.Type().named() || r.isLost(name, e) {
+		if e.Record == nil || !e.Record.Type().named() {
 			continue
 		}
+		head := e.Record.head
 		p, err := scan.window.at(e.Offset, int(e.Length))
 		if err != nil {
 			return err
 		}
-		if err := w.add(p, e.Record.head); err != nil {
+		if e.Damage != nil || r.isLost(name, e) {
+			if !r.pass.graves[head.LSN] {
+				continue
+			}
+			p = head.nameless()
+		}
+		if err := w.add(p, head); err != nil {
 			return err
 		}
 	}
 	return w.finish(head.BaseLSN, s.through, s.file.through)
+}
+
+// nameless makes a tombstone whose metadata are damaged one that has none: its
+// header is all that keeps what was deleted from coming back.
+func (h *header) nameless() []byte {
+	h.MetadataLength, h.MetadataCRC = 0, checksum(nil)
+	h.Units = uint32(h.layout().length / unitSize)
+	p := make([]byte, h.layout().length)
+	h.encode(p)
+	return p
 }
 
 // segmentWriter writes a segment that is complete from the start.

@@ -217,3 +217,21 @@ func sharesLost(plan *Repair, r string) bool {
 	}
 	return false
 }
+
+// A tombstone keeps what was deleted from coming back as long as its header is good.
+func TestRepairKeepsDeletes(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	b := openLog(t, fs)
+	appendBatch(t, b, put(t, 1, 1))
+	offset := b.active.tail + headerSize + 3
+	appendBatch(t, b, tombstone(t, 1, 2))
+	appendBatch(t, b, put(t, 2, 3))
+	appendBatch(t, b, put(t, 2, 4))
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offset) })
+	plan := repaired(t, fs)
+	r, buffer, err := openLog(t, fs).Read(name(1))
+	defer buffer.Free()
+	if err != nil || r == nil || r.Type() != TypeTombstone || r.Timestamp() != (Timestamp{Ticks: 2}) || len(plan.Returns) > 0 {
+		t.Errorf("%+v, %v; %+v", r, err, plan.Returns)
+	}
+}

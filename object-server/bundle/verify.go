@@ -52,6 +52,7 @@ type pass struct {
 	segments []passed
 	newest   map[Hash]newest // record of each name
 	kept     []kept          // each good record with a name
+	graves   map[uint64]bool // LSNs of tombstones of which only the header is good
 	spills   []spill
 	proven   uint64
 }
@@ -77,7 +78,7 @@ type kept struct {
 
 func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
-		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest)}
+		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest), graves: make(map[uint64]bool)}
 		p.bundle.readOnly = true
 		defer p.bundle.index.free()
 		err := p.run(only)
@@ -231,6 +232,8 @@ func (p *pass) record(f *segmentFile, e *Entry) {
 	p.newest[h.Hash] = own
 	if e.Damage == nil {
 		p.kept = append(p.kept, kept{h.Hash, own})
+	} else if h.Type == TypeTombstone && h.Flags&flagVersions == 0 {
+		p.graves[h.LSN] = true
 	}
 	if h.Type == TypeSpill && e.Damage == nil {
 		p.spills = append(p.spills, spill{
