@@ -85,7 +85,7 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 		return err
 	}
 	defer d.leave()
-	if err := d.room.check(); err != nil { // the whole record is written anew
+	if err := d.room.check(uploadRoom); err != nil { // the whole record is written anew
 		return err
 	}
 	b, err := d.existing(at.bundle())

@@ -298,3 +298,48 @@ func TestSecondFailureTakesOut(t *testing.T) {
 	defer d.Close()
 	wantBody(t, d, loc, body(3, 100))
 }
+
+// The reserve is left alone by whoever writes, however much at a time and however
+// fast.
+func TestReserveIsNotOverrun(t *testing.T) {
+	const size = 8 << 20
+	large := func(hint int64) func(d *Device, i int) error {
+		return func(d *Device, i int) error {
+			name := fmt.Sprint("/a/c/", i)
+			u, err := d.NewUpload(locate(name, 1), hint)
+			if err != nil {
+				return err
+			}
+			defer u.Abort()
+			data := body(1, size-100_000)
+			if _, err = u.Write(data); err != nil {
+				return err
+			}
+			_, err = u.Commit(&bundle.Metadata{Name: name, Size: int64(len(data)), Timestamp: at(1)})
+			return err
+		}
+	}
+	for what, write := range map[string]func(d *Device, i int) error{
+		"announced": large(size - 100_000), "not announced": large(-1),
+		"fast": func(d *Device, i int) error {
+			name := fmt.Sprint("/a/c/", i)
+			_, err := put(d, locate(name, 1), name, 1, body(1, 4096))
+			return err
+		},
+	} {
+		mem := vfs.NewMem("/d")
+		mem.SetLimit(size)
+		d := open(t, mem, "/d", Options{ReservePercent: 10})
+		var err error
+		stored := 0
+		for ; err == nil && stored < 2*size/4096; stored++ {
+			err = write(d, stored)
+		}
+		if usage, _ := d.directory.Usage(); !errors.Is(err, ErrNoSpace) || usage.BytesFree < size/10 {
+			t.Errorf("%s: %v after %d; %d bytes are free", what, err, stored, usage.BytesFree)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type largeWriter struct {
 	file      vfs.File
 	buffer    *bundle.Buffer // what has not been written
 	table     []byte         // checksums of what has been written
+	reserved  int64          // bytes that are known to have room
 	size      int64          // written to the file
 	unflushed int64
 }
@@ -58,6 +59,7 @@ func (w *largeWriter) allocate(size int64) error {
 	if err := w.file.Allocate(size); err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
+	w.reserved = size
 	return nil
 }
 
@@ -80,6 +82,12 @@ func (w *largeWriter) Write(p []byte) error {
 func (w *largeWriter) drain() error {
 	if len(w.buffer.B) == 0 {
 		return nil
+	}
+	if more := w.size + int64(len(w.buffer.B)) - w.reserved; more > 0 { // the sender did not say
+		if err := w.device.room.check(more); err != nil {
+			return err
+		}
+		w.reserved += more
 	}
 	w.table = bundle.AppendChunkTable(w.table, w.buffer.B)
 	if err := w.file.Writev([][]byte{w.buffer.B}, w.size); err != nil {

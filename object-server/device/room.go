@@ -17,7 +17,7 @@ type room struct {
 	compaction int64 // that compaction needs
 
 	checked    atomic.Int64 // nanoseconds since 1970
-	low        atomic.Bool  // below the reserve
+	left       atomic.Int64 // bytes until the reserve is reached, when last looked and less what was let in since
 	short      atomic.Bool  // below twice the reserve
 	nearlyFull atomic.Bool
 }
@@ -32,19 +32,22 @@ const (
 	nearlyFullPercent = 85
 )
 
-// check returns ErrNoSpace below the reserve. It asks the file system at most
-// once a second, and at once when the clock has been set back.
-func (r *room) check() error {
+// check returns ErrNoSpace unless so many bytes can be written without touching
+// the reserve. It asks the file system once a second, when what it knew to be
+// left is used up, and when the clock has been set back.
+func (r *room) check(bytes int64) error {
 	if r.bytes == 0 && r.percent == 0 && r.compaction == 0 {
 		return nil
 	}
 	now, last := time.Now().UnixNano(), r.checked.Load()
-	if (now < last || now-last >= int64(roomCheckInterval)) && r.checked.CompareAndSwap(last, now) {
-		if _, err := r.look(); err != nil {
-			return err
-		}
+	isDue := (now < last || now-last >= int64(roomCheckInterval)) && r.checked.CompareAndSwap(last, now)
+	if !isDue && r.left.Add(-bytes) >= 0 {
+		return nil
 	}
-	if r.low.Load() {
+	if _, err := r.look(); err != nil {
+		return err
+	}
+	if r.left.Add(-bytes) < 0 {
 		return fmt.Errorf("device: reserve reached: %w", ErrNoSpace)
 	}
 	return nil
@@ -57,7 +60,7 @@ func (r *room) look() (free int64, err error) {
 		return 0, fmt.Errorf("device: %w", err)
 	}
 	reserve, unused := r.reserve(&usage), float64(usage.BytesFree)
-	r.low.Store(unused < reserve)
+	r.left.Store(int64(min(unused-reserve, 1<<62)))
 	r.short.Store(unused < 2*reserve)
 	r.nearlyFull.Store(unused < float64(usage.Bytes)*(100-nearlyFullPercent)/100)
 	return int64(min(usage.BytesFree, 1<<62)), nil

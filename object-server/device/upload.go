@@ -33,7 +33,7 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 		return nil, err
 	}
 	defer d.leave()
-	if err := d.room.check(); err != nil {
+	if err := d.room.check(max(sizeHint, 0) + uploadRoom); err != nil {
 		return nil, err
 	}
 	b, err := d.bundle(at.bundle())
