@@ -346,3 +346,39 @@ func TestCloseEndsCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// On a full device deletes that are spread over all segments make room, however
+// few of a segment's objects they are of: their tombstones do not fill the rest of
+// it first.
+func TestSpreadDeletesOnFullDevice(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	mem.SetLimit(16 << 20)
+	o := compactOptions
+	o.CompactionReserve = 0
+	d := open(t, mem, "/d", o)
+	defer d.Close()
+	name := func(n int) string { return fmt.Sprint("/a/c/", n) }
+	stored := 0
+	for ; ; stored++ {
+		_, err := put(d, locate(name(stored), 1), name(stored), 1, body(uint64(stored), 400))
+		if errors.Is(err, ErrNoSpace) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 0; n < stored; n += 6 {
+		if _, err := d.Delete(locate(name(n), 1), at(2), name(n)); err != nil {
+			t.Fatalf("%d of %d: %v; %d bytes are free", n, stored, err, 16<<20-used(t, d))
+		}
+		if n%96 == 0 { // the compactor would come to it by itself
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := put(d, locate("/a/c/new", 1), "/a/c/new", 3, body(1, 400)); err != nil {
+		t.Error(err)
+	}
+}

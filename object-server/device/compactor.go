@@ -195,6 +195,9 @@ func (c *compactor) compact(b *bundle.Bundle) error {
 		if d.room.nearlyFull.Load() {
 			share = eagerShare
 		}
+		if d.room.short.Load() { // tombstones would fill the rest
+			share = 0
+		}
 		if d.options.compactShare > 0 {
 			share = d.options.compactShare
 		}
