@@ -119,8 +119,10 @@ func (b *Bundle) newSegment(a *Appended) error {
 		b.active = s
 	}
 	b.mu.Unlock()
-	if err != nil { // the empty file is removed when the bundle is next opened
+	if err != nil { // if this fails, the empty file is removed when the bundle is next opened
 		file.release()
+		b.files.forget(s.key(b.id))
+		_ = b.files.FS.Remove(b.files.path(s.key(b.id)))
 		return err
 	}
 	encoded := head.encode()

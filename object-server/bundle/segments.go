@@ -3,6 +3,8 @@ package bundle
 import (
 	"fmt"
 	"sync/atomic"
+
+	"martlet/object-server/vfs"
 )
 
 // segment is one file of the log. What the index points at in it is found by its
@@ -43,8 +45,9 @@ func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generati
 // is empty. It is guarded by Bundle.mu.
 type segments struct{ table []*segment }
 
-// errSegments: a bundle has as many segments as the index can tell apart.
-var errSegments = fmt.Errorf("bundle: more than %d segments", slotSegments)
+// errSegments: a bundle has as many segments as the index can tell apart. It is
+// full; that says nothing about the device.
+var errSegments = fmt.Errorf("bundle: more than %d segments: %w", slotSegments, vfs.ErrNoSpace)
 
 // add gives the segment a number. The last one is kept for compaction, which
 // makes one of many.

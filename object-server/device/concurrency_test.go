@@ -343,3 +343,36 @@ func TestReserveIsNotOverrun(t *testing.T) {
 		}
 	}
 }
+
+// A partition that has as many segments as there may be is full. The device is
+// not, and it is in order.
+func TestFullPartition(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SegmentBytes: segmentBytesMin, compactByHand: true})
+	defer d.Close()
+	name := func(i int) (string, Location) {
+		name := fmt.Sprint("/a/c/", i)
+		return name, locate(name, 0)
+	}
+	stored := 0
+	for refused := 0; refused < 5; {
+		name, loc := name(stored)
+		_, err := put(d, loc, name, 1, body(uint64(stored), segmentBytesMin))
+		switch {
+		case err == nil:
+			stored++
+		case errors.Is(err, ErrNoSpace):
+			refused++
+		default:
+			t.Fatal(stored, err)
+		}
+	}
+	if n := len(files(t, mem)); stored < 1000 || n != stored {
+		t.Errorf("%d stored in %d files", stored, n)
+	}
+	must[State](t)(put(d, Location{Partition: 1, Hash: bundle.Hash{1}}, "/a/c/o", 1, body(1, 5)))
+	for i := range stored {
+		_, loc := name(i)
+		wantBody(t, d, loc, body(uint64(i), segmentBytesMin))
+	}
+}
