@@ -222,6 +222,12 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 	case d.head.Type.named():
 		e := d.head.runEntry(unit)
 		b.enter(s, &e, d.old, d.oldUnits)
+		if d.doubtful != 0 {
+			if b.superseded == nil {
+				b.superseded = make(superseded)
+			}
+			b.superseded[d.doubtful.at()] = append(b.superseded[d.doubtful.at()], e.Hash)
+		}
 		if d.chain != nil && d.chain.freed > 0 {
 			if from := b.segments.withLSN(d.chain.replaced.LSN); from != nil {
 				from.live -= int64(d.chain.freed)

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -34,6 +35,7 @@ type Bundle struct {
 	index       packedIndex     // guarded by mu
 	segments    segments        // guarded by mu
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
+	superseded  superseded      // guarded by mu
 	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
@@ -114,6 +116,14 @@ func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
 	}
 	delete(b.damaged, old.at())
 }
+
+// superseded has, by place, the names that were written while the record there
+// could not be read. It is not theirs any more, if it ever was: it may be that of
+// another name, which still counts.
+type superseded map[uint64][]Hash
+
+// has tells whether the record at a place does not count for a name.
+func (s superseded) has(at uint64, hash Hash) bool { return slices.Contains(s[at], hash) }
 
 // mark notes that the record of a slot is damaged.
 func (b *Bundle) mark(s slot, err error) {

@@ -205,6 +205,11 @@ func (b *Bundle) reap(c *Compaction) {
 				delete(b.damaged, at)
 			}
 		}
+		for at := range b.superseded {
+			if at%slotSegments == uint64(s.number) {
+				delete(b.superseded, at)
+			}
+		}
 	}
 	b.mu.Unlock()
 	for _, s := range gone {

@@ -20,6 +20,7 @@ type Draft struct {
 
 	old      slot   // of the record that it replaces; 0 if none
 	oldUnits uint32 // length of that one, 0 if not known
+	doubtful slot   // of a record that may be the name's, or that of another; 0 if none
 }
 
 // NewDraft returns an empty draft with room for size bytes of data.
@@ -169,7 +170,11 @@ func (d *Draft) Len() int64 { return int64(d.head.Units) * unitSize }
 // Replaces says what Read or ReadHead found under the draft's name; nil is
 // nothing. The name must be locked from there until the draft is published.
 func (d *Draft) Replaces(old *Record) {
-	if old != nil {
+	switch {
+	case old == nil:
+	case old.LSN() == 0: // its header could not be read: whose it is is not known
+		d.doubtful = old.slot
+	default:
 		d.old, d.oldUnits = old.slot, old.head.Units
 	}
 }

@@ -23,6 +23,9 @@ func (b *Bundle) filed(found []candidate, hash Hash) []candidate {
 		}
 		for _, position := range s.filter.find(space[:0], hash) {
 			at := newEntrySlot(s.number, position)
+			if b.superseded.has(at.at(), hash) {
+				continue
+			}
 			found = append(found, candidate{slot: at, segment: b.segments.pin(s.number), damaged: b.damaged[at.at()]})
 		}
 	}
@@ -175,6 +178,9 @@ func (b *Bundle) fileEntry(s *segment, run []runEntry, i int) {
 	was, is := s.slotOf(e), newEntrySlot(s.number, uint32(i))
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.superseded.has(was.at(), e.Hash) {
+		b.index.remove(e.Hash.key(), was)
+	}
 	switch {
 	case b.index.remove(e.Hash.key(), was):
 		s.filter.setState(uint32(i), entryNewest)

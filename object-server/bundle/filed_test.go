@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -193,5 +194,83 @@ func TestTornFirstBatch(t *testing.T) {
 	check(t, err)
 	if got, want := content(t, again, 40), content(t, b, 40); !maps.Equal(got, want) {
 		t.Fatalf("%v, restarted %v", want, got)
+	}
+}
+
+// A record that cannot be read when a name is written that the index cannot tell
+// from its own keeps its place. If it was that of the name itself, it is out for
+// good, though it can be read again.
+func TestWriteBesideUnreadableRecord(t *testing.T) {
+	neighbour := name(5)
+	neighbour[7] ^= 1
+	for _, onDisk := range []bool{false, true} {
+		for _, written := range []Hash{neighbour, name(5)} {
+			isFailing := false
+			mem := vfs.NewMem("/d")
+			fs := vfs.NewFaults(mem, func(op, name string) error {
+				if isFailing && op == "read" {
+					return syscall.EIO
+				}
+				return nil
+			})
+			config := filedConfig
+			config.IndexOnDisk = onDisk
+			b, err := Open(NewFiles(fs, "/d", 4), logID, config)
+			check(t, err)
+			for n := range 100 {
+				appendBatch(t, b, put(t, n, uint64(n+1)))
+				tendFiled(t, b)
+			}
+			isFailing = true
+			r, _, damage := b.ReadHead(written)
+			isFailing = false
+			if !errors.Is(damage, ErrQuarantined) {
+				t.Fatal(damage)
+			}
+			d := NewDraft(0)
+			d.Replaces(r)
+			check(t, d.SealTombstone(written, &Metadata{Timestamp: Timestamp{Ticks: 1000}}))
+			appendBatch(t, b, d)
+			look := func(b *Bundle) {
+				t.Helper()
+				if r, ok, err := find(b, written); !ok || err != nil || r.Type() != TypeTombstone {
+					t.Errorf("on disk %v: what was written: %v, %v", onDisk, ok, err)
+				}
+				if r, ok, err := find(b, name(5)); !ok || err != nil || written != name(5) && r.Type() != TypePut {
+					t.Errorf("on disk %v: the neighbour: %v, %v", onDisk, ok, err)
+				}
+			}
+			look(b)
+			for i := range 400 {
+				if i%40 != 5 {
+					appendBatch(t, b, put(t, i%40, uint64(i+2000)))
+				}
+				tendFiled(t, b)
+				compactAll(t, b, calm())
+			}
+			look(b)
+			again, err := Open(NewFiles(mem, "/d", 4), logID, config)
+			check(t, err)
+			look(again)
+			if n := again.Len(); b.Len() != n || len(b.superseded) > 0 {
+				t.Errorf("%d names, restarted %d; %v", b.Len(), n, b.superseded)
+			}
+		}
+	}
+}
+
+// Damage to the body of another name's record, which the index cannot tell from
+// the one looked for, is no damage of this one.
+func TestDamageBesideAbsentName(t *testing.T) {
+	fs, neighbour := vfs.NewMem("/d"), name(5)
+	neighbour[7] ^= 1
+	b := openLog(t, fs)
+	appendBatch(t, b, put(t, 5, 1))
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, segmentHeaderSize+headerSize+2) })
+	if r, ok, err := find(b, neighbour); ok || err != nil {
+		t.Errorf("%+v, %v, %v", r, ok, err)
+	}
+	if _, _, err := find(b, name(5)); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
 	}
 }

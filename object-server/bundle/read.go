@@ -22,6 +22,9 @@ func (b *Bundle) candidates(found []candidate, hash Hash) []candidate {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.index.find(hash.key(), space[:0]) {
+		if b.superseded.has(s.at(), hash) {
+			continue
+		}
 		found = append(found, candidate{s, b.segments.pin(s.segment()), b.damaged[s.at()], s.unit(), s.units()})
 	}
 	if b.config.IndexOnDisk {
@@ -100,7 +103,7 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 		record, buffer, _, err = b.readAt(c, need, limit > 0)
 	}
 	switch {
-	case err == nil && record.head.Hash != hash:
+	case record.LSN() != 0 && record.head.Hash != hash: // whatever else may be damaged
 		buffer.Free()
 		return nil, nil, nil
 	case err == nil && c.damaged:

@@ -71,6 +71,9 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 	old, s, units := m.old(), next.slotOf(&m.runEntry), int64(m.Units)
 	next.units += units
 	next.named++
+	if b.superseded.has(old.at(), m.Hash) {
+		b.bury(m)
+	}
 	switch {
 	case next.filter != nil:
 		if !b.relocateEntry(m.old(), newEntrySlot(next.number, position)) {
@@ -85,6 +88,15 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 	}
 	next.live += units
 	m.from.live -= units
+}
+
+// bury makes a record one that is not its name's newest. b.mu is held.
+func (b *Bundle) bury(m *move) {
+	if f := m.from.filter; f != nil {
+		f.setState(m.position, successorState(newSlot(0, 0, 0, m.state())))
+	} else {
+		b.index.remove(m.Hash.key(), m.old())
+	}
 }
 
 // hasVersions tells whether a name may have versions. b.mu is held.
