@@ -154,17 +154,21 @@ class Balancer:
 
     def _badly_spread(self, required: Mapping[Tier, int]) -> set[int]:
         """Partitions of which some domain holds more or less than its share rounded up or down."""
-        wrong: set[int] = set()
+        wrong = self._on_closed_devices()
+        is_apart = False
         for length in range(1, DEVICE_TIER_LENGTH + 1):
+            # What is apart in zones is apart on servers and devices.
+            if is_apart and not any(len(tier) == length for tier in required):
+                continue
             tier_of = {dev_id: tiers[length - 1] for dev_id, tiers in self._tiers.items()}
             tier_of[self._nobody] = ROOT
             tiers, places = places_of(self._rows, tier_of)
             lowest = [(n, required[tier]) for n, tier in enumerate(tiers) if tier in required]
+            is_apart = is_apart or not shares_a_place(places)
+            if is_apart and not lowest:
+                continue
             highest = [self.plan.at_most.get(tier, 0) for tier in tiers]
             highest[tiers.index(ROOT)] = len(self._rows)
-            if not lowest and not shares_a_place(places):
-                wrong |= _in_closed_tiers(places, highest)
-                continue
             is_wrong = {
                 place: any(place.count(number) > highest[number] for number in place)
                 or any(place.count(number) < count for number, count in lowest)
@@ -174,6 +178,16 @@ class Balancer:
                 found = map(is_wrong.__getitem__, zip(*places, strict=True))
                 wrong.update(compress(count(), found))
         return wrong
+
+    def _on_closed_devices(self) -> set[int]:
+        """Partitions with a replica on a device that should hold none."""
+        closed = {
+            dev_id for dev_id, tiers in self._tiers.items() if tiers[-1] not in self.plan.share
+        }
+        if not any(self._tally.held[self._tiers[dev_id][-1]] for dev_id in closed):
+            return set()
+        found = [compress(count(), map(closed.__contains__, row)) for row in self._rows]
+        return set(chain.from_iterable(found))
 
     def _destinations(self, row: array[int], partition: int, tiers: Sequence[Tier]) -> list[int]:
         """Where the replica of ``row`` could go: the best device in each of ``tiers``."""
@@ -276,15 +290,6 @@ class Balancer:
     def _report(self, done: int, total: int) -> None:
         if self._progress is not None and done % _REPORT_EVERY == 0:
             self._progress(done, total)
-
-
-def _in_closed_tiers(places: Sequence[array[int]], highest: Sequence[int]) -> set[int]:
-    """Partitions with a replica in a tier that should hold none."""
-    if min(highest) > 0:
-        return set()
-    is_closed = [limit == 0 for limit in highest]
-    found = [compress(count(), map(is_closed.__getitem__, row)) for row in places]
-    return set(chain.from_iterable(found))
 
 
 class _OpenTiers:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, repeat
 from operator import eq
@@ -14,11 +14,10 @@ from ring.shares import most_unique
 
 # tier -> number of partitions with 0, 1, 2, ... replicas in it
 Graph = dict[Tier, list[int]]
+Rows = Sequence["array[int]"]
 
 
-def measure(
-    devices: Sequence[Device], rows: Sequence[array[int]], partitions: int
-) -> tuple[float, Graph]:
+def measure(devices: Sequence[Device], rows: Rows, partitions: int) -> tuple[float, Graph]:
     """Percent of all replicas that stand in a domain which holds too many of their partition.
 
     With it the graph: how many partitions have how many replicas in each tier.
@@ -28,8 +27,7 @@ def measure(
         return 0.0, {}
     tiers = {device["id"]: tiers_of(device) for device in devices}
     most = most_unique(devices, slots / partitions)
-    graph: Graph = {}
-    lengths = range(1, DEVICE_TIER_LENGTH + 1)
+    graph: Graph = defaultdict(lambda: [0] * (len(rows) + 1))
     at_risk = 0
     # The rows as far as all of them reach, then those that go on.
     shortest = len(rows[-1])
@@ -38,43 +36,58 @@ def measure(
         [row[shortest:] for row in rows if len(row) > shortest],
     ):
         if part:
-            surplus = [_surplus(part, tiers, length, most, graph, len(rows)) for length in lengths]
-            at_risk += sum(map(max, *surplus))
+            nothing = repeat(0, len(part[0]))
+            at_risk += sum(map(max, nothing, *_surpluses(part, tiers, most, graph)))
     for counts in graph.values():
         counts[0] = partitions - sum(counts)
-    return 100.0 * at_risk / slots, graph
+    return 100.0 * at_risk / slots, dict(graph)
 
 
-def _surplus(
-    rows: Sequence[array[int]],
+def _surpluses(
+    rows: Rows, tiers: Mapping[int, Sequence[Tier]], most: Mapping[Tier, int], graph: Graph
+) -> list[Iterator[int]]:
+    """By level of tiers and by partition, the replicas too many; counts them all in ``graph``."""
+    surpluses = []
+    for length in range(1, DEVICE_TIER_LENGTH + 1):
+        tier_of = {dev_id: path[length - 1] for dev_id, path in tiers.items()}
+        numbered, places = places_of(rows, tier_of)
+        if not shares_a_place(places):
+            # What is apart in zones is apart on servers and devices.
+            surpluses.append(_surplus_apart(rows, tiers, length, most, graph))
+            break
+        over: dict[tuple[int, ...], int] = {}
+        for place, partitions in Counter(zip(*places, strict=True)).items():
+            over[place] = 0
+            for number in set(place):
+                tier, count = numbered[number], place.count(number)
+                graph[tier][count] += partitions
+                over[place] += max(0, count - most.get(tier, 0))
+        surpluses.append(map(over.__getitem__, zip(*places, strict=True)))
+    return surpluses
+
+
+def _surplus_apart(
+    rows: Rows,
     tiers: Mapping[int, Sequence[Tier]],
     length: int,
     most: Mapping[Tier, int],
     graph: Graph,
-    replicas: int,
 ) -> Iterator[int]:
-    """By partition, the replicas too many in tiers of one length; counts them in ``graph``."""
-    numbered, places = places_of(rows, {i: path[length - 1] for i, path in tiers.items()})
+    """As ``_surpluses``, from a level on where no tier holds two replicas of a partition.
 
-    def add(number: int, count: int, partitions: int) -> int:
-        tier = numbered[number]
-        graph.setdefault(tier, [0] * (replicas + 1))[count] += partitions
-        return max(0, count - most.get(tier, 0))
-
-    if not shares_a_place(places):
-        over_by_number = {n: add(n, 1, held) for n, held in Counter(chain(*places)).items()}
-        if not any(over_by_number.values()):
-            return repeat(0, len(rows[0]))
-        return map(sum, zip(*(map(over_by_number.__getitem__, p) for p in places), strict=True))
-    over: dict[tuple[int, ...], int] = {}
-    for place, partitions in Counter(zip(*places, strict=True)).items():
-        over[place] = sum(add(n, place.count(n), partitions) for n in set(place))
-    return map(over.__getitem__, zip(*places, strict=True))
+    Then only what stands in a tier without weight is too much, and that shows in the devices.
+    """
+    held = Counter(chain(*rows))
+    for dev_id, count in held.items():
+        for tier in tiers[dev_id][length - 1 :]:
+            graph[tier][1] += count
+    is_closed = {dev_id: int(tiers[dev_id][-1] not in most) for dev_id in held}
+    if not any(is_closed.values()):
+        return repeat(0, len(rows[0]))
+    return map(sum, zip(*(map(is_closed.__getitem__, row) for row in rows), strict=True))
 
 
-def places_of(
-    rows: Sequence[array[int]], tier_of: Mapping[int, Tier]
-) -> tuple[list[Tier], list[array[int]]]:
+def places_of(rows: Rows, tier_of: Mapping[int, Tier]) -> tuple[list[Tier], list[list[int]]]:
     """The different tiers of ``tier_of`` (by device id), and the rows with their numbers in it.
 
     Few combinations of tiers stand for many partitions: what is found for one need not be found
@@ -82,9 +95,9 @@ def places_of(
     """
     number = {tier: index for index, tier in enumerate(dict.fromkeys(tier_of.values()))}
     number_of = {dev_id: number[tier] for dev_id, tier in tier_of.items()}
-    return list(number), [array("I", map(number_of.__getitem__, row)) for row in rows]
+    return list(number), [list(map(number_of.__getitem__, row)) for row in rows]
 
 
-def shares_a_place(places: Sequence[array[int]]) -> bool:
+def shares_a_place(places: Sequence[Sequence[int]]) -> bool:
     """Whether any partition is in one tier twice."""
     return any(any(map(eq, a, b)) for a, b in combinations(places, 2))

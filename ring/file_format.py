@@ -331,10 +331,11 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
     """Every device is proper, and every id in the table is a device."""
     if not isinstance(devs, list):
         raise RingFileError("it has no list of devices")
-    checked: list[Device | None] = []
-    for number, dev in enumerate(devs):
+    # In place, so that what one device took when it was read is free for the next.
+    checked: list[Any] = devs
+    for number, dev in enumerate(checked):
         try:
-            checked.append(None if dev is None else checked_device({"region": 1, **dev}))
+            checked[number] = None if dev is None else checked_device({"region": 1, **dev})
         except (DeviceError, TypeError) as error:
             raise RingFileError(f"device {number}: {error}") from error
         if dev is not None and dev.get("id") != number:
