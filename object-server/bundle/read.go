@@ -14,6 +14,7 @@ type candidate struct {
 	damaged bool
 	unit    uint32 // where the record lies; 0: its entry in the footer is still to be read
 	units   uint32 // its length, or more; 0 if not known
+	chained bool   // its entry says that it is one of a chain of versions
 }
 
 // candidates appends what the index has for a name; release must follow.
@@ -25,7 +26,9 @@ func (b *Bundle) candidates(found []candidate, hash Hash) []candidate {
 		if b.superseded.has(s.at(), hash) {
 			continue
 		}
-		found = append(found, candidate{s, b.segments.pin(s.segment()), b.damaged[s.at()], s.unit(), s.units()})
+		found = append(found, candidate{
+			slot: s, segment: b.segments.pin(s.segment()), damaged: b.damaged[s.at()], unit: s.unit(), units: s.units(),
+		})
 	}
 	if b.config.IndexOnDisk {
 		found = b.filed(found, hash)
@@ -84,12 +87,12 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 	if c.unit == 0 {
 		e, err := b.entry(c)
 		if err != nil {
-			return &Record{slot: c.slot}, nil, b.blame(c, err)
+			return &Record{slot: c.slot, chained: true}, nil, b.blame(c, err)
 		}
 		if e.Hash != hash {
 			return nil, nil, nil
 		}
-		c.unit, c.units = e.Unit, e.Units
+		c.unit, c.units, c.chained = e.Unit, e.Units, e.isChained()
 	}
 	length := int(c.units) * unitSize
 	if length == 0 { // longer than the index can say
@@ -111,6 +114,7 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 	}
 	if err != nil {
 		buffer.Free()
+		record.chained = record.LSN() == 0 && (c.chained || !c.slot.isEntry() && c.slot.state() == slotVersioned)
 		return record.bare(), nil, b.blame(c, err)
 	}
 	return record, buffer, nil

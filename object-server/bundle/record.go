@@ -10,6 +10,7 @@ import (
 type Record struct {
 	head     header
 	slot     slot   // where it lies; 0 if it was not found through an index
+	chained  bool   // the header is damaged, and the name has, or may have, versions
 	block    []byte // encoded version block
 	metadata []byte
 	Data     []byte // of a PUT: the object, not yet checked; see CheckChunk. Of a CHECKPOINT: what it says
@@ -57,7 +58,7 @@ func (r *Record) parseMetadata(b []byte) error {
 }
 
 // bare is the record without what points into a buffer.
-func (r *Record) bare() *Record { return &Record{head: r.head, slot: r.slot} }
+func (r *Record) bare() *Record { return &Record{head: r.head, slot: r.slot, chained: r.chained} }
 
 // LSN is the record's number in the log; 0 if its header is damaged.
 func (r *Record) LSN() uint64 { return r.head.LSN }
@@ -68,8 +69,9 @@ func (r *Record) Timestamp() Timestamp { return r.head.Timestamp }
 // Live tells whether the record is an object, not a tombstone.
 func (r *Record) Live() bool { return r.head.Type == TypePut || r.head.Type == TypeSpill }
 
-// Versioned tells whether the name has or had other versions than this.
-func (r *Record) Versioned() bool { return r.head.Flags&flagVersions != 0 }
+// Versioned tells whether the name has or had other versions than this, or may
+// have where that cannot be told.
+func (r *Record) Versioned() bool { return r.head.Flags&flagVersions != 0 || r.chained }
 
 // IsHead tells whether the record was found as the newest of its name, not as a
 // version.

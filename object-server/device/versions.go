@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"martlet/object-server/bundle"
 )
@@ -172,6 +173,9 @@ type succession func(c *bundle.Chain) (bundle.Addition, error)
 // record, and what it replaces. The object's lock is held.
 func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
 	old := replaced{record: head}
+	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
+		return old, damage // the next read may succeed; to go on without the versions there are would lose them
+	}
 	chain, err := b.Chain(hash, head, damage)
 	if err != nil {
 		return old, err

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -360,6 +362,67 @@ func TestVersionsBehindLostRecords(t *testing.T) {
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A write that meets a read error is refused where it would go on without the
+// versions that there are. One that meets damage goes on, and says so.
+func TestUnreadableHeadLosesNoVersions(t *testing.T) {
+	const name, count = "/a/c/heron", 20
+	loc := locate(name, 1)
+	for _, onDisk := range []bool{false, true} {
+		for kind, write := range map[string]func(d *Device, ticks uint64) error{
+			"null version": func(d *Device, ticks uint64) error { _, err := put(d, loc, name, ticks, body(1, 300)); return err },
+			"version":      func(d *Device, ticks uint64) error { return d.DeleteMarker(loc, at(ticks), versionID(ticks), name) },
+			"delete":       func(d *Device, ticks uint64) error { _, err := d.Delete(loc, at(ticks), name); return err },
+			"removal": func(d *Device, ticks uint64) error {
+				_, err := d.DeleteVersion(loc, versionID(1), at(ticks), name)
+				return err
+			},
+		} {
+			var isFailing atomic.Bool
+			mem := vfs.NewMem("/d")
+			fs := vfs.NewFaults(mem, func(op, path string) error {
+				if op == "read" && strings.HasSuffix(path, ".bundle") && isFailing.CompareAndSwap(true, false) {
+					return syscall.EIO
+				}
+				return nil
+			})
+			o := compactOptions
+			o.IndexOnDisk, o.compactByHand = onDisk, true
+			d := open(t, fs, "/d", o)
+			for n := range uint64(count) {
+				u := must[*Upload](t)(d.NewUpload(loc, 0))
+				must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
+			}
+			isFailing.Store(true)
+			if err := write(d, 100); !errors.Is(err, ErrQuarantined) {
+				t.Errorf("on disk %v: %s: %v", onDisk, kind, err)
+			}
+			for i := range uint64(100) {
+				must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", i+1, body(i, 4096)))
+			}
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d = open(t, mem, "/d", o)
+			for n := range uint64(count) {
+				object, err := d.OpenVersion(loc, versionID(n))
+				if err != nil {
+					t.Fatalf("on disk %v: %s: version %d: %v", onDisk, kind, n, err)
+				}
+				object.Close()
+			}
+			if err := write(d, 100); err != nil {
+				t.Error(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
