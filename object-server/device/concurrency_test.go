@@ -376,3 +376,22 @@ func TestFullPartition(t *testing.T) {
 		wantBody(t, d, loc, body(uint64(i), segmentBytesMin))
 	}
 }
+
+// Damage that is found after the device was closed is told like any other.
+func TestDamageAfterClose(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{})
+	loc := locate("/a/c/o", 1)
+	must[State](t)(put(d, loc, "/a/c/o", 1, body(1, 5000)))
+	for name, size := range files(t, mem) {
+		damage(t, mem, name, size-1000, 1, func(p []byte) { p[0] ^= 1 })
+	}
+	o := must[*Object](t)(d.Open(loc))
+	defer o.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.WriteRange(new(bytes.Buffer), 0, 5000); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
+	}
+}

@@ -110,9 +110,16 @@ func (o *Object) load(find func(o *Object) error) (err error) {
 	return err
 }
 
-// damaged quarantines the object and returns the error that says so.
+// damaged quarantines the object and returns the error that says so. An object may
+// outlive its device, whose index is gone then.
 func (o *Object) damaged(cause error) error {
-	return o.bundle.Quarantine(o.record, cause)
+	if d := o.device; d.gate.TryRLock() { // the caller may hold it, and Close wait for it
+		defer d.gate.RUnlock()
+		if !d.closed {
+			return o.bundle.Quarantine(o.record, cause)
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrQuarantined, cause)
 }
 
 // Metadata is shared and must not be changed.
