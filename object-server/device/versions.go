@@ -173,10 +173,7 @@ type succession func(c *bundle.Chain) (bundle.Addition, error)
 // record, and what it replaces. The object's lock is held.
 func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
 	old := replaced{record: head}
-	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
-		return old, damage // the next read may succeed; to go on without the versions there are would lose them
-	}
-	chain, err := b.Chain(hash, head, damage)
+	chain, err := writableChain(b, hash, head, damage)
 	if err != nil {
 		return old, err
 	}
@@ -213,6 +210,16 @@ func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage err
 	return old, nil
 }
 
+// writableChain is the chain that a write continues. After a read error there is
+// none: the next read may succeed, and to go on without the versions that there
+// are would lose them.
+func writableChain(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error) (*bundle.Chain, error) {
+	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
+		return nil, damage
+	}
+	return b.Chain(hash, head, damage)
+}
+
 // PostVersion is Post for one version.
 func (d *Device) PostVersion(at Location, id bundle.VersionID, edit func(m *bundle.Metadata) error) error {
 	return d.post(at, versionOf(id), edit)
@@ -226,7 +233,7 @@ func (o *Object) continueChain(draft *bundle.Draft) error {
 	if damage != nil && !errors.Is(damage, ErrQuarantined) {
 		return damage
 	}
-	chain, err := o.bundle.Chain(o.hash, head, damage)
+	chain, err := writableChain(o.bundle, o.hash, head, damage)
 	if err != nil {
 		return err
 	}

@@ -426,3 +426,37 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 		}
 	}
 }
+
+// Whichever read of a POST fails, the other versions stay.
+func TestReadErrorsOfPostsLoseNoVersions(t *testing.T) {
+	const name = "/a/c/heron"
+	loc := locate(name, 1)
+	var left atomic.Int32
+	mem := vfs.NewMem("/d")
+	d := open(t, vfs.NewFaults(mem, func(op, path string) error {
+		if op == "read" && strings.HasSuffix(path, ".bundle") && left.Add(-1) == 0 {
+			return syscall.EIO
+		}
+		return nil
+	}), "/d", Options{})
+	defer d.Close()
+	for n := range uint64(20) {
+		u := must[*Upload](t)(d.NewUpload(loc, 0))
+		must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
+	}
+	for nth := int32(1); ; nth++ {
+		left.Store(nth)
+		err := d.PostVersion(loc, versionID(3), func(m *bundle.Metadata) error { m.MetaTimestamp = at(uint64(100 + nth)); return nil })
+		if err == nil && left.Load() > 0 {
+			break
+		}
+		left.Store(0)
+		for n := range uint64(20) {
+			o, err := d.OpenVersion(loc, versionID(n))
+			if err != nil {
+				t.Fatalf("read %d: version %d: %v", nth, n, err)
+			}
+			o.Close()
+		}
+	}
+}
