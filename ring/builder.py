@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from ring.balance import Balancer
 from ring.devices import Device, checked_device, format_device, without_builder_keys
-from ring.dispersion import Graph, measure
+from ring.dispersion import Graph, measure, shares_a_place
 from ring.draw import Progress
 from ring.errors import BuilderError
 from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, TYPE_CODES, RingData, Table
@@ -319,12 +319,28 @@ class RingBuilder:
         """
         if not self.table:
             raise BuilderError("no partition is assigned yet: rebalance first")
+        known = {device["id"] for device in self.devices()}
+        for row in self.table:
+            if unknown := set(row) - known:
+                partition = next(p for p, dev_id in enumerate(row) if dev_id in unknown)
+                raise BuilderError(
+                    f"partition {partition} is on a device that is not there: {row[partition]}"
+                )
+        if shares_a_place(self.table):
+            partition, ids = next(
+                (p, ids) for p, ids in enumerate(self._ids_by_partition()) if len({*ids}) < len(ids)
+            )
+            raise BuilderError(f"partition {partition} is on one device twice: {ids}")
+        counted, held = (
+            sum(dev.get("parts", 0) for dev in self.devices()),
+            sum(map(len, self.table)),
+        )
+        if counted != held:
+            raise BuilderError(f"devices count {counted} replicas, {held} are assigned to them")
+
+    def _ids_by_partition(self) -> Iterator[list[int]]:
         for partition in range(self.partitions):
-            ids = [row[partition] for row in self.table if partition < len(row)]
-            if len(set(ids)) != len(ids):
-                raise BuilderError(f"partition {partition} is on one device twice: {ids}")
-            if any(dev_id >= len(self.devs) or self.devs[dev_id] is None for dev_id in ids):
-                raise BuilderError(f"partition {partition} is on a device that is not there: {ids}")
+            yield [row[partition] for row in self.table if partition < len(row)]
 
     def ring_data(self) -> RingData:
         """The ring as servers read it."""

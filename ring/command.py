@@ -52,7 +52,14 @@ _SETTING_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], tuple[l
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point; returns the exit status."""
-    options = CommandParser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = CommandParser()
+    if not words:
+        parser.print_help()
+        return EXIT_SUCCESS
+    # argparse wants what stands around an option in one piece; --yes may stand anywhere.
+    words.sort(key=lambda word: word in ("-y", "--yes"))
+    options = parser.parse_args(words)
     builder_path, ring_path = _paths(options)
     try:
         return _run(options, builder_path, ring_path)
@@ -88,6 +95,8 @@ def _run(options: argparse.Namespace, builder_path: Path, ring_path: Path) -> in
     if reading := _READING_COMMANDS.get(command):
         print("\n".join(reading(options, load_builder(builder_path))))
         return EXIT_SUCCESS
+    if command == "validate" or (command == "dispersion" and not options.recalculate):
+        return _print(*_SETTING_COMMANDS[command](options, load_builder(builder_path)))
     if command not in ("create", "write_builder") and not builder_path.exists():
         raise BuilderFileError(f"{builder_path}: No such file or directory")
     with locked(builder_path):
@@ -106,13 +115,15 @@ def _change(options: argparse.Namespace, builder_path: Path, ring_path: Path) ->
         return ring_commands.rebalance(options, builder, builder_path, ring_path)
     if command == "write_ring":
         return ring_commands.write_ring(options, builder, ring_path)
-    status = EXIT_SUCCESS
     if change := _DEVICE_COMMANDS.get(command):
-        lines = change(options, builder)
+        lines, status = change(options, builder), EXIT_SUCCESS
     else:
         lines, status = _SETTING_COMMANDS[command](options, builder)
-    if command != "validate" and not (command == "dispersion" and not options.recalculate):
-        save_builder(builder, builder_path)
+    save_builder(builder, builder_path)
+    return _print(lines, status)
+
+
+def _print(lines: Sequence[str], status: int) -> int:
     for line in lines:
         print(line)
     return status

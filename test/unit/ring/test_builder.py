@@ -144,6 +144,9 @@ def test_validate(builder: RingBuilder) -> None:
     with pytest.raises(BuilderError, match="partition 3 is on a device that is not there"):
         builder.validate()
     builder.table[1][3] = good
+    next(builder.devices())["parts"] += 1
+    with pytest.raises(BuilderError, match=r"devices count \d+ replicas, \d+ are assigned"):
+        builder.validate()
 
 
 def test_hours_count_up_to_255(builder: RingBuilder) -> None:

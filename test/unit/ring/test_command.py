@@ -12,6 +12,7 @@ import pytest
 
 from ring.builder import RingBuilder
 from ring.builder_file import load_builder, save_builder
+from ring.command import main
 from ring.file_format import read_ring
 
 FOUR = [
@@ -303,6 +304,24 @@ def test_two_builders_at_once(full: Folder) -> None:
         assert "another ring builder is at work" in full.run("set_weight", "d0", "3", status=2)
         full.run("show")
     full.run("set_weight", "d0", "3")
+
+
+def test_reports_need_no_lock(full: Folder) -> None:
+    with open(full.path / ".object.builder.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for words in (["validate"], ["dispersion", "-v"], ["search", "d0"], ["list_parts", "d0"]):
+            full.run(*words)
+        full.run("dispersion", "--recalculate", status=2)
+
+
+def test_yes_may_stand_anywhere(full: Folder) -> None:
+    for words in (["--yes", "r1", "5"], ["r1", "-y", "6"], ["r1", "7", "--yes"]):
+        assert full.run("set_weight", *words).count("weight set to") == 4
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "set_weight" in capsys.readouterr().out
 
 
 def test_help_has_examples(folder: Folder) -> None:
