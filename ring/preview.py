@@ -45,12 +45,29 @@ class Preview:
     dispersion: tuple[float, float]
     flows: list[Flow]
     devices: Mapping[int, Device]
+    is_usage_given: bool
 
     @property
     def moved_bytes(self) -> int | None:
         """None if the usage of a device that gives is not known."""
-        known = [flow.bytes for flow in self.flows if flow.source is not None and flow.target]
-        return None if None in known else sum(number or 0 for number in known)
+        total = 0
+        for flow in self.flows:
+            if flow.source is not None and flow.target is not None:
+                if flow.bytes is None:
+                    return None
+                total += flow.bytes
+        return total
+
+    @property
+    def unknown_usage(self) -> list[int]:
+        """Devices that give and of which the usage is not known."""
+        return sorted(
+            {
+                flow.source
+                for flow in self.flows
+                if flow.source is not None and flow.target is not None and flow.bytes is None
+            }
+        )
 
 
 def preview(
@@ -89,6 +106,7 @@ def preview(
             for (source, target), count in moves.most_common()
         ],
         devices=devices,
+        is_usage_given=usage is not None,
     )
 
 
@@ -172,6 +190,9 @@ def as_text(found: Preview) -> str:
         f"balance     {found.balance[0]:8.2f} -> {found.balance[1]:8.2f}",
         f"dispersion  {found.dispersion[0]:8.2f} -> {found.dispersion[1]:8.2f}",
     ]
+    if found.is_usage_given and found.unknown_usage:
+        names = ", ".join(f"d{dev_id}" for dev_id in found.unknown_usage)
+        lines.append(f"bytes are not known of {names}: they are not in the usage report")
     if not found.flows:
         return "\n".join(lines)
     lines += ["", "zone             in        out"]

@@ -39,8 +39,9 @@ def as_svg(picture: Picture) -> str:
 
 def _boxes(branch: Branch, left: float, width: float, depth: int) -> Iterator[str]:
     top = _HEAD + depth * _ROW
+    name = branch.name if branch.name.startswith(branch.kind) else f"{branch.kind} {branch.name}"
     about = (
-        f"{branch.kind} {branch.name}: weight {branch.weight:.2f}, wanted {branch.wanted:.1f}, "
+        f"{name}: weight {branch.weight:.2f}, wanted {branch.wanted:.1f}, "
         f"held {branch.held}, balance {branch.balance:.2f}"
     )
     yield (

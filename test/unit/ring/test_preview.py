@@ -15,13 +15,14 @@ from ring.preview import as_text, preview, read_usage
 
 @pytest.fixture
 def builder() -> RingBuilder:
-    """A ring that is balanced, and then a device is removed and another one added."""
+    """A ring that is balanced; then a device is removed, one added, and one weighs more."""
     builder = RingBuilder.create(7, 3, 0)
     for number in range(6):
         builder.add_device(device(number))
     builder.rebalance("1")
     builder.remove_device(2)
     builder.add_device(device(6))
+    builder.set_weight(0, 1.5)
     return builder
 
 
@@ -39,6 +40,7 @@ def device(number: int) -> dict[str, object]:
 def test_the_plan_is_what_happens(builder: RingBuilder) -> None:
     before = encode_builder(builder)
     found = preview(builder, "7")
+    assert len(found.flows) > 3
     assert encode_builder(builder) == before, "a plan changes nothing"
     old = [row[:] for row in builder.table]
     result = builder.rebalance("7")
@@ -63,7 +65,20 @@ def test_bytes_follow_from_the_usage(builder: RingBuilder) -> None:
     assert found.moved_bytes == sum(flow.bytes or 0 for flow in found.flows)
     assert "KiB" in as_text(found)
     del usage[2]
-    assert preview(builder, "7", usage).moved_bytes is None
+    less = preview(builder, "7", usage)
+    assert (less.moved_bytes, less.unknown_usage) == (None, [2])
+    assert "bytes are not known of d2" in as_text(less)
+
+
+def test_what_goes_to_device_0_is_counted() -> None:
+    builder = RingBuilder.create(4, 1, 0)
+    for number in range(2):
+        builder.add_device(device(number))
+    builder.rebalance("1")
+    builder.set_weight(1, 0)
+    found = preview(builder, "1", {1: 800})
+    assert [(flow.source, flow.target, flow.bytes) for flow in found.flows] == [(1, 0, 800)]
+    assert found.moved_bytes == 800
 
 
 def test_new_replicas_come_from_nowhere_and_dropped_ones_go_there(builder: RingBuilder) -> None:
