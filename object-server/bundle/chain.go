@@ -114,9 +114,10 @@ func (v *Version) compare(t Timestamp, id VersionID) int {
 // what it is when the name is written to.
 type Chain struct {
 	reader chainReader
-	head   *link // nil: the name has no record
-	gap    bool  // damage has cut off a part of the chain
-	stale  bool  // and maybe a newer one than the head
+	head   *link  // nil: the name has no record
+	gap    bool   // damage has cut off a part of the chain
+	stale  bool   // and maybe a newer one than the head
+	lost   uint64 // after a gap: what lies up to this LSN may have been replaced or removed by what is lost
 }
 
 // Addition is a record that continues a chain.
@@ -181,6 +182,14 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 
 // Find looks for a live version. ErrNoVersion if there is none.
 func (c *Chain) Find(id VersionID) (Reference, error) {
+	found, err := c.find(id)
+	if err == nil && found.LSN <= c.lost {
+		return Reference{}, c.missing()
+	}
+	return found, err
+}
+
+func (c *Chain) find(id VersionID) (Reference, error) {
 	if c.head == nil || c.stale { // what would be found may have been replaced or removed
 		return Reference{}, c.missing()
 	}

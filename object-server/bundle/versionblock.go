@@ -166,6 +166,11 @@ func parseBlock(b []byte, lsn uint64) (block, error) {
 	return x, nil
 }
 
+// HasGap tells whether records of the name were lost before this one was written.
+func (r *Record) HasGap() bool {
+	return len(r.block) >= chainHeaderSize && binary.LittleEndian.Uint32(r.block[92:])&hasGap != 0
+}
+
 // decodeNewest reads the first field of an encoded block.
 func decodeNewest(b []byte) Reference {
 	le := binary.LittleEndian

@@ -46,6 +46,9 @@ func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) 
 	if err == nil {
 		c.head, c.stale = &l, b.isLost(l.head.LSN)
 		c.gap = l.block.gap || c.stale
+		if c.gap {
+			c.lost = b.lostThrough
+		}
 		return c, nil
 	}
 	if !errors.Is(err, ErrQuarantined) {
@@ -144,6 +147,19 @@ func (b *Bundle) ReadVersion(hash Hash, v Reference) (*Record, *Buffer, error) {
 // ReadVersionHead is ReadVersion without the object's bytes and their checksums.
 func (b *Bundle) ReadVersionHead(hash Hash, v Reference) (*Record, *Buffer, error) {
 	return b.readLinked(hash, v.LSN, true)
+}
+
+// Doubt is ErrQuarantined when the version that a record of the name refers to as
+// the newest may not be it: the record was written when others of the name had been
+// lost, and the version, or that there is none, is from before.
+func (b *Bundle) Doubt(r *Record, newest Reference) error {
+	if newest.Timestamp.IsZero() {
+		newest.LSN = 0
+	}
+	if r.HasGap() && b.lostThrough > 0 && newest.LSN <= b.lostThrough {
+		return b.lost()
+	}
+	return nil
 }
 
 // Newest refers to the version that counts of a name with versions whose head

@@ -54,6 +54,10 @@ func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVers
 			return record, buffer, err
 		}
 		newest, ok := record.Newest()
+		if err := b.Doubt(record, newest); err != nil {
+			buffer.Free()
+			return nil, nil, err
+		}
 		if ok && newest.LSN == record.LSN() {
 			return record, buffer, nil
 		}

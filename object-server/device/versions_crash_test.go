@@ -370,3 +370,46 @@ func plant(t *testing.T, fs vfs.FS, path string) {
 		t.Fatal(err)
 	}
 }
+
+// What a lost record may have replaced is not served because a version that came
+// late has continued the chain; a new write ends that.
+func TestLateVersionBehindLostRecords(t *testing.T) {
+	const name = "/a/c/heron"
+	loc, mem := locate(name, 1), vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{})
+	must[State](t)(put(d, loc, name, 10, body(10, 300)))
+	end := int64(0)
+	for _, size := range files(t, mem) {
+		end = max(end, size)
+	}
+	must[State](t)(put(d, loc, name, 20, body(20, 300)))
+	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for file := range files(t, mem) {
+		if strings.HasSuffix(file, ".bundle") {
+			damage(t, mem, file, end, 1, func(p []byte) { p[0] ^= 1 })
+		}
+	}
+	d = open(t, mem, "/d", Options{})
+	defer d.Close()
+	if err := doVersion(d, name, versionChange{"put", 5, 5}); err != nil {
+		t.Fatal(err)
+	}
+	if _, m, err := get(d, loc); !errors.Is(err, ErrQuarantined) {
+		t.Errorf("shows %+v, %v", m, err)
+	}
+	if m, err := d.HeadVersion(loc, bundle.VersionID{}); !errors.Is(err, ErrQuarantined) {
+		t.Errorf("the null version is %+v, %v", m, err)
+	}
+	if m, err := d.HeadVersion(loc, versionID(5)); err != nil || m.Timestamp != at(5) {
+		t.Errorf("the new version is %+v, %v", m, err)
+	}
+	if err := doVersion(d, name, versionChange{"put", 0, 40}); err != nil {
+		t.Fatal(err)
+	}
+	if _, m, err := get(d, loc); err != nil || m.Timestamp != at(40) {
+		t.Errorf("shows %+v, %v", m, err)
+	}
+}
