@@ -61,6 +61,7 @@ type Report struct {
 	TornTails  int      // segments whose unacknowledged end is void
 	Damaged    []string // extents in quarantine, for the log
 	LargeSwept int      // large files that no record named
+	Footers    []string // those that could not be used, so that the records were read; for the log
 }
 
 // ID is where the bundle belongs.

@@ -57,7 +57,9 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		if !errors.Is(err, errDamaged) {
 			return err
 		}
-		r.report("%s segment %08x: footer: %v", r.bundle.directory, s.sequence, err)
+		// Torn by a crash, or damaged: the records say the same.
+		r.bundle.report.Footers = append(r.bundle.report.Footers,
+			fmt.Sprintf("%s segment %08x: %v", r.bundle.directory, s.sequence, err))
 	}
 	return r.walk(s, seg, file, bound)
 }

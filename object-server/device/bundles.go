@@ -77,6 +77,9 @@ func (d *Device) report(id bundle.ID, r bundle.Report) {
 	if r.TornTails > 0 {
 		log.Info("unacknowledged end of a bundle is void", "segments", r.TornTails)
 	}
+	for _, footer := range r.Footers {
+		log.Warn("footer of a segment is torn or damaged; its records are read instead", "footer", footer)
+	}
 	for _, extent := range r.Damaged {
 		d.counters.quarantined.Add(1)
 		log.Error("damaged data in quarantine", "extent", extent)
