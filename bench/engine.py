@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,8 @@ EXAMPLES = """examples:
 def main() -> int:
     """The command line; returns the exit status."""
     arguments = _parser().parse_args()
+    # Ended from outside, it ends its program and unmounts all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = list(FULL) if arguments.benchmark == "all" else [arguments.benchmark]
     flags = []
     for name in PASSED_ON:

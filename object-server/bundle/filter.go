@@ -115,12 +115,6 @@ func (f *filter) setState(position uint32, state uint8) {
 	f.setField(i, f.field(i)&^(1<<stateBits-1)|uint64(state))
 }
 
-// bytes is all that the filter occupies, in pages and on the Go heap.
-func (f *filter) bytes() int {
-	pages := len(f.fields) + len(f.shelves)
-	return int(unsafe.Sizeof(*f)) + pages*(pageSize+4)
-}
-
 // free gives the pages back.
 func (f *filter) free() {
 	f.pool.release(f.fields)

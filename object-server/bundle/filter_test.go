@@ -79,7 +79,7 @@ func TestFilterCost(t *testing.T) {
 	for i := range run {
 		f.setState(uint32(i), entryNewest)
 	}
-	if each := float64(f.bytes()) / float64(len(run)); each > 1.9 {
+	if each := float64(pool.bytes()) / float64(len(run)); each > 1.9 {
 		t.Errorf("%.2f bytes an entry", each)
 	}
 	const look = 20_000
@@ -90,7 +90,7 @@ func TestFilterCost(t *testing.T) {
 	if share := float64(matched) / look; share > 0.005 {
 		t.Errorf("%.4f candidates of an absent name", share)
 	} else {
-		t.Logf("%.4f candidates of an absent name, %.2f bytes an entry", share, float64(f.bytes())/float64(len(run)))
+		t.Logf("%.4f candidates of an absent name, %.2f bytes an entry", share, float64(pool.bytes())/float64(len(run)))
 	}
 }
 
