@@ -96,6 +96,7 @@ def test_a_small_zone_is_filled_as_far_as_the_overload_reaches() -> None:
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=9), st.floats(0, 1))
+@settings(deadline=None)
 def test_a_split_keeps_to_its_bounds(weights: list[float], part: float) -> None:
     ones, zeros = [1.0] * len(weights), [0.0] * len(weights)
     total = part * len(weights)
