@@ -68,7 +68,8 @@ def prepare_increase_partition_power(
     return [
         f"The next partition power is now {builder.next_part_power}.",
         _AFTER_WRITE_RING,
-        "Copy that ring to every server and link the existing data before the increase.",
+        "Copy that ring to every server and link the existing data before the increase: with",
+        "swift-object-relinker; martlet's own object server cannot do so yet.",
     ], EXIT_SUCCESS
 
 
