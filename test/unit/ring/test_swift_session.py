@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from swift.cli import ringbuilder as swift_command
+from swift.common.ring import RingData as SwiftRingData
 
 from ring.builder_file import load_builder
 from ring.command import main
+from ring.file_format import read_ring
 
 ADD = [
     f"add r{region}z{zone}-10.{region}.{zone}.{server}:6200/sd{disk} 100"
@@ -179,6 +181,12 @@ def test_the_session(
             assert [row.split()[:7] for row in printed.splitlines()] == [
                 row.split()[:7] for row in swift_printed.splitlines()
             ]
+        if line.startswith(("rebalance", "write_ring")) and status != 2:
+            written = read_ring(tmp_path / "ours" / "object.ring.gz")
+            loaded = SwiftRingData.load(str(tmp_path / "ours" / "object.ring.gz"))
+            assert loaded.devs == written.devs, line
+            assert loaded._replica2part2dev_id == written.table, line
+            assert loaded.next_part_power == written.next_part_power, line
     mine, yours = (load_builder(tmp_path / name / "object.builder") for name in ("ours", "theirs"))
     plain = [
         [{**dev, "parts": 0, "parts_wanted": 0} for dev in side.devices()] for side in (mine, yours)
