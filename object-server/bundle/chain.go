@@ -97,9 +97,11 @@ func later(t, u Timestamp) Timestamp {
 }
 
 // isVersion tells whether a chain record of this type is a version: something to
-// list, not the removal of one or what is left of a removed one.
+// list, not the removal of one. A directory is what is left of a version: one that
+// was removed or replaced, so that a later record hides it, or one whose data were
+// lost.
 func (t Type) isVersion() bool {
-	return t == TypePut || t == TypeSpill || t == TypeDeleteMarker
+	return t == TypePut || t == TypeSpill || t == TypeDeleteMarker || t == TypeVersionDirectory
 }
 
 // compare orders versions by age, then id.
@@ -277,6 +279,9 @@ func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
 		if err != nil {
 			return a, err
 		}
+		if ok && same.Timestamp == t && c.hasLost(same.LSN) {
+			a.replaced, ok = same, false
+		}
 		if ok && same.Timestamp.Compare(t) >= 0 {
 			return a, &OlderError{Existing: same.Timestamp}
 		}
@@ -285,7 +290,7 @@ func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
 		a.versions++
 	}
 	newest := a.block.newest
-	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.Timestamp, newest.ID) > 0 {
+	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.Timestamp, newest.ID) >= 0 {
 		a.block.newest = self
 	}
 	return a, nil
@@ -354,13 +359,21 @@ func (c *Chain) supersedeNull(a *Addition, t Timestamp) error {
 		return nil
 	}
 	null := c.head.resolve(c.head.block.null)
-	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 {
+	isAgain := null.Timestamp == t && c.head.block.nullLives && c.hasLost(null.LSN)
+	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 && !isAgain {
 		return &OlderError{Existing: null.Timestamp}
 	}
 	if c.head.block.nullLives {
 		a.replaced = Version{Timestamp: null.Timestamp, LSN: null.LSN}
 	}
 	return nil
+}
+
+// hasLost tells whether the data of a version that counts were lost: a replica may
+// write it again.
+func (c *Chain) hasLost(lsn uint64) bool {
+	l, err := c.reader.chainRecord(lsn)
+	return err == nil && l.head.Type == TypeVersionDirectory
 }
 
 // newestBut finds the newest live version when one is removed.

@@ -129,14 +129,21 @@ func empty(h *header, p []byte) (directory []byte, ok bool) {
 		}
 		block = l.block.append(nil)
 	}
-	d := *h
-	d.Type, d.Flags = TypeVersionDirectory, h.Flags|flagVersions|flagBlock
-	d.BlockLength, d.MetadataCRC = uint32(len(block)), checksum(block)
-	d.MetadataLength, d.Size, d.DataCRC = 0, 0, checksum(nil)
-	parts = d.layout()
-	d.Units = uint32(parts.length / unitSize)
-	directory = make([]byte, parts.length)
-	d.encode(directory)
-	copy(directory[headerSize:], block)
-	return directory, true
+	return h.without(TypeVersionDirectory, block), true
+}
+
+// without makes a record of the header and a version block, nil for none, that has
+// neither metadata nor data.
+func (h header) without(t Type, block []byte) []byte {
+	if h.Type = t; block != nil {
+		h.Flags |= flagVersions | flagBlock
+	}
+	h.BlockLength, h.MetadataCRC = uint32(len(block)), checksum(block)
+	h.MetadataLength, h.Size, h.DataCRC = 0, 0, checksum(nil)
+	parts := h.layout()
+	h.Units = uint32(parts.length / unitSize)
+	p := make([]byte, parts.length)
+	h.encode(p)
+	copy(p[headerSize:], block)
+	return p
 }

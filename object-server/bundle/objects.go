@@ -20,6 +20,9 @@ type Object struct {
 	Damage    string `json:"damage,omitempty"`
 }
 
+// lostData: of a version that counts only what its name has beside it is left.
+const lostData = "the data of this version were lost"
+
 // Objects calls use for each object of a partition that a GET would find, or for
 // each version of each name, in the order in which their newest records lie. Only
 // headers and metadata are read; the partition may be in use.
@@ -70,7 +73,7 @@ func (b *Bundle) object(hash Hash, versions bool, use func(*Object) error) error
 			return use(&Object{Hash: hash, Damage: err.Error()})
 		}
 	}
-	if err != nil || !ok || !record.Live() {
+	if err != nil || !ok || record.Type() == TypeTombstone || record.Type() == TypeDeleteMarker {
 		return err
 	}
 	return use(record.object())
@@ -91,11 +94,14 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 		if err != nil || !ok {
 			return err
 		}
-		err = use(&Object{
+		o := Object{
 			Name: name.Name, Hash: name.Hash, Type: v.Type.String(), VersionID: hex.EncodeToString(v.ID[:]),
 			Timestamp: v.Timestamp.String(), LSN: v.LSN, Size: v.Size, Versions: name.Versions,
-		})
-		if err != nil {
+		}
+		if v.Type == TypeVersionDirectory {
+			o.Damage = lostData
+		}
+		if err := use(&o); err != nil {
 			return err
 		}
 	}
@@ -111,6 +117,9 @@ func (r *Record) object() *Object {
 		o.Name = m.Name
 	} else if len(r.metadata) > 0 {
 		o.Damage = err.Error()
+	}
+	if r.head.Type == TypeVersionDirectory {
+		o.Damage = lostData
 	}
 	return o
 }

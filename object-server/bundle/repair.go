@@ -23,6 +23,9 @@ type Repair struct {
 
 	pass  *pass
 	large map[uint64]bool // large files that are lost
+
+	mended map[uint64][]byte // by LSN: what is written in place of damaged records
+	links  map[uint64]link   // what those of names with versions say
 }
 
 // Return is a record that counts again because a newer one of its name is lost.
@@ -39,7 +42,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool)}
+	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool), mended: make(map[uint64][]byte), links: make(map[uint64]link)}
 	for _, d := range r.Damages {
 		if d.LargeID != 0 && d.LastLSN > 0 {
 			r.large[d.LargeID] = true
@@ -49,6 +52,9 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 		}
 	}
 	for isMore := true; isMore; {
+		if err = r.mend(); err != nil {
+			return nil, err
+		}
 		r.Returns = r.returns()
 		if isMore, err = r.dropReturns(); err != nil {
 			return nil, err
@@ -113,7 +119,7 @@ func (r *Repair) returns() []Return {
 	for _, d := range r.Damages {
 		for _, l := range d.Lost {
 			gone[l.LSN] = true
-			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) && !r.pass.graves[l.LSN] {
+			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) && r.mended[l.LSN] == nil {
 				lost[l.Hash] = max(lost[l.Hash], l.LSN)
 			}
 		}
@@ -409,26 +415,18 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 			return err
 		}
 		if e.Damage != nil || r.isLost(name, e) {
-			if !r.pass.graves[head.LSN] {
+			if p = r.mended[head.LSN]; p == nil {
 				continue
 			}
-			p = head.nameless()
+			if head, err = parseHeader(p); err != nil {
+				return err
+			}
 		}
 		if err := w.add(p, head); err != nil {
 			return err
 		}
 	}
 	return w.finish(head.BaseLSN, s.through, s.file.through)
-}
-
-// nameless makes a tombstone whose metadata are damaged one that has none: its
-// header is all that keeps what was deleted from coming back.
-func (h *header) nameless() []byte {
-	h.MetadataLength, h.MetadataCRC = 0, checksum(nil)
-	h.Units = uint32(h.layout().length / unitSize)
-	p := make([]byte, h.layout().length)
-	h.encode(p)
-	return p
 }
 
 // segmentWriter writes a segment that is complete from the start.

@@ -52,7 +52,7 @@ type pass struct {
 	segments []passed
 	newest   map[Hash]newest // record of each name
 	kept     []kept          // each good record with a name
-	graves   map[uint64]bool // LSNs of tombstones of which only the header is good
+	broken   []broken        // each damaged one whose header is good
 	spills   []spill
 	proven   uint64
 }
@@ -74,11 +74,14 @@ type newest struct {
 type kept struct {
 	hash Hash
 	newest
+	segment int // index in the pass
+	unit    uint32
+	units   uint32
 }
 
 func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
-		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest), graves: make(map[uint64]bool)}
+		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest)}
 		p.bundle.readOnly = true
 		defer p.bundle.index.free()
 		err := p.run(only)
@@ -231,9 +234,9 @@ func (p *pass) record(f *segmentFile, e *Entry) {
 	own := newest{h.LSN, h.Flags&flagVersions != 0}
 	p.newest[h.Hash] = own
 	if e.Damage == nil {
-		p.kept = append(p.kept, kept{h.Hash, own})
-	} else if h.Type == TypeTombstone && h.Flags&flagVersions == 0 {
-		p.graves[h.LSN] = true
+		p.kept = append(p.kept, kept{h.Hash, own, len(p.segments), uint32(e.Offset / unitSize), h.Units})
+	} else {
+		p.broken = append(p.broken, broken{*h, *f, e.Offset})
 	}
 	if h.Type == TypeSpill && e.Damage == nil {
 		p.spills = append(p.spills, spill{

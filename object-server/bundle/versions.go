@@ -71,7 +71,11 @@ func (b *Bundle) salvage(reader chainReader, record *Record) (link, error) {
 	if err == nil || !errors.Is(err, ErrQuarantined) {
 		return l, err
 	}
-	h := record.head
+	return rebuild(reader, record.head)
+}
+
+// rebuild makes the link of a record from its header and the record before it.
+func rebuild(reader chainReader, h header) (link, error) {
 	if h.Flags&flagBlock == 0 {
 		return newLink(h, nil)
 	}

@@ -70,6 +70,8 @@ func live(record *bundle.Record, err error) error {
 		return err
 	case record == nil:
 		return &NotFoundError{}
+	case record.Type() == bundle.TypeVersionDirectory: // what is left of a version that counts
+		return fmt.Errorf("%w: the data of this version were lost", ErrQuarantined)
 	case !record.Live():
 		return &NotFoundError{
 			Tombstone: record.Timestamp(), Marker: record.Type() == bundle.TypeDeleteMarker, VersionID: record.VersionID(),

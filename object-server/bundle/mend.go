@@ -1,0 +1,131 @@
+package bundle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// broken is a damaged record whose header is good.
+type broken struct {
+	head   header
+	file   segmentFile
+	offset int64
+}
+
+// mend makes what is written in place of lost records, where more than their own
+// data would be lost with them: a tombstone keeps what was deleted from coming
+// back, and the other versions of a name are read through each of its records. It
+// takes them in the order of the log, for each is made from those before it.
+func (r *Repair) mend() error {
+	lost := slices.Clone(r.pass.broken)
+	for i := range r.pass.spills {
+		s := &r.pass.spills[i]
+		if !r.large[s.id] || !r.pass.newest[s.hash].versioned {
+			continue
+		}
+		record, buffer, err := r.pass.spillRecord(s)
+		if err != nil {
+			return err
+		}
+		lost = append(lost, broken{record.head, s.segment, int64(s.unit) * unitSize})
+		buffer.Free()
+	}
+	slices.SortFunc(lost, func(x, y broken) int { return cmp.Compare(x.head.LSN, y.head.LSN) })
+	for i := range lost {
+		if x := &lost[i]; r.mended[x.head.LSN] == nil {
+			if err := r.mendRecord(x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mendRecord makes of a tombstone or delete marker one without metadata, of an
+// object with other versions a VERSION DIRECTORY. There is nothing to be made of
+// an object without, nor where the version block cannot be told.
+func (r *Repair) mendRecord(x *broken) error {
+	h := &x.head
+	isChained := h.Flags&flagVersions != 0
+	become := h.Type
+	switch {
+	case h.Type == TypeTombstone && !isChained:
+		r.mended[h.LSN] = h.without(TypeTombstone, nil)
+		return nil
+	case !isChained && !r.pass.newest[h.Hash].versioned:
+		return nil
+	case h.Type != TypeTombstone && h.Type != TypeDeleteMarker:
+		become = TypeVersionDirectory
+	}
+	l, err := r.linkOf(x)
+	if err != nil {
+		if errors.Is(err, ErrQuarantined) || isDamage(err) {
+			return nil
+		}
+		return err
+	}
+	made := h.without(become, l.block.append(nil))
+	if l.head, err = parseHeader(made); err != nil {
+		return err
+	}
+	r.mended[h.LSN], r.links[h.LSN] = made, l
+	return nil
+}
+
+// linkOf takes what a damaged record says of the others of its name from its
+// version block, or where that is damaged from its header and the record before.
+func (r *Repair) linkOf(x *broken) (link, error) {
+	at := segment{sequence: x.file.sequence, generation: x.file.generation}
+	parts := x.head.layout()
+	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/unitSize), int(parts.data))
+	if err != nil && !isUnreadable(err) {
+		return link{}, err
+	}
+	defer buffer.Free()
+	if err == nil && checksum(buffer.B[headerSize:]) == x.head.MetadataCRC {
+		if l, err := newLink(x.head, buffer.B[headerSize:parts.metadata]); err == nil {
+			return l, nil
+		}
+	}
+	return rebuild(repairReader{r, x.head.Hash}, x.head)
+}
+
+// repairReader reads the chain of one name as it is after the repair.
+type repairReader struct {
+	repair *Repair
+	hash   Hash
+}
+
+func (x repairReader) chainRecord(lsn uint64) (link, error) {
+	l, ok := x.repair.links[lsn]
+	if ok {
+		return l, nil
+	}
+	p := x.repair.pass
+	at, ok := slices.BinarySearchFunc(p.kept, lsn, func(k kept, lsn uint64) int { return cmp.Compare(k.lsn, lsn) })
+	if !ok || p.kept[at].hash != x.hash {
+		return link{}, fmt.Errorf("%w: record %d is not there", ErrQuarantined, lsn)
+	}
+	record, buffer, err := p.keptRecord(&p.kept[at])
+	if err != nil {
+		return link{}, err
+	}
+	defer buffer.Free()
+	return newLink(record.head, record.block)
+}
+
+// keptRecord reads a good record.
+func (p *pass) keptRecord(k *kept) (*Record, *Buffer, error) {
+	f := &p.segments[k.segment].file
+	buffer, err := p.bundle.preadExactly(&segment{sequence: f.sequence, generation: f.generation}, k.unit, int(k.units)*unitSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	record, err := parseRecord(buffer.B)
+	if err != nil {
+		buffer.Free()
+	}
+	return record, buffer, err
+}

@@ -1,0 +1,205 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+// readable maps the id of each version of a name that is listed to whether its
+// data can be read.
+func readable(t testing.TB, b *Bundle, n int) map[VersionID]bool {
+	t.Helper()
+	record, buffer, damage := b.ReadHead(name(n))
+	defer buffer.Free()
+	c, err := b.Chain(name(n), record, damage)
+	check(t, err)
+	all := make(map[VersionID]bool)
+	for list := c.list(); ; {
+		v, ok, err := list.next()
+		if err != nil {
+			if !errors.Is(err, ErrQuarantined) {
+				t.Fatal(err)
+			}
+			return all
+		}
+		if !ok {
+			return all
+		}
+		found, err := c.Find(v.ID)
+		check(t, err)
+		r, buffer, err := b.ReadVersion(name(n), found)
+		all[v.ID] = err == nil && r.Live() && r.checkData() == nil
+		buffer.Free()
+	}
+}
+
+// manyVersions has a plain object 1 that later got 20 versions; it returns where
+// each record lies.
+func manyVersions(t *testing.T) (fs *vfs.Mem, b *Bundle, offsets []int64) {
+	fs = vfs.NewMem("/d")
+	b = openLog(t, fs)
+	appendBatch(t, b, put(t, 1, 1))
+	offsets = append(offsets, segmentHeaderSize)
+	for i := range 20 {
+		offsets = append(offsets, b.active.tail)
+		appendBatch(t, b, version(t, b, 1, uint64(i+2)))
+	}
+	appendBatch(t, b, put(t, 2, 1000))
+	return fs, b, offsets
+}
+
+// A version whose data or metadata are damaged hides none of the others once the
+// partition is repaired, and is itself not forgotten: it may be written again.
+func TestRepairKeepsOtherVersions(t *testing.T) {
+	template, b, offsets := manyVersions(t)
+	all := readable(t, b, 1)
+	if len(all) != 21 {
+		t.Fatal(len(all))
+	}
+	for i := range 21 {
+		head, err := b.readAtLSN(t, uint64(i+1))
+		check(t, err)
+		parts := head.layout()
+		for part, at := range map[string]uint64{"data": parts.data, "metadata": parts.metadata, "block": headerSize} {
+			fs := template.KillClone()
+			alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offsets[i]+int64(at)) })
+			plan := repaired(t, fs)
+			again := openLog(t, fs)
+			after := readable(t, again, 1)
+			want := maps.Clone(all)
+			want[head.VersionID] = false
+			if !maps.Equal(after, want) || len(plan.Returns) > 0 {
+				t.Fatalf("version %d, %s damaged: %v, %+v", i, part, after, plan.Returns)
+			}
+			record, buffer, err := again.ReadHead(name(1))
+			check(t, err)
+			c, err := again.Chain(name(1), record, nil)
+			check(t, err)
+			buffer.Free()
+			a, err := c.Add(head.VersionID, head.Timestamp)
+			check(t, err)
+			m := Metadata{Name: "/a/c/v", Size: 3, Timestamp: head.Timestamp, VersionID: head.VersionID, Versioned: true}
+			d := NewDraft(3)
+			d.Write([]byte("abc"))
+			d.Continue(&a)
+			check(t, d.SealPut(name(1), &m, nil))
+			appendBatch(t, again, d)
+			again = openLog(t, fs)
+			if after := readable(t, again, 1); !maps.Equal(after, all) {
+				t.Fatalf("version %d, %s damaged, written again: %v", i, part, after)
+			}
+			record, buffer, err = again.ReadHead(name(1))
+			check(t, err)
+			if newest, ok := record.Newest(); !ok || newest.Timestamp.Ticks != 21 || record.head.Versions != 21 {
+				t.Errorf("version %d, %s damaged, written again: %+v of %d", i, part, newest, record.head.Versions)
+			}
+			buffer.Free()
+		}
+	}
+}
+
+// readAtLSN reads the header of a record of object 1.
+func (b *Bundle) readAtLSN(t *testing.T, lsn uint64) (header, error) {
+	r, buffer, err := b.readLinked(name(1), lsn, true)
+	if err != nil {
+		return header{}, err
+	}
+	defer buffer.Free()
+	return r.head, nil
+}
+
+// The version in a large file that is lost hides no other one either.
+func TestRepairKeepsVersionsBesideALostLargeFile(t *testing.T) {
+	for lost := range 12 {
+		fs := vfs.NewMem("/d")
+		b := openLog(t, fs)
+		for i := range 12 {
+			id := uint64(0x11 + i)
+			storeLarge(t, b, 1, id, id, func(m *Metadata) *Addition {
+				m.VersionID, m.Versioned = VersionID{byte(id)}, true
+				record, buffer, err := b.ReadHead(name(1))
+				check(t, err)
+				defer buffer.Free()
+				c, err := b.Chain(name(1), record, nil)
+				check(t, err)
+				a, err := c.Add(m.VersionID, m.Timestamp)
+				check(t, err)
+				return &a
+			})
+		}
+		appendBatch(t, b, put(t, 3, 1))
+		b.RemoveLarge(uint64(0x11 + lost))
+		repaired(t, fs)
+		after := readable(t, openLog(t, fs), 1)
+		for i := range 12 {
+			if after[VersionID{byte(0x11 + i)}] != (i != lost) {
+				t.Fatalf("without large file %d: %v", lost, after)
+			}
+		}
+	}
+}
+
+// A version that was removed does not come back because the metadata of its
+// removal are damaged, wherever in the chain that lies.
+func TestRepairKeepsRemovals(t *testing.T) {
+	for at := 3; at < 20; at++ {
+		fs := vfs.NewMem("/d")
+		b := openLog(t, fs)
+		var offset, start, before int64
+		for i := range 20 {
+			if b.active != nil {
+				start, before = b.active.tail, start
+			}
+			if i == at {
+				record, buffer, err := b.ReadHead(name(1))
+				check(t, err)
+				c, err := b.Chain(name(1), record, nil)
+				check(t, err)
+				buffer.Free()
+				m := Metadata{Name: "/a/c/v", Timestamp: Timestamp{Ticks: 100}, VersionID: VersionID{2, 1}, Versioned: true}
+				a, err := c.Remove(m.VersionID, m.Timestamp)
+				check(t, err)
+				d := NewDraft(0)
+				d.Continue(&a)
+				check(t, d.SealTombstone(name(1), &m))
+				offset = start + headerSize + int64(d.head.BlockLength) + 2
+				appendBatch(t, b, d)
+			}
+			appendBatch(t, b, version(t, b, 1, uint64(i+1)))
+		}
+		appendBatch(t, b, put(t, 2, 1000))
+		want := readable(t, b, 1)
+		if len(want) != 19 {
+			t.Fatal(len(want))
+		}
+		for _, last := range []bool{false, true} {
+			state := fs.KillClone()
+			alter(t, state, logSegment, func(f vfs.File) { flip(t, f, offset) })
+			if last { // the record before it is damaged as well
+				alter(t, state, logSegment, func(f vfs.File) { flip(t, f, before+headerSize+5) })
+			}
+			plan := repaired(t, state)
+			if len(plan.Returns) > 0 {
+				t.Errorf("%+v", plan.Returns)
+			}
+			after := readable(t, openLog(t, state), 1)
+			if _, back := after[VersionID{2, 1}]; back || !last && !maps.Equal(after, want) {
+				t.Fatalf("removed by record %d: %v", at+1, slices.Sorted(maps.Values(text(after))))
+			}
+		}
+	}
+}
+
+func text(all map[VersionID]bool) map[VersionID]string {
+	texts := make(map[VersionID]string)
+	for id, ok := range all {
+		texts[id] = fmt.Sprintf("%x %v", bytes.TrimRight(id[:], "\x00"), ok)
+	}
+	return texts
+}
