@@ -9,60 +9,65 @@ import (
 	"martlet/object-server/vfs"
 )
 
+const repairedName = "/a/c/heron"
+
+// withoutVersion makes a device that had 12 versions of a name and was repaired
+// after the data of one were damaged.
+func withoutVersion(t *testing.T, lost uint64) (*Device, Location) {
+	mem := vfs.NewMem("/d")
+	d := openModel(t, mem)
+	loc := locate(repairedName, modelBits)
+	segment, end := "", int64(0)
+	for n := range uint64(12) {
+		if err := doVersion(d, repairedName, versionChange{"put", n, 10 + n}); err != nil {
+			t.Fatal(err)
+		}
+		for file, size := range files(t, mem) {
+			if n == lost && strings.HasSuffix(file, ".bundle") {
+				segment, end = file, size
+			}
+		}
+	}
+	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, mem, segment, end-128, 1, func(p []byte) { p[0] ^= 1 })
+	plan, err := bundle.PlanRepair(bundle.NewFiles(mem, "/d", 8), loc.bundle())
+	if err != nil || len(plan.Damages) != 1 {
+		t.Fatal(plan, err)
+	}
+	if err := plan.Run("/d/quarantined/objects/x"); err != nil {
+		t.Fatal(err)
+	}
+	return openModel(t, mem), loc
+}
+
+// errorOf closes what was opened.
+func errorOf(o *Object, err error) error {
+	if err == nil {
+		o.Close()
+	}
+	return err
+}
+
 // A version whose data were lost stays in quarantine after the repair of its
 // partition, also as the newest, and comes back with the same write.
 func TestLostVersionAfterRepair(t *testing.T) {
-	const name = "/a/c/heron"
 	for _, lost := range []uint64{0, 1, 7, 8, 11} {
-		mem := vfs.NewMem("/d")
-		d := openModel(t, mem)
-		loc := locate(name, modelBits)
-		end := int64(0)
+		d, loc := withoutVersion(t, lost)
 		for n := range uint64(12) {
-			if err := doVersion(d, name, versionChange{"put", n, 10 + n}); err != nil {
-				t.Fatal(err)
-			}
-			for file, size := range files(t, mem) {
-				if n == lost && strings.HasSuffix(file, ".bundle") {
-					end = size
-				}
-			}
-		}
-		must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for file := range files(t, mem) {
-			if strings.HasSuffix(file, ".bundle") {
-				damage(t, mem, file, end-128, 1, func(p []byte) { p[0] ^= 1 })
-			}
-		}
-		plan, err := bundle.PlanRepair(bundle.NewFiles(mem, "/d", 8), loc.bundle())
-		if err != nil || len(plan.Damages) != 1 {
-			t.Fatal(plan, err)
-		}
-		if err := plan.Run("/d/quarantined/objects/x"); err != nil {
-			t.Fatal(err)
-		}
-		d = openModel(t, mem)
-		show := func(o *Object, err error) error {
-			if err == nil {
-				o.Close()
-			}
-			return err
-		}
-		for n := range uint64(12) {
-			if err := show(d.OpenVersion(loc, versionID(n))); (n == lost) != errors.Is(err, ErrQuarantined) || n != lost && err != nil {
+			if err := errorOf(d.OpenVersion(loc, versionID(n))); (n == lost) != errors.Is(err, ErrQuarantined) || n != lost && err != nil {
 				t.Errorf("without %d, version %d: %v", lost, n, err)
 			}
 		}
 		if _, err := d.HeadVersion(loc, versionID(lost)); !errors.Is(err, ErrQuarantined) {
 			t.Errorf("HEAD of %d: %v", lost, err)
 		}
-		if err := show(d.Open(loc)); (lost == 11) != errors.Is(err, ErrQuarantined) {
+		if err := errorOf(d.Open(loc)); (lost == 11) != errors.Is(err, ErrQuarantined) {
 			t.Errorf("without %d, the newest: %v", lost, err)
 		}
-		if err := doVersion(d, name, versionChange{"put", lost, 10 + lost}); err != nil {
+		if err := doVersion(d, repairedName, versionChange{"put", lost, 10 + lost}); err != nil {
 			t.Errorf("%d again: %v", lost, err)
 		}
 		page, err := d.ListVersions(loc, bundle.Marker{}, 100)
@@ -70,11 +75,11 @@ func TestLostVersionAfterRepair(t *testing.T) {
 			t.Errorf("without %d: %d of %d versions, %v", lost, len(page.Versions), page.Count, err)
 		}
 		for n := range uint64(12) {
-			if err := show(d.OpenVersion(loc, versionID(n))); err != nil {
+			if err := errorOf(d.OpenVersion(loc, versionID(n))); err != nil {
 				t.Errorf("%d is back, version %d: %v", lost, n, err)
 			}
 		}
-		if err := show(d.Open(loc)); err != nil {
+		if err := errorOf(d.Open(loc)); err != nil {
 			t.Errorf("%d is back, the newest: %v", lost, err)
 		}
 		if err := d.Close(); err != nil {
