@@ -116,6 +116,20 @@ func (x repairReader) chainRecord(lsn uint64) (link, error) {
 	return newLink(record.head, record.block)
 }
 
+// keptName reads the name of a good record; empty if that cannot be told.
+func (p *pass) keptName(k *kept) string {
+	record, buffer, err := p.keptRecord(k)
+	if err != nil {
+		return ""
+	}
+	defer buffer.Free()
+	m, err := record.Metadata()
+	if err != nil {
+		return ""
+	}
+	return m.Name
+}
+
 // keptRecord reads a good record.
 func (p *pass) keptRecord(k *kept) (*Record, *Buffer, error) {
 	f := &p.segments[k.segment].file

@@ -112,8 +112,7 @@ func (r *recovery) report(format string, args ...any) {
 
 // lose puts all records from the expected one up to the next LSN in quarantine.
 func (r *recovery) lose(sequence uint32, offset int64, next uint64) {
-	r.report("%s segment %08x offset %d: records %d to %d are lost",
-		r.bundle.directory, sequence, offset, r.expected, next-1)
+	r.report("%s segment %08x offset %d: %s lost", r.bundle.directory, sequence, offset, recordNumbers(r.expected, next-1))
 	r.bundle.lostThrough = next - 1
 	r.expected = next
 }

@@ -32,7 +32,8 @@ type Repair struct {
 type Return struct {
 	LSN  uint64 `json:"lsn"`
 	Hash Hash   `json:"hash"`
-	Lost uint64 `json:"lost"` // LSN of the newer one
+	Name string `json:"name,omitempty"` // empty: not known
+	Lost uint64 `json:"lost"`           // LSN of the newer one
 }
 
 // PlanRepair reads all of a partition and changes nothing. Nobody may be writing
@@ -45,7 +46,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool), mended: make(map[uint64][]byte), links: make(map[uint64]link)}
 	for _, d := range r.Damages {
 		if d.LargeID != 0 && d.LastLSN > 0 {
-			r.large[d.LargeID] = true
+			r.large[uint64(d.LargeID)] = true
 		}
 		if d.Final {
 			return nil, fmt.Errorf("bundle: %s cannot be repaired: %s", files.directory(id), d.String())
@@ -129,15 +130,15 @@ func (r *Repair) returns() []Return {
 			gone[s.lsn] = true
 		}
 	}
-	before := make(map[Hash]uint64)
-	for _, e := range r.pass.kept {
-		if lost[e.hash] > e.lsn && !gone[e.lsn] {
-			before[e.hash] = max(before[e.hash], e.lsn)
+	before := make(map[Hash]*kept)
+	for i := range r.pass.kept {
+		if e := &r.pass.kept[i]; lost[e.hash] > e.lsn && !gone[e.lsn] {
+			before[e.hash] = e
 		}
 	}
 	all := []Return{}
-	for hash, lsn := range before {
-		all = append(all, Return{LSN: lsn, Hash: hash, Lost: lost[hash]})
+	for hash, e := range before {
+		all = append(all, Return{LSN: e.lsn, Hash: hash, Name: r.pass.keptName(e), Lost: lost[hash]})
 	}
 	slices.SortFunc(all, func(x, y Return) int { return int(x.Lost) - int(y.Lost) })
 	return all
@@ -196,11 +197,11 @@ func (r *Repair) round(quarantine string) error {
 func (r *Repair) renewCopies() error {
 	for i := range r.Damages {
 		d := &r.Damages[i]
-		if !d.isCopy() || r.large[d.LargeID] {
+		if !d.isCopy() || r.large[uint64(d.LargeID)] {
 			continue
 		}
 		at := slices.IndexFunc(r.pass.spills, func(s spill) bool {
-			return s.id == d.LargeID && int64(s.unit)*unitSize == d.Offset
+			return s.id == uint64(d.LargeID) && int64(s.unit)*unitSize == d.Offset
 		})
 		if err := r.renewCopy(&r.pass.spills[at]); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -216,6 +217,54 @@ func sharesLost(plan *Repair, r string) bool {
 		}
 	}
 	return false
+}
+
+// What is lost is told by name where anything says it: the footer, a checkpoint,
+// what is left of the header, older records. Where nothing does, that is told.
+func TestRepairTellsWhatMayReturn(t *testing.T) {
+	for _, test := range []struct {
+		what               string
+		checkpoint, footer bool
+		from, to           int64 // bytes of the record that are damaged
+		returns, unnamed   int
+	}{
+		{"a bit of the header", false, false, 60, 61, 1, 0},
+		{"all of the header", false, false, 0, 300, 0, 1},
+		{"all of the header, before a checkpoint", true, false, 0, 300, 1, 0},
+		{"all of the header, in a sealed segment", false, true, 0, 300, 1, 0},
+	} {
+		fs := vfs.NewMem("/d")
+		b, err := Open(NewFiles(fs, "/d", 4), logID, Config{SegmentBytes: 1 << 20, CheckpointBytes: 1})
+		check(t, err)
+		appendBatch(t, b, put(t, 1, 1))
+		offset := b.active.tail
+		appendBatch(t, b, put(t, 1, 2))
+		appendBatch(t, b, put(t, 2, 1))
+		appendBatch(t, b, put(t, 3, 1))
+		if test.checkpoint {
+			tend(t, b)
+			appendBatch(t, b, put(t, 4, 1))
+		}
+		if test.footer {
+			b.turn = true
+			appendBatch(t, b, put(t, 4, 1))
+			tend(t, b)
+		}
+		alter(t, fs, logSegment, func(f vfs.File) {
+			junk := bytes.Repeat([]byte{0xa5}, int(test.to-test.from))
+			check(t, f.Writev([][]byte{junk}, offset+test.from))
+		})
+		plan := repaired(t, fs)
+		d := plan.Damages[0]
+		if len(plan.Damages) != 1 || len(plan.Returns) != test.returns || d.Unnamed != uint64(test.unnamed) {
+			t.Errorf("%s: %+v, %+v", test.what, plan.Damages, plan.Returns)
+		}
+		for _, back := range plan.Returns {
+			if back.Name != "/a/c/1" || back.LSN != 1 || d.Lost[0].Name != "/a/c/1" || d.Lost[0].Hash != name(1) {
+				t.Errorf("%s: %+v, %+v", test.what, back, d.Lost)
+			}
+		}
+	}
 }
 
 // A tombstone keeps what was deleted from coming back as long as its header is good.

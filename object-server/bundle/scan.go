@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,8 @@ type Scan struct {
 	lost        []place    // where records are missing, each with the offset behind it as lsn
 	listed      []runEntry // as the footer says, by unit; nil: not read yet, or no good footer
 	footerError error
+	searched    bool              // for the last CHECKPOINT
+	covered     checkpoints       // what it and those before it say
 	checkpoints map[uint32]uint32 // unit of each CHECKPOINT met: unit of the first record that it does not cover
 }
 
@@ -355,18 +358,36 @@ func (s *Scan) lose(behind int64, last uint64) {
 		Segment: s.name, Offset: s.offset, Length: behind - s.offset, FirstLSN: s.expected, LastLSN: last,
 		Cause: "no valid record where one should be",
 	}
-	for _, e := range s.footer() {
+	known, through := s.known()
+	for _, e := range known {
 		if at := int64(e.Unit) * unitSize; at >= s.offset && at < behind {
 			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
 		}
 	}
-	if len(d.Lost) == 0 {
-		if name := s.nameAt(s.offset); name != "" {
-			d.Lost = []Lost{{LSN: s.expected, Name: name}}
+	if first := max(s.expected, through+1); first <= last {
+		d.Unnamed = last - first + 1
+	}
+	if guess := s.guess(); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: s.expected}) {
+		d.Lost = []Lost{guess}
+		if guess.Hash != (Hash{}) {
+			d.Unnamed--
 		}
 	}
 	s.lost = append(s.lost, place{s.offset, uint64(behind)})
 	s.queue = append(s.queue, Entry{Offset: s.offset, Length: d.Length, Damage: d})
+}
+
+// guess tells what is left of the record at the offset, whose header is damaged.
+func (s *Scan) guess() Lost {
+	l := Lost{LSN: s.expected, Name: s.nameAt(s.offset)}
+	b := make([]byte, headerSize)
+	if s.offset+headerSize > s.end || readFull(s.file, b, s.offset) != nil {
+		return l
+	}
+	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == s.expected || saltOf(b) == s.segment.salt {
+		l.Hash = Hash(b[24:40])
+	}
+	return l
 }
 
 // isLost tells whether a unit lies where records are missing.

@@ -28,6 +28,27 @@ func (s *Scan) footer() []runEntry {
 	return s.listed
 }
 
+// known lists what the footer says of the segment, or without one its CHECKPOINTs,
+// and the LSN up to which that is all.
+func (s *Scan) known() (entries []runEntry, through uint64) {
+	if listed := s.footer(); listed != nil {
+		return listed, s.segment.seal.last
+	}
+	if s.segment.generation > 0 {
+		return nil, 0
+	}
+	if !s.searched {
+		s.searched = true
+		unit, err := lastCheckpoint(s.file, s.segment.size, s.segment.salt)
+		if err != nil || unit == 0 {
+			return nil, 0
+		}
+		// Damage to a checkpoint is told elsewhere.
+		s.covered, _ = readCheckpoints(s.file, s.segment.open(), s.segment.size, unit)
+	}
+	return s.covered.entries, s.covered.covered
+}
+
 func byUnit(entries []runEntry) {
 	slices.SortFunc(entries, func(e, f runEntry) int { return cmp.Compare(e.Unit, f.Unit) })
 }

@@ -123,7 +123,7 @@ func (p *pass) run(only string) error {
 			continue
 		}
 		if f.base > expected {
-			p.add(Damage{FirstLSN: expected, LastLSN: f.base - 1, Cause: fmt.Sprintf(
+			p.add(Damage{FirstLSN: expected, LastLSN: f.base - 1, Unnamed: f.base - expected, Cause: fmt.Sprintf(
 				"no segment before %s holds them", segmentName(f.sequence, f.generation))})
 		}
 		next := max(expected, f.base)
@@ -146,7 +146,32 @@ func (p *pass) run(only string) error {
 			return err
 		}
 	}
-	return p.large()
+	if err := p.large(); err != nil {
+		return err
+	}
+	p.nameLost()
+	return nil
+}
+
+// nameLost names lost records by older ones of the same name.
+func (p *pass) nameLost() {
+	names := make(map[Hash]string)
+	each := func(use func(l *Lost)) {
+		for _, d := range p.verdict.Damages {
+			for i := range d.Lost {
+				if l := &d.Lost[i]; l.Name == "" && l.Hash != (Hash{}) {
+					use(l)
+				}
+			}
+		}
+	}
+	each(func(l *Lost) { names[l.Hash] = "" })
+	for i := len(p.kept) - 1; i >= 0 && len(names) > 0; i-- {
+		if name, ok := names[p.kept[i].hash]; ok && name == "" {
+			names[p.kept[i].hash] = p.keptName(&p.kept[i])
+		}
+	}
+	each(func(l *Lost) { l.Name = names[l.Hash] })
 }
 
 // prefetcher is a file system that can read the start of a file before it is

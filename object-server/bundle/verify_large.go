@@ -40,7 +40,7 @@ func (p *pass) large() error {
 		}
 		d := Damage{
 			Segment: segmentName(s.segment.sequence, s.segment.generation), Offset: int64(s.unit) * unitSize,
-			Length: int64(s.units) * unitSize, LargeID: s.id,
+			Length: int64(s.units) * unitSize, LargeID: LargeID(s.id),
 		}
 		if causes.copy != "" {
 			d.Cause = causes.copy

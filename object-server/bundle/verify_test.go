@@ -252,7 +252,7 @@ func TestRepairKeepsTheOriginalAndNamesWhatReturns(t *testing.T) {
 	files := NewFiles(fs, "/d", 4)
 	plan, err := PlanRepair(files, logID)
 	check(t, err)
-	want := []Return{{LSN: 1, Hash: name(1), Lost: 2}}
+	want := []Return{{LSN: 1, Hash: name(1), Name: "/a/c/1", Lost: 2}}
 	if fmt.Sprint(plan.Returns) != fmt.Sprint(want) || fmt.Sprint(plan.Rewrite) != "[00000001-0000.bundle]" {
 		t.Fatalf("%+v", plan)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,13 +149,29 @@ func (f *bundleFlags) describe(r *repaired, damages []bundle.Damage, rewritten [
 		fmt.Fprintf(&b, "%s: %s\n", r.Path, &d)
 	}
 	for _, back := range returns {
-		fmt.Fprintf(&b, "%s: record %d of hash %s counts again, because record %d is lost\n", r.Path, back.LSN, back.Hash, back.Lost)
+		whose := "hash " + back.Hash.String()
+		if back.Name != "" {
+			whose = strconv.Quote(back.Name)
+		}
+		fmt.Fprintf(&b, "%s: record %d of %s counts again, because record %d is lost\n", r.Path, back.LSN, whose, back.Lost)
+	}
+	if n := unnamed(damages); n > 0 {
+		fmt.Fprintf(&b, "%s: %s may be lost of which nothing is known: older records of names that are not known may count again\n",
+			r.Path, count(n, "record"))
 	}
 	for _, name := range rewritten {
 		fmt.Fprintf(&b, "%s: %s is written anew without what is damaged; the original goes to %s\n", r.Path, name, r.Quarantine)
 	}
 	_, err := io.WriteString(f.stdout, b.String())
 	return err
+}
+
+// unnamed counts the lost records whose names are not known.
+func unnamed(damages []bundle.Damage) (n uint64) {
+	for i := range damages {
+		n += damages[i].Unnamed
+	}
+	return n
 }
 
 // tell ends the report. Damage that stays makes the exit status 1.
@@ -165,9 +182,9 @@ func (f *bundleFlags) tell(all []*repaired, done bool) error {
 	case len(all) == 0:
 		_, err = fmt.Fprintln(f.stdout, "nothing is damaged")
 	case done:
-		_, err = fmt.Fprintf(f.stdout, "%d partitions repaired\n", len(all))
+		_, err = fmt.Fprintf(f.stdout, "%s repaired\n", count(len(all), "partition"))
 	default:
-		_, err = fmt.Fprintf(f.stdout, "%d partitions are damaged; nothing was changed: --apply repairs them\n", len(all))
+		_, err = fmt.Fprintf(f.stdout, "%s damaged; nothing was changed: --apply repairs what is damaged\n", count(len(all), "partition"))
 	}
 	if err == nil && len(all) > 0 && !done {
 		err = errDamage

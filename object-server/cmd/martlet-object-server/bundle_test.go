@@ -180,7 +180,7 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	if readFile(t, segment) != before {
 		t.Error("verify or a dry run has changed the segment")
 	}
-	expect(t, 0, append(want, "1 partitions repaired"), "repair", "--apply", device)
+	expect(t, 0, append(want, "1 partition repaired"), "repair", "--apply", device)
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 	expect(t, 0, []string{"nothing is damaged"}, "repair", "--apply", device)
 	kept, err := filepath.Glob(filepath.Join(device, "quarantined", "objects", "1-*", "00000001-0000.bundle"))
@@ -197,6 +197,47 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	p.expectBody("/sda/1/a/c/o5", "back")
 	p.stop()
 	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
+// Both the dry run and the repair say that something may come back whose name
+// nobody knows. One of a thing is not told as many, and the number of a large file
+// is that of its name.
+func TestBundleRepairWarns(t *testing.T) {
+	h := newHome(t, 0)
+	p := h.start()
+	p.put("/sda/1/a/c/o1", "old", "1700000000.00000")
+	p.put("/sda/1/a/c/o1", "new", "1700000001.00000")
+	p.put("/sda/1/a/c/large", strings.Repeat("z", 2<<20), "1700000002.00000")
+	p.put("/sda/1/a/c/o2", "last", "1700000003.00000")
+	p.stop()
+	device := filepath.Join(h.dir, "devices", "sda")
+	partition := filepath.Join(device, "objects", "1")
+	segment := filepath.Join(partition, "00000001-0000.bundle")
+	expect(t, 0, []string{"1 partition, 1 segment, 4 records, 1 large file, 0 torn ends", "0 damages"}, "verify", device)
+	var record struct{ Offset, Length int64 }
+	if err := json.Unmarshal([]byte(expect(t, 0, nil, "dump", "--json", "--lsn", "2", segment)), &record); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(segment, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, record.Length), record.Offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	large, err := filepath.Glob(filepath.Join(partition, "large", "*.data"))
+	if err != nil || len(large) != 1 {
+		t.Fatal(large, err)
+	}
+	flipByte(t, large[0], 1<<20)
+	id := strings.TrimSuffix(filepath.Base(large[0]), ".data")
+	want := []string{"record 2: ", "1 record may be lost", "older records of names that are not known may count again"}
+	expect(t, 1, []string{`"large_id":"` + id + `"`, `"unnamed":1`}, "verify", "--json", device)
+	expect(t, 1, append(want, "1 partition damaged"), "repair", device)
+	expect(t, 0, append(want, "1 partition repaired"), "repair", "--apply", device)
 }
 
 // What a killed server leaves is clean with every way of writing, also where the

@@ -168,8 +168,9 @@ func (v *verifier) finish() error {
 	if v.flags.json {
 		err = v.flags.line(map[string]any{"summary": r})
 	} else {
-		_, err = fmt.Fprintf(v.flags.stdout, "%d partitions, %d segments, %d records, %d large files, %d torn ends, %s in %.1f s (%s/s): %d damages\n",
-			r.Partitions, r.Segments, r.Records, r.LargeFiles, r.TornEnds, size(r.BytesRead), r.Seconds, size(r.BytesPerSecond), r.Damages)
+		_, err = fmt.Fprintf(v.flags.stdout, "%s, %s, %s, %s, %s, %s in %.1f s (%s/s): %s\n",
+			count(r.Partitions, "partition"), count(r.Segments, "segment"), count(r.Records, "record"), count(r.LargeFiles, "large file"),
+			count(r.TornEnds, "torn end"), size(r.BytesRead), r.Seconds, size(r.BytesPerSecond), count(r.Damages, "damage"))
 	}
 	switch {
 	case err != nil:
@@ -200,6 +201,14 @@ func (f *bundleFlags) hintJournal(t *target) {
 	if _, err := os.Stat(filepath.Join(t.root, device.JournalDirectory)); err == nil {
 		fmt.Fprintf(f.stderr, "%s has a journal. If its server was not stopped cleanly, records may be there that are missing here: start it once, then look again.\n", t.root)
 	}
+}
+
+// count is a number of things.
+func count[N int | uint64](n N, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // readBytes reads a number of bytes with an optional K, M or G.
