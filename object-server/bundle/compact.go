@@ -20,6 +20,8 @@ type Compaction struct {
 	Settle func() error
 	// Share of a run of segments that must be dead for it to be rewritten.
 	Share float64
+	// Least bytes of it must be dead as well; 0: as is worth it in the long run.
+	Least int64
 	// Room is how many bytes may be written.
 	Room int64
 	// Reclaim is the time before which a tombstone may go; zero: none may.
@@ -30,6 +32,7 @@ type Compaction struct {
 type Compacted struct {
 	Segments   int   // replaced; 0: there was nothing to do
 	Bytes      int64 // of records that were copied
+	Freed      int64 // bytes of records, less those of the copy
 	Tombstones int   // that were left out although they count
 	Versions   int   // removed or replaced ones that lost their data
 }
@@ -103,14 +106,14 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	usages := make([]usage, len(all))
 	for i, s := range all {
 		usages[i] = usage{
-			all: s.units * unitSize, live: s.live * unitSize, base: s.base, last: s.last,
+			all: s.units * unitSize, live: s.live * unitSize, cost: s.live*unitSize + int64(s.named)*footerCost, base: s.base, last: s.last,
 			gap:   i > 0 && all[i-1].last+1 < s.base,
 			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
 		}
 	}
 	a := appetite{
-		capacity: min(b.config.SegmentBytes, c.Room) - segmentHeaderSize - headerSize, share: c.Share,
-		least: b.compactionLeast(),
+		capacity: b.config.SegmentBytes - segmentHeaderSize - headerSize, room: c.Room - footerRoom, share: c.Share,
+		least: b.compactionLeast(c.Least),
 	}
 	from, to := a.choose(usages)
 	if from == to {
@@ -144,7 +147,22 @@ func (t *segments) inOrder() []*segment {
 	return all
 }
 
-func (b *Bundle) compactionLeast() int64 { return min(compactionLeast, b.config.SegmentBytes/16) }
+// footerCost is what a footer has for a record, with its sample; footerRoom what
+// it has beside, and what the file system takes for the file.
+const (
+	footerCost = runEntrySize + 8
+	footerRoom = 16 << 10
+)
+
+// compactionLeast is how many bytes must be dead for a rewrite, if not as many as
+// wanted.
+func (b *Bundle) compactionLeast(wanted int64) int64 {
+	usual := min(compactionLeast, b.config.SegmentBytes/16)
+	if wanted == 0 {
+		return usual
+	}
+	return min(wanted, usual)
+}
 
 // ripeShare of a bundle's bytes are in the segment that grows, at least, when it
 // is closed before it is full.
@@ -154,7 +172,7 @@ const ripeShare = 1.0 / 16
 // of the bundle is dead that it should be rewritten as a whole. Where a partition
 // is no larger than a few segments, most of its garbage would otherwise wait for
 // one to fill up. b.mu is held.
-func (b *Bundle) isRipe(share float64) bool {
+func (b *Bundle) isRipe(share float64, least int64) bool {
 	var all, live int64
 	for _, s := range b.segments.table {
 		if s != nil && !s.hidden {
@@ -162,23 +180,27 @@ func (b *Bundle) isRipe(share float64) bool {
 		}
 	}
 	dead := all - live
-	return dead*unitSize >= b.compactionLeast() && float64(dead) >= share*float64(all) &&
-		float64(b.active.units) >= ripeShare*float64(all)
+	isLarge := float64(b.active.units) >= ripeShare*float64(all)
+	if least > 0 { // any that has garbage is
+		isLarge = b.active.units-b.active.live >= least/unitSize
+	}
+	return dead*unitSize >= b.compactionLeast(least) && float64(dead) >= share*float64(all) && isLarge
 }
 
 // isTurning tells whether the next append is to go to a new segment.
 func (b *Bundle) isTurning() bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.turn || b.isRipe(DeadShare) || b.isLong()
+	return b.turn || b.isRipe(DeadShare, 0) || b.isLong()
 }
 
 // Turn returns a draft that makes the log go on in a new segment, if the one that
-// grows is better closed; else nil. The caller appends and frees it.
-func (b *Bundle) Turn(share float64) *Draft {
+// grows is better closed; else nil. The caller appends and frees it. Share and
+// least as of Compaction.
+func (b *Bundle) Turn(share float64, least int64) *Draft {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.active == nil || !b.isRipe(share) {
+	if b.active == nil || !b.isRipe(share, least) {
 		return nil
 	}
 	b.turn = true

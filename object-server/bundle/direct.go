@@ -39,6 +39,11 @@ func (a *Appended) reserve(end int64) {
 	if end <= active.reserved {
 		return
 	}
+	if a.bundle.files.Short.Load() {
+		active.reserved = end
+		_ = a.file.Allocate(end)
+		return
+	}
 	step := min(max(end/8/directBlock*directBlock, roomMin), roomMax)
 	active.reserved = min(end+step, max(a.bundle.config.SegmentBytes, end))
 	_ = a.file.Allocate(active.reserved)

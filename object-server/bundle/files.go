@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"martlet/object-server/vfs"
 )
@@ -31,6 +32,7 @@ type Files struct {
 	Direct bool   // append past the page cache, where the file system can
 	// Reserve room for segments that grow, where the file system would reserve much more.
 	Reserve bool
+	Short   atomic.Bool // room is: none is reserved ahead
 	max     int
 
 	pages *pagePool // of the indexes of all bundles

@@ -80,7 +80,11 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 	if err := w.publish(); err != nil {
 		return done, err
 	}
-	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Tombstones: w.swap(), Versions: w.emptied}
+	freed := -next.tail
+	for _, s := range run {
+		freed += s.tail
+	}
+	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Freed: freed, Tombstones: w.swap(), Versions: w.emptied}
 	failpoint.Hit(failpoint.Compacted)
 	b.reap(c)
 	failpoint.Hit(failpoint.CompactUnlinked)

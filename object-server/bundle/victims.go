@@ -4,6 +4,7 @@ package bundle
 type usage struct {
 	all   int64  // bytes of records with a name
 	live  int64  // of those that count
+	cost  int64  // bytes that a rewrite writes
 	base  uint64 // LSN of the first record
 	last  uint64 // LSN of the last one
 	fixed bool   // it grows, is damaged or has no footer: it stays as it is
@@ -12,7 +13,8 @@ type usage struct {
 
 // appetite says which segments are worth rewriting.
 type appetite struct {
-	capacity int64   // bytes of live records that fit into one segment
+	capacity int64   // bytes of live records that fit into one segment; one that has more may be rewritten alone
+	room     int64   // bytes that may be written
 	share    float64 // of a run's bytes that must be dead
 	least    int64   // bytes that must be dead, so that a few do not cost a rewrite
 }
@@ -32,11 +34,11 @@ const spanMax = 1<<32 - 1
 func (a appetite) choose(segments []usage) (from, to int) {
 	best := 0.0
 	for i := range segments {
-		var all, live, largest int64
+		var all, live, cost, largest int64
 		for j := i; j < len(segments); j++ {
 			s := &segments[j]
-			all, live, largest = all+s.all, live+s.live, max(largest, s.all)
-			if s.fixed || s.gap && j > i || live > a.capacity || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
+			all, live, cost, largest = all+s.all, live+s.live, cost+s.cost, max(largest, s.all)
+			if s.fixed || s.gap && j > i || live > a.capacity && j > i || cost > a.room || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
 				break
 			}
 			dead, count := all-live, int64(j-i+1)

@@ -28,9 +28,9 @@ func TestChoose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		segments := usages().Draw(t, "usages")
 		a := appetite{
-			capacity: rapid.Int64Range(1<<18, 1<<20).Draw(t, "capacity"),
-			share:    rapid.SampledFrom([]float64{0.5, 0.25}).Draw(t, "share"),
-			least:    rapid.Int64Range(1, 1<<12).Draw(t, "least"),
+			capacity: rapid.Int64Range(1<<18, 1<<20).Draw(t, "capacity"), room: 1 << 40,
+			share: rapid.SampledFrom([]float64{0.5, 0.25}).Draw(t, "share"),
+			least: rapid.Int64Range(1, 1<<12).Draw(t, "least"),
 		}
 		for round := 0; ; round++ {
 			from, to := a.choose(segments)
@@ -49,14 +49,14 @@ func TestChoose(t *testing.T) {
 				sum.all, sum.live, largest = sum.all+s.all, sum.live+s.live, max(largest, s.all)
 			}
 			isDead := float64(sum.all-sum.live) >= a.share*float64(sum.all) && sum.all-sum.live >= a.least
-			if sum.live > a.capacity || sum.last+1-sum.base > 1<<32 || !isDead && (to-from < mergeLeast || 2*largest > sum.all) {
+			if sum.live > a.capacity && to-from > 1 || sum.last+1-sum.base > 1<<32 || !isDead && (to-from < mergeLeast || 2*largest > sum.all) {
 				t.Fatalf("%d to %d: %+v", from, to, sum)
 			}
 			sum.all = sum.live
 			segments = append(append(append([]usage{}, segments[:from]...), sum), segments[to:]...)
 		}
 		for i, s := range segments {
-			if dead := s.all - s.live; !s.fixed && s.live <= a.capacity && dead >= a.least && float64(dead) >= a.share*float64(s.all) &&
+			if dead := s.all - s.live; !s.fixed && dead >= a.least && float64(dead) >= a.share*float64(s.all) &&
 				s.last+1-s.base < 1<<32 {
 				t.Fatalf("%d: %+v is left", i, s)
 			}
@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 
 // However small the segments are, there are few of them.
 func TestChooseMerges(t *testing.T) {
-	a := appetite{capacity: 1 << 30, share: 0.5, least: 1 << 18}
+	a := appetite{capacity: 1 << 30, room: 1 << 40, share: 0.5, least: 1 << 18}
 	var segments []usage
 	moved := int64(0)
 	for i := range 20_000 {

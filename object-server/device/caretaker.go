@@ -64,7 +64,15 @@ func (c *caretaker) run() {
 		b := c.queue[0]
 		c.queue = c.queue[1:]
 		c.mu.Unlock()
-		if err := c.care(b); err != nil && !errors.Is(err, ErrNoSpace) {
+		if c.device.room.low.Load() { // the compactor does it, for one bundle at a time
+			c.device.compactor.look(b)
+			continue
+		}
+		err := c.care(b)
+		if err == nil {
+			c.device.compactor.look(b)
+		}
+		if err != nil && !errors.Is(err, ErrNoSpace) {
 			c.device.failed(err)
 			c.device.options.Logger.Error("upkeep of a bundle failed", "device", c.device.root, "error", err)
 		}
@@ -99,6 +107,5 @@ func (c *caretaker) care(b *bundle.Bundle) error {
 		draft.Free()
 		failpoint.Hit(failpoint.Checkpointed)
 	}
-	c.device.compactor.look(b)
 	return nil
 }

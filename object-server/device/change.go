@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"martlet/object-server/bundle"
 )
+
+// eraseWait is how long a DELETE waits for room.
+const eraseWait = 5 * time.Second
 
 // Delete writes a tombstone, also where nothing was, and returns what it
 // replaced. On return it is durable. Errors as of Upload.Commit.
@@ -30,6 +34,18 @@ func (e *erasure) succeed(c *bundle.Chain) (bundle.Addition, error) {
 	return c.Add(e.id, e.time)
 }
 
+// roomToErase lets a DELETE in, which waits for compaction where the room is used
+// up and there is garbage.
+func (d *Device) roomToErase() error {
+	deadline := time.Now().Add(eraseWait)
+	for {
+		err := d.room.erase(eraseRoom)
+		if err == nil || !errors.Is(err, ErrNoSpace) || !d.compactor.relieve(deadline) {
+			return err
+		}
+	}
+}
+
 func (d *Device) erase(at Location, e erasure) (State, error) {
 	if e.time.IsZero() {
 		return State{}, fmt.Errorf("%w: delete without a timestamp", ErrInvalid)
@@ -38,6 +54,10 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 		return State{}, err
 	}
 	defer d.leave()
+	if err := d.roomToErase(); err != nil {
+		return State{}, err
+	}
+	defer d.room.leave(eraseRoom)
 	b, err := d.bundle(at.bundle())
 	if err != nil {
 		return State{}, err
@@ -85,9 +105,6 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 		return err
 	}
 	defer d.leave()
-	if err := d.room.check(uploadRoom); err != nil { // the whole record is written anew
-		return err
-	}
 	b, err := d.existing(at.bundle())
 	if err != nil {
 		return err
@@ -119,6 +136,11 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 // rewrite appends the record anew with the object's present metadata. The data
 // keep the checksums they were first written with.
 func (o *Object) rewrite() (err error) {
+	held := int64(len(o.record.Data)+len(o.record.Table)) + uploadRoom // all of it is written
+	if err := o.device.room.enter(held); err != nil {
+		return err
+	}
+	defer o.device.room.leave(held)
 	draft := bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
 	defer draft.Free()
 	draft.Replaces(o.record)

@@ -15,7 +15,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-var compactOptions = Options{SegmentBytes: 64 << 10, CheckpointBytes: 8 << 10, CompactionRate: -1, CompactionReserve: -1}
+var compactOptions = Options{SegmentBytes: 64 << 10, CheckpointBytes: 8 << 10, CompactionRate: -1, noFloor: true}
 
 func used(t testing.TB, d *Device) int64 {
 	t.Helper()
@@ -225,14 +225,14 @@ func TestFullDeviceIsCompacted(t *testing.T) {
 	mem := vfs.NewMem("/d")
 	mem.SetLimit(4 << 20)
 	o := compactOptions
-	o.CompactionReserve = 0 // the default: two segments, at most 2 % of the device
+	o.noFloor = false
 	d := open(t, mem, "/d", o)
 	defer d.Close()
 	stored, ticks := 0, uint64(0)
 	fill := func() {
 		for ; ; stored++ {
 			ticks++
-			d.room.checked.Store(0) // look again
+			d.room.returned() // look again
 			name := fmt.Sprint("/a/c/", stored)
 			_, err := put(d, locate(name, 1), name, ticks, body(uint64(stored), 4096))
 			if errors.Is(err, ErrNoSpace) {
@@ -354,7 +354,7 @@ func TestSpreadDeletesOnFullDevice(t *testing.T) {
 	mem := vfs.NewMem("/d")
 	mem.SetLimit(16 << 20)
 	o := compactOptions
-	o.CompactionReserve = 0
+	o.noFloor = false
 	d := open(t, mem, "/d", o)
 	defer d.Close()
 	name := func(n int) string { return fmt.Sprint("/a/c/", n) }

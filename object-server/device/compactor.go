@@ -20,9 +20,19 @@ import (
 // much are looked at whenever one of their segments is full.
 const compactionLook = 10 * time.Second
 
+// shortLook is how often where room is short.
+const shortLook = time.Second
+
 // eagerShare of a run of segments must be dead for it to be rewritten when the
 // device is nearly full.
 const eagerShare = 0.25
+
+// shortShare is that share where free room is below twice the reserve.
+const shortShare = 1.0 / 16
+
+// lowLeast dead bytes are worth a rewrite where room is short: what a new segment
+// with little in it takes is less.
+const lowLeast = 16 << 10
 
 // errStopping ends a compaction when the device is closed.
 var errStopping = errors.New("device: stopping")
@@ -37,8 +47,12 @@ type compactor struct {
 	stopping chan struct{}
 	stopped  chan struct{}
 	working  sync.Mutex // held while a bundle is compacted
+	opened   time.Time  // when all partitions were; the goroutine's
 
 	mu     sync.Mutex
+	wanted bool                           // a DELETE waits for room; guarded by mu
+	gained chan struct{}                  // closed when there is room, or none to be had; guarded by mu
+	gains  uint64                         // guarded by mu
 	queue  []*bundle.Bundle               // guarded by mu
 	synced map[bundle.ID]bundle.Timestamp // guarded by mu; see SetSyncedThrough
 }
@@ -46,6 +60,7 @@ type compactor struct {
 func (c *compactor) start(d *Device) {
 	c.device = d
 	c.wake, c.stopping, c.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	c.gained = make(chan struct{})
 	c.synced = make(map[bundle.ID]bundle.Timestamp)
 	c.pace = pacer{rate: float64(max(d.options.CompactionRate, 0)), written: &d.counters.bytesWritten, stopping: c.stopping}
 	if d.options.compactByHand {
@@ -81,9 +96,10 @@ func (c *compactor) run() {
 	defer close(c.stopped)
 	runtime.LockOSThread() // its I/O priority is its own; the thread ends with the goroutine
 	beIdle()
-	look, round := time.NewTicker(compactionLook), time.NewTicker(c.device.options.CompactionRound)
+	look, round := time.NewTicker(shortLook), time.NewTicker(c.device.options.CompactionRound)
 	defer look.Stop()
 	defer round.Stop()
+	looked := time.Now()
 	for {
 		select {
 		case <-c.stopping:
@@ -92,12 +108,23 @@ func (c *compactor) run() {
 			c.mu.Lock()
 			queue := c.queue
 			c.queue = nil
+			wanted := c.wanted
+			c.wanted = false
 			c.mu.Unlock()
-			c.work(queue)
+			if wanted {
+				c.relief()
+			} else {
+				c.work(queue)
+			}
 		case <-look.C:
-			c.work(c.worst())
+			_, _ = c.device.room.look() // others will meet the error
+			if c.device.room.short.Load() || time.Since(looked) >= compactionLook {
+				c.work(c.worst())
+				looked = time.Now()
+			}
 		case <-round.C:
 			c.openAll()
+			c.opened = time.Now()
 			c.work(c.worst())
 		}
 	}
@@ -164,12 +191,75 @@ func (c *compactor) isStopping() bool {
 	}
 }
 
+// relieve waits until there is more room. It tells whether there may be some.
+func (c *compactor) relieve(deadline time.Time) bool {
+	if c.device.options.compactByHand {
+		return false
+	}
+	before, isRepeated := uint64(0), false
+	for {
+		c.mu.Lock()
+		if !isRepeated {
+			before = c.gains
+		}
+		c.wanted = true
+		gained := c.gained
+		c.mu.Unlock()
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+		timer := time.NewTimer(time.Until(deadline))
+		select {
+		case <-gained:
+			timer.Stop()
+		case <-timer.C:
+			return false
+		case <-c.stopping:
+			timer.Stop()
+			return false
+		}
+		c.mu.Lock()
+		isMore := c.gains > before
+		c.mu.Unlock()
+		if isMore || isRepeated {
+			return isMore
+		}
+		isRepeated = true // that round may have begun before
+	}
+}
+
+// relief compacts what gives back most until there is room, or nothing gives any
+// back. Partitions that nobody has used since the start are opened for that.
+func (c *compactor) relief() {
+	if time.Since(c.opened) > c.device.options.CompactionRound {
+		c.opened = time.Now()
+		c.openAll()
+	}
+	c.work(c.worst())
+	c.gain(0)
+}
+
+// gain tells those who wait that so many bytes were given back.
+func (c *compactor) gain(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes > 0 {
+		c.gains++
+	}
+	close(c.gained)
+	c.gained = make(chan struct{})
+}
+
 // work compacts bundles as far as it is worth it.
 func (c *compactor) work(bundles []*bundle.Bundle) {
 	c.working.Lock()
 	defer c.working.Unlock()
-	for _, b := range bundles {
-		err := c.compact(b)
+	for i := 0; i < len(bundles); i++ {
+		isGain, err := c.compact(bundles[i])
+		if isGain && c.device.room.low.Load() { // others may have more to give by now
+			bundles, i = c.worst(), -1
+		}
 		if errors.Is(err, errStopping) {
 			return
 		}
@@ -180,44 +270,79 @@ func (c *compactor) work(bundles []*bundle.Bundle) {
 	}
 }
 
-// compact rewrites runs of segments until none is worth it.
-func (c *compactor) compact(b *bundle.Bundle) error {
+// appetite says how much of a run of segments must be dead, as a share and in
+// bytes (0: as usual), for it to be rewritten. The less room is left the less.
+func (c *compactor) appetite() (share float64, least int64) {
+	d := c.device
+	switch {
+	case d.options.compactShare > 0:
+		share = d.options.compactShare
+	case d.room.low.Load():
+		least = lowLeast
+	case d.room.short.Load(): // tombstones would fill the rest
+		share, least = shortShare, lowLeast
+	case d.room.nearlyFull.Load():
+		share, least = eagerShare, lowLeast
+	default:
+		share = bundle.DeadShare
+	}
+	return share, least
+}
+
+// compact rewrites runs of segments until none is worth it, or one where room is
+// low: then the room for the footer of what is closed is there for one bundle
+// only.
+func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
 	d := c.device
 	for {
 		if err := d.Err(); err != nil || c.isStopping() {
-			return errStopping
+			return isGain, errStopping
 		}
 		free, err := d.room.look()
 		if err != nil {
-			return err
+			return isGain, err
 		}
-		share := bundle.DeadShare
-		if d.room.nearlyFull.Load() {
-			share = eagerShare
-		}
-		if d.room.short.Load() { // tombstones would fill the rest
-			share = 0
-		}
-		if d.options.compactShare > 0 {
-			share = d.options.compactShare
-		}
-		if draft := b.Turn(share); draft != nil {
+		share, least := c.appetite()
+		isLow := d.room.low.Load()
+		draft := b.Turn(share, least)
+		if draft != nil {
 			_ = d.committer.append(b, draft) // the committer deals with its errors
 			draft.Free()
 		}
+		live, before := b.Bytes()
+		if isLow && before-live < lowLeast {
+			return isGain, nil
+		}
+		if draft != nil || isLow {
+			if err := d.caretaker.care(b); err != nil {
+				return isGain, err
+			}
+		}
 		c.pace.isUnlimited = d.room.short.Load()
 		done, err := b.Compact(&bundle.Compaction{
-			Lock: d.locks.lock, Unlock: d.locks.unlock, Pace: c.pace.wait, Settle: c.settle,
-			Share: share, Room: free, Reclaim: c.reclaimBefore(b.ID()),
+			Lock: d.locks.lock, Unlock: d.locks.unlock, Settle: c.settle,
+			Pace: func(bytes int) error {
+				d.room.lend(int64(bytes))
+				return c.pace.wait(bytes)
+			},
+			Share: share, Least: least, Room: free, Reclaim: c.reclaimBefore(b.ID()),
 		})
+		d.room.returned()
 		if err != nil || done.Segments == 0 {
-			return err
+			return isGain, err
+		}
+		if done.Freed > 0 {
+			isGain = true
+			c.gain(done.Freed)
 		}
 		d.counters.compactions.Add(1)
 		d.counters.bytesCompacted.Add(uint64(done.Bytes))
 		d.counters.segmentsRemoved.Add(uint64(done.Segments))
 		d.counters.tombstonesReclaimed.Add(uint64(done.Tombstones))
 		d.counters.versionsReclaimed.Add(uint64(done.Versions))
+		if isLow {
+			return isGain, nil
+		}
 	}
 }
 

@@ -146,13 +146,13 @@ func TestReserve(t *testing.T) {
 	d := open(t, mem, "/d", Options{ReservePercent: 100, SpillBytes: 100, compactByHand: true})
 	defer d.Close()
 	must[State](t)(d.Delete(locate("x", 1), at(1), "x")) // a delete must be possible on a full disk
-	d.room.checked.Store(0)
+	d.room.returned()
 	if _, err := d.NewUpload(locate("x", 1), 5); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
 	// There is room again, and the clock was set back meanwhile: that is found out at once.
 	d.room.percent = 0.1
-	d.room.checked.Store(time.Now().Add(time.Hour).UnixNano())
+	d.room.checked = time.Now().Add(time.Hour)
 	must[State](t)(put(d, locate("x", 1), "x", 2, body(1, 5)))
 }
 
@@ -166,7 +166,7 @@ func TestReserveIsNotForPosts(t *testing.T) {
 	must[State](t)(put(d, loc, "x", 1, body(1, 100_000)))
 	var err error
 	for i := uint64(2); err == nil && i < 20; i++ {
-		d.room.checked.Store(0)
+		d.room.returned()
 		err = d.Post(loc, func(m *bundle.Metadata) error { m.MetaTimestamp = at(i); return nil })
 	}
 	if usage, _ := d.directory.Usage(); !errors.Is(err, ErrNoSpace) || usage.BytesFree < 300_000 {

@@ -73,7 +73,12 @@ func (u *Upload) clone(source *Object) (isDone bool, err error) {
 	u.draft = nil
 	switch err := u.large.file.Clone(source.large); {
 	case errors.Is(err, vfs.ErrNoClone):
-		return false, u.large.allocate(source.record.Size())
+		size := source.record.Size()
+		if err := u.hold(size); err != nil {
+			return false, err
+		}
+		defer u.letGo(size)
+		return false, u.large.allocate(size)
 	case err != nil:
 		u.device.failed(err)
 		return false, fmt.Errorf("device: %w", err)

@@ -73,11 +73,16 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 		return nil, errors.Join(fmt.Errorf("device: %w", err), directory.Close())
 	}
 	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
+	d.options.SegmentBytes = segmentBytesOf(&usage, o.SegmentBytes)
 	d.bundles.open = make(map[bundle.ID]*slot)
 	if err := d.takeOver(); err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
-	d.room = room{directory: directory, bytes: o.ReserveBytes, percent: o.ReservePercent, compaction: max(o.CompactionReserve, 0)}
+	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
+	d.room.log, d.room.short = o.Logger.With("device", root), &d.files.Short
+	if !o.noFloor {
+		d.room.floor = floorOf(&usage, d.options.SegmentBytes)
+	}
 	d.committer.start(d)
 	d.compactor.start(d)
 	d.caretaker.start(d)

@@ -84,9 +84,10 @@ func (w *largeWriter) drain() error {
 		return nil
 	}
 	if more := w.size + int64(len(w.buffer.B)) - w.reserved; more > 0 { // the sender did not say
-		if err := w.device.room.check(more); err != nil {
+		if err := w.device.room.enter(more); err != nil {
 			return err
 		}
+		defer w.device.room.leave(more)
 		w.reserved += more
 	}
 	w.table = bundle.AppendChunkTable(w.table, w.buffer.B)

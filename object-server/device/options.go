@@ -36,20 +36,19 @@ type Options struct {
 	JournalBytes int64         // size of the journal, for SyncJournal; default 256 MiB
 	CommitDelay  time.Duration // how long a flush waits for more writers while they come in groups; default 0
 	SpillBytes   int64         // larger objects get a file of their own; default 1 MiB, at most 32 MiB
-	SegmentBytes int64         // size limit of a segment; default 1 GiB, which is the most
+	SegmentBytes int64         // size limit of a segment; default 1 GiB, which is the most; 1/128 of a small device, if that is more than 1 MiB
 	// CheckpointBytes of records in a segment make its index be written down, so that opening reads less; default 64 MiB.
 	CheckpointBytes int64
 	CompactionRate  int64         // bytes a second that compaction copies beside what clients write; default 16 MiB, -1 no limit
 	CompactionRound time.Duration // how often partitions that nobody uses are looked at; default 24 h
-	// CompactionReserve is refused to PUTs and POSTs so that compaction can always run; at most 2 % of the device are. Default two segments, -1 none.
-	CompactionReserve int64
-	ReclaimAge        time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
-	IndexOnDisk       bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
-	OpenFilesMax      int           // segments kept open; default 1024
-	ReserveBytes      int64         // refuse PUTs and POSTs when less than this is free; default 0
-	ReservePercent    float64       // the same as a share of the file system; default 0
-	Logger            *slog.Logger  // for damage met when opening a partition; default slog.Default
+	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
+	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
+	OpenFilesMax    int           // segments kept open; default 1024
+	ReserveBytes    int64         // refuse PUTs and POSTs when less than this is free; default 0
+	ReservePercent  float64       // the same as a share of the file system; default 0
+	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
 
+	noFloor       bool    // nothing is kept for compaction, for tests of other things
 	compactByHand bool    // only Compact compacts, for tests that look at the files
 	compactShare  float64 // of a run that must be dead, for tests; 0: as usual
 }
@@ -95,9 +94,6 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.CompactionRound == 0 {
 		o.CompactionRound = compactionRoundDefault
-	}
-	if o.CompactionReserve == 0 {
-		o.CompactionReserve = 2 * o.SegmentBytes
 	}
 	if o.ReclaimAge == 0 {
 		o.ReclaimAge = reclaimAgeDefault

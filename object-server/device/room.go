@@ -2,72 +2,171 @@ package device
 
 import (
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"martlet/object-server/vfs"
 )
 
-// room refuses PUTs and POSTs when the file system runs low, so that there is room
-// for tombstones and for what must be written to free space.
+// room refuses writes when the file system runs low. Three take from it, each
+// down to a mark of its own, so that the next one can always go on:
+//
+//	PUTs and POSTs   down to the reserve: the operator's, and twice the floor
+//	DELETEs          down to the floor
+//	compaction       what is left, for one rewrite, which gives back more
 type room struct {
-	directory  vfs.Dir
-	bytes      int64 // that the operator wants to stay free
-	percent    float64
-	compaction int64 // that compaction needs
+	directory vfs.Dir
+	bytes     int64 // that the operator wants to stay free
+	percent   float64
+	floor     int64 // that compaction needs
+	log       *slog.Logger
+	short     *atomic.Bool // below twice the reserve
 
-	checked    atomic.Int64 // nanoseconds since 1970
-	left       atomic.Int64 // bytes until the reserve is reached, when last looked and less what was let in since
-	short      atomic.Bool  // below twice the reserve
 	nearlyFull atomic.Bool
+	low        atomic.Bool // DELETEs will soon be refused: compaction is content with any garbage
+
+	mu       sync.Mutex
+	checked  time.Time // when the file system was last asked; guarded by mu
+	left     int64     // above the floor, when it was asked, less what was let in since; guarded by mu
+	margin   int64     // from the floor to the reserve; guarded by mu
+	pending  int64     // let in and not yet done; guarded by mu
+	lent     int64     // written by the compaction that runs; guarded by mu
+	free     int64     // when it was asked; guarded by mu
+	isFull   bool      // PUTs are refused, and the log says so; guarded by mu
+	refusals uint64    // guarded by mu
 }
 
 const (
 	// roomCheckInterval bounds how often the file system is asked.
 	roomCheckInterval = time.Second
-	// compactionPercentMax of the file system is the most that is kept for
-	// compaction.
-	compactionPercentMax = 2
+	// floorPercentMax of the file system is the most that is kept for compaction.
+	floorPercentMax = 5
 	// nearlyFullPercent in use make compaction content with less garbage.
 	nearlyFullPercent = 85
+	// eraseRoom is what a DELETE may take: a record, perhaps in a new segment.
+	eraseRoom = 8 << 10
 )
 
-// check returns ErrNoSpace unless so many bytes can be written without touching
-// the reserve. It asks the file system once a second, when what it knew to be
-// left is used up, and when the clock has been set back.
-func (r *room) check(bytes int64) error {
-	if r.bytes == 0 && r.percent == 0 && r.compaction == 0 {
-		return nil
+// enter lets a PUT or POST of so many bytes in; leave must follow when they are
+// written or given up. ErrNoSpace if that would touch the reserve.
+func (r *room) enter(bytes int64) error { return r.admit(bytes, false) }
+
+// erase is enter for a DELETE, which only the floor stops.
+func (r *room) erase(bytes int64) error { return r.admit(bytes, true) }
+
+// admit asks the file system once a second, when what it knew to be left is used
+// up, and when the clock has been set back.
+func (r *room) admit(bytes int64, isErase bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if age := time.Since(r.checked); age < 0 || age >= roomCheckInterval || !r.holds(bytes, isErase) {
+		if err := r.ask(); err != nil {
+			return err
+		}
 	}
-	now, last := time.Now().UnixNano(), r.checked.Load()
-	isDue := (now < last || now-last >= int64(roomCheckInterval)) && r.checked.CompareAndSwap(last, now)
-	if !isDue && r.left.Add(-bytes) >= 0 {
-		return nil
-	}
-	if _, err := r.look(); err != nil {
-		return err
-	}
-	if r.left.Add(-bytes) < 0 {
+	if !r.holds(bytes, isErase) {
+		r.refusals++
+		r.tell(true)
 		return fmt.Errorf("device: reserve reached: %w", ErrNoSpace)
 	}
+	r.left -= bytes
+	r.pending += bytes
 	return nil
+}
+
+// holds tells whether so many bytes more are left. mu is held.
+func (r *room) holds(bytes int64, isErase bool) bool {
+	switch {
+	case r.floor == 0 && r.margin == 0:
+		return true
+	case isErase:
+		return r.floor == 0 || r.left >= bytes
+	}
+	return r.left-r.margin >= bytes
+}
+
+func (r *room) leave(bytes int64) {
+	r.mu.Lock()
+	r.pending -= bytes
+	r.mu.Unlock()
+}
+
+// lend is told what a compaction is about to write, which the floor is there for;
+// returned, that it has ended.
+func (r *room) lend(bytes int64) {
+	r.mu.Lock()
+	r.lent += bytes
+	r.mu.Unlock()
+}
+
+func (r *room) returned() {
+	r.mu.Lock()
+	r.lent, r.checked = 0, time.Time{}
+	r.mu.Unlock()
 }
 
 // look asks the file system how many bytes are free.
 func (r *room) look() (free int64, err error) {
-	usage, err := r.directory.Usage()
-	if err != nil {
-		return 0, fmt.Errorf("device: %w", err)
-	}
-	reserve, unused := r.reserve(&usage), float64(usage.BytesFree)
-	r.left.Store(int64(min(unused-reserve, 1<<62)))
-	r.short.Store(unused < 2*reserve)
-	r.nearlyFull.Store(unused < float64(usage.Bytes)*(100-nearlyFullPercent)/100)
-	return int64(min(usage.BytesFree, 1<<62)), nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err = r.ask()
+	return r.free, err
 }
 
-// reserve is how many bytes are to stay free.
-func (r *room) reserve(usage *vfs.Usage) float64 {
-	size := float64(usage.Bytes)
-	return max(float64(r.bytes), size*r.percent/100, min(float64(r.compaction), size*compactionPercentMax/100))
+// ask brings what is known up to date. mu is held.
+func (r *room) ask() error {
+	usage, err := r.directory.Usage()
+	if err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	reserve := r.reserve(&usage)
+	r.checked, r.free = time.Now(), int64(min(usage.BytesFree, 1<<62))
+	r.margin = reserve - r.floor
+	r.left = r.free + r.lent - r.pending - r.floor
+	r.short.Store(r.free < 2*reserve)
+	r.low.Store(r.free < r.floor+r.floor/2)
+	r.nearlyFull.Store(float64(r.free) < float64(usage.Bytes)*(100-nearlyFullPercent)/100)
+	if r.free > reserve+reserve/4 {
+		r.tell(false)
+	}
+	return nil
+}
+
+// reserve is how many bytes PUTs leave free.
+func (r *room) reserve(usage *vfs.Usage) int64 {
+	return max(r.bytes, int64(float64(usage.Bytes)*r.percent/100)) + 2*r.floor
+}
+
+// tell logs when the device gets full, and when it has room again. mu is held.
+func (r *room) tell(isFull bool) {
+	if isFull == r.isFull {
+		return
+	}
+	r.isFull = isFull
+	if isFull {
+		r.log.Warn("device is full: PUTs are refused with 507 until objects are deleted or its weight in the ring is lowered",
+			"free", r.free, "reserve", r.margin+r.floor)
+	} else {
+		r.log.Warn("device has room again", "free", r.free, "reserve", r.margin+r.floor)
+	}
+}
+
+// floorOf is what compaction needs on a file system: the largest segment with a
+// footer, and what its neighbours take meanwhile.
+func floorOf(usage *vfs.Usage, segmentBytes int64) int64 {
+	return min(segmentBytes+segmentBytes/4+256<<10, int64(usage.Bytes/100*floorPercentMax))
+}
+
+// segmentShare of a device at least is in other segments: one can be rewritten
+// where little is free.
+const (
+	segmentShare    = 128
+	segmentBytesLow = 1 << 20
+)
+
+// segmentBytesOf bounds the segments of a small device.
+func segmentBytesOf(usage *vfs.Usage, most int64) int64 {
+	return min(most, max(int64(min(usage.Bytes, 1<<62))/segmentShare, segmentBytesLow))
 }

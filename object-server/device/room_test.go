@@ -6,25 +6,28 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// What uploads leave free is the largest of what the operator says and what
-// compaction needs; that is never more than a small share of the device.
+// What uploads leave free is what the operator says and, beside it, twice what
+// compaction needs, which depends on the largest segment there may be.
 func TestReserveOfDevices(t *testing.T) {
-	const gib = 1 << 30
+	const mib, gib = 1 << 20, 1 << 30
 	for _, c := range []struct {
-		room *room
-		size uint64
-		want float64
+		room           *room
+		size           uint64
+		segment, floor int64
+		want           int64
 	}{
-		{&room{}, 100 * gib, 0},
-		{&room{bytes: 5 * gib}, 100 * gib, 5 * gib},
-		{&room{percent: 1}, 1000 * gib, 10 * gib},
-		{&room{percent: 1, compaction: 2 * gib}, 1000 * gib, 10 * gib},
-		{&room{percent: 1, compaction: 2 * gib}, 150 * gib, 2 * gib},
-		{&room{compaction: 2 * gib}, 10 * gib, 0.2 * gib},
-		{&room{bytes: gib, compaction: 2 * gib}, 10 * gib, gib},
+		{&room{bytes: 5 * gib}, 1 << 40, gib, gib + gib/4 + mib/4, 5*gib + 2*gib + gib/2 + mib/2},
+		{&room{percent: 1}, 100 * gib, 800 * mib, 1000*mib + mib/4, gib + 2000*mib + mib/2},
+		{&room{}, 64 * mib, mib, mib + mib/2, 3 * mib},
+		{&room{}, 10 * mib, mib, mib / 2, mib},
 	} {
-		if got := c.room.reserve(&vfs.Usage{Bytes: c.size}); got != c.want {
-			t.Errorf("bytes %d, percent %v, compaction %d on %d bytes: %.0f, want %.0f", c.room.bytes, c.room.percent, c.room.compaction, c.size, got, c.want)
+		usage := vfs.Usage{Bytes: c.size}
+		segment := segmentBytesOf(&usage, gib)
+		c.room.floor = floorOf(&usage, segment)
+		const rounding = 100
+		if got := c.room.reserve(&usage); segment != c.segment || c.floor-c.room.floor > rounding || c.want-got > rounding || got > c.want {
+			t.Errorf("%d bytes: segments of %d, want %d; floor %d, want %d; reserve %d, want %d",
+				c.size, segment, c.segment, c.room.floor, c.floor, got, c.want)
 		}
 	}
 }

@@ -16,6 +16,11 @@ type Stats struct {
 	RecordBytes  uint64 // in the segments of the partitions opened so far, now
 	LiveBytes    uint64 // of these, what counts; versions that were removed before the start are estimated
 
+	FreeBytes    uint64 // on the file system, when last looked
+	ReserveBytes uint64 // that PUTs and POSTs leave free
+	Full         bool   // PUTs are refused
+	Refusals     uint64 // of writes, for want of room
+
 	Compactions         uint64 // runs of segments rewritten into one
 	BytesCompacted      uint64 // records that were copied for that
 	SegmentsRemoved     uint64 // replaced by compaction
@@ -37,7 +42,11 @@ func (d *Device) Stats() Stats {
 		bundleLive, bundleAll := b.Bytes()
 		live, all = live+bundleLive, all+bundleAll
 	}
+	_, _ = d.room.look() // if it fails, what is known stays
+	d.room.mu.Lock()
+	defer d.room.mu.Unlock()
 	return Stats{
+		FreeBytes: uint64(d.room.free), ReserveBytes: uint64(d.room.margin + d.room.floor), Full: d.room.isFull, Refusals: d.room.refusals,
 		RecordBytes: uint64(all), LiveBytes: uint64(max(live, 0)),
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),

@@ -21,6 +21,7 @@ type Upload struct {
 	large  *largeWriter  // nil until the data outgrow the draft
 	table  []byte        // checksums that a copy takes from its source; nil if they are made
 	size   int64
+	held   int64 // let in by the room of the device
 	ended  bool
 	failed error // of an earlier Write
 }
@@ -33,18 +34,21 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 		return nil, err
 	}
 	defer d.leave()
-	if err := d.room.check(max(sizeHint, 0) + uploadRoom); err != nil {
+	u := &Upload{device: d, at: at}
+	if err := u.hold(max(sizeHint, 0) + uploadRoom); err != nil {
 		return nil, err
 	}
-	b, err := d.bundle(at.bundle())
-	if err != nil {
+	var err error
+	if u.bundle, err = d.bundle(at.bundle()); err != nil {
+		u.end()
 		return nil, err
 	}
-	u := &Upload{device: d, at: at, bundle: b}
 	if sizeHint > d.options.SpillBytes {
-		if u.large, err = d.newLargeWriter(b, sizeHint); err != nil {
+		if u.large, err = d.newLargeWriter(u.bundle, sizeHint); err != nil {
+			u.end()
 			return nil, err
 		}
+		u.letGo(sizeHint) // reserved in the file
 		return u, nil
 	}
 	if sizeHint < 0 {
@@ -54,12 +58,31 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 	return u, nil
 }
 
+// hold keeps more room until letGo.
+func (u *Upload) hold(bytes int64) error {
+	if err := u.device.room.enter(bytes); err != nil {
+		return err
+	}
+	u.held += bytes
+	return nil
+}
+
+func (u *Upload) letGo(bytes int64) {
+	u.device.room.leave(bytes)
+	u.held -= bytes
+}
+
 // Write takes the next bytes of the object. After an error only Abort is of use.
 func (u *Upload) Write(p []byte) (int, error) {
 	if u.ended || u.failed != nil {
 		return 0, fmt.Errorf("%w: write to an upload that has ended", ErrInvalid)
 	}
 	if u.large == nil && u.size+int64(len(p)) <= u.device.options.SpillBytes {
+		if more := u.size + int64(len(p)) + uploadRoom - u.held; more > 0 { // the sender did not say
+			if u.failed = u.hold(more); u.failed != nil {
+				return 0, u.failed
+			}
+		}
 		u.draft.Write(p)
 		u.size += int64(len(p))
 		return len(p), nil
@@ -82,6 +105,7 @@ func (u *Upload) spill(p []byte) (err error) {
 		}
 		u.draft.Free()
 		u.draft = nil
+		u.letGo(u.held - uploadRoom) // the large file takes what it needs
 	}
 	return u.large.Write(p)
 }
@@ -178,6 +202,7 @@ func (u *Upload) end() {
 		return
 	}
 	u.ended = true
+	u.letGo(u.held)
 	if u.draft != nil {
 		u.draft.Free()
 		u.draft = nil

@@ -35,6 +35,12 @@ func Disks(t *testing.T, test func(t *testing.T, root string)) {
 	}
 }
 
+// Tmpfs makes a file system of so many bytes in memory, which is gone after the test.
+func Tmpfs(t *testing.T, bytes int64) string {
+	t.Helper()
+	return mount(t, "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", bytes), "tmpfs")
+}
+
 // mount mounts what the arguments say until the test ends.
 func mount(t *testing.T, arguments ...string) string {
 	root := t.TempDir()

@@ -2,15 +2,22 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"martlet/object-server/device"
 )
 
 // logExchange writes one line for a request, and one for what went wrong in it on our side.
 func (s *Server) logExchange(x *exchange) {
 	ctx := context.Background()
 	if x.cause != nil {
-		s.logger.LogAttrs(ctx, slog.LevelError, "request failed",
+		level := slog.LevelError
+		if errors.Is(x.cause, device.ErrNoSpace) { // the device says once that it is full
+			level = slog.LevelInfo
+		}
+		s.logger.LogAttrs(ctx, level, "request failed",
 			slog.String("method", x.r.Method), slog.String("path", x.r.URL.Path), slog.Int("status", x.status),
 			slog.String("txn", x.header(transactionHeader)), slog.Any("error", x.cause))
 	}
