@@ -54,6 +54,7 @@ type pass struct {
 	kept     []kept          // each good record with a name
 	broken   []broken        // each damaged one whose header is good
 	spills   []spill
+	torn     map[string]bool // segments
 	proven   uint64
 }
 
@@ -81,7 +82,7 @@ type kept struct {
 
 func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
-		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest)}
+		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest), torn: make(map[string]bool)}
 		p.bundle.readOnly = true
 		defer p.bundle.index.free()
 		err := p.run(only)
@@ -119,7 +120,7 @@ func (p *pass) run(only string) error {
 			p.add(Damage{Segment: segmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
 			return nil
 		case f.isUnfinished(expected, bound):
-			p.verdict.TornTails++
+			p.torn[segmentName(f.sequence, f.generation)] = true
 			continue
 		}
 		if f.base > expected {
@@ -141,6 +142,7 @@ func (p *pass) run(only string) error {
 		expected = max(expected, next)
 	}
 	p.dropVoid()
+	p.verdict.TornTails = len(p.torn)
 	if only != "" {
 		if err := p.find(); err != nil {
 			return err
@@ -228,7 +230,7 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 	p.verdict.Segments++
 	p.proven = max(p.proven, s.proven)
 	if s.torn {
-		p.verdict.TornTails++
+		p.torn[s.name] = true
 	}
 	if s.limit.sure {
 		return max(s.expected, s.limit.lsn), nil
@@ -274,20 +276,20 @@ func (p *pass) record(f *segmentFile, e *Entry) {
 // dropVoid forgets damage to records that nothing proves acknowledged: opening
 // ends the log there.
 func (p *pass) dropVoid() {
-	void := uint64(0)
+	void, segment := uint64(0), ""
 	p.verdict.Damages = slices.DeleteFunc(p.verdict.Damages, func(d Damage) bool {
 		if d.FirstLSN <= p.proven || d.Final || d.Segment == "" {
 			return false
 		}
 		if void == 0 || d.FirstLSN < void {
-			void = d.FirstLSN
+			void, segment = d.FirstLSN, d.Segment
 		}
 		return true
 	})
 	if void == 0 {
 		return
 	}
-	p.verdict.TornTails++
+	p.torn[segment] = true
 	last := &p.segments[len(p.segments)-1]
 	last.through = min(last.through, void-1)
 	p.spills = slices.DeleteFunc(p.spills, func(s spill) bool { return s.lsn >= void })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,8 @@ func (f *bundleFlags) dump(arguments []string) error {
 	switch n := s.count(); {
 	case n > 1:
 		return fmt.Errorf("%w: --offset, --lsn, --name and --hash exclude each other", errUsage)
+	case s.hash != "" && !isHash(s.hash):
+		return fmt.Errorf("%w: --hash %q is not a hash, which has 32 hexadecimal digits", errUsage, s.hash)
 	case *data != "" && f.json:
 		return fmt.Errorf("%w: --data and --json exclude each other", errUsage)
 	case *data != "" && n == 0:
@@ -72,6 +75,11 @@ func (f *bundleFlags) dump(arguments []string) error {
 		return f.dumpAll(path)
 	}
 	return f.dumpOne(path, &s, *data)
+}
+
+func isHash(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == len(bundle.Hash{})
 }
 
 func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {

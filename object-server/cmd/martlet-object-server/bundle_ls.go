@@ -32,25 +32,38 @@ func (f *bundleFlags) ls(arguments []string) error {
 	}
 	var failed error
 	for _, path := range paths {
-		t, err := readTarget(path)
-		switch {
-		case err != nil:
-		case t.file != "" && (*objects || *versions):
-			err = fmt.Errorf("%s is a segment file; its objects may have newer records in others: give its directory", path)
-		case t.file != "":
-			err = f.listRecords(t)
-		case *objects || *versions:
-			err = f.listObjects(t, *versions)
-		default:
-			err = f.listPartitions(t)
-		}
-		if err != nil && !errors.Is(err, errDamage) && !errors.Is(err, errTold) {
+		targets, err := readTargets([]string{path})
+		if err != nil {
 			f.complain(err)
-			err = errTold
+			failed = errors.Join(failed, errTold)
 		}
-		failed = errors.Join(failed, err)
+		for _, t := range targets {
+			if t.isQuarantined && !f.json {
+				fmt.Fprintf(f.stdout, "%s:\n", t.path)
+			}
+			failed = errors.Join(failed, f.list(t, *objects, *versions))
+		}
 	}
 	return failed
+}
+
+// list lists what one target holds, and tells of errors.
+func (f *bundleFlags) list(t *target, objects, versions bool) (err error) {
+	switch {
+	case t.file != "" && (objects || versions):
+		err = fmt.Errorf("%s is a segment file; its objects may have newer records in others: give its directory", t.path)
+	case t.file != "":
+		err = f.listRecords(t)
+	case objects || versions:
+		err = f.listObjects(t, versions)
+	default:
+		err = f.listPartitions(t)
+	}
+	if err != nil && !errors.Is(err, errDamage) && !errors.Is(err, errTold) {
+		f.complain(err)
+		err = errTold
+	}
+	return err
 }
 
 // listPartitions shows the partitions of a device, or the segments of one.
@@ -166,6 +179,7 @@ func shownName(o *bundle.Object) string {
 
 // recordLine is a record in the listing of a segment.
 type recordLine struct {
+	Path      string         `json:"path,omitempty"` // the segment file, if a directory in quarantine was asked for
 	Offset    int64          `json:"offset"`
 	LSN       uint64         `json:"lsn,omitempty"`
 	Type      string         `json:"type,omitempty"`
@@ -201,6 +215,9 @@ func (f *bundleFlags) listRecords(t *target) error {
 			failed = errDamage
 		}
 		line := recordLineOf(e)
+		if t.isQuarantined {
+			line.Path = t.path
+		}
 		switch {
 		case f.json:
 			err = f.line(line)

@@ -32,6 +32,13 @@ func (f *bundleFlags) repair(arguments []string) error {
 	if err != nil {
 		return err
 	}
+	isQuarantined, err := inQuarantine(path)
+	if err != nil {
+		return err
+	}
+	if isQuarantined {
+		return fmt.Errorf("%s is in quarantine: what is there was damaged, and is kept as it is", path)
+	}
 	t, err := readTarget(path)
 	if err != nil {
 		return err
@@ -119,7 +126,7 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (
 	var failed error
 	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
 		r := &repaired{Path: t.directory(id), id: id}
-		r.Quarantine = filepath.Join(t.root, "quarantined", bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
+		r.Quarantine = filepath.Join(t.root, quarantine, bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
 		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
 			m.clear()

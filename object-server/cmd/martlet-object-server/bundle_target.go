@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
 
@@ -21,6 +22,65 @@ type target struct {
 	partitions []bundle.ID // of the device, or the one
 	file       string      // name of the segment file; empty: all
 	isDevice   bool
+
+	isQuarantined bool // found in a directory there
+}
+
+// quarantine is where repair puts what it takes away, on its device.
+const quarantine = "quarantined"
+
+// readTargets is readTarget, but of what is in quarantine it makes a target of each
+// segment file: those there are not all that their partition had.
+func readTargets(paths []string) ([]*target, error) {
+	var all []*target
+	for _, path := range paths {
+		isQuarantined, err := inQuarantine(path)
+		if err != nil {
+			return nil, err
+		}
+		files := []string{path}
+		if isQuarantined {
+			if files, err = segmentsBelow(path); err != nil {
+				return nil, err
+			}
+		}
+		for _, file := range files {
+			t, err := readTarget(file)
+			if err != nil {
+				return nil, err
+			}
+			t.isQuarantined = isQuarantined
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// inQuarantine tells whether a path is that of a device's quarantine, or of a
+// directory in it as repair makes them.
+func inQuarantine(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return false, err
+	}
+	at, err := filepath.Abs(path)
+	for range 3 { // itself, a policy's, a partition's
+		if filepath.Base(at) == quarantine {
+			return true, err
+		}
+		at = filepath.Dir(at)
+	}
+	return false, err
+}
+
+func segmentsBelow(directory string) (files []string, err error) {
+	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(path, segmentSuffix) {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
 }
 
 // readTarget finds out what a path names.
@@ -65,16 +125,20 @@ func readPolicy(name string) (policy int, ok bool) {
 	return policy, bundle.PolicyDirectory(policy) == name
 }
 
+// onDevices are names of what devices have beside objects.
+var onDevices = []string{device.JournalDirectory, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
+
 // list finds the partitions of a device.
 func (t *target) list() error {
 	entries, err := os.ReadDir(t.root)
 	if err != nil {
 		return err
 	}
-	found := false
+	found := len(entries) == 0 // a device without any object
 	for _, entry := range entries {
 		policy, ok := readPolicy(entry.Name())
 		if !ok {
+			found = found || slices.Contains(onDevices, entry.Name())
 			continue
 		}
 		found = true

@@ -127,7 +127,7 @@ func TestBundleCommandLine(t *testing.T) {
 	}
 	expect(t, 0, []string{"examples:"}, "--help")
 	for _, arguments := range [][]string{
-		{"ls", device + "x"}, {"ls", t.TempDir()}, {"verify", "/etc/passwd"}, {"dump", "--lsn", "99", segment}, {"dump", "--offset", "64", segment},
+		{"ls", device + "x"}, {"ls", "/usr"}, {"verify", "/usr"}, {"dump", "--hash", "zz", segment}, {"verify", "/etc/passwd"}, {"dump", "--lsn", "99", segment}, {"dump", "--offset", "64", segment},
 		{"dump", "--lsn", "1", device}, {"repair", segment},
 	} {
 		output, problems, status := bundleCommand(t, arguments...)
@@ -188,6 +188,14 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 		t.Errorf("in quarantine: %v, %v", kept, err)
 	}
 	expect(t, 1, want[1:], "verify", kept[0])
+	for _, directory := range []string{filepath.Dir(kept[0]), filepath.Join(device, "quarantined")} {
+		expect(t, 1, append([]string{kept[0], "1 segment,", ": 1 damage"}, want[1:]...), "verify", directory)
+		expect(t, 0, []string{"/a/c/o5"}, "ls", directory)
+		expect(t, 0, []string{`"path":"` + kept[0] + `"`, "/a/c/o5"}, "ls", "--json", directory)
+		if _, problems, status := bundleCommand(t, "repair", directory); status != 2 || !strings.Contains(problems, "is in quarantine") {
+			t.Errorf("repair in quarantine: %d, %s", status, problems)
+		}
+	}
 	p = h.start()
 	p.expectBody("/sda/1/a/c/o6", strings.Repeat("x", 1006))
 	if status, _ := p.do("GET", "/sda/1/a/c/o5", ""); status != 404 {
@@ -197,6 +205,18 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	p.expectBody("/sda/1/a/c/o5", "back")
 	p.stop()
 	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
+// A device without any object is well.
+func TestBundleEmptyDevice(t *testing.T) {
+	device := t.TempDir()
+	for _, name := range []string{"", "lost+found", "objects"} {
+		if err := os.MkdirAll(filepath.Join(device, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, 0, []string{"0 partitions", "0 damages"}, "verify", device)
+		expect(t, 0, nil, "ls", device)
+	}
 }
 
 // Both the dry run and the repair say that something may come back whose name

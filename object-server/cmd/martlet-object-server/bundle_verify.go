@@ -53,13 +53,12 @@ func (f *bundleFlags) verify(arguments []string) error {
 	if v.meter.rate, err = readBytes(*rate); err != nil {
 		return fmt.Errorf("%w: --rate %w", errUsage, err)
 	}
+	if v.targets, err = readTargets(paths); err != nil {
+		return err
+	}
 	total := int64(0)
-	for _, path := range paths {
-		t, err := readTarget(path)
-		if err != nil {
-			return err
-		}
-		v.targets, total = append(v.targets, t), total+t.bytes()
+	for _, t := range v.targets {
+		total += t.bytes()
 	}
 	stop := v.meter.progress(f.stderr, total)
 	for _, t := range v.targets {
