@@ -150,13 +150,23 @@ func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
 	return d, nil
 }
 
+// copyFits is a length of metadata, in bytes, that fits into the extended
+// attributes of every file system that has them. See xattrMax.
+const copyFits = 1 << 10
+
 // compareCopy compares the extended attributes of a large file with the metadata
-// of its record. None at all is right: not every file system takes them. They
-// follow a POST without a flush, so that a crash may leave what was before it.
+// of its record. None at all is right where the file system takes none, or so many
+// may not have fitted. They follow a POST without a flush, so that a crash may
+// leave what was before it.
 func compareCopy(file vfs.File, record *Record) error {
 	encoded, err := readCopy(file)
-	if errors.Is(err, vfs.ErrNoXattr) {
+	switch {
+	case errors.Is(err, vfs.ErrXattrUnsupported):
 		return nil
+	case errors.Is(err, vfs.ErrNoXattr) && len(record.metadata) > copyFits:
+		return nil
+	case errors.Is(err, vfs.ErrNoXattr):
+		return fmt.Errorf("%w: they are missing", errDamaged)
 	}
 	if err != nil {
 		return err

@@ -112,8 +112,14 @@ func TestWrongAttributesOfALargeFile(t *testing.T) {
 	if r, ok, err := find(openLog(t, fs), name(1)); !ok || err != nil || r.LSN() != 1 {
 		t.Error(r, ok, err)
 	}
-	alter(t, fs, b.largePath(0x11), func(f vfs.File) { check(t, f.RemoveXattr(copyXattr)) }) // as where there are none
-	wantClean(t, fs)
+	alter(t, fs, b.largePath(0x11), func(f vfs.File) { check(t, f.RemoveXattr(copyXattr)) })
+	none := fs.KillClone()
+	none.Lack(vfs.FeatureXattr)
+	wantClean(t, none)
+	if v := verified(t, fs, logID); len(v.Damages) != 1 || v.Damages[0].LastLSN != 0 || !strings.Contains(v.Damages[0].Cause, "they are missing") {
+		t.Errorf("%+v", v.Damages)
+	}
+	repaired(t, fs)
 }
 
 // The large file of each live version counts, that of a removed one does not.

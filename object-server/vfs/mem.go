@@ -415,7 +415,11 @@ func (f *memFile) GetXattr(name string) ([]byte, error) {
 	defer f.fs.mu.Unlock()
 	value, ok := f.node.xattrs[name]
 	if !ok {
-		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrNoXattr}
+		err := ErrNoXattr
+		if f.fs.lacks&FeatureXattr != 0 {
+			err = ErrXattrUnsupported
+		}
+		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: err}
 	}
 	return slices.Clone(value), nil
 }

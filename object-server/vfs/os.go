@@ -276,8 +276,11 @@ func (f *osFile) SetXattr(name string, value []byte) error {
 func (f *osFile) GetXattr(name string) ([]byte, error) {
 	value := make([]byte, 64<<10)
 	n, err := unix.Fgetxattr(f.fd, name, value)
-	if err == unix.ENODATA || err == unix.ENOTSUP {
+	switch err {
+	case unix.ENODATA:
 		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrNoXattr}
+	case unix.ENOTSUP:
+		return nil, &fs.PathError{Op: "fgetxattr", Path: f.name, Err: ErrXattrUnsupported}
 	}
 	if err != nil {
 		return nil, wrap("fgetxattr", f.name, err)

@@ -9,6 +9,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 )
@@ -22,6 +23,8 @@ var (
 	ErrLocked = errors.New("locked by another process")
 	// ErrNoXattr says that an extended attribute cannot be stored or is missing.
 	ErrNoXattr = errors.New("extended attribute unavailable")
+	// ErrXattrUnsupported is the ErrNoXattr of GetXattr on a file system without any.
+	ErrXattrUnsupported = fmt.Errorf("%w: the file system has none", ErrNoXattr)
 	// ErrNoTemp says that the file system has no files without a name.
 	ErrNoTemp = errors.New("files without a name are not supported")
 	// ErrNoClone says that the file system cannot let two files share bytes.
