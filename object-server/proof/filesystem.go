@@ -19,20 +19,30 @@ func Disks(t *testing.T, test func(t *testing.T, root string)) {
 	t.Run("temporary directory", func(t *testing.T) { test(t, t.TempDir()) })
 	t.Run("tmpfs", func(t *testing.T) { test(t, mount(t, "-t", "tmpfs", "-o", "size=64m", "tmpfs")) })
 	for kind, options := range map[string][]string{"ext4": {"-q", "-F"}, "xfs": {"-q"}, "btrfs": {"-q"}} {
-		t.Run(kind, func(t *testing.T) {
-			image := filepath.Join(t.TempDir(), "image")
-			if err := os.WriteFile(image, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Truncate(image, imageSize); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command("mkfs."+kind, append(options, image)...).CombinedOutput(); err != nil {
-				t.Skipf("mkfs.%s: %v %s", kind, err, out)
-			}
-			test(t, mount(t, "-o", "loop", image))
-		})
+		t.Run(kind, func(t *testing.T) { test(t, made(t, kind, options...)) })
 	}
+}
+
+// made makes and mounts a file system in a file.
+func made(t *testing.T, kind string, options ...string) string {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, imageSize); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs."+kind, append(options, image)...).CombinedOutput(); err != nil {
+		t.Skipf("mkfs.%s: %v %s", kind, err, out)
+	}
+	return mount(t, "-o", "loop", image)
+}
+
+// XFS makes a small XFS file system.
+func XFS(t *testing.T) string {
+	t.Helper()
+	return made(t, "xfs", "-q")
 }
 
 // Tmpfs makes a file system of so many bytes in memory, which is gone after the test.

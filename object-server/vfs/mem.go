@@ -48,6 +48,7 @@ type memNode struct {
 	locked  bool
 	temp    bool              // has no name yet: vanishes when closed
 	data    []byte            // as processes see it
+	room    int64             // bytes that Allocate keeps for it
 	shared  int               // so many bytes of data, from the start on, have other readers
 	synced  []byte            // as the last flush left it; never changed in place
 	writes  []memWrite        // since that flush, in order
@@ -168,7 +169,7 @@ func (m *Mem) Remove(name string) error {
 			return nil
 		}
 	}
-	m.used -= int64(len(node.data))
+	m.used -= node.takes()
 	return nil
 }
 
@@ -299,7 +300,7 @@ func (f *memFile) Writev(buffers [][]byte, offset int64) error {
 	data := slices.Concat(buffers...) // a copy: the caller reuses its buffers
 	room := int64(len(data))
 	if f.fs.limit > 0 {
-		grows := max(offset+room-int64(len(f.node.data)), 0)
+		grows := max(offset+room-f.node.takes(), 0)
 		room = min(room, max(f.fs.limit-f.fs.used, 0)+room-grows)
 	}
 	f.fs.apply(f.node, memWrite{offset: offset, data: data[:room]})
@@ -319,15 +320,21 @@ func (f *memFile) WriteDirect(p []byte, offset int64) error {
 	return f.Writev([][]byte{p}, offset)
 }
 
+// takes is how many bytes of the file system a file uses.
+func (n *memNode) takes() int64 { return max(int64(len(n.data)), n.room) }
+
 // apply changes what processes see and remembers the change as not durable.
 func (m *Mem) apply(node *memNode, w memWrite) {
-	before := len(node.data)
+	before := node.takes()
+	if w.truncate {
+		node.room = min(node.room, w.offset)
+	}
 	if !w.truncate && w.offset < int64(node.shared) {
 		node.data, node.shared = slices.Clone(node.data), 0
 	}
 	node.data = w.apply(node.data)
 	node.shared = min(node.shared, len(node.data))
-	m.used += int64(len(node.data) - before)
+	m.used += node.takes() - before
 	node.writes = append(node.writes, w)
 }
 
@@ -374,9 +381,12 @@ func (f *memFile) Datasync() error {
 func (f *memFile) Allocate(size int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	if f.fs.limit > 0 && f.fs.used+size > f.fs.limit {
+	more := max(size-f.node.takes(), 0)
+	if f.fs.limit > 0 && f.fs.used+more > f.fs.limit {
 		return &fs.PathError{Op: "fallocate", Path: f.name, Err: ErrNoSpace}
 	}
+	f.node.room = max(f.node.room, size)
+	f.fs.used += more
 	return nil
 }
 
@@ -460,7 +470,7 @@ func (f *memFile) Close() error {
 	defer f.fs.mu.Unlock()
 	if f.node.temp {
 		f.node.temp = false
-		f.fs.used -= int64(len(f.node.data))
+		f.fs.used -= f.node.takes()
 	}
 	return nil
 }

@@ -315,3 +315,44 @@ func TestCloseUnlocksCopies(t *testing.T) {
 	expect(t, second.Lock(), nil)
 	expect(t, second.Close(), nil)
 }
+
+// Room that is reserved for a file is taken from the others, until the file is cut
+// or gone.
+func TestMemAllocate(t *testing.T) {
+	mem := NewMem("/d")
+	mem.SetLimit(100)
+	directory, err := mem.OpenDir("/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFree := func(want uint64) {
+		t.Helper()
+		if usage, err := directory.Usage(); err != nil || usage.BytesFree != want {
+			t.Fatalf("%d bytes are free, want %d; %v", usage.BytesFree, want, err)
+		}
+	}
+	f, err := mem.Create("/d/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(f.Allocate(60))
+	wantFree(40)
+	do(f.Writev([][]byte{make([]byte, 50)}, 0))
+	wantFree(40)
+	if err := f.Allocate(101); !errors.Is(err, ErrNoSpace) {
+		t.Fatal(err)
+	}
+	do(f.Writev([][]byte{make([]byte, 30)}, 50))
+	wantFree(20)
+	do(f.Truncate(10))
+	wantFree(90)
+	do(f.Allocate(30))
+	do(mem.Remove("/d/f"))
+	wantFree(100)
+}
