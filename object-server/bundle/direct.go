@@ -39,7 +39,7 @@ func (a *Appended) reserve(end int64) {
 	if end <= active.reserved {
 		return
 	}
-	if a.bundle.files.Short.Load() {
+	if a.bundle.files.Scarce.Load() {
 		active.reserved = end
 		_ = a.file.Allocate(end)
 		return

@@ -32,7 +32,7 @@ type Files struct {
 	Direct bool   // append past the page cache, where the file system can
 	// Reserve room for segments that grow, where the file system would reserve much more.
 	Reserve bool
-	Short   atomic.Bool // room is: none is reserved ahead
+	Scarce  atomic.Bool // room is: none is reserved ahead
 	max     int
 
 	pages *pagePool // of the indexes of all bundles

@@ -21,7 +21,24 @@ func Open(files *Files, id ID, config Config) (*Bundle, error) {
 		return nil, err
 	}
 	b.upkeep.Store(true)
+	b.trim()
 	return b, b.sweepLarge(entries)
+}
+
+// trim gives back the room that an earlier process reserved ahead for the segment
+// that grows: a full device may be short of it. If that fails the room stays.
+func (b *Bundle) trim() {
+	if b.active == nil || !b.files.Reserve && !b.files.Direct {
+		return
+	}
+	file, err := b.files.get(b.active.key(b.id))
+	if err != nil {
+		return
+	}
+	defer file.release()
+	if size, err := file.Size(); err == nil {
+		_ = file.Truncate(size)
+	}
 }
 
 func newBundle(files *Files, id ID, config Config) *Bundle {

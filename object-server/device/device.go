@@ -79,7 +79,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
 	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
-	d.room.log, d.room.short = o.Logger.With("device", root), &d.files.Short
+	d.room.log, d.room.scarce = o.Logger.With("device", root), &d.files.Scarce
 	if !o.noFloor {
 		d.room.floor = floorOf(&usage, d.options.SegmentBytes)
 	}

@@ -22,13 +22,16 @@ type room struct {
 	percent   float64
 	floor     int64 // that compaction needs
 	log       *slog.Logger
-	short     *atomic.Bool // below twice the reserve
+	scarce    *atomic.Bool // segments get no room ahead
+
+	short atomic.Bool // below twice the reserve
 
 	nearlyFull atomic.Bool
 	low        atomic.Bool // DELETEs will soon be refused: compaction is content with any garbage
 
 	mu       sync.Mutex
 	checked  time.Time // when the file system was last asked; guarded by mu
+	known    int64     // left when it was asked; guarded by mu
 	left     int64     // above the floor, when it was asked, less what was let in since; guarded by mu
 	margin   int64     // from the floor to the reserve; guarded by mu
 	pending  int64     // let in and not yet done; guarded by mu
@@ -56,12 +59,13 @@ func (r *room) enter(bytes int64) error { return r.admit(bytes, false) }
 // erase is enter for a DELETE, which only the floor stops.
 func (r *room) erase(bytes int64) error { return r.admit(bytes, true) }
 
-// admit asks the file system once a second, when what it knew to be left is used
-// up, and when the clock has been set back.
+// admit asks the file system once a second, when a quarter of what it knew to be
+// left above the reserve is used up (segments get room ahead, which nobody asks
+// for), and when the clock has been set back.
 func (r *room) admit(bytes int64, isErase bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if age := time.Since(r.checked); age < 0 || age >= roomCheckInterval || !r.holds(bytes, isErase) {
+	if age := time.Since(r.checked); age < 0 || age >= roomCheckInterval || r.known-r.left > (r.known-r.margin)/4 || !r.holds(bytes, isErase) {
 		if err := r.ask(); err != nil {
 			return err
 		}
@@ -125,9 +129,11 @@ func (r *room) ask() error {
 	r.checked, r.free = time.Now(), int64(min(usage.BytesFree, 1<<62))
 	r.margin = reserve - r.floor
 	r.left = r.free + r.lent - r.pending - r.floor
+	r.known = r.left
 	r.short.Store(r.free < 2*reserve)
 	r.low.Store(r.free < r.floor+r.floor/2)
 	r.nearlyFull.Store(float64(r.free) < float64(usage.Bytes)*(100-nearlyFullPercent)/100)
+	r.scarce.Store(r.short.Load() || r.nearlyFull.Load())
 	if r.free > reserve+reserve/4 {
 		r.tell(false)
 	}
