@@ -23,7 +23,7 @@ func withoutVersion(t *testing.T, lost uint64) (*Device, Location) {
 			t.Fatal(err)
 		}
 		for file, size := range files(t, mem) {
-			if n == lost && strings.HasSuffix(file, ".bundle") {
+			if n == lost && strings.HasSuffix(file, ".bundle") && file > segment { // the segment that grows
 				segment, end = file, size
 			}
 		}
