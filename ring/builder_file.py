@@ -195,6 +195,8 @@ def _table(raw: object, partitions: int, devs: list[Device | None]) -> Table:
         return []
     if not isinstance(raw, list) or len(raw) > REPLICAS_MAX:
         raise ValueError("_replica2part2dev is not a list of rows")
+    if len(raw) > 1 and isinstance(raw[-1], array) and not raw[-1]:
+        raw = raw[:-1]  # OpenStack Swift's, for less of a replica than one partition
     for number, row in enumerate(raw):
         if not isinstance(row, array) or row.typecode not in ("H", "I"):
             raise ValueError(f"row {number} of _replica2part2dev is not an array of device ids")

@@ -309,13 +309,18 @@ def _json_object(text: memoryview) -> dict[str, Any]:
 def _rows(
     about: Mapping[str, Any], count: float, table: memoryview, width: int, byteorder: str
 ) -> Table:
-    """``count`` rows of device ids; each but the last must be whole."""
+    """``count`` rows of device ids; each but the last must be whole.
+
+    OpenStack Swift also counts a last row without any id, for a fraction too small for one.
+    """
     shift = about.get("part_shift")
     if type(shift) is not int or not 32 - PART_POWER_MAX <= shift <= 32:
         raise RingFileError(f"part_shift {shift!r} is not 0 to 32")
     row_bytes = width << (32 - shift)
     lowest = (count - 1) * row_bytes if count else -1
-    if not lowest < len(table) <= count * row_bytes or len(table) % width:
+    is_last_row_empty = count > 1 and len(table) == lowest
+    is_fitting = lowest < len(table) <= count * row_bytes or is_last_row_empty
+    if not is_fitting or len(table) % width:
         raise RingFileError(f"{len(table)} bytes of assignments do not make {count:g} rows")
     rows = []
     for start in range(0, len(table), row_bytes):

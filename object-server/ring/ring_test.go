@@ -179,6 +179,18 @@ func TestLastReplicaMayBeShort(t *testing.T) {
 	}
 }
 
+// OpenStack Swift writes a row without any id for a fraction of a replica that is less than one partition.
+func TestLastReplicaMayBeEmpty(t *testing.T) {
+	v1 := bytes.Replace(uncompressed(t, "object.ring.gz"), []byte(`"replica_count": 3`), []byte(`"replica_count": 4`), 1)
+	r, err := Read(bytes.NewReader(compress(t, v1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ReplicaCount != 3 || len(r.PartitionDevices(0)) != 3 {
+		t.Errorf("got %v replicas, %d devices", r.ReplicaCount, len(r.PartitionDevices(0)))
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(uncompressed(f, "object.ring.gz"))
 	f.Add(uncompressed(f, "v2.ring.gz"))

@@ -167,7 +167,7 @@ ABOUT: dict[str, Any] = {
         (v1({**ABOUT, "devs": [device(0, device="../x")]}, b"\0\0" * 2), "not a device name"),
         (v1(ABOUT, b"\0\0" * 3), "6 bytes of assignments do not make 1 rows"),
         (v1(ABOUT, b"\0\0\0"), "3 bytes of assignments"),
-        (v1({**ABOUT, "replica_count": 2}, b"\0\0" * 2), "do not make 2 rows"),
+        (v1({**ABOUT, "replica_count": 3}, b"\0\0" * 2), "do not make 3 rows"),
         (v1(ABOUT, b"\0\0\1\0"), "on device 1, which does not exist"),
         (v1({**ABOUT, "devs": [None]}, b"\0\0" * 2), "on device 0, which does not exist"),
         (v1({**ABOUT, "version": "new"}, b"\0\0" * 2), "version 'new'"),

@@ -88,6 +88,20 @@ def test_rings_of_openstack_swift_are_read(tmp_path: Path, version: int, replica
 
 
 @pytest.mark.parametrize("version", [1, 2])
+def test_a_fraction_too_small_for_a_partition_is_read(tmp_path: Path, version: int) -> None:
+    theirs = swift_builder(1, replicas=3.01)
+    assert list(map(len, theirs._replica2part2dev)) == [64, 64, 64, 0]
+    theirs.save(str(tmp_path / "object.builder"))
+    theirs.get_ring().save(str(tmp_path / "object.ring.gz"), format_version=version)
+    ring = read_ring(tmp_path / "object.ring.gz")
+    assert ring.table == theirs._replica2part2dev[:3]
+    assert ring.replica_count == 3
+    builder = load_builder(tmp_path / "object.builder")
+    assert builder.table == ring.table
+    builder.validate()
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_rings_are_the_bytes_that_openstack_swift_writes(tmp_path: Path, version: int) -> None:
     path = tmp_path / "object.ring.gz"
     theirs = swift_builder(2, part_power=10).get_ring()
