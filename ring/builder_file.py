@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ring.builder import HOURS_MAX, RingBuilder
-from ring.devices import Device, checked_device
+from ring.devices import DEVICE_TIER_LENGTH, Device, checked_device
 from ring.errors import BuilderFileError, DeviceError
 from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, Table
 from ring.files import replace_file
@@ -131,8 +131,8 @@ def _builder_of(state: Mapping[str, Any]) -> RingBuilder:
     if next_part_power is not None:
         _number(state, "next_part_power", part_power, PART_POWER_MAX)
     graph = state.get("_dispersion_graph") or {}
-    if not isinstance(graph, dict):
-        raise ValueError("_dispersion_graph is not a dictionary")
+    if not isinstance(graph, dict) or not all(map(_is_proper_count, graph.items())):
+        raise ValueError("_dispersion_graph is not a dictionary of tiers and numbers")
     builder_id = state.get("id")
     if not isinstance(builder_id, str | None):
         raise ValueError("id is not text")
@@ -154,6 +154,18 @@ def _builder_of(state: Mapping[str, Any]) -> RingBuilder:
         gather_start=_number(state, "_last_part_gather_start", 0, 2**32, default=0),
         next_part_power=next_part_power,
         builder_id=builder_id,
+    )
+
+
+def _is_proper_count(item: tuple[object, object]) -> bool:
+    """Whether a tier and its counts are what ``dispersion`` makes."""
+    tier, counts = item
+    return (
+        isinstance(tier, tuple)
+        and 0 < len(tier) <= DEVICE_TIER_LENGTH
+        and all(isinstance(part, str if place == 2 else int) for place, part in enumerate(tier))
+        and isinstance(counts, list)
+        and all(type(count) is int for count in counts)
     )
 
 

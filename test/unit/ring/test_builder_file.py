@@ -156,6 +156,10 @@ def changed(builder: RingBuilder, **changes: Any) -> bytes:
         ({"overload": "x"}, "overload is 'x'"),
         ({"id": 5}, "id is not text"),
         ({"_dispersion_graph": [1]}, "not a dictionary"),
+        ({"_dispersion_graph": {1: [2]}}, "not a dictionary of tiers"),
+        ({"_dispersion_graph": {(1, 2, 3): [2]}}, "not a dictionary of tiers"),
+        ({"_dispersion_graph": {(): [2]}}, "not a dictionary of tiers"),
+        ({"_dispersion_graph": {(1,): "zz"}}, "not a dictionary of tiers"),
     ],
 )
 def test_values_out_of_range_are_refused(
