@@ -52,11 +52,16 @@ def _boxes(branch: Branch, left: float, width: float, depth: int) -> Iterator[st
         room = int(width / _LETTER)
         if room > 2:
             y = top + 24 + 18 * line
-            yield f'<text x="{left + 4:.2f}" y="{y:g}">{escape(text[:room])}</text>'
+            yield f'<text x="{left + 4:.2f}" y="{y:g}">{escape(_cut(text, room))}</text>'
     yield "</g>"
     for child, part in zip(branch.children, _parts(branch), strict=True):
         yield from _boxes(child, left, width * part, depth + 1)
         left += width * part
+
+
+def _cut(text: str, room: int) -> str:
+    """Part of an address must not look like another one."""
+    return text if len(text) <= room else f"{text[: room - 1]}\u2026"
 
 
 def _parts(branch: Branch) -> list[float]:

@@ -12,7 +12,7 @@ from ring.builder import RingBuilder
 from ring.builder_file import save_builder
 from ring.file_format import encode_ring
 from ring.svg import as_svg
-from ring.tree import Branch, load_picture
+from ring.tree import Branch, Picture, load_picture
 
 
 @pytest.fixture
@@ -91,6 +91,14 @@ def test_the_picture_is_proper_and_names_every_device(folder: Path) -> None:
     for row in {box["y"] for box in boxes}:
         widths = [float(box["width"]) for box in boxes if box["y"] == row]
         assert sum(widths) == pytest.approx(1200, abs=0.1)
+
+
+def test_a_name_without_room_in_the_picture_is_seen_to_be_cut() -> None:
+    servers = [Branch("server", f"10.1.30.{n}", 1.0, 5.0, 5) for n in range(100, 120)]
+    root = Branch("ring", "object.ring.gz", 20.0, 100.0, 100, servers)
+    drawn = as_svg(Picture("object.ring.gz", 1, 100, 1.0, 0.0, 0.0, root))
+    assert ">10.1.30…<" in drawn
+    assert ">object.ring.gz<" in drawn
 
 
 def test_the_picture_goes_into_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
