@@ -45,13 +45,13 @@ def load_builder(path: Path) -> RingBuilder:
 
 
 def save_builder(builder: RingBuilder, path: Path) -> None:
-    """Replaces ``path``, durably.
+    """Replaces ``path``, durably; of a symbolic link, what it leads to.
 
     :raises OSError: the old file is still there.
     """
     if builder.builder_id is None:
         builder.builder_id = uuid.uuid4().hex
-    replace_file(path, encode_builder(builder))
+    replace_file(path.resolve(), encode_builder(builder))
 
 
 @contextlib.contextmanager
@@ -60,7 +60,8 @@ def locked(path: Path) -> Iterator[None]:
 
     :raises BuilderFileError: another one is at work, or the folder cannot be written.
     """
-    lock_path = path.with_name(f".{path.name}.lock")
+    real = path.resolve()  # one file under two names is one builder
+    lock_path = real.with_name(f".{real.name}.lock")
     try:
         handle = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -212,3 +212,18 @@ def test_a_second_builder_is_refused_while_one_is_at_work(tmp_path: Path) -> Non
         pass
     with locked(path):
         pass
+
+
+def test_a_symbolic_link_is_the_builder_that_it_leads_to(
+    builder: RingBuilder, tmp_path: Path
+) -> None:
+    (tmp_path / "real").mkdir()
+    path, link = tmp_path / "real" / "object.builder", tmp_path / "link.builder"
+    link.symlink_to(path)
+    save_builder(builder, path)
+    builder.set_overload(0.5)
+    save_builder(builder, link)
+    assert link.is_symlink()
+    assert load_builder(path).overload == 0.5
+    with locked(link), pytest.raises(BuilderFileError, match="another"), locked(path):
+        pass
