@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from martlet.cluster_conf import ClusterConf
-from martlet.config import load_options
+from martlet.config import ConfigError, load_options
 from martlet.http import (
     Environ,
     HTTPException,
@@ -36,6 +36,7 @@ from proxy.info_registry import register_info
 from proxy.middleware.tempauth_authorize import ACCOUNT_INFO
 from proxy.object import ObjectController
 from proxy.target import Denied, Route, Target
+from ring.errors import RingError
 from ring.ring import RingSet, load_rings
 
 _INFO_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -205,7 +206,7 @@ def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:
 def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
     """PasteDeploy's factory of ``egg:martlet#proxy``.
 
-    :raises ConfigError: an option is wrong; :raises RingError: a ring cannot be read.
+    :raises ConfigError: an option is wrong, or a ring cannot be read.
     """
     where = f"{global_conf.get('__file__', '')} [app:proxy-server]".strip()
     options = load_options(ProxyOptions, local_conf, where)
@@ -213,5 +214,8 @@ def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
     logger = get_logger("martlet.proxy")
     cluster = ClusterConf.load(swift_dir)
     policies = [policy.index for policy in cluster.policies]
-    rings = load_rings(swift_dir, policies=policies, logger=logger)
+    try:
+        rings = load_rings(swift_dir, policies=policies, logger=logger)
+    except RingError as error:
+        raise ConfigError(str(error)) from None
     return Application(options, cluster, rings, logger)

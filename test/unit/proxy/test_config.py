@@ -61,6 +61,12 @@ def test_bad_options_are_named(values: dict[str, str], named: str) -> None:
         app_factory({"__file__": "proxy-server.conf"}, **values)
 
 
+def test_a_policy_without_its_ring_is_named(tmp_path: Path) -> None:
+    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    with pytest.raises(ConfigError, match=r"object\.ring\.gz is missing: storage policy 0"):
+        app_factory({"swift_dir": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("text", "replicas", "count"),
     [("2 * replicas", 3, 6), ("5", 3, 5), ("3*replicas", 2, 6), ("1 * replicas", 4, 4)],
