@@ -42,6 +42,7 @@ def rebalance(
     _refuse_newer_ring(options, builder, ring_path)
     devs_changed = builder.devs_changed
     before = (builder.balance(), builder.dispersion)
+    replicas_before = sum(map(len, builder.table))
     wait_seconds = builder.seconds_until_move()
     bar = ProgressBar(sys.stderr, "Rebalancing")
     try:
@@ -50,7 +51,9 @@ def rebalance(
         bar.close()
     if options.debug:
         print("\n".join(_wanted(builder)))
-    if not (result.moved_partitions or result.removed_devices or options.force):
+    # Fewer replicas change the ring at once, even where no partition may move.
+    is_cut = sum(map(len, builder.table)) < replicas_before
+    if not (result.moved_partitions or result.removed_devices or is_cut or options.force):
         print("No partitions could be reassigned.")
         if wait_seconds:
             print(

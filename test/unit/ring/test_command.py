@@ -135,6 +135,14 @@ def test_several_devices_are_changed_after_asking(full: Folder) -> None:
     assert {dev["weight"] for dev in load_builder(full.builder).devices()} == {7.0}
 
 
+def test_fewer_replicas_are_written_though_nothing_may_move(full: Folder) -> None:
+    full.run("set_replicas", "2")
+    printed = full.run("rebalance", status=1)
+    assert "Reassigned 0 (0.00%) partitions." in printed
+    assert "wait at least 1 hours" in printed
+    assert read_ring(full.ring).replica_count == 2
+
+
 def test_a_rebalance_that_has_nothing_to_do_is_a_warning(full: Folder) -> None:
     before = full.builder.read_bytes()
     printed = full.run("rebalance", status=1)
