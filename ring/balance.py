@@ -58,6 +58,7 @@ class Balancer:
         self._tiers = self._tally.tiers
         self.plan = self._tally.plan
         self.moved: set[int] = set()
+        self._filled: list[tuple[array[int], int]] = []  # had no device before this run
 
     def run(self) -> None:
         """Places and moves; ``moved`` then holds the partitions that changed."""
@@ -74,7 +75,7 @@ class Balancer:
         for length in range(1, DEVICE_TIER_LENGTH + 1):
             self._even_out(length)
         checks = _CHAIN_CHECKS * partitions * len(self._rows)
-        self.moved |= move_by_chains(self._tally, self._movable(), checks)
+        self.moved |= move_by_chains(self._tally, self._movable(), self._filled, checks)
         del self._rows[-1][short:]
 
     def quota(self, device: Device) -> int:
@@ -95,6 +96,7 @@ class Balancer:
             self._tally.assign(row, partition, self._best_device(partition, ROOT))
             self.moved.add(partition)
             self._report(done, len(empty))
+        self._filled = empty
 
     def _best_device(self, partition: int, tier: Tier) -> int:
         """The most wanted device in a tier, among those that spread the partition best.

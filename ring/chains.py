@@ -22,12 +22,19 @@ _PARTITIONS_MAX = 256
 Move = tuple["array[int]", int, int]
 
 
-def move_by_chains(tally: Tally, movable: Iterable[int], checks_max: int) -> set[int]:
+def move_by_chains(
+    tally: Tally,
+    movable: Iterable[int],
+    placed: Iterable[tuple[array[int], int]],
+    checks_max: int,
+) -> set[int]:
     """Moves until no device is over its quota or no chain leads on; the partitions that moved.
 
-    Each partition moves once. ``checks_max`` bounds the moves that are considered.
+    Each partition moves once: one of its replicas if it is ``movable``, else only what is
+    ``placed``, replicas (row and partition) that nothing is served from yet. ``checks_max`` bounds
+    the moves that are considered.
     """
-    search = _Search(tally, movable, checks_max)
+    search = _Search(tally, movable, placed, checks_max)
     while chain := search.shortest():
         for row, partition, new in chain:
             tally.assign(row, partition, new)
@@ -38,7 +45,13 @@ def move_by_chains(tally: Tally, movable: Iterable[int], checks_max: int) -> set
 class _Search:
     """A breadth-first search from the devices over their quota."""
 
-    def __init__(self, tally: Tally, movable: Iterable[int], checks_max: int) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        movable: Iterable[int],
+        placed: Iterable[tuple[array[int], int]],
+        checks_max: int,
+    ) -> None:
         self._tally = tally
         self._checks_left = checks_max
         self._targets = [device_id(t) for t in tally.capacity if len(t) == DEVICE_TIER_LENGTH]
@@ -48,6 +61,8 @@ class _Search:
             for partition in movable:
                 for row in tally.rows:
                     self._replicas[row[partition]].append((row, partition))
+            for row, partition in placed:
+                self._replicas[row[partition]].append((row, partition))
 
     def shortest(self) -> list[Move]:
         """The moves of a shortest chain, or none if there is no chain."""

@@ -36,7 +36,7 @@ def tally() -> Tally:
 
 def test_the_shortest_chain_ends_at_the_quotas(tally: Tally) -> None:
     assert [tally.surplus(n) for n in range(4)] == [1, -1, 0, 0]
-    moved = move_by_chains(tally, range(4), 10_000)
+    moved = move_by_chains(tally, range(4), [], 10_000)
     assert len(moved) == 2
     assert 3 in moved, "the only partition that device 1 can still take"
     assert [tally.surplus(n) for n in range(4)] == [0, 0, 0, 0]
@@ -47,5 +47,15 @@ def test_the_shortest_chain_ends_at_the_quotas(tally: Tally) -> None:
 @pytest.mark.parametrize(("movable", "checks"), [([0, 1, 2], 10_000), (range(4), 0)])
 def test_without_a_way_nothing_moves(tally: Tally, movable: list[int], checks: int) -> None:
     before = [row[:] for row in tally.rows]
-    assert move_by_chains(tally, movable, checks) == set()
+    assert move_by_chains(tally, movable, [], checks) == set()
     assert tally.rows == before
+
+
+def test_what_was_just_placed_moves_on(tally: Tally) -> None:
+    """Also where the rest of its partition must stay."""
+    row, other = tally.rows
+    before = other[:]
+    assert move_by_chains(tally, [], [(row, 0), (row, 3)], 10_000) == {0, 3}
+    assert [tally.surplus(n) for n in range(4)] == [0, 0, 0, 0]
+    assert other == before
+    assert row[1:3] == array("H", [0, 0])
