@@ -102,12 +102,12 @@ func TestGoldenEncode(t *testing.T) {
 	}
 }
 
-// The page shows the first bytes of the golden file, header and one record.
-func TestGoldenPage(t *testing.T) {
-	page, err := os.ReadFile(goldenPage)
+// pageExample returns the bytes that a page on a format shows as its example;
+// none if it has no such section.
+func pageExample(t *testing.T, path string) (shown []byte) {
+	page, err := os.ReadFile(path)
 	check(t, err)
-	var shown []byte
-	_, example, found := strings.Cut(string(page), "\n## Example")
+	_, example, _ := strings.Cut(string(page), "\n## Example")
 	for line := range strings.Lines(example) {
 		fields := strings.Fields(line)
 		if !strings.HasPrefix(line, "    ") || len(fields) < 2 {
@@ -121,11 +121,17 @@ func TestGoldenPage(t *testing.T) {
 			shown = append(shown, b...)
 		}
 	}
+	return shown
+}
+
+// The page shows the first bytes of the golden file, header and one record.
+func TestGoldenPage(t *testing.T) {
+	shown := pageExample(t, goldenPage)
 	b := readGolden(t)
 	head, err := parseHeader(b[segmentHeaderSize:])
 	check(t, err)
 	want := b[:segmentHeaderSize+int(head.Units)*unitSize]
-	if !found || !bytes.Equal(shown, want) {
+	if !bytes.Equal(shown, want) {
 		t.Fatalf("the example in %s is not the golden file; it should be\n%s", goldenPage, hex.Dump(want))
 	}
 }

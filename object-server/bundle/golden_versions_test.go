@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"os"
-	"strings"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -146,23 +145,7 @@ func TestGoldenVersionsDecode(t *testing.T) {
 
 // The page shows every byte of one record.
 func TestGoldenVersionsPage(t *testing.T) {
-	page, err := os.ReadFile(goldenVersionsPage)
-	check(t, err)
-	_, example, found := strings.Cut(string(page), "\n## Example")
-	var shown []byte
-	for line := range strings.Lines(example) {
-		fields := strings.Fields(line)
-		if !strings.HasPrefix(line, "    ") || len(fields) < 2 {
-			continue
-		}
-		for _, field := range fields[1:] {
-			b, err := hex.DecodeString(field)
-			if err != nil {
-				break // the text beside the bytes
-			}
-			shown = append(shown, b...)
-		}
-	}
+	shown := pageExample(t, goldenVersionsPage)
 	b := goldenVersions(t)[segmentHeaderSize:]
 	head, err := parseHeader(b)
 	check(t, err)
@@ -171,7 +154,7 @@ func TestGoldenVersionsPage(t *testing.T) {
 		head, err = parseHeader(b)
 		check(t, err)
 	}
-	if want := b[:int(head.Units)*unitSize]; !found || !bytes.Equal(shown, want) {
+	if want := b[:int(head.Units)*unitSize]; !bytes.Equal(shown, want) {
 		t.Fatalf("the example in %s is not of the golden file; it should be\n%s", goldenVersionsPage, hex.Dump(want))
 	}
 }

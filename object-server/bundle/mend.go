@@ -25,7 +25,7 @@ func (r *Repair) mend() error {
 		if !r.large[s.id] || !r.pass.newest[s.hash].versioned {
 			continue
 		}
-		record, buffer, err := r.pass.spillRecord(s)
+		record, buffer, err := r.pass.recordOf(s.place())
 		if err != nil {
 			return err
 		}
@@ -108,38 +108,10 @@ func (x repairReader) chainRecord(lsn uint64) (link, error) {
 	if !ok || p.kept[at].hash != x.hash {
 		return link{}, fmt.Errorf("%w: record %d is not there", ErrQuarantined, lsn)
 	}
-	record, buffer, err := p.keptRecord(&p.kept[at])
+	record, buffer, err := p.recordOf(p.place(&p.kept[at]))
 	if err != nil {
 		return link{}, err
 	}
 	defer buffer.Free()
 	return newLink(record.head, record.block)
-}
-
-// keptName reads the name of a good record; empty if that cannot be told.
-func (p *pass) keptName(k *kept) string {
-	record, buffer, err := p.keptRecord(k)
-	if err != nil {
-		return ""
-	}
-	defer buffer.Free()
-	m, err := record.Metadata()
-	if err != nil {
-		return ""
-	}
-	return m.Name
-}
-
-// keptRecord reads a good record.
-func (p *pass) keptRecord(k *kept) (*Record, *Buffer, error) {
-	f := &p.segments[k.segment].file
-	buffer, err := p.bundle.preadExactly(&segment{sequence: f.sequence, generation: f.generation}, k.unit, int(k.units)*unitSize)
-	if err != nil {
-		return nil, nil, err
-	}
-	record, err := parseRecord(buffer.B)
-	if err != nil {
-		buffer.Free()
-	}
-	return record, buffer, err
 }

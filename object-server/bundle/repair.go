@@ -138,7 +138,7 @@ func (r *Repair) returns() []Return {
 	}
 	all := []Return{}
 	for hash, e := range before {
-		all = append(all, Return{LSN: e.lsn, Hash: hash, Name: r.pass.keptName(e), Lost: lost[hash]})
+		all = append(all, Return{LSN: e.lsn, Hash: hash, Name: r.pass.nameOf(r.pass.place(e)), Lost: lost[hash]})
 	}
 	slices.SortFunc(all, func(x, y Return) int { return int(x.Lost) - int(y.Lost) })
 	return all
@@ -211,7 +211,7 @@ func (r *Repair) renewCopies() error {
 }
 
 func (r *Repair) renewCopy(s *spill) error {
-	record, buffer, err := r.pass.spillRecord(s)
+	record, buffer, err := r.pass.recordOf(s.place())
 	if err != nil {
 		return err
 	}

@@ -80,6 +80,47 @@ type kept struct {
 	units   uint32
 }
 
+// recordPlace is where a record lies.
+type recordPlace struct {
+	file        *segmentFile
+	unit, units uint32
+}
+
+func (p *pass) place(k *kept) recordPlace {
+	return recordPlace{&p.segments[k.segment].file, k.unit, k.units}
+}
+
+func (s *spill) place() recordPlace { return recordPlace{&s.segment, s.unit, s.units} }
+
+// recordOf reads a whole record.
+func (p *pass) recordOf(at recordPlace) (*Record, *Buffer, error) {
+	seg := segment{sequence: at.file.sequence, generation: at.file.generation}
+	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*unitSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	record, err := parseRecord(buffer.B)
+	if err != nil {
+		buffer.Free()
+		return nil, nil, err
+	}
+	return record, buffer, nil
+}
+
+// nameOf reads the name of a record; empty if that cannot be told.
+func (p *pass) nameOf(at recordPlace) string {
+	record, buffer, err := p.recordOf(at)
+	if err != nil {
+		return ""
+	}
+	defer buffer.Free()
+	m, err := record.Metadata()
+	if err != nil {
+		return ""
+	}
+	return m.Name
+}
+
 func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
 		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest), torn: make(map[string]bool)}
@@ -170,7 +211,7 @@ func (p *pass) nameLost() {
 	each(func(l *Lost) { names[l.Hash] = "" })
 	for i := len(p.kept) - 1; i >= 0 && len(names) > 0; i-- {
 		if name, ok := names[p.kept[i].hash]; ok && name == "" {
-			names[p.kept[i].hash] = p.keptName(&p.kept[i])
+			names[p.kept[i].hash] = p.nameOf(p.place(&p.kept[i]))
 		}
 	}
 	each(func(l *Lost) { l.Name = names[l.Hash] })

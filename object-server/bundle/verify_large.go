@@ -48,7 +48,7 @@ func (p *pass) large() error {
 		}
 		if causes.bytes != "" {
 			d.FirstLSN, d.LastLSN, d.Cause = s.lsn, s.lsn, causes.bytes
-			d.Lost = []Lost{{LSN: s.lsn, Hash: s.hash, Name: p.nameOf(s)}}
+			d.Lost = []Lost{{LSN: s.lsn, Hash: s.hash, Name: p.nameOf(s.place())}}
 			p.add(d)
 		}
 	}
@@ -89,33 +89,6 @@ func (p *pass) live() (func(*spill) bool, error) {
 	}, nil
 }
 
-func (p *pass) spillRecord(s *spill) (*Record, *Buffer, error) {
-	seg := segment{sequence: s.segment.sequence, generation: s.segment.generation}
-	buffer, err := p.bundle.preadExactly(&seg, s.unit, int(s.units)*unitSize)
-	if err != nil {
-		return nil, nil, err
-	}
-	record, err := parseRecord(buffer.B)
-	if err != nil {
-		buffer.Free()
-		return nil, nil, err
-	}
-	return record, buffer, nil
-}
-
-func (p *pass) nameOf(s *spill) string {
-	record, buffer, err := p.spillRecord(s)
-	if err != nil {
-		return ""
-	}
-	defer buffer.Free()
-	m, err := record.Metadata()
-	if err != nil {
-		return ""
-	}
-	return m.Name
-}
-
 // largeDamage is what is wrong with a large file; empty where nothing is.
 type largeDamage struct {
 	bytes string // the object cannot be read
@@ -136,7 +109,7 @@ func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
 	}
 	defer file.Close()
 	p.verdict.LargeFiles++
-	record, buffer, err := p.spillRecord(s)
+	record, buffer, err := p.recordOf(s.place())
 	if err != nil {
 		return d, err
 	}
