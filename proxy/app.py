@@ -30,7 +30,7 @@ from proxy.config import ProxyOptions
 from proxy.container import ContainerController
 from proxy.core import Core
 from proxy.cors import expose, preflight
-from proxy.info import account_info, container_info
+from proxy.info import INFO_WANTED, account_info, container_info
 from proxy.info_page import info_page
 from proxy.info_registry import register_info
 from proxy.middleware.tempauth_authorize import ACCOUNT_INFO
@@ -79,6 +79,8 @@ class Application:
         if path == "/info":
             return self._info(req)
         target = self._target(path)
+        if INFO_WANTED in req.environ:
+            return self._tell_filter(req, target)
         self._check_host(req)
         routes = self._routes_for(target)
         route = routes.get(req.method)
@@ -166,6 +168,14 @@ class Application:
         if target.container and "HTTP_ORIGIN" in req.environ:
             info = container_info(self.core, req, target.account, target.container)
         return preflight(req, [*routes, "OPTIONS"], info, self.core.options)
+
+    def _tell_filter(self, req: Request, target: Target) -> Response:
+        if target.container:
+            info = container_info(self.core, req, target.account, target.container)
+        else:
+            info = account_info(self.core, req, target.account)
+        req.environ[INFO_WANTED].append(info)
+        return Response(204)
 
     def _info(self, req: Request) -> Response:
         if req.method not in _INFO_METHODS:

@@ -21,6 +21,10 @@ from proxy.quorum import Answer
 
 Info = dict[str, Any]
 
+#: A filter that wants to know an account or container puts a list here, in the environ of a HEAD;
+#: the proxy application appends the information to it and answers nothing else.
+INFO_WANTED = "martlet.info_wanted"
+
 _MISSING_SHARE = 0.1
 
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that a filter makes itself, to what stands right of it in the pipeline.
+
+A sub-request shares with the request it serves the transaction, the cache and what is known of
+accounts and containers; of the client's headers it carries those that identify the client. It is
+authorised like a request of the client, unless the filter answers for it (``pre_authorized``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from martlet.http import Environ, Headers, WSGIApp, call_app, environ_key
+from martlet.names import str_to_wsgi
+from proxy.info import INFO_WANTED, Info
+
+#: What a sub-request takes over: who asks, through which connection, in which transaction.
+_SHARED_NAMES = """
+    HTTP_HOST HTTP_ORIGIN HTTP_REFERER HTTP_USER_AGENT HTTP_X_AUTH_TOKEN HTTP_X_FORWARDED_FOR
+    HTTP_X_BACKEND_ALLOW_RESERVED_NAMES HTTP_X_OPENSTACK_REQUEST_ID HTTP_X_SERVICE_TOKEN
+    HTTP_X_STORAGE_TOKEN HTTP_X_TRANS_ID HTTP_X_TRANS_ID_EXTRA
+    REMOTE_ADDR REMOTE_PORT REMOTE_USER SCRIPT_NAME SERVER_NAME SERVER_PORT SERVER_PROTOCOL
+    allow_reserved_names keystone.identity keystone.token_info reseller_request
+"""
+_SHARED = frozenset(_SHARED_NAMES.split())
+_SHARED_PREFIXES = (
+    "HTTP_X_DOMAIN_",
+    "HTTP_X_IDENTITY_",
+    "HTTP_X_PROJECT_",
+    "HTTP_X_ROLE",
+    "HTTP_X_SERVICE_",
+    "HTTP_X_TENANT_",
+    "HTTP_X_USER_",
+    "martlet.",
+    "swift.",
+    "wsgi.",
+)
+#: Of the request itself, not of who made it.
+_OWN = frozenset(
+    [
+        INFO_WANTED,
+        "swift.callback.update_footers",
+        "swift.leave_relative_location",
+        "swift.orig_req_method",
+        "swift.proxy_access_log_made",
+        "wsgi.input",
+    ]
+)
+
+
+class Answered(NamedTuple):
+    """The answer to a sub-request, read to its end."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+
+def sub_environ(
+    environ: Environ,
+    method: str,
+    path: str,
+    source: str,
+    *,
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    pre_authorized: bool = False,
+) -> Environ:
+    """The environ of a sub-request for ``environ``.
+
+    :param path: WSGI string, not quoted, as PATH_INFO.
+    :param source: who asks, for the access log (``swift.source``), e.g. ``SLO``.
+    :param headers: WSGI strings; they go before what is shared.
+    :param pre_authorized: no auth system is asked, and owners' headers are shown.
+    """
+    result = {
+        key: value
+        for key, value in environ.items()
+        if (key in _SHARED or key.startswith(_SHARED_PREFIXES)) and key not in _OWN
+    }
+    result.setdefault("SCRIPT_NAME", "")
+    result["REQUEST_METHOD"] = method
+    result["PATH_INFO"] = path
+    result["QUERY_STRING"] = query
+    result["CONTENT_LENGTH"] = str(len(body))
+    result["wsgi.input"] = BytesIO(body)
+    result["swift.source"] = source
+    # So that what one of the two learns of a container, the other knows.
+    result["swift.infocache"] = environ.setdefault("swift.infocache", {})
+    for name, value in (headers or {}).items():
+        result[environ_key(name)] = value
+    if pre_authorized:
+        result.pop("swift.authorize", None)
+        result["swift.authorize_override"] = True
+        result["swift_owner"] = True
+    return result
+
+
+def ask_app(app: WSGIApp, environ: Environ) -> Answered:
+    """Run a sub-request and read the whole answer; for answers known to be small."""
+    status, header_list, body = call_app(app, environ)
+    return Answered(int(status.split(" ", 1)[0]), Headers(header_list), read_body(body))
+
+
+def read_body(body: Iterable[bytes]) -> bytes:
+    """A WSGI body to its end, closed."""
+    try:
+        return b"".join(body)
+    finally:
+        close_body(body)
+
+
+def close_body(body: Iterable[bytes]) -> None:
+    """Close a WSGI body that is not read on; the connection below it is given back."""
+    close: Callable[[], Any] | None = getattr(body, "close", None)
+    if close is not None:
+        close()
+
+
+def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) -> Info:
+    """What is known of an account (text, not a WSGI string); see ``proxy.info``."""
+    return _info(environ, app, f"/v1/{account}", source)
+
+
+def get_container_info(
+    environ: Environ, app: WSGIApp, account: str, container: str, source: str
+) -> Info:
+    """What is known of a container; ``status`` is 404 for one that is not there, 503 unknown."""
+    return _info(environ, app, f"/v1/{account}/{container}", source)
+
+
+def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
+    found: list[Info] = []
+    request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
+    request[INFO_WANTED] = found
+    ask_app(app, request)
+    return found[0] if found else {"status": 503, "meta": {}, "sysmeta": {}}
