@@ -17,6 +17,7 @@ from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
 from cluster.status import down, status
 from cluster.up import up
+from martlet.closed_pipe import end_with_reader
 
 HOME_VARIABLE = "MARTLET_HOME"
 PORT_VARIABLE = "MARTLET_PORT"
@@ -57,6 +58,10 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of ``martlet``; returns the exit status."""
+    return end_with_reader(lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         home = _home()

@@ -53,9 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status 0, or 2 with a sentence on standard error."""
     try:
         return _show(arguments) if arguments.action == "show" else _plan(arguments)
-    except (RingError, OSError) as error:
+    except RingError as error:
         print(f"martlet: {error}", file=sys.stderr)
-        return EXIT_ERROR
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"martlet: {error.filename or arguments.path}: {error.strerror}", file=sys.stderr)
+    return EXIT_ERROR
 
 
 def _show(arguments: argparse.Namespace) -> int:

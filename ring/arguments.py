@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ring.device_syntax import parse_add_value, parse_change_value, parse_search_value
@@ -33,13 +35,35 @@ _SEARCH_HELP = (
     "d<id>r<region>z<zone>-<ip>:<port>R<r_ip>:<r_port>/<device>_<meta>, each part optional; "
     "[...] around an IPv6 address"
 )
-_FIELD_OPTIONS: tuple[tuple[str, str, type, str], ...] = (
-    ("-r", "--region", int, "region"),
-    ("-z", "--zone", int, "zone"),
+
+
+def _file_name(text: str) -> str:
+    if not Path(text).name:
+        raise argparse.ArgumentTypeError(f"{text!r} names no file")
+    return text
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+_FIELD_OPTIONS: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
+    ("-r", "--region", _whole, "region"),
+    ("-z", "--zone", _whole, "zone"),
     ("-i", "--ip", str, "IP address or host name"),
-    ("-p", "--port", int, "port"),
+    ("-p", "--port", _whole, "port"),
     ("-j", "--replication-ip", str, "IP address or host name for replication; default: --ip"),
-    ("-q", "--replication-port", int, "port for replication; default: --port"),
+    ("-q", "--replication-port", _whole, "port for replication; default: --port"),
     ("-d", "--device", str, "device name, for example sdb1"),
     ("-w", "--weight", str, "weight, relative to the other devices"),
     ("-m", "--meta", str, "free text about the device"),
@@ -64,7 +88,7 @@ class CommandParser(_SentenceParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.add_argument("builder_file", help="for example object.builder")
+        self.add_argument("builder_file", type=_file_name, help="for example object.builder")
         self.set_defaults(json=False)
         commands = self.add_subparsers(
             dest="command", metavar="command", title="commands", parser_class=_SentenceParser
@@ -73,6 +97,19 @@ class CommandParser(_SentenceParser):
         _add_create(commands)
         _add_device_commands(commands)
         _add_ring_commands(commands)
+        self._names = tuple(commands.choices)
+
+    def refuse_unknown_command(self, words: Sequence[str]) -> None:
+        """Exits with one sentence, where argparse would name every command there is."""
+        if len(words) < 2 or words[1].startswith("-") or words[1] in self._names:
+            return
+        near = difflib.get_close_matches(words[1], self._names, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        self.exit(
+            2,
+            f"martlet-ring-builder: unknown command {words[1]!r}: {hint}"
+            "(--help lists the commands)\n",
+        )
 
 
 if TYPE_CHECKING:
@@ -81,10 +118,10 @@ if TYPE_CHECKING:
 
 def _add_create(commands: _Commands) -> None:
     create = commands.add_parser("create", help="make a new builder file")
-    create.add_argument("part_power", type=int, help="2^part_power partitions, 0 to 32")
-    create.add_argument("replicas", type=float, help="replicas of each partition, 3 or 2.5")
+    create.add_argument("part_power", type=_whole, help="2^part_power partitions, 0 to 32")
+    create.add_argument("replicas", type=_real, help="replicas of each partition, 3 or 2.5")
     create.add_argument(
-        "min_part_hours", type=int, help="hours before a partition may move again, 0 to 255"
+        "min_part_hours", type=_whole, help="hours before a partition may move again, 0 to 255"
     )
 
 
@@ -110,7 +147,7 @@ def _add_device_commands(commands: _Commands) -> None:
         changing.append(change)
     changing.append(_add_set_info(commands))
     for command in (*changing, search, list_parts):
-        command.add_argument("-u", "--id", type=int, help="device id")
+        command.add_argument("-u", "--id", type=_whole, help="device id")
         _add_field_options(command)
     for command in changing:
         command.add_argument(
@@ -170,16 +207,16 @@ def _add_ring_commands(commands: _Commands) -> None:
     dispersion.add_argument("-v", "--verbose", action="store_true", help="a table of tiers")
     write_builder = commands.add_parser("write_builder", help="make a lost builder from the ring")
     write_builder.add_argument(
-        "min_part_hours", type=int, nargs="?", help="default: 24; the ring does not hold it"
+        "min_part_hours", type=_whole, nargs="?", help="default: 24; the ring does not hold it"
     )
     _add_settings(commands)
 
 
 def _add_settings(commands: _Commands) -> None:
     hours = commands.add_parser("set_min_part_hours", help="hours before a partition moves again")
-    hours.add_argument("hours", type=int)
+    hours.add_argument("hours", type=_whole)
     replicas = commands.add_parser("set_replicas", help="replicas of each partition, 3 or 2.5")
-    replicas.add_argument("replicas", type=float)
+    replicas.add_argument("replicas", type=_real)
     overload = commands.add_parser(
         "set_overload", help="how much over its weight a device may hold to spread partitions"
     )

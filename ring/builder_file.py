@@ -20,7 +20,7 @@ from ring.builder import HOURS_MAX, RingBuilder
 from ring.devices import DEVICE_TIER_LENGTH, Device, checked_device
 from ring.errors import BuilderFileError, DeviceError
 from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, Table
-from ring.files import replace_file
+from ring.files import make_like, replace_file
 from ring.plain_pickle import load_plain
 
 FILE_BYTES_MAX = 2**31
@@ -61,12 +61,14 @@ def locked(path: Path) -> Iterator[None]:
     :raises BuilderFileError: another one is at work, or the folder cannot be written.
     """
     real = path.resolve()  # one file under two names is one builder
-    lock_path = real.with_name(f".{real.name}.lock")
+    if not real.name or real.is_dir():
+        raise BuilderFileError(f"{path}: a folder, not a builder file")
     try:
-        handle = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = _open_lock(real.with_name(f".{real.name}.lock"))
     except OSError as error:
-        raise BuilderFileError(f"{lock_path}: {error.strerror}") from error
+        raise BuilderFileError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
+        make_like(handle, real)  # who may change the builder file may lock it
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -74,6 +76,14 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        # To read is enough for a lock, but for one on NFS.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def encode_builder(builder: RingBuilder) -> bytes:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from martlet.closed_pipe import end_with_reader
 from ring import device_commands, ring_commands, setting_commands
 from ring.arguments import CommandParser
 from ring.builder import RingBuilder
@@ -29,9 +30,8 @@ _DEVICE_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], list[str
     "set_zone": device_commands.set_zone,
     "set_info": device_commands.set_info,
 }
-_READING_COMMANDS = {
-    "search": device_commands.search,
-    "list_parts": device_commands.list_parts,
+_READING_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], list[str]]] = {
+    name: getattr(device_commands, name) for name in device_commands.READING_COMMANDS
 }
 _SETTING_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], tuple[list[str], int]]] = {
     name: getattr(setting_commands, name)
@@ -53,18 +53,25 @@ _SETTING_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], tuple[l
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    return end_with_reader(lambda: _main(words))
+
+
+def _main(words: list[str]) -> int:
     parser = CommandParser()
     if not words:
         parser.print_help()
         return EXIT_SUCCESS
     # argparse wants what stands around an option in one piece; --yes may stand anywhere.
     words.sort(key=lambda word: word in ("-y", "--yes"))
+    parser.refuse_unknown_command(words)
     options = parser.parse_args(words)
     builder_path, ring_path = _paths(options)
     try:
         return _run(options, builder_path, ring_path)
     except (RingError, ValueError) as error:
         return _fail(str(error))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return _fail(f"{error.filename or builder_path}: {error.strerror}")
 

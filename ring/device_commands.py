@@ -21,6 +21,8 @@ from ring.devices import Device, format_device, parse_weight
 from ring.errors import BuilderError
 from ring.show import search_table
 
+READING_COMMANDS = ("search", "list_parts")
+
 
 def add(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
     """The lines to print."""
@@ -83,7 +85,7 @@ def set_info(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
     """The lines to print."""
     lines = []
     for wanted, changes in info_changes(options):
-        found = _search(builder, wanted)
+        found = _search(options, builder, wanted)
         _confirm(found, "change the info of", options.yes)
         for device in found:
             before = format_device(device)
@@ -120,7 +122,7 @@ def _set(
 ) -> list[str]:
     lines = []
     for wanted, value in search_and_value(options):
-        found = _search(builder, wanted)
+        found = _search(options, builder, wanted)
         _confirm(found, f"change the {what} of", options.yes)
         for device in found:
             new = change(device, value)
@@ -132,15 +134,18 @@ def _search_all(options: argparse.Namespace, builder: RingBuilder) -> list[Devic
     """Devices that match any of the searches, each once."""
     found: dict[int, Device] = {}
     for wanted in search_groups(options):
-        found |= {device["id"]: device for device in _search(builder, wanted)}
+        found |= {device["id"]: device for device in _search(options, builder, wanted)}
     return list(found.values())
 
 
-def _search(builder: RingBuilder, wanted: dict[str, Any]) -> list[Device]:
+def _search(
+    options: argparse.Namespace, builder: RingBuilder, wanted: dict[str, Any]
+) -> list[Device]:
     found = builder.search(wanted)
     if not found:
         what = ", ".join(f"{key} {value}" for key, value in wanted.items())
-        raise BuilderError(f"no device has {what}; nothing was changed")
+        changes = options.command not in READING_COMMANDS
+        raise BuilderError(f"no device has {what}" + "; nothing was changed" * changes)
     return found
 
 

@@ -4,30 +4,64 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from pathlib import Path
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+def replace_file(
+    path: Path, content: bytes, mode: int | None = None, like: Path | None = None
+) -> None:
     """Makes ``content`` durable under ``path``.
 
     Write to a temporary file beside it, fsync, rename, fsync of the folder. A crash before the
     rename leaves the old file and perhaps a ``.<name>.*`` file that nobody reads.
 
-    :raises OSError: nothing was replaced.
+    Without ``mode`` the file keeps owner, group and mode of the file it replaces, or of ``like``;
+    where neither is there, the umask says the mode.
+
+    :raises OSError: names ``path``; nothing was replaced.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    sync_folder(path.parent)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                else:
+                    make_like(file.fileno(), like or path)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        sync_folder(path.parent)
+    except OSError as error:
+        # Nobody knows the temporary name.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def make_like(handle: int, model: Path) -> None:
+    """Gives an open file owner, group and mode of ``model``, as far as this user may.
+
+    It stays as it is where there is no ``model``, or where it is somebody else's.
+    """
+    try:
+        wanted = model.stat()
+    except OSError:
+        return
+    if os.geteuid() not in (0, os.fstat(handle).st_uid):
+        return
+    for owner in (wanted.st_uid, -1):  # who may not give a file away may still choose its group
+        try:
+            os.fchown(handle, owner, wanted.st_gid)
+            break
+        except PermissionError:
+            continue
+    os.fchmod(handle, stat.S_IMODE(wanted.st_mode))
 
 
 def sync_folder(folder: Path) -> None:

@@ -187,8 +187,8 @@ def as_text(found: Preview) -> str:
         f"{found.moved_partitions} of {found.partitions} partitions ({percent:.2f}%) would move, "
         f"{found.moved_replicas} replicas"
         + (f", {_size(found.moved_bytes)}" if found.moved_bytes is not None else ""),
-        f"balance     {found.balance[0]:8.2f} -> {found.balance[1]:8.2f}",
-        f"dispersion  {found.dispersion[0]:8.2f} -> {found.dispersion[1]:8.2f}",
+        f"balance     {found.balance[0]:z8.2f} -> {found.balance[1]:z8.2f}",
+        f"dispersion  {found.dispersion[0]:z8.2f} -> {found.dispersion[1]:z8.2f}",
     ]
     if found.is_usage_given and found.unknown_usage:
         names = ", ".join(f"d{dev_id}" for dev_id in found.unknown_usage)

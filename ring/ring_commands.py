@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import stat
 import sys
 import time
 from datetime import timedelta
@@ -172,5 +173,13 @@ def _refuse_newer_ring(options: argparse.Namespace, builder: RingBuilder, ring_p
 def keep_backup(path: Path, content: bytes) -> None:
     """Keeps what is about to be written in backups/, under the time and its name."""
     folder = path.parent / "backups"
-    folder.mkdir(exist_ok=True)
-    replace_file(folder / f"{time.time():.6f}.{path.name}", content)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        pass
+    else:  # who may write here may keep backups
+        folder.chmod(stat.S_IMODE(path.parent.stat().st_mode))
+    try:
+        replace_file(folder / f"{time.time():.6f}.{path.name}", content, like=path)
+    except OSError as error:
+        raise BuilderError(f"{folder}: no backup can be kept: {error.strerror}") from error

@@ -14,6 +14,8 @@ from ring.errors import RingFileError
 from ring.file_format import read_ring
 from ring.shares import most_unique
 
+_NO_DEVICES = "There are no devices in this ring, or all devices have been deleted"
+
 
 def ring_state(builder: RingBuilder, ring_path: Path) -> tuple[str, str]:
     """One word (missing, invalid, current, obsolete) and one line about the ring file."""
@@ -47,7 +49,11 @@ def as_json(builder: RingBuilder, builder_path: Path, ring_path: Path) -> dict[s
         "balance": builder.balance(),
         "dispersion": builder.dispersion,
         "devices": [
-            {**dev, "balance": balance[dev["id"]], "removed": dev["id"] in builder.removed_ids}
+            {
+                **dev,
+                "balance": round(balance[dev["id"]], 6) + 0.0,
+                "removed": dev["id"] in builder.removed_ids,
+            }
             for dev in builder.devices()
         ],
     }
@@ -58,19 +64,20 @@ def as_text(builder: RingBuilder, builder_path: Path, ring_path: Path) -> str:
     devices = list(builder.devices())
     regions = {dev["region"] for dev in devices}
     zones = {(dev["region"], dev["zone"]) for dev in devices}
-    dispersion = "" if builder.dispersion is None else f", {builder.dispersion:.2f} dispersion"
+    dispersion = "" if builder.dispersion is None else f", {builder.dispersion:z.2f} dispersion"
     wait = timedelta(seconds=builder.seconds_until_move())
     state, state_line = ring_state(builder, ring_path)
     lines = [
         f"{builder_path}, build version {builder.version}, id {builder.builder_id}",
         f"{builder.partitions} partitions, {builder.replicas:.6f} replicas, "
         f"{len(regions)} regions, {len(zones)} zones, {len(devices)} devices, "
-        f"{builder.dev_id_bytes}-byte IDs, {builder.balance():.2f} balance{dispersion}",
+        f"{builder.dev_id_bytes}-byte IDs, {builder.balance():z.2f} balance{dispersion}",
         "The minimum number of hours before a partition can be reassigned is "
         f"{builder.min_part_hours} ({wait} remaining)",
         f"The overload factor is {builder.overload * 100:.2f}% ({builder.overload:.6f})",
         state_line,
         *_device_table(builder, devices),
+        *(() if devices else (_NO_DEVICES,)),
         *_power_notes(builder, state == "current"),
     ]
     return "\n".join(lines)
@@ -106,7 +113,7 @@ def _device_table(builder: RingBuilder, devices: list[Device]) -> list[str]:
             f"{address:>{ip}}:{dev['port']:<{port}d} "
             f"{replication_address:>{replication_ip}}:"
             f"{dev['replication_port']:<{replication_port}d} {dev['device']:>5} "
-            f"{weight_text:>{weight}} {dev.get('parts', 0):>10} {balance[dev_id]:7.2f} "
+            f"{weight_text:>{weight}} {dev.get('parts', 0):>10} {balance[dev_id]:z7.2f} "
             f"{flags:>5} {dev['meta']}"
         )
     return lines
@@ -141,7 +148,7 @@ def search_table(builder: RingBuilder, devices: list[Device]) -> list[str]:
             f"         {dev['id']:5d} {dev['region']:7d} {dev['zone']:5d} {dev['ip']:>15} "
             f"{dev['port']:5d} {dev['replication_ip']:>15} {dev['replication_port']:17d} "
             f"{dev['device']:>9} {dev['weight']:6.2f} {dev.get('parts', 0):>10} "
-            f"{balance[dev['id']]:7.2f} {dev['meta']}"
+            f"{balance[dev['id']]:z7.2f} {dev['meta']}"
         )
     return lines
 

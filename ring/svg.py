@@ -11,7 +11,11 @@ from xml.sax.saxutils import escape
 
 from ring.tree import KINDS, Branch, Picture
 
-_WIDTH, _ROW, _HEAD = 1200.0, 60.0, 40.0
+_WIDTH_MIN, _ROW, _HEAD = 1200.0, 60.0, 40.0
+# A device of the usual weight has room for its id and the beginning of its name.
+_WIDTH_PER_DEVICE = 56.0
+# Programs that draw the picture have limits of their own.
+_WIDTH_MAX = 60_000.0
 # Percent off from which on the colour is full.
 _FULL_COLOUR_PERCENT = 20.0
 _LETTER = 7.0
@@ -19,18 +23,20 @@ _LETTER = 7.0
 
 def as_svg(picture: Picture) -> str:
     """An SVG document; the figures of each box show when it is pointed at."""
+    count = sum(1 for _ in picture.root.devices())
+    width = min(max(_WIDTH_MIN, _WIDTH_PER_DEVICE * count), _WIDTH_MAX)
     height = _HEAD + _ROW * len(KINDS)
     title = (
         f"{picture.path}: version {picture.version}, {picture.partitions} partitions, "
-        f"{picture.replicas:g} replicas, balance {picture.balance:.2f}, "
-        f"dispersion {picture.dispersion:.2f}"
+        f"{picture.replicas:g} replicas, balance {picture.balance:z.2f}, "
+        f"dispersion {picture.dispersion:z.2f}"
     )
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:g}" height="{height:g}" '
-            f'viewBox="0 0 {_WIDTH:g} {height:g}" font-family="sans-serif" font-size="12">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+            f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" font-size="12">',
             f'<text x="4" y="24" font-size="14">{escape(title)}</text>',
-            *_boxes(picture.root, 0.0, _WIDTH, 0),
+            *_boxes(picture.root, 0.0, width, 0),
             "</svg>",
             "",
         ]
@@ -42,7 +48,7 @@ def _boxes(branch: Branch, left: float, width: float, depth: int) -> Iterator[st
     name = branch.name if branch.name.startswith(branch.kind) else f"{branch.kind} {branch.name}"
     about = (
         f"{name}: weight {branch.weight:.2f}, wanted {branch.wanted:.1f}, "
-        f"held {branch.held}, balance {branch.balance:.2f}"
+        f"held {branch.held}, balance {branch.balance:z.2f}"
     )
     yield (
         f'<g><title>{escape(about)}</title><rect x="{left:.2f}" y="{top:g}" width="{width:.2f}" '

@@ -39,6 +39,13 @@ class Branch:
             return BALANCE_MAX if self.held else 0.0
         return 100.0 * self.held / self.wanted - 100.0
 
+    def devices(self) -> Iterable[Branch]:
+        """The leaves."""
+        if self.kind == KINDS[-1]:
+            yield self
+        for child in self.children:
+            yield from child.devices()
+
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return {
@@ -47,7 +54,7 @@ class Branch:
             "weight": self.weight,
             "parts_wanted": round(self.wanted, 3),
             "parts_held": self.held,
-            "balance": round(self.balance, 3),
+            "balance": round(self.balance, 3) + 0.0,
             "children": [child.as_json() for child in self.children],
         }
 
@@ -71,8 +78,8 @@ class Picture:
             "version": self.version,
             "partitions": self.partitions,
             "replicas": self.replicas,
-            "balance": round(self.balance, 3),
-            "dispersion": round(self.dispersion, 6),
+            "balance": round(self.balance, 3) + 0.0,
+            "dispersion": round(self.dispersion, 6) + 0.0,
             "tree": self.root.as_json(),
         }
 
@@ -93,7 +100,7 @@ def load_picture(path: Path) -> Picture:
     if not table:
         raise RingFileError(f"{path}: no partition is assigned to a device yet")
     root = make_tree(path.name, devices, table, partitions, overload)
-    held = list(_leaves(root))
+    held = list(root.devices())
     return Picture(
         path=str(path),
         version=version,
@@ -147,13 +154,6 @@ def _name(tier: Tier, device: Device) -> str:
     return f"{KINDS[len(tier)]} {tier[-1]}"
 
 
-def _leaves(branch: Branch) -> Iterable[Branch]:
-    if branch.kind == KINDS[-1]:
-        yield branch
-    for child in branch.children:
-        yield from _leaves(child)
-
-
 # --- the terminal -----------------------------------------------------------------------------
 
 _BAR_CELLS = 10
@@ -165,14 +165,14 @@ def as_text(picture: Picture) -> str:
     width = max(len(label) for label, _ in rows)
     lines = [
         f"{picture.path}: version {picture.version}, {picture.partitions} partitions, "
-        f"{picture.replicas:g} replicas, balance {picture.balance:.2f}, "
-        f"dispersion {picture.dispersion:.2f}",
+        f"{picture.replicas:g} replicas, balance {picture.balance:z.2f}, "
+        f"dispersion {picture.dispersion:z.2f}",
         f"{'':{width}} {'weight':>12} {'wanted':>10} {'held':>10} {'balance':>8}",
     ]
     for label, branch in rows:
         lines.append(
             f"{label:{width}} {branch.weight:12.2f} {branch.wanted:10.1f} {branch.held:10d} "
-            f"{branch.balance:8.2f} {_bar(branch)}"
+            f"{branch.balance:z8.2f} {_bar(branch)}"
         )
     return "\n".join(lines)
 

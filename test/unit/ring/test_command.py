@@ -32,17 +32,24 @@ class Folder:
 
     def run(self, *words: str, status: int = 0, stdin: str = "") -> str:
         """Runs the command; returns what it printed on both channels."""
-        done = subprocess.run(
-            [sys.executable, "-m", "ring.command", self.builder.name, *words],
+        done = self.start(self.builder.name, *words, stdin=stdin)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def start(
+        self, *words: str, stdin: str = "", stdout: int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the command in the folder, whatever comes of it."""
+        return subprocess.run(
+            [sys.executable, "-m", "ring.command", *words],
             cwd=self.path,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             input=stdin,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -201,10 +208,13 @@ def test_the_ring_file_may_be_given_in_place_of_the_builder(full: Folder) -> Non
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["balance"], "invalid choice: 'balance'"),
+        (["rebalnce"], "unknown command 'rebalnce': did you mean rebalance? (--help lists"),
+        (["set-weight", "d0", "1"], "'set-weight': did you mean set_weight?"),
+        (["frobnicate"], "unknown command 'frobnicate': (--help lists the commands)"),
         (["create", "6", "3", "1"], "object.builder exists already"),
         (["create", "6", "3"], "the following arguments are required: min_part_hours"),
-        (["create", "six", "3", "1"], "invalid int value: 'six'"),
+        (["create", "six", "3", "1"], "part_power: 'six' is not a whole number"),
+        (["set_replicas", "few"], "replicas: 'few' is not a number"),
         (["add"], "a device needs region, zone, ip, port, device, weight"),
         (["add", "r1z1-127.0.0.1:6200/d"], "each device needs a weight after it"),
         (["add", "r1z1-127.0.0.1:6200/d", "heavy"], "'heavy' is not a weight"),
@@ -218,6 +228,7 @@ def test_the_ring_file_may_be_given_in_place_of_the_builder(full: Folder) -> Non
         (["add", *FOUR[:2], "--zone", "1"], "not both"),
         (["remove"], "say which devices"),
         (["remove", "d9"], "no device has id 9; nothing was changed"),
+        (["search", "d9"], "no device has id 9\n"),
         (["remove", "what"], "'what' is not a search value"),
         (["set_weight", "d0"], "each search value needs a new weight"),
         (["set_weight", "d0", "1"], "no device has id 0"),
@@ -269,6 +280,42 @@ def test_a_missing_or_damaged_builder_file_is_named(folder: Folder, words: list[
     assert not (folder.path / "owned").exists()
     folder.builder.unlink()
     assert "object.builder: No such file or directory" in folder.run(*words, status=2)
+
+
+@pytest.mark.parametrize("name", [".", "/", "", "folder/.."])
+def test_a_name_of_no_file_is_a_sentence(folder: Folder, name: str) -> None:
+    (folder.path / "folder").mkdir()
+    done = folder.start(name, "create", "6", "3", "1")
+    assert done.returncode == 2
+    assert re.fullmatch("martlet-ring-builder: .*(names no file|a folder, not).*\n", done.stderr)
+
+
+def test_a_folder_that_is_missing_or_taken_is_named(full: Folder) -> None:
+    for path in (full.path / "backups").iterdir():
+        path.unlink()
+    (full.path / "backups").rmdir()
+    (full.path / "backups").write_text("not a folder")
+    printed = full.run("write_ring", status=2)
+    assert printed == "martlet-ring-builder: backups: no backup can be kept: Not a directory\n"
+    full.builder = full.path / "none" / "object.builder"
+    assert main([str(full.builder), "create", "6", "3", "1"]) == 2
+
+
+def test_a_builder_without_devices_says_so(folder: Folder) -> None:
+    line = "There are no devices in this ring, or all devices have been deleted"
+    assert folder.run().splitlines()[-1] == line
+    folder.run("add", *FOUR)
+    assert line not in folder.run()
+
+
+@pytest.mark.parametrize("words", [["list_parts", "r1"], ["show"], ["show", "--json"]])
+def test_a_closed_pipe_ends_it_without_a_word(full: Folder, words: list[str]) -> None:
+    """Nobody reads, as behind a ``head`` that has seen enough."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = full.start(full.builder.name, *words, stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_last_device_keeps_its_weight(folder: Folder) -> None:

@@ -1,6 +1,9 @@
 """What ``martlet ring show`` draws, as a tree, as JSON and as a picture."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,7 +15,9 @@ from ring.builder import RingBuilder
 from ring.builder_file import save_builder
 from ring.file_format import encode_ring
 from ring.svg import as_svg
-from ring.tree import Branch, Picture, load_picture
+from ring.tree import Branch, Picture, as_text, load_picture
+
+_MARTLET = "import sys; from cluster.command import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -99,6 +104,45 @@ def test_a_name_without_room_in_the_picture_is_seen_to_be_cut() -> None:
     drawn = as_svg(Picture("object.ring.gz", 1, 100, 1.0, 0.0, 0.0, root))
     assert ">10.1.30…<" in drawn
     assert ">object.ring.gz<" in drawn
+
+
+def test_the_picture_grows_with_the_devices() -> None:
+    devices = [Branch("device", f"d{n} sda", 1.0, 5.0, 5) for n in range(1000)]
+    root = Branch("ring", "object.ring.gz", 1000.0, 5000.0, 5000, devices)
+    drawn = as_svg(Picture("object.ring.gz", 1, 100, 1.0, 0.0, 0.0, root))
+    assert 'width="56000"' in drawn
+    assert ">d999 sda<" in drawn
+
+
+def test_zero_has_no_sign() -> None:
+    branch = Branch("ring", "r", 1.0, 3.0, 3)
+    branch.wanted = 3.0 + 1e-9
+    picture = Picture("r", 1, 3, 1.0, branch.balance, -0.0, branch)
+    for text in (as_text(picture), json.dumps(picture.as_json()), as_svg(picture)):
+        assert "-0.0" not in text
+
+
+def test_a_picture_that_cannot_be_written_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "none" / "ring.svg"
+    assert main(["ring", "show", "--svg", str(path), str(folder / "object.ring.gz")]) == 2
+    assert capsys.readouterr().err == f"martlet: {path}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--json"], ["plan"]])
+def test_a_closed_pipe_ends_it_without_a_word(folder: Path, words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", _MARTLET, "ring", *words, str(folder / "object.builder")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_picture_goes_into_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
