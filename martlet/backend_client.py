@@ -331,6 +331,11 @@ class BackendUpload(BackendExchange):
         self._reused = False  # from here on there is a body that could not be sent twice
         return None
 
+    @property
+    def continue_headers(self) -> dict[str, str]:
+        """What the server said along with 100 Continue, by lower-case name."""
+        return self._incoming.continue_headers
+
     def send(self, chunk: bytes) -> None:
         """Send a piece of the body.
 

@@ -67,6 +67,7 @@ class Incoming:
         "_pool",
         "address",
         "chunks",
+        "continue_headers",
         "has_continue",
         "has_final_headers",
         "headers",
@@ -91,6 +92,7 @@ class Incoming:
         self.headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
         self.has_continue = False
+        self.continue_headers: dict[str, str] = {}
         self.has_final_headers = False
         self.is_complete = False
         self.keep_alive = False
@@ -195,8 +197,8 @@ class Incoming:
             self.is_complete = True
             return
         self.has_continue = True  # an interim answer; the final one follows with headers of its own
+        self.continue_headers, self.headers = self.headers, {}
         self.reason = ""
-        self.headers = {}
 
 
 class BackendResponse:

@@ -89,14 +89,11 @@ class ObjectController:
         headers["Content-Type"] = _content_type(req, target)
         self._check(target, headers)
         place = self._place(req, target, info)
-        lines = self._lines(req, target, place, headers, delete_at(req))
+        updates = self._updates(target, place, headers, delete_at(req))
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
-        row = partial(self._container_row, req, target, len(lines))
-        content_type = headers["Content-Type"]
-        return Store(
-            self._core, req, request, nodes, lines, row, content_type, place.policy_index
-        ).run()
+        row = partial(self._container_row, req, target, len(updates))
+        return Store(self._core, req, request, nodes, headers, updates, row).run()
 
     def post(self, req: Request, target: Target) -> Response:
         """202; 400, 404, 503."""
@@ -107,7 +104,7 @@ class ObjectController:
             headers["Content-Type"] = content_type
         self._check(target, headers)
         place = self._place(req, target, info)
-        lines = self._lines(req, target, place, headers, delete_at(req))
+        lines = self._lines(target, place, headers, delete_at(req))
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
         outcomes = self._core.ask(request, nodes, lines)
@@ -136,7 +133,7 @@ class ObjectController:
         info = self._container(req, target)
         self._authorize_write(req, info)
         place = self._place(req, target, info)
-        lines = self._lines(req, target, place, object_headers(req), None)
+        lines = self._lines(target, place, object_headers(req), None)
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
         outcomes = self._core.ask(request, nodes, lines)
@@ -181,14 +178,19 @@ class ObjectController:
         return _Place(index, ring, partition, nodes)
 
     def _lines(
-        self,
-        req: Request,
-        target: Target,
-        place: _Place,
-        headers: dict[str, str],
-        expires: int | None,
+        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
     ) -> list[bytes]:
         """The header lines for each replica, with the updates that it is to send."""
+        updates = self._updates(target, place, headers, expires)
+        common = header_lines(headers)
+        return [common + lines for lines in updates]
+
+    def _updates(
+        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
+    ) -> list[bytes]:
+        """The lines about the updates that each replica is to send; adds to ``headers`` what all
+        replicas are to know of the place.
+        """
         rings = self._core.rings
         headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
         if place.ring.next_part_power:
@@ -197,10 +199,8 @@ class ObjectController:
         if expires is not None:
             headers["X-Delete-At"] = f"{expires:010d}"
             expirer = expirer_target(rings, expires, target.account, target.container, target.obj)
-        common = header_lines(headers)
         partition, containers = rings.container.get_nodes(target.account, target.container)
-        updates = update_headers(len(place.nodes), partition, containers, expirer)
-        return [common + lines for lines in updates]
+        return update_headers(len(place.nodes), partition, containers, expirer)
 
     def _container_row(self, req: Request, target: Target, count: int) -> ContainerRow:
         rings = self._core.rings

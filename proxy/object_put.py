@@ -4,7 +4,8 @@
 A small body is read first and sent to every device in one message, headers and body together. A
 large one, one of unknown length and one with If-None-Match goes piece by piece, after the devices
 have agreed to take it (100-continue). Either way a device that fails is replaced by a hand-off as
-long as it can be, and what the client is told needs a quorum.
+long as it can be, and what the client is told needs a quorum. Metadata that filters know only after
+the body goes along as `proxy.footers` says.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from martlet.http import Request, Response, http_date, http_error
+from martlet.http import Headers, Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
-from proxy.core import Core
+from proxy.core import Core, header_lines
 from proxy.fanout import Outcome
+from proxy.footers import MimeBody, footers_of, has_footers, overridden
 from proxy.nodes import NodeQueue
 from proxy.quorum import Answer, have_quorum, own_write_done, quorum_size
 from proxy.updates import ContainerRow, told_by
@@ -36,7 +38,8 @@ _SENTENCES = {
 class Store:
     """One object to be stored.
 
-    :param headers: the lines for each replica.
+    :param headers: by wire name, for all replicas.
+    :param updates: the lines about updates, for each replica.
     :param row: makes what tells the container replicas that no object server tells.
     """
 
@@ -44,10 +47,9 @@ class Store:
     req: Request
     request: BackendRequest
     nodes: NodeQueue
-    headers: Sequence[bytes]
+    headers: dict[str, str]
+    updates: Sequence[bytes]
     row: Callable[[], ContainerRow]
-    content_type: str
-    policy_index: int
 
     def run(self) -> Response:
         """201; 202 when a newer one is there already; 408, 412, 413, 422, 499, 503."""
@@ -58,9 +60,10 @@ class Store:
         body = None
         if length is not None and length <= ONE_MESSAGE_BYTES_MAX and not is_conditional:
             body = b"".join(self._read_client(length))
-            outcomes = self._send_in_one(body)
+            footers = footers_of(self.req.environ)
+            outcomes = self._send_in_one(body, footers)
         else:
-            length, outcomes = self._send_in_pieces(length)
+            length, footers, outcomes = self._send_in_pieces(length)
         timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
         response = self._response(answers)
@@ -69,21 +72,33 @@ class Store:
             response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
-        if len(told) < len(self.headers) and etag is not None:
-            self._tell_containers(told, length, etag)
+        if len(told) < len(self.updates) and etag is not None:
+            self._tell_containers(told, length, etag, footers)
         return response
 
-    def _tell_containers(self, told: set[int], size: int, etag: str) -> None:
+    def _lines(self, more: Headers | dict[str, str]) -> list[bytes]:
+        """The header lines for each replica, where those of ``more`` go before the others."""
+        headers: Headers | dict[str, str] = self.headers
+        if more:
+            headers = Headers(headers)
+            headers.update(more)
+        common = header_lines(headers)
+        return [common + lines for lines in self.updates]
+
+    def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
+        metadata = Headers(self.headers)
+        metadata.update(footers)
+        shown = overridden(size, etag, metadata["Content-Type"], metadata)
         headers = {
-            "X-Timestamp": self.req.environ["HTTP_X_TIMESTAMP"],
-            "X-Size": str(size),
-            "X-Etag": etag,
-            "X-Content-Type": self.content_type,
-            "X-Backend-Storage-Policy-Index": str(self.policy_index),
+            "X-Timestamp": metadata["X-Timestamp"],
+            "X-Size": shown[0],
+            "X-Etag": shown[1],
+            "X-Content-Type": shown[2],
+            "X-Backend-Storage-Policy-Index": metadata["X-Backend-Storage-Policy-Index"],
         }
         self.row().send_missed("PUT", told, headers)
 
-    def _send_in_one(self, body: bytes) -> list[Outcome]:
+    def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
         request = BackendRequest(
             self.request.server_type,
             self.request.method,
@@ -93,25 +108,33 @@ class Store:
             self.request.timeout,
             body,
         )
-        return self.core.ask(request, self.nodes, self.headers)
+        return self.core.ask(request, self.nodes, self._lines(footers))
 
-    def _send_in_pieces(self, length: int | None) -> tuple[int, list[Outcome]]:
-        """How many bytes came, and what became of them."""
+    def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
+        """How many bytes came, with which footers, and what became of them."""
         received = 0
         replicas = self.nodes.primary_count
         patience = self.core.options.post_quorum_timeout
-        uploads = Uploads(self.core.backends, self.request)
+        frame = MimeBody() if has_footers(self.req.environ) else None
+        framed_length = length if frame is None else None
+        lines = self._lines({} if frame is None else frame.headers(length))
+        uploads = Uploads(self.core.backends, self.request, needs_footers=frame is not None)
         try:
             refusals = uploads.open(
-                self.nodes, self.headers, length, quorum_size(replicas), patience
+                self.nodes, lines, framed_length, quorum_size(replicas), patience
             )
             self._check_refusals(refusals, uploads.live_count)
             uploads.start_writers()
+            if frame is not None:
+                uploads.send(frame.opening)
             for chunk in self._read_client(length):
                 received += len(chunk)
                 uploads.send(chunk)
                 if uploads.live_count < quorum_size(replicas):
                     raise http_error(503, "Too few storage servers took the object.")
+            footers = footers_of(self.req.environ)
+            if frame is not None:
+                uploads.send(frame.closing(footers))
         except BaseException:  # also a green thread's end: nobody may keep half an object
             uploads.abort()
             raise
@@ -120,7 +143,7 @@ class Store:
             lambda statuses: have_quorum(said + statuses, replicas),
             patience,
         )
-        return received, refusals + outcomes
+        return received, footers, refusals + outcomes
 
     def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
         answers = [refusal.answer for refusal in refusals]

@@ -12,7 +12,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from martlet.backend_client import BackendError, BackendExchange, BackendUpload, ReadTimeout
+from martlet.backend_client import (
+    BackendError,
+    BackendExchange,
+    BackendUpload,
+    BadResponse,
+    ReadTimeout,
+)
 from proxy.backends import BackendRequest, Backends
 from proxy.fanout import (
     ANSWER_BYTES_MAX,
@@ -25,6 +31,8 @@ from proxy.fanout import (
     read_slot,
     usable_answer,
 )
+from proxy.footers import AGREEMENT
+from proxy.headers import is_true
 from proxy.quorum import Answer
 from ring.ring import Node
 
@@ -39,12 +47,15 @@ class Uploads:
     """A body on its way to several devices, each with a thread and a short queue of its own.
 
     open(), then send() for each piece, then finish(); or abort(), after which no device has
-    stored anything.
+    stored anything. With ``needs_footers`` a device must agree to take metadata after the object.
     """
 
-    def __init__(self, backends: Backends, request: BackendRequest) -> None:
+    def __init__(
+        self, backends: Backends, request: BackendRequest, *, needs_footers: bool = False
+    ) -> None:
         self._backends = backends
         self._request = request
+        self._needs_footers = needs_footers
         self._writers: list[_Writer] = []
         self._done: queue.Queue[_Writer] = queue.Queue()
 
@@ -93,8 +104,11 @@ class Uploads:
         return refusals
 
     def _read_continue(self, slot: Slot) -> Answer | None:
-        response = _upload_of(slot).expect_continue(PATIENCE)
+        upload = _upload_of(slot)
+        response = upload.expect_continue(PATIENCE)
         if response is None:
+            if self._needs_footers and not is_true(upload.continue_headers.get(AGREEMENT)):
+                raise BadResponse(upload.address, "takes no metadata after the object")
             return _GO_ON
         return usable_answer(self._backends, self._request, slot, response)
 

@@ -51,7 +51,9 @@ class FakeDevice:
     """One device behind a port of its own.
 
     ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
-    them; ``cut_after`` ends the bodies of GET answers after so many bytes.
+    them; ``cut_after`` ends the bodies of GET answers after so many bytes; without
+    ``takes_footers`` it knows nothing of metadata behind a body. What came there is among the
+    headers of Seen afterwards.
     """
 
     def __init__(self, number: int) -> None:
@@ -59,6 +61,7 @@ class FakeDevice:
         self.number = number
         self.fault: Any = None
         self.cut_after: int | None = None
+        self.takes_footers = True
         self.seen: list[Seen] = []
         self.stored: dict[str, Stored] = {}
         self.release = threading.Event()
@@ -131,7 +134,9 @@ class FakeDevice:
             if early:
                 self._answer(sock, method, early, {}, b"")
                 return False
-            sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            agreed = self.takes_footers and "x-backend-obj-metadata-footer" in headers
+            agreement = b"X-Obj-Metadata-Footer: yes\r\n" if agreed else b""
+            sock.sendall(b"HTTP/1.1 100 Continue\r\n%b\r\n" % agreement)
         if fault == STALL:
             self.release.wait(30)
             return False
@@ -141,6 +146,8 @@ class FakeDevice:
         seen.body, seen.whole = _read_body(reader, headers)
         if not seen.whole:
             return False
+        if "x-backend-obj-multipart-mime-boundary" in headers:
+            _take_footers(seen)
         answer_headers: dict[str, str] = {}
         if isinstance(fault, int):
             status, body = fault, b""
@@ -245,7 +252,7 @@ class FakeDevice:
             etag = hashlib.md5(seen.body).hexdigest()
             if seen.headers.get("etag", etag) != etag:
                 return 422, {}, b""
-            kept = {k: v for k, v in seen.headers.items() if k.startswith("x-object-meta-")}
+            kept = {k: v for k, v in seen.headers.items() if k.startswith("x-object-")}
             kept |= {"Etag": f'"{etag}"', "Content-Type": seen.headers["content-type"]}
             self.stored[name] = Stored(timestamp, kept, seen.body)
             return 201, {"Etag": f'"{etag}"'}, b""
@@ -319,6 +326,22 @@ def _read_body(reader: Any, headers: dict[str, str]) -> tuple[bytes, bool]:
         if size == 0:
             return body, True
         body += chunk[:-2]
+
+
+def _take_footers(seen: Seen) -> None:
+    """Undo the MIME document, strictly."""
+    boundary = seen.headers["x-backend-obj-multipart-mime-boundary"].encode()
+    opening = b"--%b\r\nX-Document: object body\r\n\r\n" % boundary
+    assert seen.body.startswith(opening)
+    body, found, closing = seen.body[len(opening) :].rpartition(b"\r\n--%b\r\n" % boundary)
+    assert found
+    head, _, rest = closing.partition(b"\r\n\r\n")
+    document, found, end = rest.partition(b"\r\n--%b--" % boundary)
+    assert (found, end.strip()) == (b"\r\n--%b--" % boundary, b"")
+    checksum = hashlib.md5(document).hexdigest()
+    assert head == f"X-Document: object metadata\r\nContent-MD5: {checksum}".encode()
+    seen.body = body
+    seen.headers |= {k.lower(): v for k, v in json.loads(document).items()}
 
 
 def _name(seen: Seen) -> str:

@@ -1,0 +1,137 @@
+"""Metadata known only after the body: as headers of a small object, behind a large one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, MakeCluster
+from fake_devices import HANG_UP
+
+from martlet.http import Headers, http_error
+from proxy.footers import MimeBody, footers_of, overridden
+
+SMALL = b"x" * 4096
+LARGE = bytes(range(256)) * 4096  # 1 MiB
+BODIES = pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"", {}),
+        (SMALL, {}),
+        (LARGE, {}),
+        (SMALL, {"If-None-Match": "*"}),
+        (SMALL, {"Transfer-Encoding": "chunked"}),
+    ],
+    ids=["empty", "small", "large", "conditional", "chunked"],
+)
+
+
+class HashedBody(io.BytesIO):
+    """A body whose reader knows the MD5 afterwards, as a filter would make it."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self.digest = hashlib.md5()
+
+    def read(self, size: int | None = -1) -> bytes:
+        chunk = super().read(size)
+        self.digest.update(chunk)
+        return chunk
+
+    def add_footers(self, footers: MutableMapping[str, str]) -> None:
+        footers["X-Object-Sysmeta-Seen"] = self.digest.hexdigest()
+        footers["x-object-sysmeta-GIVEN"] = "footer"
+        footers["X-Object-Sysmeta-Container-Update-Override-Etag"] = "listed"
+
+
+def put(cluster: FakeCluster, body: bytes, headers: dict[str, str], **environ: Any) -> int:
+    stream = HashedBody(body)
+    chunked = "Transfer-Encoding" in headers
+    length = {} if chunked else {"Content-Length": str(len(body))}
+    environ.setdefault("swift.callback.update_footers", stream.add_footers)
+    return cluster.call("PUT", "/v1/a/c/o", stream, {**headers, **length}, **environ).status
+
+
+@BODIES
+def test_footers_reach_every_replica(
+    cluster: FakeCluster, body: bytes, headers: dict[str, str]
+) -> None:
+    given = {"X-Object-Sysmeta-Given": "header", "X-Object-Meta-Color": "red"}
+    assert put(cluster, body, headers | given) == 201
+    for device in cluster.devices[:3]:
+        assert device.stored["/a/c/o"].body == body
+        seen = device.last("PUT").headers
+        assert seen["x-object-sysmeta-seen"] == hashlib.md5(body).hexdigest()
+        assert seen["x-object-sysmeta-given"] == "footer"
+        assert seen["x-object-meta-color"] == "red"
+
+
+@BODIES
+def test_an_etag_of_the_footers_is_what_is_verified(
+    cluster: FakeCluster, body: bytes, headers: dict[str, str]
+) -> None:
+    right, wrong = hashlib.md5(body).hexdigest(), "0" * 32
+    callback = {"swift.callback.update_footers": lambda f: f.__setitem__("Etag", wrong)}
+    assert put(cluster, body, headers, **callback) == 422
+    assert cluster.holders("/a/c/o") == []
+    callback = {"swift.callback.update_footers": lambda f: f.__setitem__("Etag", right)}
+    assert put(cluster, body, headers | {"Etag": wrong}, **callback) == 201
+
+
+@BODIES
+def test_a_callback_may_refuse_the_body(
+    cluster: FakeCluster, body: bytes, headers: dict[str, str]
+) -> None:
+    def refuse(footers: MutableMapping[str, str]) -> None:
+        raise http_error(422, "no")
+
+    assert put(cluster, body, headers, **{"swift.callback.update_footers": refuse}) == 422
+    assert cluster.holders("/a/c/o") == []
+
+
+@BODIES
+def test_the_proxys_own_row_shows_what_the_footers_say(
+    make_cluster: MakeCluster, body: bytes, headers: dict[str, str]
+) -> None:
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    cluster.devices[1].fault = lambda seen: HANG_UP if "x-container-host" in seen.headers else None
+    assert put(cluster, body, headers) == 201
+    rows = [s.headers for d in cluster.devices for s in d.seen if "x-size" in s.headers]
+    assert [(row["x-etag"], row["x-size"]) for row in rows] == [("listed", str(len(body)))]
+
+
+def test_a_device_that_takes_no_footers_is_replaced(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.devices[1].takes_footers = False
+    assert put(cluster, LARGE, {}) == 201
+    assert cluster.holders("/a/c/o") == ["sd0", "sd2", "sd3"]
+    assert "takes no metadata after the object" in caplog.text
+    cluster.devices[0].takes_footers = cluster.devices[2].takes_footers = False
+    assert put(cluster, LARGE, {}) == 503
+
+
+def test_without_a_callback_there_are_no_footers() -> None:
+    assert len(footers_of({})) == 0
+
+
+def test_the_object_length_is_announced_where_it_is_known() -> None:
+    assert MimeBody().headers(5)["X-Backend-Obj-Content-Length"] == "5"
+    assert "X-Backend-Obj-Content-Length" not in MimeBody().headers(None)
+
+
+def test_system_metadata_goes_before_backend_headers_in_a_row() -> None:
+    metadata = Headers(
+        {
+            "X-Backend-Container-Update-Override-Etag": "weak",
+            "X-Object-Sysmeta-Container-Update-Override-Etag": "strong",
+            "X-Backend-Container-Update-Override-Size": "77",
+            "x-object-sysmeta-container-update-override-content-type": "c/d",
+        }
+    )
+    assert overridden(5, "etag", "a/b", metadata) == ("77", "strong", "c/d")
+    assert overridden(5, "etag", "a/b", Headers()) == ("5", "etag", "a/b")
