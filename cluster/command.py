@@ -15,6 +15,7 @@ from cluster import ring_command
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
+from cluster.policies import parse_wanted
 from cluster.status import down, status
 from cluster.up import up
 from martlet.closed_pipe import end_with_reader
@@ -34,6 +35,7 @@ examples:
   martlet up                                   a cluster of 4 devices in ./var, on port 8080
   MARTLET_HOME=/tmp/m MARTLET_PORT=8090 martlet up --nodes 4
                                                4 nodes with servers, devices and zones of their own
+  martlet up --policy gold --policy silver:2   two storage policies; gold is the default
   martlet status --json                        what runs, for a program to read
   martlet down                                 stop it; its data stay
   martlet object-info FILE                     what a file with objects holds
@@ -66,7 +68,8 @@ def _main(argv: list[str] | None) -> int:
     try:
         home = _home()
         if arguments.command == "up":
-            return up(home, _proxy_port(), arguments.nodes)
+            wanted = [parse_wanted(text) for text in arguments.policy]
+            return up(home, _proxy_port(), arguments.nodes, wanted)
         if arguments.command == "down":
             return down(home)
         if arguments.command == "object-info":
@@ -96,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="storage nodes of a new cluster, each with its own servers, devices and zone "
         "(default: one node with 4 devices)",
+    )
+    start.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME[:REPLICAS]",
+        help="a storage policy, to be given again for each; of a new cluster the first is the "
+        "default, to a used one those that it lacks are added (default: Policy-0; 3 replicas)",
     )
     commands.add_parser("down", help="stop the running cluster")
     show = commands.add_parser("status", help="show what runs")

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cluster.layout import KINDS, Home, Layout, StorageNode, write_atomically
+from cluster.policies import ClusterPolicies
 from cluster.ports import HOST
+from martlet.cluster_conf import CONF_NAME
 
 #: ``account:user`` -> key and groups. They are in every copy of martlet: for trying out only.
 TRIAL_USERS = {
@@ -24,17 +26,25 @@ PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
     "proxy-logging proxy-server"
 )
+_CLUSTER_HEADER = (
+    "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
+    "# [swift-constraints] is kept; another change is lost at the next one.\n"
+)
 _HEADER = "# Written by `martlet up` at every start: a change made here is lost at the next one.\n"
 
 Sections = Mapping[str, Mapping[str, object]]
 
 
-def write_confs(home: Home, layout: Layout, proxy_workers: int | None = None) -> None:
+def write_confs(
+    home: Home, layout: Layout, policies: ClusterPolicies, proxy_workers: int | None = None
+) -> None:
     """Write every conf of the cluster; ``proxy_workers`` None means one a processor.
 
     :raises ClusterError: one cannot be written.
     """
     workers = usable_processors() if proxy_workers is None else proxy_workers
+    cluster = {"swift-hash": {"swift_hash_path_suffix": layout.hash_suffix}, **policies.sections}
+    write_atomically(home.etc / CONF_NAME, _CLUSTER_HEADER + render(cluster))
     for path, sections in _all_confs(home, layout, workers):
         write_atomically(path, _HEADER + render(sections))
 
@@ -45,19 +55,11 @@ def usable_processors() -> int:
 
 
 def _all_confs(home: Home, layout: Layout, workers: int) -> Iterator[tuple[Path, Sections]]:
-    yield home.etc / "martlet.conf", _cluster_conf(layout)
     yield home.etc / "proxy-server.conf", _proxy_conf(home, layout, workers)
     for node in layout.nodes:
         etc = home.node_etc(layout, node)
         for kind in KINDS:
             yield etc / f"{kind}-server.conf", _storage_conf(home, layout, node, kind)
-
-
-def _cluster_conf(layout: Layout) -> Sections:
-    return {
-        "swift-hash": {"swift_hash_path_suffix": layout.hash_suffix},
-        "storage-policy:0": {"name": "Policy-0", "default": "yes"},
-    }
 
 
 def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rings of a cluster on one machine: made once, afterwards only their ports follow the layout.
 
+Each storage policy has an object ring of its own.
+
 A person may change them with ``martlet-ring-builder``; what they did is kept.
 """
 
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.layout import KINDS, Home, Layout
+from cluster.policies import ClusterPolicies, object_ring_name
 from cluster.ports import HOST
 from ring.builder import RingBuilder
 from ring.builder_file import load_builder, locked, save_builder
@@ -18,37 +21,53 @@ from ring.file_format import encode_ring
 from ring.files import replace_file
 
 PART_POWER = 10
-REPLICAS = 3
+REPLICAS = 3.0
 MIN_PART_HOURS = 1
 #: Rings of two clusters with the same nodes are alike.
 _SEED = "martlet"
 
 
-def write_rings(home: Home, layout: Layout) -> None:
-    """Bring builder and ring files up to date with the layout.
+def write_rings(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
+    """Bring builder and ring files up to date with the layout and the policies.
 
     A crash leaves each file old or new; the next start finishes what is missing.
 
-    :raises ClusterError: a file is damaged, locked, or cannot be written.
+    :raises ClusterError: a file is damaged, locked, or cannot be written; a policy has another
+        number of replicas than is wanted, or more than there are devices.
     """
     for kind in KINDS:
-        builder_path = home.etc / f"{kind}.builder"
-        try:
-            with locked(builder_path):
-                _write_ring(kind, builder_path, layout)
-        except RingError as error:
-            raise ClusterError(str(error)) from None
-        except OSError as error:
-            raise ClusterError(f"cannot write {builder_path}: {error.strerror}") from None
+        if kind != "object":
+            _bring_up_to_date(home.etc / f"{kind}.builder", kind, layout, None)
+    for policy in policies.policies:
+        path = home.etc / f"{object_ring_name(policy.index)}.builder"
+        _bring_up_to_date(path, "object", layout, policies.wanted_replicas.get(policy.index))
 
 
-def _write_ring(kind: str, builder_path: Path, layout: Layout) -> None:
-    ring_path = builder_path.with_name(f"{kind}.ring.gz")
+def _bring_up_to_date(
+    builder_path: Path, kind: str, layout: Layout, replicas: float | None
+) -> None:
+    try:
+        with locked(builder_path):
+            _write_ring(kind, builder_path, layout, replicas)
+    except RingError as error:
+        where = "" if builder_path.name in str(error) else f"{builder_path}: "
+        raise ClusterError(f"{where}{error}") from None
+    except OSError as error:
+        raise ClusterError(f"cannot write {builder_path}: {error.strerror}") from None
+
+
+def _write_ring(kind: str, builder_path: Path, layout: Layout, replicas: float | None) -> None:
+    ring_path = builder_path.with_name(f"{builder_path.stem}.ring.gz")
     if builder_path.exists():
         builder = load_builder(builder_path)
+        if replicas is not None and replicas != builder.replicas:
+            raise ClusterError(
+                f"{builder_path} has {builder.replicas:g} replicas, not {replicas:g}: change them "
+                "with `martlet-ring-builder set_replicas`"
+            )
         changed = _follow_ports(kind, builder, layout)
     else:
-        builder = _new_builder(kind, layout)
+        builder = _new_builder(kind, layout, REPLICAS if replicas is None else replicas)
         changed = True
     if changed:
         save_builder(builder, builder_path)
@@ -56,8 +75,8 @@ def _write_ring(kind: str, builder_path: Path, layout: Layout) -> None:
         replace_file(ring_path, encode_ring(builder.ring_data(), ring_path.name))
 
 
-def _new_builder(kind: str, layout: Layout) -> RingBuilder:
-    builder = RingBuilder.create(PART_POWER, REPLICAS, MIN_PART_HOURS)
+def _new_builder(kind: str, layout: Layout, replicas: float) -> RingBuilder:
+    builder = RingBuilder.create(PART_POWER, replicas, MIN_PART_HOURS)
     for node in layout.nodes:
         for device in node.devices:
             builder.add_device(

@@ -7,7 +7,7 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,21 +15,26 @@ from cluster.confs import write_confs
 from cluster.errors import ClusterError, Stopped
 from cluster.layout import Home, Layout
 from cluster.lock import HomeLock
+from cluster.policies import ClusterPolicies, WantedPolicy, read_cluster_policies
 from cluster.ports import HOST, PortPicker, check_proxy_port
 from cluster.processes import Child, Supervisor, exit_words
 from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
 from cluster.rings import write_rings
 from cluster.services import services_of
+from martlet.storage_policies import StoragePolicy
 
 READY_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.02
 _LOG_LINE_CHARACTERS_MAX = 300
 
 
-def up(home: Home, proxy_port: int, node_count: int | None) -> int:
+def up(
+    home: Home, proxy_port: int, node_count: int | None, wanted: Sequence[WantedPolicy] = ()
+) -> int:
     """Run the cluster of ``home`` until it is told to stop; returns the exit status.
 
-    ``node_count`` None means what the home has, or one node.
+    ``node_count`` None means what the home has, or one node. Policies that are ``wanted`` and not
+    there yet are added.
 
     :raises ClusterError: it cannot run; nothing that was started goes on.
     """
@@ -41,10 +46,11 @@ def up(home: Home, proxy_port: int, node_count: int | None) -> int:
             f"{home.root} holds a cluster of {_count(len(layout.nodes), 'node')}: leave --nodes "
             f"out, or use another MARTLET_HOME"
         )
+    policies = read_cluster_policies(home, wanted)
     check_proxy_port(proxy_port)
     layout = layout.with_ports(proxy_port, PortPicker(taken=proxy_port))
     services = services_of(home, layout)
-    _prepare(home, layout)
+    _prepare(home, layout, policies)
     supervisor = Supervisor(services, home.logs, home.run, _say, (lock.descriptor,))
     try:
         _say(f"starting {len(services)} services, logs in {home.logs}")
@@ -68,7 +74,7 @@ def _lock(home: Home) -> HomeLock:
     return HomeLock.acquire(home.run)
 
 
-def _prepare(home: Home, layout: Layout) -> None:
+def _prepare(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
     """Write what the services read. The layout comes first: it holds what must never change."""
     home.write_layout(layout)
     for directory in home.directories(layout):
@@ -78,8 +84,15 @@ def _prepare(home: Home, layout: Layout) -> None:
             raise ClusterError(f"cannot make {directory}: {error.strerror}") from None
     nodes, devices = _count(len(layout.nodes), "node"), _count(layout.device_count, "device")
     _say(f"rings and confs of {nodes} with {devices} in {home.etc}")
-    write_rings(home, layout)
-    write_confs(home, layout)
+    if len(policies.policies) > 1:
+        _say(f"storage policies {', '.join(map(_described, policies.policies))}")
+    write_rings(home, layout, policies)
+    write_confs(home, layout, policies)
+
+
+def _described(policy: StoragePolicy) -> str:
+    notes = " (default)" * policy.is_default + " (deprecated)" * policy.is_deprecated
+    return f"{policy.name}{notes}"
 
 
 def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:

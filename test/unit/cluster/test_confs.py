@@ -8,6 +8,7 @@ import pytest
 
 from cluster.confs import PIPELINE, TRIAL_USERS, write_confs
 from cluster.layout import KINDS, Home, Layout
+from cluster.policies import read_cluster_policies
 from cluster.ports import PortPicker
 from martlet.cluster_conf import ClusterConf
 from martlet.config import read_ini
@@ -23,7 +24,7 @@ def written(home: Home, node_count: int) -> Layout:
     layout = Layout.create(node_count).with_ports(8080, PortPicker(taken=8080))
     for directory in home.directories(layout):
         directory.mkdir(parents=True, exist_ok=True)
-    write_confs(home, layout, proxy_workers=3)
+    write_confs(home, layout, read_cluster_policies(home, ()), proxy_workers=3)
     return layout
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.layout import KINDS, Home, Layout
+from cluster.policies import WantedPolicy, read_cluster_policies
 from cluster.ports import PortPicker
-from cluster.rings import write_rings
+from cluster.rings import write_rings as write_rings_of
 from ring.builder_file import load_builder, save_builder
 from ring.file_format import read_ring
 
@@ -23,6 +24,10 @@ def home(tmp_path: Path) -> Home:
 
 def new_layout(node_count: int = 1) -> Layout:
     return Layout.create(node_count).with_ports(8080, PortPicker(taken=8080))
+
+
+def write_rings(home: Home, layout: Layout, *wanted: WantedPolicy) -> None:
+    write_rings_of(home, layout, read_cluster_policies(home, wanted))
 
 
 def table(home: Home, kind: str) -> list[list[int]]:
@@ -98,3 +103,40 @@ def test_a_damaged_builder_is_one_sentence(home: Home) -> None:
     (home.etc / "account.builder").write_bytes(b"not a builder")
     with pytest.raises(ClusterError, match=r"account\.builder"):
         write_rings(home, new_layout())
+
+
+def test_each_policy_has_a_ring_with_its_replicas(home: Home) -> None:
+    write_rings(home, new_layout(), WantedPolicy("gold"), WantedPolicy("silver", 2.5))
+    assert len(table(home, "object")) == 3
+    assert [len(row) for row in table(home, "object-1")] == [1024, 1024, 512]
+    assert not (home.etc / "object-2.ring.gz").exists()
+
+
+def test_ports_reach_the_rings_of_all_policies(home: Home) -> None:
+    layout = new_layout()
+    wanted = [WantedPolicy("gold"), WantedPolicy("silver")]
+    write_rings(home, layout, *wanted)
+    ports = {**layout.nodes[0].ports, "object": 6200}
+    write_rings(home, replace(layout, nodes=(replace(layout.nodes[0], ports=ports),)), *wanted)
+    ring = read_ring(home.etc / "object-1.ring.gz")
+    assert {dev["port"] for dev in ring.devs if dev} == {6200}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "sentence"),
+    [
+        (2.0, r"object-1\.builder has 3 replicas, not 2: change them with .*set_replicas"),
+        (9.0, r"object-1\.builder has 3 replicas"),
+    ],
+)
+def test_other_replicas_than_a_ring_has_are_refused(
+    home: Home, replicas: float, sentence: str
+) -> None:
+    write_rings(home, new_layout(), WantedPolicy("gold"), WantedPolicy("silver", 3))
+    with pytest.raises(ClusterError, match=sentence):
+        write_rings(home, new_layout(), WantedPolicy("gold"), WantedPolicy("silver", replicas))
+
+
+def test_more_replicas_than_devices_are_refused(home: Home) -> None:
+    with pytest.raises(ClusterError, match=r"object\.builder: 9 replicas need at least 9 devices"):
+        write_rings(home, new_layout(), WantedPolicy("gold", 9))
