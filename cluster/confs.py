@@ -24,7 +24,7 @@ TRIAL_USERS = {
 }
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
-    "proxy-logging proxy-server"
+    "container-quotas account-quotas proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -89,6 +89,8 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
             **users,
         },
         "filter:copy": {"use": "egg:martlet#copy"},
+        "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
+        "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
     }
 
 

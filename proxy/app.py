@@ -36,10 +36,17 @@ from proxy.info_registry import register_info
 from proxy.middleware.tempauth_authorize import ACCOUNT_INFO
 from proxy.object import ObjectController
 from proxy.target import Denied, Route, Target
+from proxy.usage import (
+    ACCOUNT_USAGE_WANTED,
+    CONTAINER_USAGE_WANTED,
+    account_usage,
+    container_usage,
+)
 from ring.errors import RingError
 from ring.ring import RingSet, load_rings
 
 _INFO_METHODS = ("GET", "HEAD", "OPTIONS")
+_ASKED_BY_FILTERS = frozenset((INFO_WANTED, CONTAINER_USAGE_WANTED, ACCOUNT_USAGE_WANTED))
 
 
 class Application:
@@ -79,7 +86,7 @@ class Application:
         if path == "/info":
             return self._info(req)
         target = self._target(path)
-        if INFO_WANTED in req.environ:
+        if not _ASKED_BY_FILTERS.isdisjoint(req.environ):
             return self._tell_filter(req, target)
         self._check_host(req)
         routes = self._routes_for(target)
@@ -170,11 +177,18 @@ class Application:
         return preflight(req, [*routes, "OPTIONS"], info, self.core.options)
 
     def _tell_filter(self, req: Request, target: Target) -> Response:
-        if target.container:
-            info = container_info(self.core, req, target.account, target.container)
+        core, environ = self.core, req.environ
+        account, container = target.account, target.container
+        if CONTAINER_USAGE_WANTED in environ:
+            environ[CONTAINER_USAGE_WANTED].append(container_usage(core, req, account, container))
+        elif ACCOUNT_USAGE_WANTED in environ:
+            policy = container_info(core, req, account, container)["storage_policy"]
+            usage = account_usage(core, req, account, container, policy)
+            environ[ACCOUNT_USAGE_WANTED].append(usage)
+        elif container:
+            environ[INFO_WANTED].append(container_info(core, req, account, container))
         else:
-            info = account_info(self.core, req, target.account)
-        req.environ[INFO_WANTED].append(info)
+            environ[INFO_WANTED].append(account_info(core, req, account))
         return Response(204)
 
     def _info(self, req: Request) -> Response:

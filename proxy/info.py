@@ -41,7 +41,7 @@ def container_key(account: str, container: str) -> str:
 def account_info(core: Core, req: Request, account: str) -> Info:
     """What is known of an account; ``status`` 404 or 410 if there is none, 503 if unknown."""
     key = account_key(account)
-    info, lease = _look_up(req.environ, key)
+    info, lease = look_up(req.environ, key)
     if info is None:
         answer = _head(core, req, "Account", account, None)
         info = account_info_of(answer)
@@ -52,7 +52,7 @@ def account_info(core: Core, req: Request, account: str) -> Info:
 def container_info(core: Core, req: Request, account: str, container: str) -> Info:
     """What is known of a container; a container of a missing account is missing."""
     key = container_key(account, container)
-    info, lease = _look_up(req.environ, key)
+    info, lease = look_up(req.environ, key)
     if info is None:
         if not account.startswith(core.constraints.auto_create_account_prefix):
             status = account_info(core, req, account)["status"]
@@ -117,7 +117,8 @@ def clear_info(environ: Environ, account: str, container: str | None = None) -> 
         cache.delete(key)
 
 
-def _look_up(environ: Environ, key: str) -> tuple[Info | None, Lease | None]:
+def look_up(environ: Environ, key: str) -> tuple[Info | None, Lease | None]:
+    """What is remembered under a key; else None, and a lease for what is learnt instead."""
     infocache: dict[str, Info] = environ.setdefault("swift.infocache", {})
     info = infocache.get(key)
     if info is not None:

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 
 from martlet.http import Environ, Headers, WSGIApp, call_app, environ_key
 from martlet.names import str_to_wsgi
-from proxy.info import INFO_WANTED, Info
+from proxy.info import INFO_WANTED, Info, account_key, container_key, look_up
+from proxy.usage import (
+    ACCOUNT_USAGE_WANTED,
+    CONTAINER_USAGE_WANTED,
+    AccountUsage,
+    Usage,
+)
 
 #: What a sub-request takes over: who asks, through which connection, in which transaction.
 _SHARED_NAMES = """
@@ -41,6 +47,8 @@ _SHARED_PREFIXES = (
 _OWN = frozenset(
     [
         INFO_WANTED,
+        ACCOUNT_USAGE_WANTED,
+        CONTAINER_USAGE_WANTED,
         "swift.callback.update_footers",
         "swift.leave_relative_location",
         "swift.orig_req_method",
@@ -127,19 +135,45 @@ def close_body(body: Iterable[bytes]) -> None:
 
 def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) -> Info:
     """What is known of an account (text, not a WSGI string); see ``proxy.info``."""
-    return _info(environ, app, f"/v1/{account}", source)
+    info, _ = look_up(environ, account_key(account))
+    return info or _info(environ, app, f"/v1/{account}", source)
 
 
 def get_container_info(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Info:
     """What is known of a container; ``status`` is 404 for one that is not there, 503 unknown."""
-    return _info(environ, app, f"/v1/{account}/{container}", source)
+    info, _ = look_up(environ, container_key(account, container))
+    return info or _info(environ, app, f"/v1/{account}/{container}", source)
 
 
 def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
-    found: list[Info] = []
-    request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
-    request[INFO_WANTED] = found
-    ask_app(app, request)
+    found: list[Info] = _ask_proxy(environ, app, path, source, INFO_WANTED)
     return found[0] if found else {"status": 503, "meta": {}, "sysmeta": {}}
+
+
+def get_container_usage(
+    environ: Environ, app: WSGIApp, account: str, container: str, source: str
+) -> Usage | None:
+    """What a container holds at this moment; None if nobody can say. See ``proxy.usage``."""
+    path = f"/v1/{account}/{container}"
+    found: list[Usage | None] = _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED)
+    return found[0] if found else None
+
+
+def get_account_usage(
+    environ: Environ, app: WSGIApp, account: str, container: str, source: str
+) -> AccountUsage | None:
+    """What an account holds, ``container`` as at this moment; None if nobody can say."""
+    path = f"/v1/{account}/{container}"
+    found: list[AccountUsage | None] = _ask_proxy(environ, app, path, source, ACCOUNT_USAGE_WANTED)
+    return found[0] if found else None
+
+
+def _ask_proxy(environ: Environ, app: WSGIApp, path: str, source: str, wanted: str) -> list[Any]:
+    """What the proxy application puts into the list under the key ``wanted``."""
+    found: list[Any] = []
+    request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
+    request[wanted] = found
+    ask_app(app, request)
+    return found

@@ -64,6 +64,7 @@ class FakeDevice:
         self.takes_footers = True
         self.seen: list[Seen] = []
         self.stored: dict[str, Stored] = {}
+        self.listings: dict[str, Any] = {}  # by name, in place of what is stored
         self.release = threading.Event()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
@@ -235,7 +236,8 @@ class FakeDevice:
             n.removeprefix(f"{name}/") for n in sorted(self.stored) if n.startswith(name + "/")
         ]
         shown["Content-Type"] = "application/json; charset=utf-8"
-        return 200, shown, json.dumps([{"name": n} for n in names]).encode()
+        listing = self.listings.get(name, [{"name": n} for n in names])
+        return 200, shown, json.dumps(listing).encode()
 
     def _act_on_object(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
         name, known = _name(seen), self.stored.get(_name(seen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import io
 import json
@@ -45,6 +46,12 @@ class Account:
         assert answer.status == 200, answer
         self.token = answer.headers["x-auth-token"]
         self.path = urlsplit(answer.headers["x-storage-url"]).path
+
+    def again(self) -> Account:
+        """The same view over a connection of its own, for another thread."""
+        account = copy.copy(self)
+        account._connection = None
+        return account
 
     def send(
         self, method: str, path: str, headers: dict[str, str] | None = None, body: Body = None
