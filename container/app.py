@@ -11,6 +11,7 @@ from typing import Any
 from container.account_updates import AccountReplica, send_to_account
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo, PolicyConflict
+from container.feeder import Feeder
 from container.record import InvalidRecord, Record, last_modified, parse_record, split_swift_bytes
 from container.reporter import Reporter
 from martlet.backend_client import BackendClient
@@ -66,6 +67,12 @@ class ContainerServer(StorageServer):
             self._client,
             lambda: Ring(f"{server.swift_dir}/account.ring.gz", self._hash_path),
         )
+        self.feeder = Feeder(
+            self.pool,
+            self._client,
+            lambda: Ring(f"{server.swift_dir}/container.ring.gz", self._hash_path),
+        )
+        self.reporter.swept_too = self.feeder.look_at
         self.handlers = {
             "GET": self.get,
             "HEAD": self.head,
@@ -300,7 +307,8 @@ class ContainerServer(StorageServer):
         with self.pool.use(path) as database:
             while True:
                 try:
-                    database.merge(records)
+                    if database.merge(records):
+                        self.feeder.mark_misplaced(path)
                     break
                 except DatabaseMissing:
                     if not self._creates_itself(req, account):

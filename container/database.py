@@ -26,7 +26,9 @@ _INFO_QUERY = """
 SELECT account, container, created_at, put_timestamp, delete_timestamp, status_changed_at,
     object_count, bytes_used, reported_put_timestamp, reported_delete_timestamp,
     reported_object_count, reported_bytes_used, hash, id, storage_policy_index, metadata,
-    (SELECT max(object_count) FROM policy_stat)
+    (SELECT max(object_count) FROM policy_stat), reconciler_sync_point,
+    EXISTS (SELECT 1 FROM policy_stat AS other
+        WHERE other.storage_policy_index <> container_stat.storage_policy_index)
 FROM container_stat
 """
 
@@ -52,6 +54,8 @@ class ContainerInfo:
     storage_policy_index: int
     raw_metadata: str
     object_count_max: int  # over all policies
+    reconciler_sync_point: int
+    has_other_policies: bool  # whether there has ever been a row of another policy
 
     @property
     def is_deleted(self) -> bool:
@@ -167,9 +171,46 @@ class ContainerDatabase(Database):
 
         return self.read(run)
 
-    def merge(self, records: Sequence[Record]) -> None:
-        """Take in rows, each where it is newer than what is there; all or none, and durable."""
-        self.write(lambda connection: merge_rows(connection, records))
+    def merge(self, records: Sequence[Record]) -> bool:
+        """Take in rows, each where it is newer than what is there; all or none, and durable.
+
+        True if one of them is of another policy than the container.
+        """
+        return self.write(lambda connection: merge_rows(connection, records))
+
+    def misplaced_rows(self, limit: int) -> tuple[ContainerInfo, list[Record], int]:
+        """Rows of other policies than the container's, that were not handed on yet.
+
+        The third value is for ``set_reconciler_sync_point`` once these are handed on; it is the
+        present one if there is nothing to do.
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, list[Record], int]:
+            info = _info(connection)
+            (last,) = connection.execute("SELECT coalesce(max(ROWID), -1) FROM object").fetchone()
+            point = info.reconciler_sync_point
+            if last <= point:
+                return info, [], point
+            if not info.has_other_policies:
+                return info, [], last
+            rows = connection.execute(
+                "SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index,"
+                " ROWID FROM object WHERE ROWID > ? AND storage_policy_index <> ?"
+                " ORDER BY ROWID LIMIT ?",
+                (point, info.storage_policy_index, limit),
+            ).fetchall()
+            end = rows[-1][-1] if len(rows) == limit else last
+            return info, [Record(*row[:-1]) for row in rows], end
+
+        return self.read(run)
+
+    def set_reconciler_sync_point(self, point: int) -> None:
+        """Note that the misplaced rows up to this ROWID are in the queue."""
+        self.write(
+            lambda connection: connection.execute(
+                "UPDATE container_info SET reconciler_sync_point = ?", (point,)
+            )
+        )
 
     def put(
         self,

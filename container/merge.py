@@ -29,7 +29,9 @@ INSERT INTO object (name, created_at, size, content_type, etag, deleted, storage
 VALUES """
 _ONE_ROW = "(?, ?, ?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM object WHERE ROWID IN (SELECT value FROM json_each(?))"
-_STOP_TRIGGERS = "UPDATE container_info SET hash = '-' || hash RETURNING substr(hash, 2)"
+_STOP_TRIGGERS = """
+UPDATE container_info SET hash = '-' || hash RETURNING substr(hash, 2), storage_policy_index
+"""
 _START_TRIGGERS = "UPDATE container_info SET hash = ?"
 _COUNT = """
 INSERT INTO policy_stat VALUES (?, ?, ?)
@@ -44,16 +46,16 @@ _ROWS_AT_ONCE = (128, 32, 8, 4, 2, 1)
 _Key = tuple[str, int]
 
 
-def merge_rows(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+def merge_rows(connection: sqlite3.Connection, records: Sequence[Record]) -> bool:
     """Take in ``records`` where they are newer; part of the caller's write transaction.
 
-    Rows of one name and policy are one object; a row of another policy stands beside it.
+    Rows of one name and policy are one object; a row of another policy stands beside it. True if
+    one that was taken in has another policy than the container.
     """
     names = [record.name for record in records]
     existing = connection.execute(_EXISTING, (json.dumps(names),)).fetchall()
     if not existing and len(set(names)) == len(names):
-        _replace(connection, {}, records)
-        return
+        return _replace(connection, {}, records)
     # A name that is twice in the batch is twice in the answer.
     stored = {rowid: Record(*columns) for *columns, rowid in existing}
     by_key: dict[_Key, Record] = {}
@@ -66,7 +68,7 @@ def merge_rows(connection: sqlite3.Connection, records: Sequence[Record]) -> Non
         for rowid, row in stored.items()
         if (row.name, row.storage_policy_index) in winners
     }
-    _replace(connection, outdated, list(winners.values()))
+    return _replace(connection, outdated, list(winners.values()))
 
 
 def _winners(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key, Record]:
@@ -81,11 +83,12 @@ def _winners(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key
 
 def _replace(
     connection: sqlite3.Connection, outdated: dict[int, Record], added: Sequence[Record]
-) -> None:
-    """Delete rows by ROWID and insert others; counts and hash follow."""
+) -> bool:
+    """Delete rows by ROWID and insert others; counts and hash follow. True if one is misplaced."""
     if not added:
-        return
-    hashed = int(connection.execute(_STOP_TRIGGERS).fetchone()[0], 16)
+        return False
+    text, own_policy = connection.execute(_STOP_TRIGGERS).fetchone()
+    hashed = int(text, 16)
     if outdated:
         connection.execute(_DELETE, (json.dumps(list(outdated)),))
     _insert(connection, added)
@@ -99,6 +102,7 @@ def _replace(
     for policy_index, (objects, size) in counts.items():
         connection.execute(_COUNT, (policy_index, objects, size))
     connection.execute(_START_TRIGGERS, (f"{hashed:032x}",))
+    return any(row.storage_policy_index != own_policy for row in added)
 
 
 def _insert(connection: sqlite3.Connection, added: Sequence[Record]) -> None:

@@ -55,6 +55,8 @@ class Reporter:
         self._suppressed: dict[str, float] = {}  # account -> monotonic time of the next try
         self._sweep_locks: dict[str, IO[bytes]] = {}
         self._log = get_logger("martlet.container.reporter")
+        #: Called in a sweep for each container, too: one walk over the devices is enough.
+        self.swept_too: Callable[[str, ContainerInfo], None] = lambda path, info: None
 
     def start(self) -> None:
         """Begin to report and to sweep in the background."""
@@ -91,8 +93,10 @@ class Reporter:
         pause = 1.0 / self._options.containers_per_second
         for path in self._database_paths():
             try:
-                if run_blocking(_read_info, path).is_unreported:
+                info = run_blocking(_read_info, path)
+                if info.is_unreported:
                     self.mark_changed(path)
+                self.swept_too(path, info)
             except DatabaseMissing:
                 pass  # removed since it was listed
             except DatabaseError as error:

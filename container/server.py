@@ -18,12 +18,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
     return ContainerServer.from_conf(global_conf, local_conf)
 
 
-def _start_reporter(app: WSGIApp) -> None:
+def _start_background(app: WSGIApp) -> None:
     from container.app import ContainerServer
 
     while not isinstance(app, ContainerServer):
         app = app.app  # type: ignore[attr-defined]  # a filter of the pipeline
     app.reporter.start()
+    app.feeder.start()
 
 
 def main() -> int:
@@ -32,7 +33,7 @@ def main() -> int:
 
     patch_standard_library()
     return run_service(
-        "martlet-container-server", "Serves container listings and metadata.", _start_reporter
+        "martlet-container-server", "Serves container listings and metadata.", _start_background
     )
 
 

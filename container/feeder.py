@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the misplaced rows of this server's containers into the reconciler's queue.
+
+A row is misplaced if its storage policy is not the container's: the object was written while the
+container seemed to have another one. Such rows stay in the database, where neither listing nor
+totals show them. How far they are in the queue is kept in the database (``reconciler_sync_point``),
+so that nothing is lost by a crash; the set of marked containers only makes it fast. Every replica
+of a container feeds the queue; the rows are the same and become one there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from container.database import ContainerDatabase, ContainerInfo
+from container.misplaced import QUEUE_ACCOUNT, queue_row
+from martlet.backend_client import BackendClient, BackendError, BackendExchange
+from martlet.log import get_logger
+from martlet.names import quote_path
+from martlet.timestamp import Timestamp
+from replicator.concurrency import repeat_in_background
+from replicator.database_pool import DatabasePool
+from replicator.errors import DatabaseMissing
+from ring.errors import RingError
+from ring.ring import Ring
+
+#: Pause between two looks at the marked containers, seconds.
+INTERVAL_SECONDS = 1.0
+#: Beyond so many marked containers the rest waits for the sweep.
+MARKED_MAX = 10_000
+#: Rows in one request.
+ROWS_AT_ONCE = 1000
+
+_Rows = Sequence[Mapping[str, Any]]
+
+
+class Feeder:
+    """Feeds the queue. ``mark_misplaced`` may be called by any green thread."""
+
+    def __init__(
+        self,
+        pool: DatabasePool[ContainerDatabase],
+        client: BackendClient,
+        open_container_ring: Callable[[], Ring],
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._open_ring = open_container_ring
+        self._ring: Ring | None = None
+        self._lock = threading.Lock()  # guards _marked
+        self._marked: set[str] = set()
+        self._log = get_logger("martlet.container.feeder")
+
+    def start(self) -> None:
+        """Begin to feed in the background."""
+        repeat_in_background("feed", self.feed_marked, INTERVAL_SECONDS)
+
+    def mark_misplaced(self, path: str) -> None:
+        """Note that this database has taken in a misplaced row."""
+        with self._lock:
+            if len(self._marked) < MARKED_MAX:
+                self._marked.add(path)
+
+    def look_at(self, path: str, info: ContainerInfo) -> None:
+        """Mark a container that a sweep comes by, if it may have misplaced rows."""
+        if info.has_other_policies:
+            self.mark_misplaced(path)
+
+    def feed_marked(self) -> None:
+        """Feed every container that was marked since the last call; what fails stays marked."""
+        with self._lock:
+            marked, self._marked = self._marked, set()
+        for path in marked:
+            try:
+                is_done = self.feed(path)
+            except DatabaseMissing:
+                continue  # its rows went with it
+            except RingError as error:
+                self._log.error("cannot feed the queue of misplaced objects: %s", error)
+                is_done = False
+            except Exception:
+                self._log.exception("feeding failed path=%s", path)
+                continue
+            if not is_done:
+                self.mark_misplaced(path)
+
+    def feed(self, path: str) -> bool:
+        """Put the misplaced rows of a container into the queue; False if they are not all there.
+
+        :raises DatabaseError: its database cannot be read or written.
+        :raises RingError: there is no container ring.
+        """
+        with self._pool.use(path) as database:
+            while True:
+                info, records, point = database.misplaced_rows(ROWS_AT_ONCE)
+                if point == info.reconciler_sync_point or info.account == QUEUE_ACCOUNT:
+                    return True
+                containers: dict[str, list[dict[str, Any]]] = defaultdict(list)
+                for record in records:
+                    container, row = queue_row(info.account, info.container, record)
+                    containers[container].append(row)
+                for container, rows in containers.items():
+                    if not self._send(container, rows):
+                        return False
+                database.set_reconciler_sync_point(point)
+                if records:
+                    self._log.info(
+                        "queued misplaced objects account=%s container=%s rows=%d",
+                        info.account,
+                        info.container,
+                        len(records),
+                    )
+
+    def _send(self, container: str, rows: _Rows) -> bool:
+        """Whether most replicas of the queue's container have taken the rows."""
+        if self._ring is None:
+            self._ring = self._open_ring()
+        partition, nodes = self._ring.get_nodes(QUEUE_ACCOUNT, container)
+        headers = {
+            "X-Timestamp": Timestamp.now().internal,
+            "X-Backend-Storage-Policy-Index": "0",
+            "X-Backend-Auto-Create": "true",
+            "User-Agent": "container-feeder",
+        }
+        body = json.dumps(rows).encode()
+        started = []
+        for node in nodes:
+            path = quote_path(f"/{node['device']}/{partition}/{QUEUE_ACCOUNT}/{container}")
+            try:
+                address = node["ip"], node["port"]
+                started.append(self._client.start(address, "UPDATE", path, headers, body))
+            except BackendError as error:
+                self._log.warning("queue update failed, to be repeated: %s", error)
+        taken = sum(map(self._is_taken, started))
+        return taken * 2 > len(nodes)
+
+    def _is_taken(self, exchange: BackendExchange) -> bool:
+        try:
+            response = exchange.response()
+        except BackendError as error:
+            exchange.abort()
+            self._log.warning("queue update failed, to be repeated: %s", error)
+            return False
+        response.close()
+        return 200 <= response.status < 300

@@ -1,0 +1,176 @@
+"""Misplaced rows come into the queue: once, all of them, and none that is in its place."""
+
+from typing import Any
+
+import pytest
+from storage_calls import Caller, stamp
+
+from container.app import ContainerServer
+from container.feeder import Feeder
+from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
+from container.reporter import Reporter
+from martlet.backend_client import BackendError
+from martlet.timestamp import Timestamp
+
+C = "/d1/0/AUTH_test/c"
+HOUR = queue_container(Timestamp(stamp(0)))
+QUEUE = f"/d2/9/{QUEUE_ACCOUNT}/{HOUR}"
+
+
+class ContainerServers:
+    """Leads the feeder's requests to the server itself, under the ports of two devices."""
+
+    def __init__(self, call: Caller) -> None:
+        self._call = call
+        self.requests: list[str] = []
+        self.dead: set[int] = set()
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> "Exchange":
+        self.requests.append(path)
+        if address[1] in self.dead:
+            raise BackendError(address, "refused")
+        return Exchange(self._call(method, path, None, headers, body).status)
+
+
+class Exchange:
+    """An answer that is there; also the exchange."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def response(self) -> "Exchange":
+        return self
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+
+class Ring:
+    """Two replicas of every container, on the two devices."""
+
+    def get_nodes(self, account: str, container: str) -> tuple[int, list[dict[str, Any]]]:
+        return 9, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in (1, 2)]
+
+
+@pytest.fixture
+def servers(call: Caller) -> ContainerServers:
+    return ContainerServers(call)
+
+
+@pytest.fixture
+def feeder(server: ContainerServer, servers: ContainerServers) -> Feeder:
+    server.feeder = Feeder(server.pool, servers, Ring)  # type: ignore[arg-type]
+    server.reporter.swept_too = server.feeder.look_at
+    return server.feeder
+
+
+def row(name: str, seconds: float, policy: int, **values: Any) -> dict[str, Any]:
+    default = {"size": 5, "content_type": "a/b", "etag": "e", "deleted": 0}
+    return {
+        **default,
+        "name": name,
+        "created_at": stamp(seconds),
+        "storage_policy_index": policy,
+        **values,
+    }
+
+
+def queued(call: Caller, path: str = QUEUE) -> list[tuple[str, bool, str]]:
+    answer = call("GET", f"{path}?format=json")
+    if answer.status == 404:
+        return []
+    entries = [parse_entry(item) for item in answer.json()]
+    return [(entry.name, entry.is_deletion, entry.written_at.internal) for entry in entries]
+
+
+def test_a_misplaced_row_is_queued_and_no_other(
+    call: Caller, feeder: Feeder, servers: ContainerServers
+) -> None:
+    call("PUT", C, 1)
+    call(
+        "UPDATE", C, 2, body=[row("right", 2, 0), row("wrong", 3, 1), row("gone", 4, 1, deleted=1)]
+    )
+    feeder.feed_marked()
+    wanted = [("1:/AUTH_test/c/gone", True, stamp(4)), ("1:/AUTH_test/c/wrong", False, stamp(3))]
+    assert queued(call) == queued(call, QUEUE.replace("d2", "d1")) == wanted
+    head = call("HEAD", C)
+    assert head.headers["X-Container-Object-Count"] == "1"
+    assert [item["name"] for item in call("GET", f"{C}?format=json").json()] == ["right"]
+    servers.requests.clear()
+    call("UPDATE", C, 5, body=[row("right", 5, 0), row("wrong", 2, 1)])  # nothing new is misplaced
+    feeder.feed_marked()
+    assert servers.requests == []
+
+
+def test_rows_of_single_requests_too(call: Caller, feeder: Feeder) -> None:
+    call("PUT", C, 1, {"X-Backend-Storage-Policy-Index": "1"})
+    headers = {"X-Size": "1", "X-Content-Type": "a/b", "X-Etag": "e"}
+    assert call("PUT", f"{C}/o", 2, headers).status == 201
+    assert call("DELETE", f"{C}/p", 3).status == 204
+    feeder.feed_marked()
+    assert queued(call) == [
+        ("0:/AUTH_test/c/o", False, stamp(2)),
+        ("0:/AUTH_test/c/p", True, stamp(3)),
+    ]
+
+
+def test_the_hours_of_the_objects_have_containers_of_their_own(
+    call: Caller, feeder: Feeder
+) -> None:
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[row("one", 2, 1), row("two", 2 + 7200, 1)])
+    feeder.feed_marked()
+    later = QUEUE.replace(HOUR, str(int(HOUR) + 7200))
+    assert [name for name, _, _ in queued(call)] == ["1:/AUTH_test/c/one"]
+    assert [name for name, _, _ in queued(call, later)] == ["1:/AUTH_test/c/two"]
+
+
+def test_what_the_queue_did_not_take_is_sent_again(
+    call: Caller, feeder: Feeder, servers: ContainerServers
+) -> None:
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[row("wrong", 3, 1)])
+    servers.dead = {2}
+    feeder.feed_marked()
+    assert len(queued(call, QUEUE.replace("d2", "d1"))) == 1
+    servers.dead = set()
+    feeder.feed_marked()
+    assert len(queued(call)) == 1
+    servers.requests.clear()
+    feeder.feed_marked()
+    assert servers.requests == []
+
+
+def test_a_sweep_finds_what_a_crash_left(
+    call: Caller, server: ContainerServer, feeder: Feeder, servers: ContainerServers
+) -> None:
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[row("wrong", 3, 1)])
+    later = Feeder(server.pool, servers, Ring)  # type: ignore[arg-type]
+    later.feed_marked()
+    assert servers.requests == []
+    server.reporter.swept_too = later.look_at
+    sweeper: Reporter = server.reporter
+    sweeper.sweep()
+    later.feed_marked()
+    assert len(queued(call)) == 1
+    servers.requests.clear()
+    sweeper.sweep()
+    later.feed_marked()
+    assert servers.requests == []
+
+
+def test_many_rows_go_in_several_requests(
+    call: Caller, feeder: Feeder, servers: ContainerServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container.feeder.ROWS_AT_ONCE", 3)
+    call("PUT", C, 1)
+    rows = [row(f"o{number}", 3, number % 2) for number in range(14)]
+    call("UPDATE", C, 2, body=rows)
+    feeder.feed_marked()
+    assert len(queued(call)) == 7
+    assert len(servers.requests) == 2 * 3
