@@ -23,8 +23,8 @@ TRIAL_USERS = {
     "test:tester6": "testing6 .reseller_admin",
 }
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
-    "container-quotas account-quotas proxy-logging proxy-server"
+    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats tempurl formpost "
+    "tempauth staticweb copy container-quotas account-quotas proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -82,12 +82,15 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:proxy-logging": {"use": "egg:martlet#proxy_logging"},
         "filter:listing_formats": {"use": "egg:martlet#listing_formats"},
         "filter:cache": {"use": "egg:martlet#cache"},
+        "filter:tempurl": {"use": "egg:martlet#tempurl"},
+        "filter:formpost": {"use": "egg:martlet#formpost"},
         "filter:tempauth": {
             "use": "egg:martlet#tempauth",
             "reseller_prefix": "AUTH, SERVICE",
             "SERVICE_require_group": "service",
             **users,
         },
+        "filter:staticweb": {"use": "egg:martlet#staticweb"},
         "filter:copy": {"use": "egg:martlet#copy"},
         "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},

@@ -46,7 +46,10 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
         "filter:proxy-logging": ["proxy.middleware.proxy_logging:ProxyLoggingOptions"],
         "filter:cache": ["proxy.middleware.cache:CacheOptions"],
+        "filter:tempurl": ["proxy.middleware.tempurl:TempURLOptions"],
+        "filter:formpost": ["proxy.middleware.formpost:FormPostOptions"],
         "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
+        "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
     },
 }
 # Read by their service without an option class, or of no use to that service.

@@ -1,0 +1,70 @@
+"""An application for filters' tests that knows accounts and containers, and answers as told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from martlet.http import Environ, Request, Response, StartResponse
+from proxy.info import INFO_WANTED
+
+Answer = Callable[[Environ], Response]
+
+
+class StorageApp:
+    """The inner end of a pipeline. ``infos``: what is known, by path (WSGI string).
+
+    ``seen`` holds the environ of each request, except those that only ask for an info; ``bodies``
+    what was sent with them.
+    """
+
+    def __init__(
+        self, infos: Mapping[str, Mapping[str, Any]] | None = None, answer: Answer | None = None
+    ) -> None:
+        self.infos = dict(infos or {})
+        self.answer = answer or (lambda environ: Response(200, {}, b"body"))
+        self.seen: list[Environ] = []
+        self.bodies: list[bytes] = []
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if INFO_WANTED in environ:
+            unknown = {"status": 404, "meta": {}, "sysmeta": {}}
+            environ[INFO_WANTED].append(self.infos.get(environ["PATH_INFO"], unknown))
+            return Response(204)(environ, start_response)
+        self.seen.append(environ)
+        self.bodies.append(environ["wsgi.input"].read())
+        refusal = environ.get("swift.authorize", lambda request: None)(Request(environ))
+        response = refusal or self.answer(environ)
+        return response(environ, start_response)
+
+    @property
+    def environ(self) -> Environ:
+        """The environ of the last request."""
+        return self.seen[-1]
+
+    @property
+    def calls(self) -> list[str]:
+        """Method and path of each request."""
+        return [f"{e['REQUEST_METHOD']} {e['PATH_INFO']}" for e in self.seen]
+
+
+def account(**meta: str) -> dict[str, Any]:
+    """What is known of an account; metadata names have ``_`` for ``-``."""
+    return {"status": 200, "meta": _named(meta), "sysmeta": {}}
+
+
+def container(read_acl: str | None = None, **meta: str) -> dict[str, Any]:
+    """What is known of a container."""
+    return {
+        "status": 200,
+        "read_acl": read_acl,
+        "storage_policy": 0,
+        "sync_to": None,
+        "sync_key": None,
+        "meta": _named(meta),
+        "sysmeta": {},
+    }
+
+
+def _named(meta: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in meta.items()}
