@@ -49,6 +49,7 @@ _OWN = frozenset(
         INFO_WANTED,
         ACCOUNT_USAGE_WANTED,
         CONTAINER_USAGE_WANTED,
+        "swift.callback.fetch_crypto_keys",
         "swift.callback.update_footers",
         "swift.leave_relative_location",
         "swift.orig_req_method",

@@ -236,8 +236,14 @@ class FakeDevice:
             n.removeprefix(f"{name}/") for n in sorted(self.stored) if n.startswith(name + "/")
         ]
         shown["Content-Type"] = "application/json; charset=utf-8"
-        listing = self.listings.get(name, [{"name": n} for n in names])
+        listing = [{"name": n, "hash": self._listed_etag(f"{name}/{n}")} for n in names]
+        listing = self.listings.get(name, listing)
         return 200, shown, json.dumps(listing).encode()
+
+    def _listed_etag(self, name: str) -> str:
+        headers = self.stored[name].headers
+        override = headers.get("x-object-sysmeta-container-update-override-etag")
+        return override or headers.get("Etag", "").strip('"')
 
     def _act_on_object(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
         name, known = _name(seen), self.stored.get(_name(seen))

@@ -48,12 +48,14 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:cache": ["proxy.middleware.cache:CacheOptions"],
         "filter:tempurl": ["proxy.middleware.tempurl:TempURLOptions"],
         "filter:formpost": ["proxy.middleware.formpost:FormPostOptions"],
+        "filter:keymaster": ["proxy.middleware.keymaster:KeymasterOptions"],
+        "filter:encryption": ["proxy.middleware.encryption:EncryptionOptions"],
         "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
         "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
     },
 }
 # Read by their service without an option class, or of no use to that service.
-NOT_OPTIONS = re.compile(r"use|pipeline|user_.*|require_group")
+NOT_OPTIONS = re.compile(r"use|pipeline|user_.*|require_group|encryption_root_secret_.*")
 NOT_FOR_THE_PROXY = {"devices", "mount_check"}
 # Classes that others extend: their options are found in those.
 BASES = {"replicator.storage_server:StorageOptions"}

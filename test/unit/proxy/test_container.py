@@ -37,7 +37,7 @@ def test_each_replica_tells_one_account_replica(cluster: FakeCluster) -> None:
 def test_get_and_head(cluster: FakeCluster) -> None:
     cluster.call("PUT", "/v1/a/c/o", b"data")
     reply = cluster.call("GET", "/v1/a/c")
-    assert (reply.status, json.loads(reply.body)) == (200, [{"name": "o"}])
+    assert (reply.status, [row["name"] for row in json.loads(reply.body)]) == (200, ["o"])
     assert reply.headers["x-storage-policy"] == "gold"
     assert cluster.call("HEAD", "/v1/a/c").status == 204
     assert cluster.call("GET", "/v1/a/missing").status == 404

@@ -13,8 +13,10 @@ from martlet.config import load_options, read_ini
 from proxy.middleware.cache import CacheOptions
 from proxy.middleware.catch_errors import CatchErrorsOptions
 from proxy.middleware.copy import CopyOptions
+from proxy.middleware.encryption import EncryptionOptions
 from proxy.middleware.gatekeeper import GatekeeperOptions
 from proxy.middleware.healthcheck import HealthcheckOptions
+from proxy.middleware.keymaster import KeymasterOptions
 from proxy.middleware.listing_formats import ListingFormatsOptions
 from proxy.middleware.proxy_logging import ProxyLoggingOptions
 from proxy.middleware.tempauth import TempauthOptions
@@ -25,8 +27,10 @@ FILTERS = {
     "cache": CacheOptions,
     "catch_errors": CatchErrorsOptions,
     "copy": CopyOptions,
+    "encryption": EncryptionOptions,
     "gatekeeper": GatekeeperOptions,
     "healthcheck": HealthcheckOptions,
+    "keymaster": KeymasterOptions,
     "listing_formats": ListingFormatsOptions,
     "proxy-logging": ProxyLoggingOptions,
     "tempauth": TempauthOptions,

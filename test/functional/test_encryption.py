@@ -1,0 +1,219 @@
+"""Encryption at rest with real servers: nothing in the clear on disks, and all of it to clients."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import md5
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from other_proxy import OtherProxy
+from running_cluster import RunningCluster
+from swift_api import Account
+
+PIPELINE = (
+    "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
+    "keymaster encryption proxy-logging proxy-server"
+)
+MIB = 1024 * 1024
+OLD, NEW = (b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+SIZES = [1, 4096, 65537, 3 * MIB + 17]
+
+
+def sections(**keymaster: str) -> dict[str, dict[str, str]]:
+    return {
+        "filter:keymaster": {"use": "egg:martlet#keymaster", **keymaster},
+        "filter:encryption": {"use": "egg:martlet#encryption"},
+    }
+
+
+@pytest.fixture(scope="module")
+def proxy(
+    cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OtherProxy]:
+    """Encrypts, unlike the cluster's own."""
+    directory = tmp_path_factory.mktemp("encrypting")
+    options = sections(encryption_root_secret=OLD)
+    with OtherProxy(cluster, directory, PIPELINE, options) as running:
+        yield running
+
+
+@pytest.fixture
+def user(proxy: OtherProxy) -> Iterator[Account]:
+    opened = Account(proxy.port)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def box(user: Account, request: pytest.FixtureRequest) -> str:
+    name = f"encrypted-{md5(request.node.name.encode()).hexdigest()[:8]}"
+    assert user.call("PUT", name).status == 201
+    return name
+
+
+def on_disk(cluster: RunningCluster, needle: bytes) -> list[str]:
+    """The files below the devices that hold it, in their content or an attribute."""
+    found = []
+    for path in sorted((cluster.home / "devices").rglob("*")):
+        if path.is_file() and (needle in path.read_bytes() or _in_attributes(path, needle)):
+            found.append(str(path))
+    return found
+
+
+def _in_attributes(path: Path, needle: bytes) -> bool:
+    try:
+        return any(needle in os.getxattr(path, name) for name in os.listxattr(path))
+    except OSError:
+        return False  # this file system has none
+
+
+def content(size: int) -> tuple[bytes, bytes]:
+    """A body of that size, and a word that is nowhere else and in it as often as there is room."""
+    word = secrets.token_hex(16).encode()
+    return (word * (size // 32 + 1))[:size], word
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_nothing_in_the_clear_is_on_a_disk(
+    cluster: RunningCluster, account: Account, user: Account, box: str, size: int, chunked: bool
+) -> None:
+    body, word = content(size)
+    secret = secrets.token_hex(16)
+    headers = {"X-Object-Meta-Secret": secret}
+    etag = md5(body).hexdigest()
+    sent = iter([body]) if chunked else body
+    put = user.call("PUT", box, "o", headers=headers, body=sent)
+    assert (put.status, put.headers["etag"]) == (201, etag)
+    for needle in (word, secret.encode(), etag.encode(), bytes.fromhex(etag)):
+        assert on_disk(cluster, needle) == []
+    got = user.call("GET", box, "o")
+    assert (got.status, got.body, got.headers["etag"]) == (200, body, etag)
+    assert got.headers["x-object-meta-secret"] == secret
+    assert [name for name in got.headers if "crypto" in name] == []
+    assert account.call("GET", box, "o").body != body, "the other proxy has no keys"
+    # The search itself finds what is not encrypted.
+    assert account.call("PUT", box, "plain", headers=headers, body=body).status == 201
+    assert on_disk(cluster, word) != []
+    assert on_disk(cluster, secret.encode()) != []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ranges(user: Account, box: str, size: int) -> None:
+    body = os.urandom(size)
+    assert user.call("PUT", box, "o", body=body).status == 201
+    spans = [(0, 0), (size // 2, size - 1), (min(17, size - 1), min(70_000, size - 1))]
+    for first, last in spans:
+        got = user.call("GET", box, "o", headers={"Range": f"bytes={first}-{last}"})
+        assert (got.status, got.body) == (206, body[first : last + 1])
+        assert got.headers["content-range"] == f"bytes {first}-{last}/{size}"
+    got = user.call("GET", box, "o", headers={"Range": f"bytes={size}-"})
+    assert got.status == 416
+    assert "etag" not in got.headers, "it would be that of the ciphertext"
+    if size == 1:
+        return  # there are no two ranges of it
+    asked = ",".join(f"{first}-{last}" for first, last in spans)
+    got = user.call("GET", box, "o", headers={"Range": f"bytes={asked}"})
+    assert got.status == 206
+    assert len(got.body) == int(got.headers["content-length"])
+    boundary = got.headers["content-type"].partition("boundary=")[2].encode()
+    parts = [part.partition(b"\r\n\r\n")[2][:-2] for part in got.body.split(b"--" + boundary)[1:-1]]
+    assert parts == [body[first : last + 1] for first, last in spans]
+
+
+def test_conditions_speak_of_the_clients_etag(user: Account, account: Account, box: str) -> None:
+    assert user.call("PUT", box, "o", body=b"body").status == 201
+    assert account.call("PUT", box, "plain", body=b"body").status == 201
+    right, wrong = md5(b"body").hexdigest(), md5(b"other").hexdigest()
+    for name in ("o", "plain"):
+        for method in ("GET", "HEAD"):
+            for headers, status in (
+                ({"If-Match": f'"{right}"'}, 200),
+                ({"If-Match": f'"{wrong}", {right}'}, 200),
+                ({"If-Match": wrong}, 412),
+                ({"If-Match": "*"}, 200),
+                ({"If-None-Match": right}, 304),
+                ({"If-None-Match": "*"}, 304),
+                ({"If-None-Match": wrong}, 200),
+            ):
+                answer = user.call(method, box, name, headers=headers)
+                assert answer.status == status, (name, method, headers)
+                if status != 412:
+                    assert answer.headers["etag"].strip('"') == right
+    assert user.call("PUT", box, "o", headers={"If-None-Match": "*"}, body=b"new").status == 412
+    assert user.call("PUT", box, "n", headers={"If-None-Match": "*"}, body=b"new").status == 201
+    assert user.call("GET", box, "n").body == b"new"
+
+
+def test_wrong_etag_and_empty_objects(user: Account, box: str) -> None:
+    wrong = {"Etag": md5(b"other").hexdigest()}
+    for body in (b"", b"small", b"large" * MIB):
+        assert user.call("PUT", box, "o", headers=wrong, body=body).status == 422
+        assert user.call("GET", box, "o").status == 404
+    assert user.call("PUT", box, "empty", headers={"X-Object-Meta-A": "b"}).status == 201
+    got = user.call("GET", box, "empty")
+    assert (got.status, got.body, got.headers["etag"]) == (200, b"", md5(b"").hexdigest())
+    assert got.headers["x-object-meta-a"] == "b"
+
+
+def test_listings_show_the_clients_etags(user: Account, account: Account, box: str) -> None:
+    bodies = {f"o{number}": b"%d" % number * 1000 for number in range(20)}
+    for name, body in bodies.items():
+        assert user.call("PUT", box, name, body=body).status == 201
+    wanted = {name: md5(body).hexdigest() for name, body in bodies.items()}
+    listed = {e["name"]: e["hash"] for e in user.call("GET", box, format="json").json}
+    assert listed == wanted
+    tree = ElementTree.fromstring(user.call("GET", box, format="xml").body)
+    assert {e.findtext("name"): e.findtext("hash") for e in tree} == wanted
+    assert user.call("GET", box).lines == sorted(bodies)
+    stored = account.call("GET", box, format="json").json
+    assert all("swift_meta=" in entry["hash"] for entry in stored)
+    assert {e["bytes"] for e in stored} == {1000, 2000}
+
+
+def test_copy_and_post(user: Account, box: str) -> None:
+    body = os.urandom(200_000)
+    user.call("PUT", box, "o", headers={"X-Object-Meta-A": "1"}, body=body)
+    destination = {"Destination": f"{box}/copy", "X-Object-Meta-B": "2"}
+    assert user.call("COPY", box, "o", headers=destination).status == 201
+    assert user.call("POST", box, "o", headers={"X-Object-Meta-C": "gr\xc3\xbcn"}).status == 202
+    copy, original = user.call("GET", box, "copy"), user.call("GET", box, "o")
+    assert copy.body == original.body == body
+    assert (copy.headers["x-object-meta-a"], copy.headers["x-object-meta-b"]) == ("1", "2")
+    assert "x-object-meta-a" not in original.headers
+    assert original.headers["x-object-meta-c"] == "gr\xc3\xbcn"
+    listed = user.call("GET", box, format="json").json
+    assert {entry["hash"] for entry in listed} == {md5(body).hexdigest()}
+
+
+def test_a_new_root_secret(
+    cluster: RunningCluster, user: Account, box: str, tmp_path: Path
+) -> None:
+    headers = {"X-Object-Meta-A": "1"}
+    assert user.call("PUT", box, "old", headers=headers, body=b"old").status == 201
+    conf = tmp_path / "keymaster.conf"
+    conf.write_text(
+        f"[keymaster]\nencryption_root_secret = {OLD}\nencryption_root_secret_2026 = {NEW}\n"
+        "active_root_secret_id = 2026\n"
+    )
+    options = sections(keymaster_config_path=str(conf))
+    with OtherProxy(cluster, tmp_path, PIPELINE, options) as rotated:
+        client = Account(rotated.port)
+        assert client.call("PUT", box, "new", headers=headers, body=b"new").status == 201
+        for name in ("old", "new"):
+            etag = {"If-Match": md5(name.encode()).hexdigest()}
+            got = client.call("GET", box, name, headers=etag)
+            assert (got.status, got.body) == (200, name.encode())
+            assert got.headers["x-object-meta-a"] == "1"
+        listed = client.call("GET", box, format="json").json
+        assert [e["hash"] for e in listed] == [md5(b"new").hexdigest(), md5(b"old").hexdigest()]
+        client.close()
+    # The proxy that does not know the new secret says so, and shows what it can.
+    assert user.call("GET", box, "new").status == 500
+    assert user.call("GET", box, "old").body == b"old"
+    assert user.call("GET", box, format="json").json[0]["hash"] == "<unknown>"
