@@ -152,7 +152,8 @@ func (f *osFile) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func (f *osFile) Writev(buffers [][]byte, offset int64) error {
-	pending := append(make([][]byte, 0, len(buffers)), buffers...)
+	// Of empty buffers alone pwritev writes nothing, and that would look like a device that takes nothing.
+	pending := skip(append(make([][]byte, 0, len(buffers)), buffers...), 0)
 	for len(pending) > 0 {
 		n, err := unix.Pwritev(f.fd, pending[:min(len(pending), iovecMax)], offset)
 		if err == unix.EINTR {

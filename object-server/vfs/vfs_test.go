@@ -61,6 +61,7 @@ func conformance(t *testing.T, files FS, root string) {
 func readAndWrite(t *testing.T, f File) {
 	expect(t, f.Writev([][]byte{[]byte("ab"), {}, []byte("cd")}, 2), nil)
 	expect(t, f.Writev(nil, 0), nil)
+	expect(t, f.Writev([][]byte{{}, {}}, 0), nil)
 	many := make([][]byte, 3000) // more than one pwritev takes
 	for i := range many {
 		many[i] = []byte{byte(i)}
