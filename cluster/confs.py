@@ -56,6 +56,7 @@ def usable_processors() -> int:
 
 def _all_confs(home: Home, layout: Layout, workers: int) -> Iterator[tuple[Path, Sections]]:
     yield home.etc / "proxy-server.conf", _proxy_conf(home, layout, workers)
+    yield home.etc / "container-reconciler.conf", _reconciler_conf(home)
     for node in layout.nodes:
         etc = home.node_etc(layout, node)
         for kind in KINDS:
@@ -94,6 +95,17 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:copy": {"use": "egg:martlet#copy"},
         "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
+    }
+
+
+def _reconciler_conf(home: Home) -> Sections:
+    """`martlet up` does not run it: there is nothing to do unless the network has been split."""
+    return {
+        "DEFAULT": {"swift_dir": home.etc},
+        "container-reconciler": {},
+        "pipeline:main": {"pipeline": "catch_errors proxy-server"},
+        "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
+        "app:proxy-server": {"use": "egg:martlet#proxy"},
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``[app:container-server]``."""
+"""``[app:container-server]``, and ``[container-reconciler]`` of the reconciler's own conf."""
 
 from __future__ import annotations
 
@@ -33,3 +33,38 @@ class ContainerOptions(StorageOptions):
         for name in ("conn_timeout", "node_timeout", "report_interval", "sweep_interval"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
+
+
+@dataclass(frozen=True)
+class ReconcilerDefaults:
+    """``[DEFAULT]`` of the reconciler's conf."""
+
+    swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
+    log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+
+
+@dataclass(frozen=True)
+class ReconcilerOptions:
+    """Options of the container reconciler."""
+
+    interval: float = option(30.0, "Pause between two passes", "s")
+    reclaim_age: float = option(
+        604800.0, "Age from which on an entry is dropped if its object is nowhere to be found", "s"
+    )
+    request_tries: int = option(3, "How often a request is sent that gets a 5xx")
+    concurrency: int = option(1, "Entries worked on at once")
+    processes: int = option(0, "Reconcilers that share the queue; 0: this one does it all")
+    process: int = option(0, "Which of them this is, from 0")
+    conn_timeout: float = option(0.5, "Longest wait for a connection to a container server", "s")
+    node_timeout: float = option(10.0, "Longest wait for a container server's answer", "s")
+
+    def __post_init__(self) -> None:
+        """:raises ValueError: an option is out of its range."""
+        for name in ("request_tries", "concurrency"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in ("interval", "reclaim_age", "conn_timeout", "node_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
+        if self.processes < 0 or not 0 <= self.process < max(1, self.processes):
+            raise ValueError("process must be from 0 to processes - 1")

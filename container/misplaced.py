@@ -43,10 +43,9 @@ class Entry:
     written_at: Timestamp
     queued_at: Timestamp
 
-    @property
-    def removed_at(self) -> Timestamp:
-        """When the misplaced copy is deleted."""
-        return later(self.written_at, _REMOVED)
+    def removed_at(self, source: Timestamp) -> Timestamp:
+        """When the misplaced copy, of the time ``source``, is deleted."""
+        return later(max(source, self.written_at), _REMOVED)
 
     @property
     def deleted_at(self) -> Timestamp:

@@ -60,7 +60,7 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
         options = load_server_options(conf_path)
         setup_logging(options.log_level)
         cluster = ClusterConf.load(options.swift_dir)
-        app = _load_pipeline(conf_path)
+        app = load_pipeline(conf_path)
         listeners = _listen(options)
     except (ConfigError, ValueError, OSError) as error:
         print(f"{app_name}: {error}", file=sys.stderr)
@@ -92,7 +92,11 @@ def load_server_options(conf_path: Path) -> ServerOptions:
     return options
 
 
-def _load_pipeline(conf_path: Path) -> WSGIApp:
+def load_pipeline(conf_path: Path) -> WSGIApp:
+    """The application behind ``[pipeline:main]``.
+
+    :raises ConfigError: the conf cannot be used.
+    """
     from paste.deploy import loadapp
 
     try:

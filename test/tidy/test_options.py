@@ -38,6 +38,10 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "DEFAULT": ["martlet.server:ServerOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
     },
+    "container-reconciler.conf-sample": {
+        "DEFAULT": ["container.config:ReconcilerDefaults"],
+        "container-reconciler": ["container.config:ReconcilerOptions"],
+    },
     "proxy-server.conf-sample": {
         "DEFAULT": ["martlet.server:ServerOptions"],
         "app:proxy-server": ["proxy.config:ProxyOptions"],

@@ -95,13 +95,14 @@ def test_an_hour_of_objects_shares_a_container() -> None:
 
 def test_each_step_outranks_what_it_replaces_and_no_later_write() -> None:
     queued = entry(written_at=TIME + "_4")
-    assert queued.removed_at.internal == TIME + "_0000000000000005"
+    assert queued.removed_at(Timestamp(0)).internal == TIME + "_0000000000000005"
     assert queued.deleted_at.internal == TIME + "_0000000000000007"
     assert queued.moved_at(Timestamp(0)).internal == TIME + "_0000000000000007"
     newer = Timestamp("1700000001.00000_2")
     assert queued.moved_at(newer).internal == "1700000001.00000_0000000000000005"
+    assert queued.removed_at(newer).internal == "1700000001.00000_0000000000000003"
     assert queued.done_at.internal == "1700000005.00000_0000000000000002"
-    for step in (queued.removed_at, queued.deleted_at):
+    for step in (queued.removed_at(Timestamp(0)), queued.deleted_at):
         assert queued.written_at < step < Timestamp("1700000000.12346")
 
 

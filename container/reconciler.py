@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Works off the queue of misplaced objects: each is brought to the policy of its container.
+
+What is done for an entry may be done again, by another process at the same time or after a crash
+between any two steps: every step carries a timestamp that follows from the object's (misplaced.py).
+An entry is taken off the queue last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from container.config import ReconcilerOptions
+from container.misplaced import (
+    QUEUE_ACCOUNT,
+    Entry,
+    Step,
+    next_step,
+    parse_entry,
+    queue_container,
+)
+from martlet.http import Headers
+from martlet.internal_client import InternalClient, InternalResponse
+from martlet.log import get_logger
+from martlet.names import quote_path
+from martlet.timestamp import Timestamp
+from replicator.concurrency import for_each
+
+_POLICY = "X-Backend-Storage-Policy-Index"
+# Of one answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
+_NOT_OF_THE_OBJECT_NAMES = """
+    accept-ranges connection content-length content-range date last-modified transfer-encoding
+    x-openstack-request-id x-timestamp x-trans-id
+"""
+_NOT_OF_THE_OBJECT = frozenset(_NOT_OF_THE_OBJECT_NAMES.split())
+
+
+class Queue(Protocol):
+    """What the reconciler asks of container servers directly."""
+
+    def policy_of(self, account: str, container: str) -> int | None:
+        """The policy that a container has; None if it is not known."""
+
+    def remove_entry(self, container: str, entry: Entry) -> None:
+        """Take an entry off the queue."""
+
+
+class Failed(Exception):
+    """A request had another outcome than it must have; the entry stays in the queue."""
+
+
+class Reconciler:
+    """One pass after another over the queue."""
+
+    def __init__(
+        self,
+        options: ReconcilerOptions,
+        client: InternalClient,
+        queue: Queue,
+        now: Callable[[], Timestamp] = Timestamp.now,
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._queue = queue
+        self._now = now
+        self._log = get_logger("martlet.container.reconciler")
+
+    def run_forever(self) -> None:
+        """Passes with a pause between them."""
+        while True:
+            try:
+                self.run_once()
+            except Exception:
+                self._log.exception("pass failed")
+            time.sleep(self._options.interval)
+
+    def run_once(self) -> Counter[str]:
+        """One pass; how many entries came to which end."""
+        ends: Counter[str] = Counter()
+        started = time.monotonic()
+        for container in self._containers():
+            self._work_off_container(container, ends)
+        counts = " ".join(f"{end}={count}" for end, count in sorted(ends.items()))
+        self._log.info("pass done seconds=%.2f %s", time.monotonic() - started, counts or "empty=1")
+        return ends
+
+    def _work_off_container(self, container: str, ends: Counter[str]) -> None:
+        is_empty = True
+
+        def own_entries() -> Iterator[Entry]:
+            nonlocal is_empty
+            for entry in self._entries(container):
+                is_empty = False
+                if self._is_mine(entry):
+                    yield entry
+
+        def work(entry: Entry) -> None:
+            ends[self._work_off(container, entry)] += 1
+
+        for_each(work, own_entries(), self._options.concurrency)
+        is_old = int(container) < float(self._now()) - self._options.reclaim_age
+        if is_empty and is_old:  # nothing will come into it any more
+            path = quote_path(f"/v1/{QUEUE_ACCOUNT}/{container}")
+            self._client.request("DELETE", path).close()
+
+    # --- the queue --------------------------------------------------------------------------------
+
+    def _containers(self) -> Iterator[str]:
+        """This hour's container, which its account may not know yet; then the others, newest first,
+        for the old ones are mostly empty.
+        """
+        current = queue_container(self._now())
+        yield current
+        names = [str(row["name"]) for row in self._listing(f"/v1/{QUEUE_ACCOUNT}")]
+        yield from (name for name in reversed(names) if name != current and name.isdigit())
+
+    def _entries(self, container: str) -> Iterator[Entry]:
+        for row in self._listing(quote_path(f"/v1/{QUEUE_ACCOUNT}/{container}")):
+            try:
+                yield parse_entry(row)
+            except ValueError as error:
+                self._log.error("not an entry container=%s reason=%s", container, error)
+
+    def _listing(self, path: str) -> Iterator[dict[str, Any]]:
+        """All rows; none if there is no such account or container.
+
+        :raises Failed: it cannot be had.
+        """
+        marker = ""
+        while True:
+            query = f"?format=json&marker={quote(marker, safe='')}"
+            response = self._client.request("GET", path + query)
+            body = response.body()
+            if response.status == 404:
+                return
+            if response.status // 100 != 2:
+                raise Failed(f"GET {path} was answered {response.status}")
+            rows = json.loads(body or b"[]")
+            if not rows:
+                return
+            yield from rows
+            marker = rows[-1]["name"]
+
+    def _is_mine(self, entry: Entry) -> bool:
+        if not self._options.processes:
+            return True
+        digest = hashlib.md5(entry.name.encode(), usedforsecurity=False).digest()
+        return int.from_bytes(digest, "big") % self._options.processes == self._options.process
+
+    # --- an entry ---------------------------------------------------------------------------------
+
+    def _work_off(self, container: str, entry: Entry) -> str:
+        """To which end it came, in a word for the log."""
+        try:
+            end = self._reconcile(entry)
+        except Failed as error:
+            self._log.warning("to be repeated entry=%s reason=%s", entry.name, error)
+            return "failed"
+        except Exception:
+            self._log.exception("to be repeated entry=%s", entry.name)
+            return "failed"
+        if end != "waiting":
+            self._queue.remove_entry(container, entry)
+        return end
+
+    def _reconcile(self, entry: Entry) -> str:
+        """
+        :raises Failed: the entry stays in the queue.
+        """
+        policy = self._queue.policy_of(entry.account, entry.container)
+        if policy is None:
+            self._log.warning("policy of the container is not known entry=%s", entry.name)
+            return "waiting"
+        if policy == entry.policy_index:
+            return "in_place"
+        with self._ask("HEAD", entry, policy, {"X-Newest": "true"}, (2, 404)) as there:
+            is_there = _time_of(there.headers) >= entry.written_at
+        if is_there:
+            self._remove_source(entry, entry.written_at)
+            return "found"
+        return self._bring(entry, policy)
+
+    def _bring(self, entry: Entry, policy: int) -> str:
+        """Copy the object, or its deletion, to the policy of its container."""
+        headers = {"X-Newest": "true"}
+        with self._ask("GET", entry, entry.policy_index, headers) as source:
+            written_at = _time_of(source.headers)
+            age = self._options.reclaim_age
+            step = next_step(entry, source.status, written_at, self._now(), age)
+            if step is Step.COPY:
+                self._copy(entry, policy, source, entry.moved_at(written_at))
+        if step is Step.COPY:
+            # Of what was just copied, even if it is newer than the entry said.
+            self._remove_source(entry, written_at)
+            return "copied"
+        if step is Step.DELETE:
+            stamp = {"X-Timestamp": entry.deleted_at.internal}
+            self._ask("DELETE", entry, policy, stamp, (2, 404, 409)).close()
+            return "deleted"
+        self._log.warning("%s entry=%s status=%d", step.value, entry.name, source.status)
+        return "given_up" if step is Step.GIVE_UP else "waiting"
+
+    def _copy(
+        self, entry: Entry, policy: int, source: InternalResponse, moved_at: Timestamp
+    ) -> None:
+        headers = {
+            name: value
+            for name, value in source.headers.items()
+            if name.lower() not in _NOT_OF_THE_OBJECT and not name.lower().startswith("x-backend-")
+        }
+        headers |= {_POLICY: str(policy), "X-Timestamp": moved_at.internal}
+        length = int(source.headers.get("Content-Length", "0"))
+        with self._client.upload(_path(entry), headers, source, length) as answer:
+            if answer.status // 100 != 2:
+                raise Failed(f"PUT into policy {policy} was answered {answer.status}")
+
+    def _remove_source(self, entry: Entry, source: Timestamp) -> None:
+        """Delete the misplaced copy; of a deletion there is none. What is newer stays: it has, or
+        will get, an entry of its own.
+        """
+        if not entry.is_deletion:
+            stamp = {"X-Timestamp": entry.removed_at(source).internal}
+            self._ask("DELETE", entry, entry.policy_index, stamp, (2, 404, 409)).close()
+
+    def _ask(
+        self,
+        method: str,
+        entry: Entry,
+        policy: int,
+        headers: dict[str, str],
+        wanted: tuple[int, ...] = (),
+    ) -> InternalResponse:
+        """An answer about the object in a policy; ``wanted`` are statuses, or 2 for all 2xx.
+
+        :raises Failed: another status.
+        """
+        response = self._client.request(method, _path(entry), {_POLICY: str(policy), **headers})
+        if wanted and response.status not in wanted and response.status // 100 not in wanted:
+            response.close()
+            raise Failed(f"{method} in policy {policy} was answered {response.status}")
+        return response
+
+
+def _path(entry: Entry) -> str:
+    return quote_path(f"/v1/{entry.account}/{entry.container}/{entry.obj}")
+
+
+def _time_of(headers: Headers) -> Timestamp:
+    return Timestamp(headers.get("X-Backend-Timestamp") or headers.get("X-Timestamp") or "0")

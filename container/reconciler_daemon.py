@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``martlet-container-reconciler``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from container.reconciler import Reconciler
+
+NAME = "martlet-container-reconciler"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Work off the queue until told to stop, or once; returns the exit status."""
+    arguments = _arguments(argv)
+    from martlet.server import patch_standard_library
+
+    patch_standard_library()
+    from martlet.config import ConfigError
+    from ring.errors import RingError
+
+    try:
+        reconciler = load_reconciler(arguments.conf)
+    except (ConfigError, RingError, ValueError, OSError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 1
+    if not arguments.once:
+        try:
+            reconciler.run_forever()
+        except KeyboardInterrupt:
+            return 0
+    ends = reconciler.run_once()
+    return 1 if ends["failed"] else 0
+
+
+def _arguments(argv: list[str] | None) -> Any:
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Brings objects that lie in a wrong storage policy to that of their container.",
+        epilog=f"Example: {NAME} /etc/martlet/container-reconciler.conf --once",
+    )
+    parser.add_argument("conf", type=Path, help="the configuration file")
+    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
+    parser.add_argument("-o", "--once", action="store_true", help="one pass, then end")
+    version = importlib.metadata.version("martlet")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    arguments = parser.parse_args(argv)
+    arguments.once = arguments.once or arguments.word is not None
+    return arguments
+
+
+def load_reconciler(conf_path: Path) -> Reconciler:
+    """The reconciler of a conf, with the pipeline of that conf as its proxy.
+
+    :raises ConfigError: the conf cannot be used.
+    :raises RingError: there is no container ring.
+    :raises ValueError: the log level is none.
+    """
+    from container.config import ReconcilerDefaults, ReconcilerOptions
+    from container.queue_servers import QueueServers
+    from container.reconciler import Reconciler
+    from martlet.backend_client import BackendClient
+    from martlet.cluster_conf import CONF_NAME
+    from martlet.config import ConfigError, load_options, read_ini
+    from martlet.internal_client import InternalClient
+    from martlet.log import setup_logging
+    from martlet.server import load_pipeline
+    from ring.hashing import HashPath
+    from ring.ring import Ring
+
+    parser = read_ini(conf_path)
+    section = "container-reconciler"
+    if not parser.has_section(section):
+        raise ConfigError(f"{conf_path}: there is no section [{section}]")
+    defaults = load_options(ReconcilerDefaults, dict(parser.defaults()), f"{conf_path} [DEFAULT]")
+    values = {n: v for n, v in parser.items(section) if n not in parser.defaults()}
+    options = load_options(ReconcilerOptions, values, f"{conf_path} [{section}]")
+    setup_logging(defaults.log_level)
+    client = InternalClient(load_pipeline(conf_path), "Container-Reconciler", options.request_tries)
+    hash_path = HashPath.from_conf(f"{defaults.swift_dir}/{CONF_NAME}")
+    ring = Ring(f"{defaults.swift_dir}/container.ring.gz", hash_path)
+    servers = QueueServers(ring, BackendClient(options.conn_timeout, options.node_timeout))
+    return Reconciler(options, client, servers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""Objects that lie in a wrong storage policy are found, queued and brought to their container's.
+
+As after a split network: an object server takes an object under another policy than the container
+has, and tells the container so.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from source_tree import ROOT
+from swift_api import Account
+
+from cluster.errors import ClusterError
+from cluster.object_info import Question, object_info
+from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
+from martlet.timestamp import Timestamp
+from ring.ring import RingSet, load_rings
+
+GOLD, SILVER = 0, 1
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    home = tmp_path_factory.mktemp("reconciler")
+    running = RunningCluster(home, "--policy", "gold", "--policy", "silver").start()
+    yield running
+    assert running.stop() == 0, "".join(running.output)
+
+
+@pytest.fixture
+def user(split: RunningCluster) -> Iterator[Account]:
+    opened = Account(split.port)
+    yield opened
+    opened.close()
+
+
+def rings_of(running: RunningCluster) -> RingSet:
+    return load_rings(running.home / "etc", policies=[GOLD, SILVER])
+
+
+def write_misplaced(
+    running: RunningCluster,
+    method: str,
+    names: tuple[str, str, str],
+    policy: int,
+    time: Timestamp,
+    body: bytes = b"",
+    **extra: str,
+) -> None:
+    """What the proxy of the other side would have asked of the object servers."""
+    rings = rings_of(running)
+    container_partition, containers = rings.container.get_nodes(*names[:2])
+    partition, nodes = rings.object_ring(policy).get_nodes(*names)
+    for node, container in zip(nodes, containers, strict=True):
+        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+        headers = {
+            "X-Timestamp": time.internal,
+            "X-Backend-Storage-Policy-Index": str(policy),
+            "X-Container-Partition": str(container_partition),
+            "X-Container-Host": f"{container['ip']}:{container['port']}",
+            "X-Container-Device": container["device"],
+            "Content-Type": "text/x-lost",
+            "Content-Length": str(len(body)),
+            **extra,
+        }
+        path = f"/{node['device']}/{partition}/{'/'.join(names)}"
+        connection.request(method, path, body, headers)
+        assert connection.getresponse().status in (201, 204, 404)
+        connection.close()
+
+
+def queue(running: RunningCluster, time: Timestamp) -> list[Entry]:
+    """The entries of an hour, as a container server lists them."""
+    ring = rings_of(running).container
+    container = queue_container(time)
+    partition, nodes = ring.get_nodes(QUEUE_ACCOUNT, container)
+    connection = http.client.HTTPConnection(nodes[0]["ip"], nodes[0]["port"], timeout=30)
+    path = f"/{nodes[0]['device']}/{partition}/{QUEUE_ACCOUNT}/{container}?format=json"
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return [parse_entry(row) for row in json.loads(body)] if answer.status == 200 else []
+
+
+def reconcile(running: RunningCluster, conf: Path | None = None) -> str:
+    """One pass of the daemon; what it logged."""
+    conf = conf or running.home / "etc" / "container-reconciler.conf"
+    command = [sys.executable, "-m", "container.reconciler_daemon", str(conf), "once"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def records(running: RunningCluster, names: tuple[str, str, str]) -> dict[str, dict[str, int]]:
+    """For the folder of each policy, how many devices have which kind of record of an object."""
+    found: dict[str, Counter[str]] = {}
+    for segment in sorted((running.home / "devices").rglob("*.bundle")):
+        try:
+            question = Question(segment, True, None, None, "/" + "/".join(names))
+            report: Any = object_info(question)[0]
+        except ClusterError:
+            continue  # it does not hold it
+        folder = segment.relative_to(running.home / "devices").parts[1]
+        found.setdefault(folder, Counter())[report["kind"].split()[0]] += 1
+    return {folder: dict(kinds) for folder, kinds in found.items()}
+
+
+def names_of(user: Account, container: str, obj: str) -> tuple[str, str, str]:
+    return user.path.removeprefix("/v1/"), container, obj
+
+
+def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> None:
+    assert user.call("PUT", "home", headers={"X-Storage-Policy": "gold"}).status == 201
+    assert user.call("PUT", "home", "right", body=b"1").status == 201
+    names, time = names_of(user, "home", "lost"), Timestamp.now()
+    metadata = {"X-Object-Meta-Color": "blue"}
+    write_misplaced(split, "PUT", names, SILVER, time, b"found again", **metadata)
+    assert user.call("GET", "home", "lost").status == 404
+    assert records(split, names) == {"objects-1": {"PUT": 3}}
+    await_true(lambda: queue(split, time), "queued")
+    assert user.call("GET", "home").lines == ["right"]
+    head = user.call("HEAD", "home").headers
+    assert (head["x-container-object-count"], head["x-container-bytes-used"]) == ("1", "1")
+    assert [entry.name for entry in queue(split, time)] == [f"{SILVER}:/{'/'.join(names)}"]
+
+    assert "copied=1" in reconcile(split)
+    answer = user.call("GET", "home", "lost")
+    assert (answer.status, answer.body) == (200, b"found again")
+    assert answer.headers["content-type"] == "text/x-lost"
+    assert answer.headers["x-object-meta-color"] == "blue"
+    assert answer.headers["x-timestamp"] == time.normal
+    await_true(lambda: user.call("GET", "home").lines == ["lost", "right"], "listed")
+    assert records(split, names) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    await_true(lambda: not queue(split, time), "off the queue")
+
+    assert user.call("PUT", "home", "lost", body=b"written later").status == 201
+    assert "copied" not in reconcile(split)
+    assert user.call("GET", "home", "lost").body == b"written later"
+
+
+def test_what_is_newer_wins(split: RunningCluster, user: Account) -> None:
+    """A deletion on the other side, an older object, a newer one, a large one: in one pass."""
+    assert user.call("PUT", "sides", headers={"X-Storage-Policy": "silver"}).status == 201
+    before = Timestamp.now()
+    for name in ("deleted", "older", "newer"):
+        assert user.call("PUT", "sides", name, body=b"here").status == 201
+    after = Timestamp.now()
+    large = b"0123456789abcdef" * (1 << 17)
+    for method, name, time, body in (
+        ("DELETE", "deleted", after, b""),
+        ("PUT", "older", before, b"there"),
+        ("PUT", "newer", after, b"there"),
+        ("PUT", "large", after, large),
+    ):
+        names = names_of(user, "sides", name)
+        write_misplaced(split, method, names, GOLD, time, body)
+    hours = {queue_container(time): time for time in (before, after)}.values()
+    await_true(lambda: sum(len(queue(split, hour)) for hour in hours) == 4, "queued")
+
+    said = reconcile(split)
+    assert "copied=2 deleted=1 found=1" in said
+    assert user.call("GET", "sides", "deleted").status == 404
+    assert user.call("GET", "sides", "older").body == b"here"
+    assert user.call("GET", "sides", "newer").body == b"there"
+    assert user.call("GET", "sides", "large").body == large
+    await_true(lambda: user.call("GET", "sides").lines == ["large", "newer", "older"], "listed")
+    older = names_of(user, "sides", "older")
+    assert records(split, older) == {"objects": {"TOMBSTONE": 3}, "objects-1": {"PUT": 3}}
+    await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
+
+
+def test_replicas_that_disagree_about_the_policy(
+    split: RunningCluster, user: Account, tmp_path: Path
+) -> None:
+    """The container was made here first, with gold, and later on the other side with silver.
+
+    The daemon runs with the sample of its conf.
+    """
+    conf = tmp_path / "container-reconciler.conf"
+    text = (ROOT / "etc" / "container-reconciler.conf-sample").read_text()
+    conf.write_text(text.replace("# swift_dir = /etc/martlet", f"swift_dir = {split.home}/etc"))
+    account, container = names_of(user, "twice", "")[:2]
+    ring = rings_of(split).container
+    partition, nodes = ring.get_nodes(account, container)
+    for number, node in enumerate(nodes):
+        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+        time = Timestamp(float(Timestamp.now()) - 10 + number)
+        policy = SILVER if number == 2 else GOLD
+        headers = {
+            "X-Timestamp": time.internal,
+            "X-Backend-Storage-Policy-Index": str(policy),
+            "Content-Length": "0",
+        }
+        connection.request(
+            "PUT", f"/{node['device']}/{partition}/{account}/{container}", b"", headers
+        )
+        assert connection.getresponse().status == 201
+        connection.close()
+    gold, silver, time = (account, container, "g"), (account, container, "s"), Timestamp.now()
+    write_misplaced(split, "PUT", gold, GOLD, time, b"in gold")
+    write_misplaced(split, "PUT", silver, SILVER, time, b"in silver")
+    await_true(lambda: len(queue(split, time)) == 2, "queued by the replicas that differ")
+    assert "copied=1 in_place=1" in reconcile(split, conf)
+    assert records(split, gold) == {"objects": {"PUT": 3}}
+    assert records(split, silver) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    await_true(lambda: not queue(split, time), "off the queue")

@@ -1,0 +1,290 @@
+"""The reconciler against a cluster in memory: the newest write wins, whatever fails in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from container.config import ReconcilerOptions
+from container.misplaced import DELETE_TYPE, PUT_TYPE, QUEUE_ACCOUNT, Entry, queue_container
+from container.reconciler import Reconciler
+from martlet.http import Environ, Request, Response, StartResponse
+from martlet.internal_client import InternalClient
+from martlet.timestamp import Timestamp
+
+HOME, AWAY = 0, 1
+START = 1700000000
+PATH = "/a/c/o"
+
+
+@dataclass
+class Stored:
+    """An object or, without a body, its tombstone."""
+
+    time: Timestamp
+    body: bytes | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Cluster:
+    """Objects by policy with the rules of an object server, the queue, and requests that fail."""
+
+    def __init__(self) -> None:
+        self.objects: dict[int, dict[str, Stored]] = {HOME: {}, AWAY: {}}
+        self.queue: dict[str, tuple[Timestamp, bool, bool]] = {}  # time, deletion, taken off
+        self.policy: int | None = HOME
+        self.fails: list[bool] = []
+        self.requests: list[tuple[str, int, str]] = []
+        self.reaped: list[str] = []
+
+    def write(self, policy: int, time: Timestamp, body: bytes | None, path: str = PATH) -> int:
+        """Store it and, if misplaced, queue it, as object and container server do."""
+        known = self.objects[policy].get(path)
+        if known is not None and known.time >= time:
+            return 409
+        self.objects[policy][path] = Stored(time, body)
+        if policy != HOME:
+            self.enqueue(f"{policy}:{path}", time, body is None)
+        return 204 if body is None else 201
+
+    def enqueue(self, name: str, time: Timestamp, is_deletion: bool, done: bool = False) -> None:
+        if name not in self.queue or self.queue[name][0] < time:
+            self.queue[name] = time, is_deletion, done
+
+    @property
+    def entries(self) -> list[str]:
+        return [name for name, (_, _, done) in self.queue.items() if not done]
+
+    # What the reconciler asks of container servers.
+
+    def policy_of(self, account: str, container: str) -> int | None:
+        return self.policy
+
+    def remove_entry(self, container: str, entry: Entry) -> None:
+        if not (self.fails and self.fails.pop()):
+            self.enqueue(entry.name, entry.done_at, True, done=True)
+
+    # What it asks of the proxy.
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        req = Request(environ)
+        path = req.path.removeprefix("/v1")
+        if path.startswith(f"/{QUEUE_ACCOUNT}"):
+            return self._listing(req, path)(environ, start_response)
+        policy = int(req.headers["X-Backend-Storage-Policy-Index"])
+        time = req.headers.get("X-Timestamp", "")
+        self.requests.append((req.method, policy, time))
+        if self.fails and self.fails.pop():
+            return Response(503)(environ, start_response)
+        return self._object(req, policy, path)(environ, start_response)
+
+    def _object(self, req: Request, policy: int, path: str) -> Response:
+        known = self.objects[policy].get(path)
+        if req.method in ("GET", "HEAD"):
+            if known is None:
+                return Response(404)
+            time = {"X-Backend-Timestamp": known.time.internal, "X-Timestamp": known.time.normal}
+            if known.body is None:
+                return Response(404, time)
+            response = Response(200, {**time, **known.headers, "Date": "today"}, known.body)
+            response.headers["Content-Length"] = str(len(known.body))
+            return response
+        time = Timestamp(req.headers["X-Timestamp"])
+        body = req.body_file.read() if req.method == "PUT" else None
+        status = self.write(policy, time, body, path)
+        if status == 201:
+            self.objects[policy][path].headers = dict(req.headers)
+        return Response(202 if status == 409 and body is not None else status)
+
+    def _listing(self, req: Request, path: str) -> Response:
+        hour = path.removeprefix(f"/{QUEUE_ACCOUNT}").strip("/")
+        if req.method == "DELETE":
+            self.reaped.append(hour)
+            return Response(204)
+        marker = req.params["marker"]
+        hours = {queue_container(time) for time, _, _ in self.queue.values()}
+        rows = [{"name": name} for name in sorted(hours)]
+        if hour:
+            rows = [
+                {
+                    "name": name,
+                    "hash": time.internal,
+                    "content_type": DELETE_TYPE if is_deletion else PUT_TYPE,
+                    "last_modified": time.isoformat,
+                }
+                for name, (time, is_deletion, done) in sorted(self.queue.items())
+                if not done and queue_container(time) == hour
+            ]
+        rows = [row for row in rows if row["name"] > marker][:2]  # pages of two
+        return Response(200, {}, json.dumps(rows).encode())
+
+
+def at(seconds: float, offset: int = 0) -> Timestamp:
+    return Timestamp(START + seconds, offset=offset)
+
+
+def reconciler(cluster: Cluster, now: float = 10, **options: float) -> Reconciler:
+    client = InternalClient(cluster, "test", 1, lambda seconds: None)
+    return Reconciler(ReconcilerOptions(**options), client, cluster, lambda: at(now))  # type: ignore[arg-type]
+
+
+def state(cluster: Cluster, policy: int) -> tuple[bytes | None, str] | None:
+    known = cluster.objects[policy].get(PATH)
+    return None if known is None else (known.body, known.time.internal)
+
+
+def test_an_object_is_copied_with_its_headers_and_then_removed() -> None:
+    cluster = Cluster()
+    cluster.write(AWAY, at(1), b"body")
+    cluster.objects[AWAY][PATH].headers = {
+        "Content-Type": "x/y",
+        "Etag": "e",
+        "X-Object-Meta-A": "b",
+        "X-Backend-Durable-Timestamp": "1",
+    }
+    assert reconciler(cluster).run_once() == {"copied": 1}
+    assert state(cluster, HOME) == (b"body", at(1, 3).internal)
+    assert state(cluster, AWAY) == (None, at(1, 1).internal)
+    assert cluster.entries == []
+    kept = cluster.objects[HOME][PATH].headers
+    assert {"Content-Type": "x/y", "Etag": "e", "X-Object-Meta-A": "b"}.items() <= kept.items()
+    assert not {"Date", "X-Backend-Durable-Timestamp"} & kept.keys()
+    assert reconciler(cluster).run_once() == {}
+
+
+def test_a_copy_that_was_rewritten_is_copied_and_removed_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.write(AWAY, at(2), b"new")
+    cluster.queue[f"{AWAY}:{PATH}"] = at(1), False, False
+    reconciler(cluster).run_once()
+    assert state(cluster, HOME) == (b"new", at(2, 3).internal)
+    assert state(cluster, AWAY) == (None, at(2, 1).internal)
+
+
+def test_an_entry_that_does_not_leave_the_queue_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its removal is itself a misplaced deletion, and would be queued, brought home and removed."""
+    cluster = Cluster()
+    cluster.write(AWAY, at(1), b"body")
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "remove_entry", lambda container, entry: None)
+        for _ in range(12):
+            reconciler(cluster).run_once()
+    assert state(cluster, HOME) == (b"body", at(1, 3).internal)
+    reconciler(cluster).run_once()
+    assert cluster.entries == []
+
+
+def test_what_is_newer_at_home_stays() -> None:
+    cluster = Cluster()
+    cluster.write(HOME, at(2), b"newer")
+    cluster.write(AWAY, at(1), b"older")
+    assert reconciler(cluster).run_once() == {"found": 1}
+    assert state(cluster, HOME) == (b"newer", at(2).internal)
+    assert state(cluster, AWAY) == (None, at(1, 1).internal)
+
+
+def test_a_deletion_is_brought_home() -> None:
+    cluster = Cluster()
+    cluster.write(HOME, at(1), b"old")
+    cluster.write(AWAY, at(2), None)
+    assert reconciler(cluster).run_once() == {"deleted": 1}
+    assert state(cluster, HOME) == (None, at(2, 3).internal)
+    assert state(cluster, AWAY) == (None, at(2).internal)
+
+
+@pytest.mark.parametrize(
+    ("policy", "end", "left"), [(None, "waiting", 1), (AWAY, "in_place", 0), (HOME, "copied", 0)]
+)
+def test_the_policy_of_the_container_decides(policy: int | None, end: str, left: int) -> None:
+    cluster = Cluster()
+    cluster.write(AWAY, at(1), b"body")
+    cluster.policy = policy
+    assert reconciler(cluster).run_once() == {end: 1}
+    assert len(cluster.entries) == left
+    assert (state(cluster, AWAY) == (b"body", at(1).internal)) == (end != "copied")
+
+
+def test_what_is_not_there_is_waited_for_and_given_up_in_the_end() -> None:
+    cluster = Cluster()
+    cluster.enqueue(f"{AWAY}:{PATH}", at(1), False)
+    assert reconciler(cluster, now=100, reclaim_age=100).run_once() == {"waiting": 1}
+    assert len(cluster.entries) == 1
+    assert reconciler(cluster, now=102, reclaim_age=100).run_once() == {"given_up": 1}
+    assert cluster.entries == []
+
+
+def test_an_old_empty_container_of_the_queue_is_deleted() -> None:
+    cluster = Cluster()
+    cluster.enqueue(f"{AWAY}:{PATH}", at(1), True, done=True)
+    reconciler(cluster, now=1000, reclaim_age=10_000).run_once()
+    assert cluster.reaped == []
+    reconciler(cluster, now=20_000, reclaim_age=10_000).run_once()
+    assert cluster.reaped == [queue_container(at(1))]
+
+
+def test_all_pages_of_the_queue_are_read() -> None:
+    cluster = Cluster()
+    for number in range(7):
+        cluster.write(AWAY, at(number), b"x", f"{PATH} &?{number}")
+    assert reconciler(cluster).run_once() == {"copied": 7}
+    assert len(cluster.objects[HOME]) == 7
+
+
+def test_processes_share_the_queue() -> None:
+    done = []
+    for process in range(3):
+        cluster = Cluster()
+        for number in range(20):
+            cluster.write(AWAY, at(number), b"x", f"{PATH}{number}")
+        ends = reconciler(cluster, processes=3, process=process).run_once()
+        done.append(set(cluster.objects[HOME]))
+        assert ends == {"copied": len(done[-1])}
+    assert all(done)
+    assert sum(map(len, done)) == len(set.union(*done)) == 20
+
+
+_WRITES = st.lists(
+    st.tuples(
+        st.sampled_from([HOME, AWAY]),
+        st.integers(0, 3),
+        st.sampled_from([b"one", b"two", None]),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=400)
+@given(_WRITES, st.lists(st.booleans(), max_size=24), _WRITES)
+def test_the_newest_write_wins_whatever_fails(
+    before: list[tuple[int, int, bytes | None]],
+    fails: list[bool],
+    after: list[tuple[int, int, bytes | None]],
+) -> None:
+    """Writes on both sides, passes in which any request may fail, more writes, passes that end."""
+    cluster = Cluster()
+    newest: tuple[int, bytes | None] | None = None
+    for writes, faults in ((before, fails), (after, [])):
+        for policy, seconds, body in writes:
+            # At one time there is one write: client timestamps are not shared.
+            time = at(seconds + (0.25 if policy == AWAY else 0) + (0.5 if faults == [] else 0))
+            if cluster.write(policy, time, body) != 409 and (
+                newest is None or time.ticks >= newest[0]
+            ):
+                newest = time.ticks, body
+        cluster.fails = list(faults)
+        for _ in range(8 if not faults else 3):
+            reconciler(cluster, reclaim_age=1e9).run_once()
+    if newest is None:
+        return
+    home = cluster.objects[HOME].get(PATH)
+    assert (home.body if home else None) == newest[1]
+    away = cluster.objects[AWAY].get(PATH)
+    assert away is None or away.body is None
+    assert cluster.entries == []

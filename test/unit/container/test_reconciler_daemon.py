@@ -1,0 +1,125 @@
+"""The reconciler's command refuses a bad conf in a sentence; what it asks of container servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container.misplaced import Entry
+from container.queue_servers import QueueServers
+from container.reconciler_daemon import load_reconciler
+from martlet.backend_client import BackendError
+from martlet.config import ConfigError
+from martlet.timestamp import Timestamp
+
+SECTION = "[container-reconciler]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot read"),
+        ("[elsewhere]\n", r"no section \[container-reconciler\]"),
+        ("[DEFAULT]\nport = 1\n" + SECTION, "unknown option 'port'"),
+        (SECTION + "speed = 1\n", "unknown option 'speed'"),
+        (SECTION + "interval = 0\n", "interval must be above 0"),
+        (SECTION + "concurrency = 0\n", "concurrency must be at least 1"),
+        (SECTION + "processes = 2\nprocess = 2\n", "process must be from 0 to processes - 1"),
+        (SECTION, "container-reconciler.conf"),  # there is no pipeline
+    ],
+)
+def test_a_bad_conf_is_a_sentence(tmp_path: Path, text: str | None, sentence: str) -> None:
+    path = tmp_path / "container-reconciler.conf"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        load_reconciler(path)
+    assert "\n" not in str(caught.value)
+
+
+class Servers:
+    """Three container servers. ``answers`` are status and policy by port; None does not answer."""
+
+    def __init__(self, *answers: tuple[int, int] | None) -> None:
+        self.answers = answers
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+
+    def get_nodes(self, account: str, container: str) -> tuple[int, list[dict[str, Any]]]:
+        return 7, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in range(3)]
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str]
+    ) -> Exchange:
+        self.requests.append((method, path, headers))
+        answer = self.answers[address[1]]
+        if answer is None:
+            raise BackendError(address, "refused")
+        return Exchange(*answer)
+
+
+class Exchange:
+    """An answer that is there; also the exchange."""
+
+    def __init__(self, status: int, policy: int) -> None:
+        self.status = status
+        self.headers = {
+            "x-backend-storage-policy-index": str(policy),
+            "x-backend-put-timestamp": f"000000000{5 + policy}.00000",
+            "x-backend-delete-timestamp": "0000000000.00000",
+            "x-backend-status-changed-at": f"000000000{5 + policy}.00000",
+        }
+
+    def response(self) -> Exchange:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+
+def queue_of(servers: Servers) -> QueueServers:
+    return QueueServers(servers, servers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answers", "policy"),
+    [
+        ([(204, 1), (204, 1), (204, 1)], 1),
+        ([(204, 2), (204, 1), (204, 2)], 1),  # the first that was made
+        ([(204, 1), None, (404, 2)], 1),
+        ([(204, 1), None, None], None),
+        ([(204, 1), (503, 1), (507, 1)], None),
+        ([None, None, None], None),
+    ],
+)
+def test_most_replicas_must_answer(answers: list[Any], policy: int | None) -> None:
+    assert queue_of(Servers(*answers)).policy_of("a", "c") == policy
+
+
+def test_a_policy_is_believed_for_a_while_and_what_is_not_known_is_asked_again() -> None:
+    servers = Servers((204, 1), (204, 1), (204, 1))
+    queue = queue_of(servers)
+    assert [queue.policy_of("a", "c d") for _ in range(3)] == [1, 1, 1]
+    assert [(method, path) for method, path, _ in servers.requests] == [
+        ("HEAD", f"/d{port}/7/a/c%20d") for port in range(3)
+    ]
+    servers.answers = (None, None, None)
+    assert queue.policy_of("a", "other") is None
+    servers.answers = ((204, 0), (204, 0), (204, 0))
+    assert queue.policy_of("a", "other") == 0
+
+
+def test_an_entry_is_taken_off_every_replica() -> None:
+    servers = Servers((204, 0), None, (404, 0))
+    times = Timestamp("1700000000.00000"), Timestamp("1700000005.00000")
+    entry = Entry("1:/a/c/o p", 1, "a", "c", "o p", False, *times)
+    queue_of(servers).remove_entry("1699999200", entry)
+    assert [path for _, path, _ in servers.requests] == [
+        f"/d{port}/7/.misplaced_objects/1699999200/1%3A/a/c/o%20p" for port in range(3)
+    ]
+    for method, _, headers in servers.requests:
+        assert method == "DELETE"
+        assert headers["X-Timestamp"] == "1700000005.00000_0000000000000002"
