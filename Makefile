@@ -24,7 +24,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear fuzz \
-	wheel bench bench-engine bench-ring clean test-tools
+	wheel bench bench-bulk bench-engine bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it el
 
 bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
 	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)
+
+bench-bulk: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## an archive beside single PUTs (BENCH_ARGS="--files 2000")
+	$(BIN)/python bench/bulk.py $(BENCH_ARGS)
 
 bench-ring: $(INSTALLED_FOR_TESTS) ## the ring beside OpenStack Swift's, some minutes (BENCH_ARGS="read --rounds 5")
 	$(BIN)/python bench/ring.py $(BENCH_ARGS)

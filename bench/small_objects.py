@@ -38,7 +38,7 @@ def main() -> int:
     if arguments.home:
         report = measure(arguments.home.absolute(), arguments)
     else:
-        with _own_cluster() as home:
+        with own_cluster() as home:
             report = measure(home, arguments)
     print(json.dumps(report, indent=2) if arguments.json else table(report))
     return 1 if report["put"]["failures"] or report["get"]["failures"] else 0
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @contextmanager
-def _own_cluster() -> Iterator[Path]:
+def own_cluster() -> Iterator[Path]:
     """A cluster for as long as the block runs."""
     martlet = Path(sysconfig.get_path("scripts")) / "martlet"
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:

@@ -23,8 +23,8 @@ TRIAL_USERS = {
     "test:tester6": "testing6 .reseller_admin",
 }
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats tempurl formpost "
-    "tempauth staticweb copy container-quotas account-quotas proxy-logging proxy-server"
+    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
+    "formpost tempauth staticweb copy container-quotas account-quotas proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -93,6 +93,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         },
         "filter:staticweb": {"use": "egg:martlet#staticweb"},
         "filter:copy": {"use": "egg:martlet#copy"},
+        "filter:bulk": {"use": "egg:martlet#bulk"},
         "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
     }

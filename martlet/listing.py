@@ -112,21 +112,21 @@ def _render_plain(listing: Sequence[Entry]) -> bytes:
 def _render_xml(
     root: str, root_name: str, item: str, fields: Sequence[str], listing: Sequence[Entry]
 ) -> bytes:
-    parts = [_XML_HEAD, f'<{root} name="{_escape(root_name)}">']
+    parts = [_XML_HEAD, f'<{root} name="{escape_xml(root_name)}">']
     for entry in listing:
         if "subdir" in entry:
-            name = _escape(entry["subdir"])
+            name = escape_xml(entry["subdir"])
             inner = f"<name>{name}</name>" if root == "container" else ""
             parts.append(f'<subdir name="{name}">{inner}</subdir>')
             continue
-        values = [f"<{f}>{_escape(str(entry[f]))}</{f}>" for f in fields if f in entry]
+        values = [f"<{f}>{escape_xml(str(entry[f]))}</{f}>" for f in fields if f in entry]
         parts.append(f"<{item}>{''.join(values)}</{item}>")
     parts.append(f"</{root}>")
     return "".join(parts).encode()
 
 
-def _escape(text: str) -> str:
-    """Escape for XML 1.0. The control characters it cannot express become U+FFFD: one odd name must
-    not make the whole listing unreadable; JSON and plain text show it as it is.
+def escape_xml(text: str) -> str:
+    """Text escaped for XML 1.0. The control characters it cannot express become U+FFFD: one odd
+    name must not make the whole listing unreadable; JSON and plain text show it as it is.
     """
     return _XML_SPECIAL.sub(lambda m: _XML_ESCAPES.get(m.group(), _NOT_IN_XML), text)

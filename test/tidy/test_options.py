@@ -45,6 +45,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
     "proxy-server.conf-sample": {
         "DEFAULT": ["martlet.server:ServerOptions"],
         "app:proxy-server": ["proxy.config:ProxyOptions"],
+        "filter:bulk": ["proxy.middleware.bulk_options:BulkOptions"],
         "filter:catch_errors": ["proxy.middleware.catch_errors:CatchErrorsOptions"],
         "filter:gatekeeper": ["proxy.middleware.gatekeeper:GatekeeperOptions"],
         "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
