@@ -59,7 +59,7 @@ def test_lock_and_backup_are_like_the_builder(tmp_path: Path, umask: int) -> Non
 
 
 def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    for path in (tmp_path / "none" / "ring.svg", tmp_path / "folder"):
+    for path in (tmp_path / "none" / "ring.svg", tmp_path / "folder", Path()):
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(OSError, match=r"No such file|Is a directory") as caught:
             replace_file(path, b"")
