@@ -272,7 +272,7 @@ class BackendResponse:
 
 
 def _learn_header_name(name: bytes) -> str:
-    key = name.decode("latin-1").lower()
+    key = name.lower().decode("latin-1")
     if len(_header_names) < _HEADER_NAMES_MAX:  # metadata makes up names of its own
         _header_names[name] = key
     return key

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from martlet.config import option
+from martlet.header_names import lower_name
 from martlet.names import BadNameError, check_text
 
 
@@ -80,7 +81,7 @@ class Constraints:
         prefix = f"x-{target}-meta-"
         count = size = 0
         for name, value in headers:
-            lowered = name.lower()
+            lowered = lower_name(name)
             if len(value) > self.max_header_size:
                 raise ConstraintError(f"Header value too long: {lowered[:128]}")
             if not lowered.startswith(prefix):

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
+from martlet.header_names import lower_name, title_name, upper_name
 from martlet.names import split_path, wsgi_to_str
 from martlet.timestamp import Timestamp
 
@@ -33,7 +34,7 @@ def environ_key(header: str) -> str:
     """The ``environ`` key of a header name."""
     key = _environ_keys.get(header)
     if key is None:
-        upper = header.upper().replace("-", "_")
+        upper = upper_name(header).replace("-", "_")
         key = upper if upper in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{upper}"
         if len(_environ_keys) < 4096:  # the names come from our own code, but stay bounded
             _environ_keys[header] = key
@@ -68,7 +69,7 @@ class RequestHeaders(MutableMapping[str, str]):
     def __iter__(self) -> Iterator[str]:
         for key, value in self._environ.items():
             if key.startswith("HTTP_"):
-                yield key[5:].replace("_", "-").title()
+                yield title_name(key[5:].replace("_", "-"))
             elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
                 yield key.replace("_", "-").title()
 
@@ -84,21 +85,21 @@ class Headers(MutableMapping[str, str]):
     def __init__(self, items: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
         self._items: dict[str, tuple[str, str]] = {}
         for name, value in items.items() if isinstance(items, Mapping) else items:
-            self._items[name.lower()] = (name, str(value))
+            self._items[lower_name(name)] = (name, str(value))
 
     def __getitem__(self, name: str) -> str:
-        return self._items[name.lower()][1]
+        return self._items[lower_name(name)][1]
 
     def __setitem__(self, name: str, value: str | int) -> None:
-        lowered = name.lower()
+        lowered = lower_name(name)
         known = self._items.get(lowered)
         self._items[lowered] = (known[0] if known else name, str(value))
 
     def __delitem__(self, name: str) -> None:
-        del self._items[name.lower()]
+        del self._items[lower_name(name)]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._items
+        return isinstance(name, str) and lower_name(name) in self._items
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, _ in self._items.values()])

@@ -16,6 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 from eventlet import wsgi
 
+from martlet.header_names import lower_name, upper_name
+
 #: Longest request line and longest header line, bytes; set from the constraints at start.
 max_line_length = 8192
 #: Most headers in one request; set from the constraints at start.
@@ -24,7 +26,8 @@ max_header_count = 195
 _DRAIN_BYTES_MAX = 1 << 20
 _DRAIN_SECONDS = 2.0
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# A token, or bytes beyond ASCII: metadata may have names in UTF-8.
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\x80-\xff]+")
 # Stored in metadata, such a character would make a header that no client of a server can read.
 _FORBIDDEN_IN_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r?\n")
@@ -44,13 +47,13 @@ class ParsedHeaders:
     def add(self, name: str, value: str) -> None:
         """Take in one header line."""
         self.pairs.append((name, value))
-        lowered = name.lower()
+        lowered = lower_name(name)
         known = self._by_name.get(lowered)
         self._by_name[lowered] = value if known is None else f"{known},{value}"
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The value by its name in any case."""
-        return self._by_name.get(name.lower(), default)
+        return self._by_name.get(lower_name(name), default)
 
     def items(self) -> list[tuple[str, str]]:
         """(lower-case name, joined value) pairs."""
@@ -211,7 +214,7 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
             elif name == "content-length":
                 env["CONTENT_LENGTH"] = length = value
             elif "_" not in name:  # X_A and X-A must not meet in one variable
-                env["HTTP_" + name.upper().replace("-", "_")] = value
+                env["HTTP_" + upper_name(name).replace("-", "_")] = value
         chunked = "HTTP_TRANSFER_ENCODING" in env
         expects = env.get("HTTP_EXPECT", "").lower() == "100-continue"
         reader = ChunkedInput if chunked else wsgi.Input
@@ -251,11 +254,11 @@ def _read_headers(reader: Any) -> ParsedHeaders:
             raise BadRequestError(HTTPStatus.BAD_REQUEST, "Request ended within its headers")
         name, colon, value = line.partition(b":")
         value = value.strip(b" \t\r\n")
-        if not colon or not _TOKEN.fullmatch(name) or _FORBIDDEN_IN_VALUE.search(value):
+        if not colon or not _NAME.fullmatch(name) or _FORBIDDEN_IN_VALUE.search(value):
             raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed header line")
         if len(headers.pairs) >= max_header_count:
             raise BadRequestError(HTTPStatus.BAD_REQUEST, f"More than {max_header_count} headers")
-        headers.add(name.decode("ascii"), value.decode("latin-1"))
+        headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
 
 def _check_framing(headers: ParsedHeaders) -> None:

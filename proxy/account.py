@@ -49,7 +49,10 @@ class AccountController:
                 return Response(410, self._visible(req, answer.headers), answer.body)
             if core.options.account_autocreate:
                 return _empty_listing(req)
-        return Response(answer.status, self._visible(req, answer.headers), answer.body)
+        response = Response(answer.status, self._visible(req, answer.headers), answer.body)
+        if response.is_success:
+            response.headers["Accept-Ranges"] = "bytes"
+        return response
 
     def put(self, req: Request, target: Target) -> Response:
         """201 for a new account, 202 for one that was there; 400, 503."""

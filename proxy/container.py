@@ -106,6 +106,8 @@ class ContainerController:
         if not req.environ.get("swift_owner"):
             hidden = core.options.swift_owner_headers
         response = Response(answer.status, returned_headers(answer.headers, hidden), answer.body)
+        if response.is_success:
+            response.headers["Accept-Ranges"] = "bytes"
         self._name_policy(response)
         return response
 

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from functools import cache
+from urllib.parse import quote, unquote
 
+from martlet.header_names import lower_name, title_name
 from martlet.http import HeaderList, Request
 
 # Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
@@ -30,6 +33,12 @@ _NOT_RETURNED_NAMES = """
 _NOT_FORWARDED = frozenset(_NOT_FORWARDED_NAMES.split())
 _NOT_RETURNED = frozenset(_NOT_RETURNED_NAMES.split())
 _CACHED_NAMES_MAX = 4096
+
+# Storage servers take ASCII names only. Others travel and are stored as system metadata, that of
+# objects of the kind that a POST replaces, with the whole name percent-encoded behind this.
+_UTF8_NAME = re.compile(
+    r"x-(?:object-(?:transient-)?|container-|account-)sysmeta-utf8-(x-.*)", re.DOTALL
+)
 
 _wire_names: dict[str, str | None] = {}
 _client_names: dict[str, str] = {}
@@ -76,11 +85,11 @@ def database_headers(
     cleared: dict[str, str] = {}
     given: dict[str, str] = {}
     for name, value in req.headers.items():
-        lowered = name.lower()
+        lowered = lower_name(name)
         if lowered.startswith(removes) or lowered in removable:
-            cleared[name.replace("Remove-", "", 1)] = ""
+            cleared[_on_wire(name.replace("Remove-", "", 1))] = ""
         elif lowered.startswith(prefixes) or lowered in passed:
-            given[name] = value
+            given[_on_wire(name)] = value
     return cleared | given | base_headers(req)
 
 
@@ -98,7 +107,7 @@ def client_name(name: str) -> str:
     """``x-trans-id`` as ``X-Trans-Id``."""
     known = _client_names.get(name)
     if known is None:
-        known = name.title()
+        known = title_name(_decoded(name))
         if len(_client_names) < _CACHED_NAMES_MAX:
             _client_names[name] = known
     return known
@@ -112,8 +121,26 @@ def is_true(value: str | None) -> bool:
 def _learn_wire_name(key: str) -> str | None:
     name = None
     if key.startswith("HTTP_"):
-        lowered = key[5:].replace("_", "-").lower()
-        name = None if lowered in _NOT_FORWARDED else lowered.title()
+        lowered = lower_name(key[5:].replace("_", "-"))
+        name = None if lowered in _NOT_FORWARDED else title_name(_encoded(lowered))
     if len(_wire_names) < _CACHED_NAMES_MAX:  # clients choose the names, so the memory is bounded
         _wire_names[key] = name
     return name
+
+
+def _on_wire(name: str) -> str:
+    return name if name.isascii() else title_name(_encoded(lower_name(name)))
+
+
+def _encoded(lowered: str) -> str:
+    if lowered.isascii():
+        return lowered
+    kind = lowered.split("-", 2)[1]
+    if kind == "object" and not lowered.startswith("x-object-sysmeta-"):
+        kind = "object-transient"
+    return f"x-{kind}-sysmeta-utf8-{quote(lowered, encoding='latin-1')}"
+
+
+def _decoded(lowered: str) -> str:
+    match = _UTF8_NAME.fullmatch(lowered)
+    return unquote(match[1], encoding="latin-1") if match else lowered

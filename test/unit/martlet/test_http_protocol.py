@@ -159,6 +159,13 @@ def test_any_word_is_a_method(port: int) -> None:
     assert b"REQUEST_METHOD=GETorHEAD_base\n" in answer
 
 
+def test_names_beyond_ascii_stay_the_bytes_they_are(port: int) -> None:
+    for name in ("x-ü", "x-ß", "x-\U0001f44d", "x-ÿ"):
+        raw = name.encode("utf-8")
+        answer = exchange(port, b"GET / HTTP/1.1\r\nConnection: close\r\n" + raw + b": 1\r\n\r\n")
+        assert b"\nHTTP_X_" + raw[2:] + b"=1\n" in answer
+
+
 def test_the_absolute_form_names_the_path(port: int) -> None:
     answer = exchange(port, b"GET http://h:1/v1/a?x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert b"PATH_INFO=/v1/a\n" in answer
@@ -181,7 +188,6 @@ def test_the_absolute_form_names_the_path(port: int) -> None:
         (b"GET / HTTP/1.1\r\nX-A: a\x01b\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: a\x1fb\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: \x7f\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX-\xc3\xbc: 1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX-A: 1", 400),
         (b"PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
         (b"PUT / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),

@@ -39,7 +39,8 @@ def test_get_and_head(cluster: FakeCluster) -> None:
     reply = cluster.call("GET", "/v1/a/c")
     assert (reply.status, [row["name"] for row in json.loads(reply.body)]) == (200, ["o"])
     assert reply.headers["x-storage-policy"] == "gold"
-    assert cluster.call("HEAD", "/v1/a/c").status == 204
+    head = cluster.call("HEAD", "/v1/a/c")
+    assert (head.status, head.headers["accept-ranges"]) == (204, "bytes")
     assert cluster.call("GET", "/v1/a/missing").status == 404
     assert cluster.call("GET", "/v1/nobody/c").status == 404
 
@@ -68,6 +69,19 @@ def test_metadata_is_set_and_removed(cluster: FakeCluster) -> None:
     headers = cluster.call("HEAD", "/v1/a/c", **owner).headers
     assert "x-container-meta-a" not in headers
     assert "x-container-read" not in headers
+
+
+def test_names_of_metadata_may_be_beyond_ascii(cluster: FakeCluster) -> None:
+    """Storage servers take ASCII only: such names are encoded for them, and decoded for clients."""
+    tail = "\U0001f44d\u00df".encode().decode("latin-1")
+    name = f"X-Container-Meta-{tail}"
+    assert cluster.call("POST", "/v1/a/c", headers={name: "1"}).status == 204
+    wire = "x-container-sysmeta-utf8-x-container-meta-%f0%9f%91%8d%c3%9f"
+    assert cluster.devices[0].last("POST").headers[wire] == "1"
+    assert cluster.call("HEAD", "/v1/a/c").headers[name.lower()] == "1"
+    removal = f"X-Remove-Container-Meta-{tail}"
+    assert cluster.call("POST", "/v1/a/c", headers={removal: "x"}).status == 204
+    assert name.lower() not in cluster.call("HEAD", "/v1/a/c").headers
 
 
 def test_only_owners_set_and_see_acls(cluster: FakeCluster) -> None:

@@ -25,6 +25,17 @@ def test_post(stored: FakeCluster) -> None:
     assert stored.call("POST", "/v1/a/missing/o").status == 404
 
 
+def test_names_of_metadata_may_be_beyond_ascii(stored: FakeCluster) -> None:
+    """Object servers take ASCII only: such names are encoded for them, and decoded for clients."""
+    name = "X-Object-Meta-\U0001f44d\u00df".encode().decode("latin-1")
+    assert stored.call("PUT", "/v1/a/c/o", b"", {name: "1"}).status == 201
+    wire = "x-object-transient-sysmeta-utf8-x-object-meta-%f0%9f%91%8d%c3%9f"
+    assert stored.devices[0].last("PUT").headers[wire] == "1"
+    headers = stored.call("HEAD", "/v1/a/c/o").headers
+    assert wire not in headers
+    assert headers[name.encode("latin-1").lower().decode("latin-1").lower()] == "1"
+
+
 def test_post_with_content_type(stored: FakeCluster) -> None:
     stored.call("POST", "/v1/a/c/o", headers={"Content-Type": "text/x"})
     assert stored.devices[0].last("POST").headers["content-type"] == "text/x"

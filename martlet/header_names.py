@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Header names in upper, lower and title case.
+
+Swift's clients put UTF-8 into the names of metadata. As a WSGI string such a name is bytes, one
+character each, and Python's own ``lower`` would take a byte for a letter and change it: here only
+ASCII letters have a case.
+"""
+
+from __future__ import annotations
+
+
+def lower_name(name: str) -> str:
+    """``x-object-meta-color``."""
+    if name.isascii():
+        return name.lower()
+    return name.encode("latin-1").lower().decode("latin-1")
+
+
+def upper_name(name: str) -> str:
+    """``X-OBJECT-META-COLOR``."""
+    if name.isascii():
+        return name.upper()
+    return name.encode("latin-1").upper().decode("latin-1")
+
+
+def title_name(name: str) -> str:
+    """``X-Object-Meta-Color``."""
+    if name.isascii():
+        return name.title()
+    return name.encode("latin-1").title().decode("latin-1")
