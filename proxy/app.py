@@ -223,6 +223,7 @@ def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:
         "strict_cors_mode": options.strict_cors_mode,
         "allow_account_management": options.allow_account_management,
         "account_autocreate": options.account_autocreate,
+        "allow_open_expired": options.allow_open_expired,
     }
     register_info("swift", **values)
 

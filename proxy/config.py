@@ -56,6 +56,9 @@ class ProxyOptions:
     max_containers_whitelist: list[str] = option(
         [], "Accounts without that limit, separated by commas"
     )
+    allow_open_expired: bool = option(
+        False, "Let X-Open-Expired: true open objects that have expired but are still on disk"
+    )
     deny_host_headers: list[str] = option(
         [], "Host headers that are refused with 403, separated by commas"
     )

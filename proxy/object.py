@@ -69,6 +69,7 @@ class ObjectController:
         )
         headers = object_headers(req)
         headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
+        self._open_expired(req, headers)
         nodes = self._core.nodes(place.ring, place.partition, shuffle=True)
         search = Search(self._core, request, nodes)
         lines = header_lines(headers)
@@ -103,6 +104,7 @@ class ObjectController:
         if content_type := req.environ.get("CONTENT_TYPE"):
             headers["Content-Type"] = content_type
         self._check(target, headers)
+        self._open_expired(req, headers)
         place = self._place(req, target, info)
         lines = self._lines(target, place, headers, delete_at(req))
         request = self._core.request(req, "Object", place.partition, target.path)
@@ -201,6 +203,12 @@ class ObjectController:
             expirer = expirer_target(rings, expires, target.account, target.container, target.obj)
         partition, containers = rings.container.get_nodes(target.account, target.container)
         return update_headers(len(place.nodes), partition, containers, expirer)
+
+    def _open_expired(self, req: Request, headers: dict[str, str]) -> None:
+        """A client that may see an expired object says so; nothing else opens one."""
+        headers.pop("X-Open-Expired", None)
+        if self._core.options.allow_open_expired and is_true(req.headers.get("X-Open-Expired")):
+            headers["X-Backend-Open-Expired"] = "true"
 
     def _container_row(self, req: Request, target: Target, count: int) -> ContainerRow:
         rings = self._core.rings

@@ -173,6 +173,22 @@ def test_conditional_get(stored: FakeCluster) -> None:
     assert "content-type" not in reply.headers, "caches would take it for the object's"
 
 
+@pytest.mark.parametrize(("allowed", "opened"), [(True, ["true"]), (False, [])])
+def test_expired_objects_are_opened_only_where_that_is_allowed(
+    make_cluster: MakeCluster, allowed: bool, opened: list[str]
+) -> None:
+    cluster = make_cluster(allow_open_expired=allowed)
+    cluster.make_container()
+    for method in ("GET", "HEAD", "POST"):
+        cluster.forget()
+        cluster.call(method, "/v1/a/c/o", headers={"X-Open-Expired": "yes"})
+        cluster.call(method, "/v1/a/c/o")
+        seen = [s for d in cluster.devices for s in d.seen if s.path.endswith("/o")]
+        values = {s.headers.get("x-backend-open-expired") for s in seen} - {None}
+        assert sorted(filter(None, values)) == opened
+        assert not any("x-open-expired" in s.headers for s in seen)
+
+
 def test_abandoned_download_does_not_leak_into_the_next(stored: FakeCluster) -> None:
     from martlet.http import Request, call_app
 
