@@ -24,7 +24,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear fuzz \
-	wheel bench bench-bulk bench-engine bench-ring clean test-tools
+	conformance wheel bench bench-bulk bench-engine bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test: check go-check unit tidy go-test functional wheel ## everything that must 
 check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	MYPYPATH=test/support:bench $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py
+	MYPYPATH=test/support:bench:test/conformance $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py test/conformance/*.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
@@ -81,6 +81,9 @@ linear: .go-ok ## Go: what concurrent clients see has an order (LINEAR_SECONDS=6
 
 fuzz: .go-ok ## Go: every fuzz target in turn (FUZZ_SECONDS=60 each)
 	@$(PYTHON) .ci/fuzz $(FUZZ_SECONDS)
+
+conformance: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what others' suites say of us (CONFORMANCE_ARGS="test/functional/test_slo.py")
+	PYTHONPATH=test/support $(BIN)/python test/conformance/run.py $(CONFORMANCE_ARGS)
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python

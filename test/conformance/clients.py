@@ -1,0 +1,204 @@
+"""Programs that people use with Swift, each driven through what it is used for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import judges
+from suite import Result
+
+_USER, _KEY = "test:tester", "testing"
+_LARGE_BYTES = 24 << 20
+_SEGMENT = "5M"
+
+
+def run_clients(url: str) -> list[Result]:
+    """The outcome of each program; one that is not installed is skipped with the reason."""
+    scratch = judges.WORK / "clients"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    checks: dict[str, Callable[[str, Path], None]] = {
+        "rclone": _rclone,
+        "glance_store": _glance_store,
+        "openstack": _openstack,
+        "swift": _swift,
+    }
+    return [_outcome(name, check, url, scratch / name) for name, check in checks.items()]
+
+
+def _outcome(name: str, check: Callable[[str, Path], None], url: str, scratch: Path) -> Result:
+    scratch.mkdir()
+    try:
+        check(url, scratch)
+    except FileNotFoundError as error:
+        return Result(f"clients.{name}", "skipped", f"not installed: {error.filename}")
+    except subprocess.CalledProcessError as error:
+        said = f"{error.stdout or ''}{error.stderr or ''}".strip().splitlines()
+        return Result(f"clients.{name}", "failed", f"{error.cmd}: {said[-1] if said else ''}")
+    except AssertionError as error:
+        return Result(f"clients.{name}", "failed", str(error))
+    return Result(f"clients.{name}", "passed")
+
+
+def _make_tree(root: Path) -> Path:
+    """Files of many sizes, one larger than a segment, with names that need care."""
+    chance = random.Random(1)
+    tree = root / "tree"
+    names = ["a.txt", "deep/er/b.bin", "empty", "with space", "ümlaut/ß%2F?#.txt", "plus+&=.txt"]
+    for number, name in enumerate([*names, *(f"many/{i:03}" for i in range(60))]):
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"" if name == "empty" else chance.randbytes(1 + number * 997))
+    (tree / "large.bin").write_bytes(chance.randbytes(_LARGE_BYTES))
+    return tree
+
+
+def _digests(tree: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(tree.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _say(command: list[str], environ: dict[str, str], cwd: Path | None = None) -> str:
+    return subprocess.run(
+        command, env={**os.environ, **environ}, cwd=cwd, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def _rclone(url: str, scratch: Path) -> None:
+    """Up in segments, check, list, move, copy on the server, sync a change, down, purge."""
+    environ = {
+        "RCLONE_CONFIG": str(scratch / "none.conf"),
+        "RCLONE_CONFIG_M_TYPE": "swift",
+        "RCLONE_CONFIG_M_USER": _USER,
+        "RCLONE_CONFIG_M_KEY": _KEY,
+        "RCLONE_CONFIG_M_AUTH": f"{url}/auth/v1.0",
+        "RCLONE_SWIFT_CHUNK_SIZE": _SEGMENT,
+    }
+    tree, back = _make_tree(scratch), scratch / "back"
+
+    def rclone(*words: str) -> str:
+        return _say(["rclone", *words], environ)
+
+    rclone("copy", str(tree), "m:rclone-c/dir")
+    rclone("check", str(tree), "m:rclone-c/dir")
+    sizes = {e["Path"]: e["Size"] for e in json.loads(rclone("lsjson", "-R", "m:rclone-c/dir"))}
+    assert sizes["large.bin"] == _LARGE_BYTES, sizes.get("large.bin")
+    rclone("moveto", "m:rclone-c/dir/a.txt", "m:rclone-c/dir/moved.txt")
+    rclone("copy", "m:rclone-c/dir", "m:rclone-c/second")
+    (tree / "a.txt").rename(tree / "moved.txt")
+    rclone("check", str(tree), "m:rclone-c/second")
+    (tree / "empty").unlink()
+    (tree / "deep/er/b.bin").write_bytes(b"changed")
+    rclone("sync", str(tree), "m:rclone-c/dir")
+    rclone("copy", "m:rclone-c/dir", str(back))
+    assert _digests(back) == _digests(tree), "what came back differs"
+    rclone("purge", "m:rclone-c")
+    assert "rclone-c" not in rclone("lsf", "m:").splitlines()
+
+
+def _swift(url: str, scratch: Path) -> None:
+    """python-swiftclient's command: static and dynamic segments, resumed, downloaded, deleted."""
+    binaries = judges.environment("python-swiftclient-cli", "python-swiftclient")
+    tree = _make_tree(scratch)
+    environ = {"ST_AUTH": f"{url}/auth/v1.0", "ST_USER": _USER, "ST_KEY": _KEY}
+
+    def swift(*words: str, cwd: Path = tree) -> str:
+        return _say([str(binaries / "swift"), *words], environ, cwd)
+
+    for kind in ("--use-slo", "--use-dlo"):
+        container, back = f"cli{kind[5:]}", scratch / f"back{kind[5:]}"
+        swift("upload", kind, "-S", str(5 << 20), container, ".")
+        back.mkdir()
+        swift("download", container, cwd=back)
+        assert _digests(back) == _digests(tree), f"{kind}: what came back differs"
+        swift("delete", container)
+        left = swift("list").split()
+        assert not [name for name in left if name.startswith(container)], left
+
+
+def _openstack(url: str, scratch: Path) -> None:
+    """The OpenStack command line: containers, objects, metadata."""
+    binaries = judges.environment("openstack", "python-openstackclient", "python-swiftclient")
+    environ = {
+        "OS_AUTH_TYPE": "v1password",
+        "OS_AUTH_URL": f"{url}/auth/v1.0",
+        "OS_USERNAME": _USER,
+        "OS_PASSWORD": _KEY,
+    }
+    (scratch / "file.txt").write_text("some text")
+
+    def openstack(*words: str) -> str:
+        return _say([str(binaries / "openstack"), *words], environ, scratch)
+
+    openstack("container", "create", "osc")
+    openstack("container", "set", "--property", "color=blue", "osc")
+    shown = json.loads(openstack("container", "show", "-f", "json", "osc"))
+    assert "blue" in json.dumps(shown), shown
+    openstack("object", "create", "osc", "file.txt")
+    openstack("object", "set", "--property", "shape=round", "osc", "file.txt")
+    shown = json.loads(openstack("object", "show", "-f", "json", "osc", "file.txt"))
+    assert shown["content-length"] == "9", shown
+    assert "round" in json.dumps(shown), shown
+    listed = json.loads(openstack("object", "list", "-f", "json", "osc"))
+    assert [entry["Name"] for entry in listed] == ["file.txt"], listed
+    openstack("object", "save", "--file", "back.txt", "osc", "file.txt")
+    assert (scratch / "back.txt").read_text() == "some text"
+    openstack("container", "delete", "--recursive", "osc")
+    assert "osc" not in openstack("container", "list", "-f", "value").split()
+
+
+_GLANCE = """
+import hashlib, io, random, sys
+from oslo_config import cfg
+import glance_store
+from glance_store import backend, exceptions
+url, user, key = sys.argv[1:]
+conf = cfg.ConfigOpts()
+glance_store.register_opts(conf)
+conf([])
+conf.set_override("stores", ["swift"], group="glance_store")
+conf.set_override("default_store", "swift", group="glance_store")
+for name, value in {
+    "swift_store_auth_version": "1", "swift_store_auth_address": url, "swift_store_user": user,
+    "swift_store_key": key, "swift_store_create_container_on_put": True,
+    "swift_store_container": "glance", "swift_store_large_object_size": 8,
+    "swift_store_large_object_chunk_size": 4,
+}.items():
+    conf.set_override(name, value, group="glance_store")
+glance_store.create_stores(conf)
+glance_store.verify_default_store()
+chance = random.Random(2)
+for name, size in (("small", 1000), ("large", 11 << 20)):
+    data = chance.randbytes(size)
+    location, stored, checksum, multihash, _ = backend.add_to_backend_with_multihash(
+        conf, name, io.BytesIO(data), size, "sha256", "swift")
+    assert stored == size and multihash == hashlib.sha256(data).hexdigest()
+    chunks, told = glance_store.get_from_backend(location)
+    assert b"".join(chunks) == data and int(told) == size, name
+    assert int(glance_store.get_size_from_backend(location)) == size
+    glance_store.delete_from_backend(location)
+    try:
+        glance_store.get_from_backend(location)
+    except exceptions.NotFound:
+        pass
+    else:
+        raise AssertionError(name + " is still there")
+"""
+
+
+def _glance_store(url: str, scratch: Path) -> None:
+    """Glance's store driver: an image in one piece and one in chunks, read, measured, deleted."""
+    binaries = judges.environment("glance-store", "glance-store", "python-swiftclient")
+    script = scratch / "store.py"
+    script.write_text(_GLANCE)
+    _say([str(binaries / "python"), str(script), f"{url}/auth/v1.0", _USER, _KEY], {}, scratch)

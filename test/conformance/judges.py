@@ -1,0 +1,52 @@
+"""The judges' own environments: what they need, installed apart from ours, and their sources."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from source_tree import ROOT
+
+WORK = ROOT / "build" / "conformance"
+_CONSTRAINTS = ROOT / "constraints.txt"
+
+
+def pinned(package: str) -> str:
+    """The version of ``package`` in constraints.txt."""
+    match = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", _CONSTRAINTS.read_text())
+    assert match, f"constraints.txt does not pin {package}"
+    return match.group(1)
+
+
+def environment(name: str, *requirements: str) -> Path:
+    """A virtual environment with the requirements, made at the first call; its ``bin``."""
+    home = WORK / name
+    stamp = home / "installed"
+    wanted = "\n".join([*requirements, _CONSTRAINTS.read_text()])
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-c", str(_CONSTRAINTS), *requirements], check=True)
+        stamp.write_text(wanted)
+    return home / "bin"
+
+
+def source(package: str) -> Path:
+    """The source distribution of ``package``, in the version that we pin, unpacked."""
+    name = f"{package}-{pinned(package)}"
+    found = [*WORK.glob(f"{name.replace('-', '?')}/setup.py")]
+    if not found:
+        WORK.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+        pip += ["--no-deps", "--no-binary", package, "-d", str(WORK)]
+        subprocess.run([*pip, f"{package}=={pinned(package)}"], check=True)
+        (archive,) = WORK.glob(f"{name.replace('-', '?')}.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(WORK, filter="data")
+        found = [*WORK.glob(f"{name.replace('-', '?')}/setup.py")]
+    return found[0].parent

@@ -1,0 +1,157 @@
+"""A real OpenStack Swift on this machine, from PyPI: the measure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import judges
+from running_cluster import await_true, free_port
+from suite import STORAGE_DOMAIN, SWIFT
+
+from cluster.confs import TRIAL_USERS, render
+
+_DEVICES = ("d1", "d2", "d3", "d4")
+# Swift reads the policies from /etc/swift, whatever swift_dir says.
+_LAUNCH = """
+import runpy, sys
+import swift.common.utils
+swift.common.utils.SWIFT_CONF_FILE = sys.argv[1]
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+_PIPELINE = (
+    "catch_errors gatekeeper healthcheck proxy-logging cache etag-quoter domain_remap "
+    "listing_formats bulk tempurl ratelimit crossdomain container_sync tempauth staticweb formpost "
+    "copy container-quotas account-quotas slo dlo versioned_writes symlink proxy-logging "
+    "proxy-server"
+)
+
+
+@contextmanager
+def real_swift(home: Path) -> Iterator[str]:
+    """Run one of each server over four devices in ``home``; its URL."""
+    binaries = judges.environment(SWIFT.name, *SWIFT.requirements)
+    shutil.rmtree(home, ignore_errors=True)
+    ports = {kind: free_port() for kind in ("account", "container", "object", "proxy", "memcached")}
+    _write(home, binaries, ports)
+    processes = [_memcached(ports["memcached"])]
+    try:
+        for kind in ("account", "container", "object", "proxy"):
+            log = (home / f"{kind}.log").open("wb")
+            command = [str(binaries / "python"), "-c", _LAUNCH, str(home / "swift.conf")]
+            command += [str(binaries / f"swift-{kind}-server"), str(home / f"{kind}-server.conf")]
+            environ = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
+            processes.append(
+                subprocess.Popen(
+                    [*command, "-v"], stdout=log, stderr=subprocess.STDOUT, env=environ
+                )
+            )
+        url = f"http://127.0.0.1:{ports['proxy']}"
+        await_true(lambda: _answers(f"{url}/healthcheck"), "Swift's proxy answers", 60)
+        yield url
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+def _memcached(port: int) -> subprocess.Popen[bytes]:
+    tool = shutil.which("memcached")
+    assert tool, "memcached is needed: apt-get install memcached"
+    user = ["-u", "root"] if os.getuid() == 0 else []
+    return subprocess.Popen([tool, "-l", "127.0.0.1", "-p", str(port), *user])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _write(home: Path, binaries: Path, ports: dict[str, int]) -> None:
+    home.mkdir(parents=True)
+    for device in _DEVICES:
+        (home / "devices" / device).mkdir(parents=True)
+    conf = {
+        "swift-hash": {"swift_hash_path_suffix": "conformance"},
+        "storage-policy:0": {"name": "Policy-0", "default": "yes"},
+        "storage-policy:1": {"name": "silver"},
+    }
+    (home / "swift.conf").write_text(render(conf))
+    (home / "container-sync-realms.conf").write_text("")
+    _write_ring(home, binaries, "object-1", ports["object"])
+    for kind in ("account", "container", "object"):
+        _write_ring(home, binaries, kind, ports[kind])
+        (home / f"{kind}-server.conf").write_text(
+            render(
+                {
+                    "DEFAULT": _common(home, ports[kind])
+                    | {"devices": home / "devices", "mount_check": "false"},
+                    "pipeline:main": {"pipeline": f"{kind}-server"},
+                    f"app:{kind}-server": {"use": f"egg:swift#{kind}"},
+                }
+            )
+        )
+    (home / "proxy-server.conf").write_text(render(_proxy_conf(home, ports)))
+
+
+def _common(home: Path, port: int) -> dict[str, object]:
+    return {
+        "bind_ip": "127.0.0.1",
+        "bind_port": port,
+        "workers": 1,
+        "swift_dir": home,
+        "user": os.environ.get("USER", "root"),
+        "log_level": "WARNING",
+    }
+
+
+def _proxy_conf(home: Path, ports: dict[str, int]) -> dict[str, dict[str, object]]:
+    users = {f"user_{name.replace(':', '_')}": value for name, value in TRIAL_USERS.items()}
+    own: dict[str, dict[str, object]] = {
+        "cache": {
+            "use": "egg:swift#memcache",
+            "memcache_servers": f"127.0.0.1:{ports['memcached']}",
+        },
+        "tempauth": {
+            "reseller_prefix": "AUTH, SERVICE",
+            "SERVICE_require_group": "service",
+            **users,
+        },
+        "versioned_writes": {"allow_versioned_writes": "true", "allow_object_versioning": "true"},
+        "domain_remap": {"storage_domain": STORAGE_DOMAIN},
+    }
+    filters = {
+        f"filter:{name}": {"use": f"egg:swift#{name.replace('-', '_')}", **own.get(name, {})}
+        for name in dict.fromkeys(_PIPELINE.split())
+        if name != "proxy-server"
+    }
+    return {
+        "DEFAULT": _common(home, ports["proxy"]),
+        "pipeline:main": {"pipeline": _PIPELINE},
+        "app:proxy-server": {
+            "use": "egg:swift#proxy",
+            "allow_account_management": "true",
+            "account_autocreate": "true",
+            "allow_open_expired": "true",
+        },
+        **filters,
+    }
+
+
+def _write_ring(home: Path, binaries: Path, kind: str, port: int) -> None:
+    builder = [str(binaries / "swift-ring-builder"), str(home / f"{kind}.builder")]
+    subprocess.run([*builder, "create", "6", "3", "0"], check=True, stdout=subprocess.DEVNULL)
+    for number, device in enumerate(_DEVICES, 1):
+        place = f"r1z{number}-127.0.0.1:{port}/{device}"
+        subprocess.run([*builder, "add", place, "1"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*builder, "rebalance"], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,134 @@
+"""What others' suites and programs say of a cluster of this tree.
+
+  swift        OpenStack Swift's functional tests, held against what real Swift passes
+  swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
+  clients      rclone, Glance's store, openstack and swift, each through what it is used for
+  fuzz         requests that make no sense: no answer may be a 5xx
+
+Without a name all of them. Fails when a test that passes on real Swift does not pass here, or when
+any of the others fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import judges
+from clients import run_clients
+from fuzz_api import run_fuzz
+from real_swift import real_swift
+from running_cluster import RunningCluster
+from source_tree import ROOT
+from suite import SWIFT, SWIFTCLIENT, Result, read_expected, summary, worse, write_expected
+
+EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
+_JUDGES = ("swift", "swiftclient", "clients", "fuzz")
+# What the tests of storage policies need.
+_POLICIES = ("--policy", "Policy-0", "--policy", "silver")
+
+
+def main() -> int:
+    """The exit status: 0 when nothing failed that should not."""
+    arguments = _parse()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if arguments.reference:
+        with real_swift(judges.WORK / "real-swift") as url:
+            return _keep(SWIFT.run(url, arguments.tests), complete=not arguments.tests)
+    if arguments.url:
+        return _judge(arguments, arguments.url)
+    home = judges.WORK / "cluster"
+    shutil.rmtree(home, ignore_errors=True)
+    cluster = RunningCluster(home, *_POLICIES).start()
+    try:
+        return _judge(arguments, cluster.url)
+    finally:
+        cluster.stop()
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("judge", nargs="*", help=f"{', '.join(_JUDGES)}; default: all")
+    parser.add_argument("--url", help="a cluster that runs already, e.g. that of `make up`")
+    parser.add_argument(
+        "--tests", nargs="+", default=[], metavar="ARGUMENT",
+        help="pytest's arguments for the suites, e.g. test/functional/test_slo.py",
+    )  # fmt: skip
+    parser.add_argument("--requests", type=int, default=4000, help="of the fuzz (4000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the fuzz (1)")
+    parser.add_argument(
+        "--reference",
+        action="store_true",
+        help="run Swift's functional tests on real Swift, and keep the outcomes as expected",
+    )
+    arguments = parser.parse_args()
+    if unknown := set(arguments.judge) - set(_JUDGES):
+        parser.error(f"no such judge: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+def _judge(arguments: argparse.Namespace, url: str) -> int:
+    failures = 0
+    for judge in arguments.judge or _JUDGES:
+        started = time.monotonic()
+        if judge == "swift":
+            results = SWIFT.run(url, arguments.tests)
+            failed = _worse_than_swift(results, complete=not arguments.tests)
+        else:
+            if judge == "swiftclient":
+                results = SWIFTCLIENT.run(url, arguments.tests)
+            elif judge == "clients":
+                results = run_clients(url)
+            else:
+                results = run_fuzz(url, arguments.requests, arguments.seed)
+            failed = [result for result in results if result.outcome == "failed"]
+            _tell(failed)
+        _tell_skipped(results)
+        failures += len(failed) if results else 1
+        print(f"conformance: {judge}: {summary(results)} in {time.monotonic() - started:.0f} s")
+    return 1 if failures else 0
+
+
+def _worse_than_swift(results: Sequence[Result], complete: bool) -> list[Result]:
+    expected = read_expected(EXPECTED)
+    if not complete:
+        ran = {result.test for result in results}
+        expected = {test: outcome for test, outcome in expected.items() if test in ran}
+    failed = worse(expected, results)
+    passing = sum(outcome == "passed" for outcome in expected.values())
+    _tell(failed)
+    print(
+        f"conformance: {passing - len(failed)} of the {passing} tests that pass on OpenStack Swift "
+        f"{judges.pinned('swift')} pass; details in {SWIFT.output}"
+    )
+    return failed
+
+
+def _tell_skipped(results: Sequence[Result]) -> None:
+    reasons = Counter(result.reason for result in results if result.outcome == "skipped")
+    for reason, count in reasons.most_common():
+        print(f"  skipped {count}: {reason}")
+
+
+def _keep(results: Sequence[Result], complete: bool) -> int:
+    _tell(result for result in results if result.outcome != "passed")
+    print(f"conformance: OpenStack Swift {judges.pinned('swift')}: {summary(results)}")
+    if complete:
+        write_expected(EXPECTED, results)
+        print(f"conformance: kept in {EXPECTED.relative_to(ROOT)}")
+    return 0
+
+
+def _tell(results: Iterable[Result]) -> None:
+    for result in results:
+        print(f"  {result.outcome} {result.test}: {result.reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""A suite of tests of somebody else's: run by pytest in an environment of its own, and read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import judges
+
+STORAGE_DOMAIN = "example.net"
+# The users are those of `martlet up`.
+_CONF = """\
+[func_test]
+auth_uri = {url}/auth/v1.0
+account = test
+username = tester
+password = testing
+account2 = test2
+username2 = tester2
+password2 = testing2
+username3 = tester3
+password3 = testing3
+account5 = test5
+username5 = tester5
+password5 = testing5
+service_prefix = SERVICE
+account6 = test
+username6 = tester6
+password6 = testing6
+collate = C
+insecure = no
+storage_domain = {storage_domain}
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one test ended: passed, failed or skipped; and why it did not pass."""
+
+    test: str
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests in a source distribution.
+
+    :param requirements: what they import.
+    :param options: pytest's arguments, the tests among them.
+    """
+
+    name: str
+    package: str
+    requirements: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def run(self, url: str, selection: Sequence[str] = ()) -> list[Result]:
+        """Run the tests, or those that ``selection`` (pytest's arguments) picks, by name."""
+        binaries = judges.environment(self.name, *self.requirements)
+        source = judges.source(self.package)
+        scratch = judges.WORK / f"{self.name}-results"
+        scratch.mkdir(parents=True, exist_ok=True)
+        conf, report = scratch / "test.conf", scratch / "report.xml"
+        conf.write_text(_CONF.format(url=url, storage_domain=STORAGE_DOMAIN))
+        report.unlink(missing_ok=True)
+        _make_account(url)
+        command = [str(binaries / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [
+            "-c",
+            os.devnull,
+            "--rootdir=.",
+            "--tb=short",
+            f"--junitxml={report}",
+            *self.options,
+        ]
+        environ = {
+            **os.environ,
+            "PATH": f"{binaries}:{os.environ['PATH']}",
+            "PYTHONPATH": str(source),
+            "SWIFT_TEST_CONFIG_FILE": str(conf),
+        }
+        with self.output.open("wb") as output:
+            subprocess.run(
+                [*command, *selection],
+                cwd=source,
+                env=environ,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        if not report.exists():
+            raise RuntimeError(f"{self.name} did not run: see {self.output}")
+        return read_report(report)
+
+    @property
+    def output(self) -> Path:
+        """What pytest said."""
+        return judges.WORK / f"{self.name}-results" / "output.txt"
+
+
+#: ``s3api`` is left out: the S3 API has judges of its own.
+SWIFT = Suite(
+    "swift",
+    "swift",
+    (
+        "boto",
+        "boto3",
+        "pbr",
+        "pytest",
+        "python-keystoneclient",
+        "python-swiftclient",
+        "requests-mock",
+        "setuptools",
+        "swift",
+    ),
+    ("--ignore=test/functional/s3api", "test/functional"),
+)
+#: With OpenStack's SDK and command line, which use swiftclient's way to log in.
+SWIFTCLIENT = Suite(
+    "python-swiftclient",
+    "python-swiftclient",
+    ("openstacksdk", "pytest", "python-openstackclient", "python-swiftclient"),
+    ("test/functional",),
+)
+
+
+def _make_account(url: str) -> None:
+    """Tests expect that the account is there; it comes into being with the first write to it."""
+    headers = {"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{url}/auth/v1.0", headers=headers)
+    ) as answer:
+        account, token = answer.headers["X-Storage-Url"], answer.headers["X-Auth-Token"]
+    headers = {"X-Auth-Token": token}
+    urllib.request.urlopen(urllib.request.Request(account, method="POST", headers=headers)).close()
+
+
+def read_report(report: Path) -> list[Result]:
+    """The results in a JUnit report, by name. A test with sub-tests fails when one of them does."""
+    found: dict[str, Result] = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        module = case.get("classname", "").removeprefix("test.functional.")
+        result = Result(f"{module}.{case.get('name')}", "passed")
+        for child in case:
+            if child.tag in ("failure", "error"):
+                result = Result(result.test, "failed", _first_line(child.get("message")))
+            elif child.tag == "skipped":
+                result = Result(result.test, "skipped", _first_line(child.get("message")))
+        known = found.get(result.test)
+        if known is None or known.outcome != "failed":
+            found[result.test] = result
+    return [found[name] for name in sorted(found)]
+
+
+def _first_line(message: str | None) -> str:
+    lines = (message or "").strip().splitlines()
+    return lines[0][:160] if lines else ""
+
+
+def write_expected(path: Path, results: Sequence[Result]) -> None:
+    """Keep the outcomes, one ``outcome test`` a line."""
+    path.write_text("".join(f"{result.outcome} {result.test}\n" for result in results))
+
+
+def read_expected(path: Path) -> dict[str, str]:
+    """Test -> outcome."""
+    lines = path.read_text().splitlines()
+    return {test: outcome for outcome, _, test in (line.partition(" ") for line in lines)}
+
+
+def worse(expected: dict[str, str], results: Sequence[Result]) -> list[Result]:
+    """What passed at the peer and does not pass here; absent tests count as failed."""
+    here = {result.test: result for result in results}
+    return [
+        here.get(test, Result(test, "failed", "did not run"))
+        for test, outcome in expected.items()
+        if outcome == "passed" and (test not in here or here[test].outcome != "passed")
+    ]
+
+
+def summary(results: Sequence[Result]) -> str:
+    """``851 passed, 0 failed, 16 skipped``."""
+    counts = Counter(result.outcome for result in results)
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
