@@ -71,6 +71,7 @@ def reports(running: RunningCluster, path: str) -> Iterator[tuple[Path, dict[str
         except ClusterError:
             continue  # it does not hold it
         assert is_right, report
+        assert isinstance(report, dict)
         yield segment.relative_to(running.home / "devices"), report
 
 
