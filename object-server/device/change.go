@@ -24,10 +24,16 @@ type erasure struct {
 	time bundle.Timestamp
 	id   bundle.VersionID
 	name string
+
+	hides   bool             // of a name with versions, all are hidden and none is removed
+	current bundle.Reference // what was current; of a hiding erasure
 }
 
 // succeed continues a chain of versions with the erasure.
 func (e *erasure) succeed(c *bundle.Chain) (bundle.Addition, error) {
+	if e.hides {
+		return e.hide(c)
+	}
 	if e.kind == bundle.TypeTombstone {
 		return c.Remove(e.id, e.time)
 	}
@@ -68,6 +74,9 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	old, err := previous(b, at.Hash, e.time, needsChain, e.succeed)
 	if err != nil {
 		return State{}, err
+	}
+	if e.hides && old.chain != nil {
+		old.state = currentState(b, at.Hash, e.current)
 	}
 	draft := bundle.NewDraft(0)
 	defer draft.Free()

@@ -125,6 +125,7 @@ func (c *copyRequest) edit(m *bundle.Metadata) error {
 	case m.Size > c.limits.FileSizeMax:
 		return fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	}
+	m.VersionID, _ = c.x.newVersion(c.timestamp) // checked before
 	m.Name, m.Timestamp, m.MetaTimestamp, m.TypeTimestamp = c.x.name(), c.timestamp, c.timestamp, c.timestamp
 	if c.isFresh {
 		m.System, m.User, m.DeleteAt = nil, nil, 0

@@ -11,6 +11,13 @@ import (
 // remove answers a DELETE: 204 where an object was, 404 where none was (a tombstone is written either way), 400, 409,
 // 412 or 507.
 func (s *Server) remove(x *exchange) error {
+	id, ok, err := x.version()
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		return s.removeVersion(x, id)
+	}
 	timestamp, err := x.timestamp()
 	if err != nil {
 		return err
@@ -20,10 +27,14 @@ func (s *Server) remove(x *exchange) error {
 		return err
 	}
 	defer slot.release()
-	if err := s.checkIfDeleteAt(x, slot.store, timestamp); err != nil {
+	expired, err := s.checkIfDeleteAt(x, slot.store, timestamp)
+	if err != nil {
 		return err
 	}
-	previous, err := slot.store.Delete(x.at, timestamp, x.name())
+	if expired != nil && !expired.VersionID.IsNull() {
+		return s.expireVersion(x, slot, expired, timestamp)
+	}
+	previous, err := slot.store.Hide(x.at, timestamp, x.name())
 	var older *device.OlderError
 	if errors.As(err, &older) {
 		return refuseDelete(x, slot.store, older)
@@ -60,32 +71,33 @@ func refuseDelete(x *exchange, from store, older *device.OlderError) error {
 // ifDeleteAt makes a DELETE of the expirer conditional on the X-Delete-At it was queued for.
 const ifDeleteAt = "X-If-Delete-At"
 
-func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Timestamp) error {
+// checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition.
+func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Timestamp) (*bundle.Metadata, error) {
 	value := x.header(ifDeleteAt)
 	if value == "" {
-		return nil
+		return nil, nil
 	}
 	expected, err := bundle.ParseTimestamp(value)
 	if err != nil {
-		return fail(http.StatusBadRequest, "Bad X-If-Delete-At header value")
+		return nil, fail(http.StatusBadRequest, "Bad X-If-Delete-At header value")
 	}
-	m, err := from.Head(x.at)
+	m, _, err := headCurrent(from, x.at)
 	var gone *device.NotFoundError
 	if errors.As(err, &gone) && !gone.Tombstone.IsZero() {
 		if gone.Tombstone.Compare(timestamp) >= 0 {
-			return &device.OlderError{Existing: gone.Tombstone}
+			return nil, &device.OlderError{Existing: gone.Tombstone}
 		}
-		return fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
+		return nil, fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.Timestamp.Compare(timestamp) >= 0 {
-		return &device.OlderError{Existing: m.Timestamp}
+		return nil, &device.OlderError{Existing: m.Timestamp}
 	}
 	stored := bundle.Timestamp{Ticks: uint64(m.DeleteAt) * bundle.TicksPerSecond}
 	if stored != expected {
-		return fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
+		return nil, fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
 	}
-	return nil
+	return m, nil
 }

@@ -27,8 +27,9 @@ type exchange struct {
 	object    string
 	at        device.Location
 
-	status     int   // 0 until answered
-	bytesIn    int64 // of the body
+	since      bundle.Timestamp // from when on the version read is current, if not from its own time
+	status     int              // 0 until answered
+	bytesIn    int64            // of the body
 	bytesOut   int64
 	updateWait time.Duration // for container servers
 	cause      error         // to be logged

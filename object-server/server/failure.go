@@ -52,6 +52,9 @@ func failureOf(err error) *failure {
 		if !notFound.Tombstone.IsZero() {
 			f.with(timestampHeader, notFound.Tombstone.String())
 		}
+		if notFound.Marker && isClientVersion(notFound.VersionID) {
+			f.with(versionHeader, versionText(notFound.VersionID)).with(markerHeader, "true")
+		}
 		return f
 	case errors.As(err, &older):
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").

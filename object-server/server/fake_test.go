@@ -12,6 +12,8 @@ import (
 
 // fakeStore keeps objects in memory, by the rules of device.Device, and fails on demand.
 type fakeStore struct {
+	versionStore // of no test with this store
+
 	mu      sync.Mutex
 	objects map[device.Location]*fakeObject
 	uploads int // begun and neither committed nor aborted
@@ -108,7 +110,7 @@ func (f *fakeStore) Head(at device.Location) (*bundle.Metadata, error) {
 	return found.metadata, nil
 }
 
-func (f *fakeStore) Delete(at device.Location, timestamp bundle.Timestamp, _ string) (device.State, error) {
+func (f *fakeStore) Hide(at device.Location, timestamp bundle.Timestamp, _ string) (device.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	state, err := f.newer(at, timestamp)

@@ -21,7 +21,7 @@ func (s *Server) get(x *exchange) error {
 		return err
 	}
 	defer slot.release()
-	found, err := slot.store.Open(x.at)
+	found, since, err := openRequested(x, slot.store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
@@ -30,6 +30,7 @@ func (s *Server) get(x *exchange) error {
 	if err := s.checkLive(x, m, now); err != nil {
 		return err
 	}
+	x.since = since
 	if status := x.conditionStatus(m); status != 0 {
 		x.describe(m)
 		x.answerEmpty(status)
@@ -49,13 +50,14 @@ func (s *Server) head(x *exchange) error {
 		return err
 	}
 	defer slot.release()
-	m, err := slot.store.Head(x.at)
+	m, since, err := headRequested(x, slot.store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
 	if err := s.checkLive(x, m, now); err != nil {
 		return err
 	}
+	x.since = since
 	x.describe(m)
 	if status := x.conditionStatus(m); status != 0 {
 		x.answerEmpty(status)
@@ -71,7 +73,8 @@ func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp
 	if m.Name != x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
-	if isExpired(m, now) && !x.opensExpired() {
+	// What expires of a version is that it is current.
+	if isExpired(m, now) && !x.opensExpired() && x.header(versionHeader) == "" {
 		f := fail(http.StatusNotFound, "The object has expired.").with(timestampHeader, m.MetaTimestamp.String())
 		return x.absent(f)
 	}

@@ -25,7 +25,7 @@ func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, foo
 ) error {
 	row := updates.Row{
 		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
-		PolicyIndex: x.at.Policy,
+		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
 	}
 	if m.TypeTimestamp != m.Timestamp { // a newer POST outlives this PUT
 		stamp := m.TypeTimestamp.String()
@@ -78,7 +78,7 @@ func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) er
 	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
 	row := updates.Row{
 		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
-		PolicyIndex: x.at.Policy, ContentTypeTimestamp: &typeTimestamp, MetaTimestamp: &metaTimestamp,
+		PolicyIndex: x.at.Policy, ContentTypeTimestamp: &typeTimestamp, MetaTimestamp: &metaTimestamp, VersionID: rowVersion(m),
 	}
 	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
 		override(&row, prefix, func(name string) (string, bool) {
@@ -118,8 +118,16 @@ func (s *Server) deliver(x *exchange, slot *slot, all []updates.Update) error {
 	return nil
 }
 
-// containerUpdates addresses row to the container databases that the proxy named, usually one.
-func (s *Server) containerUpdates(x *exchange, row updates.Row) []updates.Update {
+// rowVersion is the version of the row of an object; empty for the null version.
+func rowVersion(m *bundle.Metadata) string {
+	if m.VersionID.IsNull() {
+		return ""
+	}
+	return versionText(m.VersionID)
+}
+
+// containerUpdates addresses rows to the container databases that the proxy named, usually one.
+func (s *Server) containerUpdates(x *exchange, rows ...updates.Row) []updates.Update {
 	partition := x.header("X-Container-Partition")
 	if partition == "" {
 		return nil
@@ -136,10 +144,12 @@ func (s *Server) containerUpdates(x *exchange, row updates.Row) []updates.Update
 	if account, container, ok := x.shard(); ok {
 		target.Account, target.Container = account, container
 	}
-	all := make([]updates.Update, len(hosts))
+	all := make([]updates.Update, 0, len(hosts)*len(rows))
 	for i := range hosts {
 		target.Host, target.Device = hosts[i], devices[i]
-		all[i] = updates.Update{Target: target, Row: row}
+		for _, row := range rows {
+			all = append(all, updates.Update{Target: target, Row: row})
+		}
 	}
 	return all
 }

@@ -129,6 +129,7 @@ func (x *exchange) describe(m *bundle.Metadata) {
 	header[timestampHeader] = []string{m.MetaTimestamp.String()}
 	header["X-Backend-Data-Timestamp"] = data
 	header["X-Backend-Durable-Timestamp"] = data
+	x.describeVersion(m, x.since)
 }
 
 // systemHeaders returns the stored X-Object-Sysmeta-* headers.

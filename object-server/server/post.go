@@ -19,7 +19,7 @@ func (s *Server) post(x *exchange) error {
 		return err
 	}
 	defer slot.release()
-	if err := slot.store.Post(x.at, edit.apply); err != nil {
+	if err := postRequested(x, slot.store, edit.apply); err != nil {
 		return err
 	}
 	if err := s.updateAfterPost(x, slot, edit); err != nil {
@@ -32,6 +32,32 @@ func (s *Server) post(x *exchange) error {
 	x.answerEmpty(http.StatusAccepted)
 	return nil
 }
+
+// postRequested edits the version that the request names, else the current one.
+func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) error {
+	id, ok, err := x.version()
+	if err != nil {
+		return err
+	}
+	if ok {
+		return at.PostVersion(x.at, id, edit)
+	}
+	var elsewhere *bundle.VersionID
+	err = at.Post(x.at, func(m *bundle.Metadata) error {
+		if isRestored(m.VersionID) {
+			target := restoredTarget(m)
+			elsewhere = &target
+			return errElsewhere
+		}
+		return edit(m)
+	})
+	if elsewhere != nil {
+		return at.PostVersion(x.at, *elsewhere, edit)
+	}
+	return err
+}
+
+var errElsewhere = errors.New("another version is current")
 
 // metadataEdit is what a POST does to the metadata of an object.
 type metadataEdit struct {

@@ -17,6 +17,9 @@ func (s *Server) put(x *exchange) error {
 	if x.header(copyFromHeader) != "" {
 		return s.putCopy(x)
 	}
+	if x.header(restoreHeader) != "" {
+		return s.restore(x)
+	}
 	timestamp, err := s.checkCreation(x)
 	if err != nil {
 		return err
@@ -42,6 +45,9 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if m.VersionID, err = x.newVersion(timestamp); err != nil {
+		return err
+	}
 	previous, err := upload.Commit(&m)
 	if err != nil {
 		return err
@@ -50,6 +56,7 @@ func (s *Server) put(x *exchange) error {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)
+	x.describeVersion(&m, bundle.Timestamp{})
 	x.answerEmpty(http.StatusCreated)
 	return nil
 }
@@ -76,6 +83,9 @@ func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
 	if err := limits.checkNames(x); err != nil {
 		return timestamp, err
 	}
+	if _, err := x.newVersion(timestamp); err != nil {
+		return timestamp, err
+	}
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return timestamp, err
 	}
@@ -95,15 +105,19 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Times
 
 // checkStored compares what is stored under the name with the request.
 func (s *Server) checkStored(x *exchange, from store, timestamp bundle.Timestamp) error {
-	m, err := from.Head(x.at)
+	m, _, err := headCurrent(from, x.at)
+	isVersion := x.header(versionHeader) != "" // which may come late
 	if err != nil {
+		if isVersion {
+			timestamp = bundle.Timestamp{Ticks: bundle.TicksMax}
+		}
 		return checkAbsent(err, timestamp)
 	}
 	ifNoneMatch := x.header("If-None-Match")
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
 	}
-	if m.Timestamp.Compare(timestamp) >= 0 {
+	if m.Timestamp.Compare(timestamp) >= 0 && !isVersion {
 		return &device.OlderError{Existing: m.Timestamp}
 	}
 	return nil

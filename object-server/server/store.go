@@ -12,12 +12,24 @@ type store interface {
 	NewUpload(at device.Location, sizeHint int64) (upload, error)
 	Open(at device.Location) (object, error)
 	Head(at device.Location) (*bundle.Metadata, error)
-	Delete(at device.Location, timestamp bundle.Timestamp, name string) (device.State, error)
+	Hide(at device.Location, timestamp bundle.Timestamp, name string) (device.State, error)
 	Copy(from, to device.Location, edit func(*bundle.Metadata) error) (*bundle.Metadata, device.State, error)
 	Post(at device.Location, edit func(*bundle.Metadata) error) error
+	versionStore
 	Stats() device.Stats
 	Err() error
 	Close() error
+}
+
+// versionStore is what they need of the versions of a name.
+type versionStore interface {
+	OpenVersion(at device.Location, id bundle.VersionID) (object, error)
+	HeadVersion(at device.Location, id bundle.VersionID) (*bundle.Metadata, error)
+	PostVersion(at device.Location, id bundle.VersionID, edit func(*bundle.Metadata) error) error
+	DeleteMarker(at device.Location, timestamp bundle.Timestamp, id bundle.VersionID, name string) error
+	DeleteVersion(
+		at device.Location, id bundle.VersionID, timestamp bundle.Timestamp, name string,
+	) (device.State, error)
 }
 
 type upload interface {
@@ -45,6 +57,14 @@ func (s deviceStore) NewUpload(at device.Location, sizeHint int64) (upload, erro
 
 func (s deviceStore) Open(at device.Location) (object, error) {
 	o, err := s.Device.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (s deviceStore) OpenVersion(at device.Location, id bundle.VersionID) (object, error) {
+	o, err := s.Device.OpenVersion(at, id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,13 @@ type Row struct {
 	// The timestamps of the content type and of the metadata; nil where they are those of the data.
 	ContentTypeTimestamp *string `json:"ctype_timestamp"`
 	MetaTimestamp        *string `json:"meta_timestamp"`
+	// VersionID says which version of the name the row is about; empty for a write without versioning.
+	VersionID string `json:"version_id,omitempty"`
 }
+
+// CurrentVersion is the VersionID of a row about which version is current: the ETag names it, and Deleted says that none
+// older than CreatedAt is.
+const CurrentVersion = "current"
 
 // DeletedRow is the row that takes a name out of the listing.
 func DeletedRow(name, timestamp string, policyIndex int) Row {

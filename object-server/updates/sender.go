@@ -124,6 +124,9 @@ func (s *sender) single(ctx context.Context, target Target, row Row) error {
 		"X-Timestamp":                    {row.CreatedAt},
 		"X-Backend-Storage-Policy-Index": {target.policy()},
 	}
+	if row.VersionID != "" {
+		header["X-Backend-Version-Id"] = []string{row.VersionID}
+	}
 	path := target.path() + "/" + row.Name
 	if row.Deleted != 0 {
 		return s.do(ctx, http.MethodDelete, target.Host, path, header, nil)

@@ -1,0 +1,35 @@
+package device
+
+import "martlet/object-server/bundle"
+
+// Hide makes a name have no current version from t on. Without versions that is
+// Delete. Where there are versions they stay: a null delete marker is written,
+// in place of the null version. The state is that of what was current. Errors as
+// of Upload.Commit.
+func (d *Device) Hide(at Location, t bundle.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name, hides: true})
+}
+
+// hide continues a chain with a null delete marker, and notes what was current.
+func (e *erasure) hide(c *bundle.Chain) (bundle.Addition, error) {
+	e.kind = bundle.TypeDeleteMarker
+	e.current, _ = c.Newest()
+	return c.Add(bundle.VersionID{}, e.time)
+}
+
+// currentState is the state of the version that a hiding erasure hides.
+func currentState(b *bundle.Bundle, hash bundle.Hash, current bundle.Reference) State {
+	if current.Timestamp.IsZero() {
+		return State{}
+	}
+	record, buffer, err := b.ReadVersionHead(hash, current)
+	defer buffer.Free()
+	if err != nil || !record.Live() {
+		return State{}
+	}
+	m, err := metadata(b, record)
+	if err != nil {
+		return State{}
+	}
+	return State{Existed: true, Metadata: m}
+}

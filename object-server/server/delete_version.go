@@ -1,0 +1,138 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+	"martlet/object-server/updates"
+)
+
+// The row of a delete marker in a container's listing of versions.
+const (
+	markerContentType = "application/x-deleted;swift_versions_deleted=1"
+	markerETag        = "d41d8cd98f00b204e9800998ecf8427e" // of nothing
+)
+
+// removeVersion answers a DELETE that names a version: 204 where it was, 404 where not, 400, 409 or 507.
+func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
+	timestamp, err := x.timestamp()
+	if err != nil {
+		return err
+	}
+	if id.IsNull() {
+		return fail(http.StatusBadRequest, "The null version is removed by a DELETE without a version.")
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	if x.flag(markerHeader) {
+		return s.putMarker(x, slot, id, timestamp)
+	}
+	var rows []updates.Row
+	if x.flag(hideHeader) {
+		row, err := s.hideOlder(x, slot.store, id)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	row := versionRow(x, versionText(id), timestamp)
+	removed := id
+	if _, err := slot.store.HeadVersion(x.at, id); isAlias(slot.store, x.at, id, err) {
+		removed = bundle.VersionID{}
+		row.CreatedAt, row.VersionID = timeOfVersion(id).String(), nullVersion
+	}
+	wasMarker := false
+	var gone *device.NotFoundError
+	if _, err := slot.store.HeadVersion(x.at, removed); errors.As(err, &gone) {
+		wasMarker = gone.Marker
+	}
+	previous, err := slot.store.DeleteVersion(x.at, removed, timestamp, x.name())
+	if err != nil {
+		return err
+	}
+	all := s.containerUpdates(x, append(rows, row)...)
+	if m := previous.Metadata; m != nil {
+		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, m.DeleteAt)...)
+	}
+	if err := s.deliver(x, slot, all); err != nil {
+		return err
+	}
+	x.set(timestampHeader, timestamp.String())
+	x.set(versionHeader, versionText(id))
+	if previous.Existed || wasMarker {
+		x.answerEmpty(http.StatusNoContent)
+	} else {
+		x.answerEmpty(http.StatusNotFound)
+	}
+	return nil
+}
+
+// putMarker adds a delete marker: 204 where there was a current version, 404 where not.
+func (s *Server) putMarker(x *exchange, slot *slot, id bundle.VersionID, timestamp bundle.Timestamp) error {
+	if id != versionIDOf(timestamp, 0) {
+		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
+	}
+	was, _, err := headCurrent(slot.store, x.at)
+	var gone *device.NotFoundError
+	if err != nil && !errors.As(err, &gone) && !errors.Is(err, device.ErrQuarantined) {
+		return err
+	}
+	if err := slot.store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
+		return err
+	}
+	row := versionRow(x, versionText(id), timestamp)
+	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
+	if err := s.deliver(x, slot, s.containerUpdates(x, row)); err != nil {
+		return err
+	}
+	x.set(timestampHeader, timestamp.String())
+	x.set(versionHeader, versionText(id))
+	if was != nil && !isExpired(was, timestamp) {
+		x.answerEmpty(http.StatusNoContent)
+	} else {
+		x.answerEmpty(http.StatusNotFound)
+	}
+	return nil
+}
+
+// hideOlder makes the versions that are older than one, which is current and about to be removed, stay old: without it
+// the next one would be current. It returns the row that says so. What is newer goes on to be current.
+func (s *Server) hideOlder(x *exchange, at store, id bundle.VersionID) (updates.Row, error) {
+	since := timeOfVersion(id)
+	if m, err := at.Head(x.at); err == nil && isRestored(m.VersionID) && restoredTarget(m) == id {
+		since = m.Timestamp
+	}
+	err := at.DeleteMarker(x.at, since, versionIDOf(since, hiddenBit), x.name())
+	var again *device.OlderError
+	if err != nil && !errors.As(err, &again) {
+		return updates.Row{}, err
+	}
+	return versionRow(x, updates.CurrentVersion, since), nil
+}
+
+// expireVersion makes a version that has expired not be current any more: 204. The version stays.
+func (s *Server) expireVersion(x *exchange, slot *slot, m *bundle.Metadata, timestamp bundle.Timestamp) error {
+	row, err := s.hideOlder(x, slot.store, m.VersionID)
+	if err != nil {
+		return err
+	}
+	all := append(s.containerUpdates(x, row), s.expirerUpdates(x, &bundle.Metadata{}, timestamp, m.DeleteAt)...)
+	if err := s.deliver(x, slot, all); err != nil {
+		return err
+	}
+	x.set(timestampHeader, timestamp.String())
+	x.answerEmpty(http.StatusNoContent)
+	return nil
+}
+
+// versionRow is the row that takes a version out of the listing of versions.
+func versionRow(x *exchange, version string, timestamp bundle.Timestamp) updates.Row {
+	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
+	row.VersionID = version
+	return row
+}

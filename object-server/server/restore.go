@@ -1,0 +1,57 @@
+package server
+
+import (
+	"net/http"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/updates"
+)
+
+// restore answers a PUT that makes a version current again: 201, 400, 404, 409 or 507. No data are copied: an entry of
+// that time names the version.
+func (s *Server) restore(x *exchange) error {
+	timestamp, err := x.timestamp()
+	if err != nil {
+		return err
+	}
+	target, err := parseVersionID(restoreHeader, x.header(restoreHeader))
+	switch {
+	case err != nil:
+		return err
+	case x.r.ContentLength != 0:
+		return fail(http.StatusBadRequest, "A PUT that restores a version has no body.")
+	}
+	slot, err := s.devices.acquire(x.device)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	found, err := headVersion(slot.store, x.at, target)
+	if err != nil {
+		return err
+	}
+	upload, err := slot.store.NewUpload(x.at, 0)
+	if err != nil {
+		return err
+	}
+	defer upload.Abort()
+	m := bundle.Metadata{
+		Name: x.name(), ContentType: found.ContentType, ETag: markerETag,
+		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
+		VersionID: versionIDOf(timestamp, restoredBit), System: bundle.Headers{restoredName: versionText(target)},
+	}
+	if _, err := upload.Commit(&m); err != nil {
+		return err
+	}
+	row := updates.Row{
+		Name: x.object, CreatedAt: timestamp.String(), ETag: versionText(target), ContentType: "", PolicyIndex: x.at.Policy,
+		VersionID: updates.CurrentVersion,
+	}
+	if err := s.deliver(x, slot, s.containerUpdates(x, row)); err != nil {
+		return err
+	}
+	x.set("Etag", `"`+found.ETag+`"`)
+	x.set(versionHeader, versionText(target))
+	x.answerEmpty(http.StatusCreated)
+	return nil
+}

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/http"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/device"
+)
+
+// Headers about versions; doc/formats/wire-object.md says what each method makes of them.
+const (
+	versionHeader = "X-Backend-Version-Id"
+	markerHeader  = "X-Backend-Version-Marker"
+	restoreHeader = "X-Backend-Version-Restore"
+	hideHeader    = "X-Backend-Version-Hide"
+)
+
+// nullVersion is how requests and rows name the version of a write without versioning.
+const nullVersion = "null"
+
+// The id of a version is its timestamp, ticks then offset, big-endian. Ticks leave the two highest bits free: ids with
+// one of them are of entries that no client sees. Both sort above the version of the same time.
+const (
+	restoredBit = 0x80 // a PUT without data whose metadata name the version that is current
+	hiddenBit   = 0xC0 // a delete marker: nothing older is current
+)
+
+// restoredName is the stored header that names the version that is current.
+const restoredName = "X-Object-Sysmeta-Current-Version"
+
+func versionIDOf(t bundle.Timestamp, bits byte) (id bundle.VersionID) {
+	binary.BigEndian.PutUint64(id[:], t.Ticks)
+	binary.BigEndian.PutUint64(id[8:], t.Offset)
+	id[0] |= bits
+	return id
+}
+
+// timeOfVersion is the timestamp of an id as versionIDOf makes it.
+func timeOfVersion(id bundle.VersionID) bundle.Timestamp {
+	id[0] &^= hiddenBit
+	return bundle.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
+}
+
+// isClientVersion tells whether an id is one that clients know.
+func isClientVersion(id bundle.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
+
+func isRestored(id bundle.VersionID) bool { return id[0]&hiddenBit == restoredBit }
+
+// versionText is an id as requests and rows name it.
+func versionText(id bundle.VersionID) string {
+	if id.IsNull() {
+		return nullVersion
+	}
+	return timeOfVersion(id).String()
+}
+
+func parseVersionID(name, text string) (id bundle.VersionID, err error) {
+	if text == nullVersion {
+		return id, nil
+	}
+	t, err := bundle.ParseTimestamp(text)
+	if err != nil || t.IsZero() {
+		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", name, text)
+	}
+	return versionIDOf(t, 0), nil
+}
+
+// version is the version that the request names; ok is false if it names none.
+func (x *exchange) version() (id bundle.VersionID, ok bool, err error) {
+	text := x.header(versionHeader)
+	if text == "" {
+		return id, false, nil
+	}
+	id, err = parseVersionID(versionHeader, text)
+	return id, true, err
+}
+
+// newVersion is the id under which a write is to be stored: that of its timestamp, or the null version.
+func (x *exchange) newVersion(timestamp bundle.Timestamp) (bundle.VersionID, error) {
+	id, ok, err := x.version()
+	if err == nil && ok && id != versionIDOf(timestamp, 0) {
+		err = fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
+	}
+	return id, err
+}
+
+// restoredTarget is the version that an entry which names the current one names.
+func restoredTarget(m *bundle.Metadata) bundle.VersionID {
+	id, err := parseVersionID(restoredName, m.System[restoredName])
+	if err != nil {
+		return bundle.VersionID{} // written by nobody; the null version it is then
+	}
+	return id
+}
+
+// openRequested opens the version that the request names, else the current one. since is the time from which on it is
+// current, where that is not its own.
+func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, err error) {
+	id, ok, err := x.version()
+	switch {
+	case err != nil:
+		return nil, since, err
+	case ok:
+		o, err = openVersion(from, x.at, id)
+		return o, since, err
+	}
+	o, err = from.Open(x.at)
+	if err == nil && isRestored(o.Metadata().VersionID) {
+		since = o.Metadata().Timestamp
+		target := restoredTarget(o.Metadata())
+		o.Close()
+		o, err = openVersion(from, x.at, target)
+	}
+	return o, since, err
+}
+
+func openVersion(from store, at device.Location, id bundle.VersionID) (object, error) {
+	o, err := from.OpenVersion(at, id)
+	if isAlias(from, at, id, err) {
+		return from.OpenVersion(at, bundle.VersionID{})
+	}
+	return o, err
+}
+
+// headRequested is openRequested without the data.
+func headRequested(x *exchange, from store) (m *bundle.Metadata, since bundle.Timestamp, err error) {
+	id, ok, err := x.version()
+	switch {
+	case err != nil:
+		return nil, since, err
+	case ok:
+		m, err = headVersion(from, x.at, id)
+		return m, since, err
+	}
+	return headCurrent(from, x.at)
+}
+
+// headCurrent is the metadata of the version that is current.
+func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bundle.Timestamp, err error) {
+	m, err = from.Head(at)
+	if err == nil && isRestored(m.VersionID) {
+		since = m.Timestamp
+		m, err = headVersion(from, at, restoredTarget(m))
+	}
+	return m, since, err
+}
+
+func headVersion(from store, at device.Location, id bundle.VersionID) (*bundle.Metadata, error) {
+	m, err := from.HeadVersion(at, id)
+	if isAlias(from, at, id, err) {
+		return from.HeadVersion(at, bundle.VersionID{})
+	}
+	return m, err
+}
+
+// isAlias tells whether an id that was not found is the timestamp of the null version. Clients see that id once the null
+// version is not current any more.
+func isAlias(from store, at device.Location, id bundle.VersionID, err error) bool {
+	var gone *device.NotFoundError
+	if !errors.As(err, &gone) || gone.Marker || id.IsNull() {
+		return false
+	}
+	m, err := from.HeadVersion(at, bundle.VersionID{})
+	return err == nil && m.Timestamp == timeOfVersion(id)
+}
+
+// describeVersion tells which version an answer is about; nothing for names without versions.
+func (x *exchange) describeVersion(m *bundle.Metadata, since bundle.Timestamp) {
+	if m.Versioned || !m.VersionID.IsNull() {
+		x.set(versionHeader, versionText(m.VersionID))
+	}
+	if !since.IsZero() { // among replicas this write is the newest, not that of the data
+		x.set(timestampHeader, since.String())
+		x.set("X-Backend-Data-Timestamp", since.String())
+		x.set("X-Backend-Durable-Timestamp", since.String())
+	}
+}

@@ -1,0 +1,256 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"martlet/object-server/device"
+	"martlet/object-server/updates"
+	"martlet/object-server/vfs"
+)
+
+// versionsFixture is a server with a real device, and a container server that keeps rows.
+type versionsFixture struct {
+	*fixture
+	rows *listings
+}
+
+func newVersionsFixture(t *testing.T) *versionsFixture {
+	t.Helper()
+	f := newFixture(t, patient)
+	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
+		if err != nil {
+			return nil, nil, err
+		}
+		pending, err := f.server.updater.Attach(vfs.OS{}, path)
+		return deviceStore{opened}, pending, err
+	}
+	return &versionsFixture{f, newListings(t)}
+}
+
+// moment is the timestamp of a numbered write, which is also the id of the version it makes.
+func moment(n int) string { return fmt.Sprintf("1700000000.%05d", n) }
+
+func (f *versionsFixture) send(want int, method, body string, at int, headers ...string) answer {
+	f.t.Helper()
+	headers = append(headers, f.rows.headers()...)
+	got := f.do(method, objectPath, body, append(headers, "X-Timestamp", moment(at), "Content-Type", "text/plain")...)
+	if got.status != want {
+		f.t.Fatalf("%s at %d %q: %d %s, want %d", method, at, headers, got.status, got.body, want)
+	}
+	return got
+}
+
+func (f *versionsFixture) putVersion(n int, body string) {
+	f.t.Helper()
+	f.send(201, "PUT", body, n, versionHeader, moment(n))
+}
+
+// wantCurrent checks what a GET that names no version answers: body and id, or nothing where body is empty.
+func (f *versionsFixture) wantCurrent(body, id string) {
+	f.t.Helper()
+	got := f.do("GET", objectPath, "")
+	if body == "" {
+		if got.status != 404 {
+			f.t.Fatalf("current: %d %q, want 404", got.status, got.body)
+		}
+		return
+	}
+	if got.status != 200 || got.body != body || got.header.Get(versionHeader) != id {
+		f.t.Fatalf("current: %d %q id %q, want %q id %q", got.status, got.body, got.header.Get(versionHeader), body, id)
+	}
+}
+
+func (f *versionsFixture) wantVersion(id, body string) {
+	f.t.Helper()
+	got := f.do("GET", objectPath, "", versionHeader, id)
+	if body == "" && got.status == 404 {
+		return
+	}
+	if got.status != 200 || got.body != body {
+		f.t.Fatalf("version %s: %d %q, want %q", id, got.status, got.body, body)
+	}
+}
+
+// wantRows checks the rows since the last call, as "version created_at deleted".
+func (f *versionsFixture) wantRows(want ...string) {
+	f.t.Helper()
+	var got []string
+	for _, row := range f.rows.take("/sdb/5/AUTH_a/c") {
+		got = append(got, fmt.Sprintf("%s %s %d", row.VersionID, row.CreatedAt, row.Deleted))
+	}
+	if !slices.Equal(got, want) {
+		f.t.Fatalf("rows:\n got %q\nwant %q", got, want)
+	}
+}
+
+func TestVersionsOfAName(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.wantRows(" " + moment(1) + " 0")
+	f.wantCurrent("null", "")
+	f.putVersion(2, "two")
+	f.wantRows(moment(2) + " " + moment(2) + " 0")
+	f.putVersion(3, "three")
+	f.wantCurrent("three", moment(3))
+	f.wantVersion(moment(2), "two")
+	f.wantVersion("null", "null")
+	f.wantVersion(moment(1), "null") // its id once it is not current
+	f.wantVersion(moment(4), "")
+
+	f.rows.take("/sdb/5/AUTH_a/c")
+	got := f.send(204, "DELETE", "", 5, versionHeader, moment(5), markerHeader, "true")
+	if got.header.Get(versionHeader) != moment(5) {
+		t.Errorf("marker: %v", got.header)
+	}
+	rows := f.rows.take("/sdb/5/AUTH_a/c")
+	if len(rows) != 1 || rows[0].ContentType != markerContentType || rows[0].Deleted != 0 || rows[0].VersionID != moment(5) {
+		t.Errorf("row of a marker: %+v", rows)
+	}
+	f.wantCurrent("", "")
+	marker := f.do("HEAD", objectPath, "", versionHeader, moment(5))
+	if marker.status != 404 || marker.header.Get(markerHeader) != "true" || marker.header.Get(versionHeader) != moment(5) {
+		t.Errorf("HEAD of a marker: %d %v", marker.status, marker.header)
+	}
+	f.send(404, "DELETE", "", 6, versionHeader, moment(6), markerHeader, "true")
+	f.wantVersion(moment(3), "three")
+}
+
+func TestLateAndRepeatedVersions(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(5, "five")
+	f.putVersion(2, "two") // late
+	f.wantCurrent("five", moment(5))
+	f.wantVersion(moment(2), "two")
+	again := f.do("PUT", objectPath, "two", "X-Timestamp", moment(2), versionHeader, moment(2), "Content-Type", "text/plain")
+	if again.status != 409 || again.header.Get(timestampHeader) != moment(2) {
+		t.Errorf("the same write again: %d %v", again.status, again.header)
+	}
+	large := strings.Repeat("x", 2<<20)
+	f.send(201, "PUT", large, 3, versionHeader, moment(3), "Expect", "100-continue") // late, and announced
+	f.wantVersion(moment(3), large)
+	f.wantCurrent("five", moment(5))
+}
+
+func TestDeleteOfTheCurrentVersion(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.putVersion(2, "two")
+	f.putVersion(3, "three")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(204, "DELETE", "", 9, versionHeader, moment(3), hideHeader, "true")
+	f.wantRows("current "+moment(3)+" 1", moment(3)+" "+moment(9)+" 1")
+	f.wantCurrent("", "")
+	f.wantVersion(moment(3), "")
+	f.wantVersion(moment(2), "two")
+	f.wantVersion("null", "null")
+	f.send(404, "DELETE", "", 10, versionHeader, moment(3), hideHeader, "true") // again
+	f.putVersion(4, "four")                                                     // came while it was deleted
+	f.wantCurrent("four", moment(4))
+}
+
+func TestDeleteOfAnotherVersion(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.putVersion(2, "two")
+	f.putVersion(3, "three")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(204, "DELETE", "", 9, versionHeader, moment(2))
+	f.wantRows(moment(2) + " " + moment(9) + " 1")
+	f.wantCurrent("three", moment(3))
+	f.send(204, "DELETE", "", 10, versionHeader, moment(1)) // the null version, by its time
+	f.wantRows("null " + moment(1) + " 1")
+	f.wantVersion("null", "")
+	f.wantCurrent("three", moment(3))
+	f.send(204, "DELETE", "", 11, versionHeader, moment(11), markerHeader, "yes")
+	f.send(204, "DELETE", "", 12, versionHeader, moment(11), hideHeader, "true")
+	f.wantCurrent("", "") // a marker that is gone brings nothing back
+}
+
+func TestRestoreOfAVersion(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(2, "two")
+	f.putVersion(3, "three")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(404, "PUT", "", 4, restoreHeader, moment(1))
+	f.send(400, "PUT", "body", 4, restoreHeader, moment(2))
+	f.send(400, "PUT", "", 4, restoreHeader, "two")
+	f.send(201, "PUT", "", 5, restoreHeader, moment(2))
+	f.wantRows("current " + moment(5) + " 0")
+	f.wantCurrent("two", moment(2))
+	if got := f.do("HEAD", objectPath, ""); got.header.Get(timestampHeader) != moment(5) || got.header.Get("X-Timestamp") != moment(2) {
+		t.Errorf("HEAD of a restored version: %v", got.header)
+	}
+	f.send(202, "POST", "", 6, "X-Object-Meta-Color", "blue")
+	f.wantRows(moment(2) + " " + moment(2) + " 0")
+	for _, id := range [][]string{nil, {versionHeader, moment(2)}} {
+		if got := f.do("HEAD", objectPath, "", id...); got.header.Get("X-Object-Meta-Color") != "blue" {
+			t.Errorf("POST of a restored version: %v", got.header)
+		}
+	}
+	f.send(204, "DELETE", "", 7, versionHeader, moment(2), hideHeader, "true")
+	f.wantRows("current "+moment(5)+" 1", moment(2)+" "+moment(7)+" 1")
+	f.wantCurrent("", "")
+	f.wantVersion(moment(3), "three")
+}
+
+func TestSuspendedVersions(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(2, "two")
+	f.send(204, "DELETE", "", 3)
+	f.wantCurrent("", "")
+	f.wantVersion(moment(2), "two")
+	f.send(404, "DELETE", "", 4)
+	f.send(201, "PUT", "null", 5)
+	f.wantCurrent("null", "null")
+	f.send(201, "PUT", "later", 6)
+	f.wantVersion("null", "later")
+	f.send(204, "DELETE", "", 7)
+	f.wantCurrent("", "")
+	f.wantVersion("null", "")
+	f.wantVersion(moment(2), "two")
+}
+
+func TestExpiryOfTheCurrentVersion(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.send(201, "PUT", "two", 2, versionHeader, moment(2), "X-Delete-At", "1700000010")
+	f.wantCurrent("", "")           // it is long after that
+	f.wantVersion(moment(2), "two") // which only ends that it is current
+	f.rows.take("/sdb/5/AUTH_a/c")
+	late := "1700000011.00000"
+	got := f.do("DELETE", objectPath, "", append(f.rows.headers(), "X-Timestamp", late, ifDeleteAt, "1700000010")...)
+	if got.status != 204 {
+		t.Fatalf("DELETE of the expirer: %d %s", got.status, got.body)
+	}
+	f.wantRows("current " + moment(2) + " 1")
+	f.wantVersion(moment(2), "two")
+	f.wantVersion("null", "null")
+	f.wantCurrent("", "")
+}
+
+func TestBadVersionHeaders(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(2, "two")
+	for _, c := range []struct {
+		method  string
+		headers []string
+	}{
+		{"GET", []string{versionHeader, "two"}},
+		{"HEAD", []string{versionHeader, "0"}},
+		{"PUT", []string{versionHeader, moment(7)}},
+		{"PUT", []string{versionHeader, "x"}},
+		{"POST", []string{versionHeader, "-1"}},
+		{"DELETE", []string{versionHeader, "null"}},
+		{"DELETE", []string{versionHeader, moment(7), markerHeader, "true"}},
+	} {
+		if got := f.send(http.StatusBadRequest, c.method, "", 8, c.headers...); got.status != 400 {
+			t.Errorf("%v: %d", c, got.status)
+		}
+	}
+	f.wantCurrent("two", moment(2))
+}
