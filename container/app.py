@@ -12,7 +12,14 @@ from container.account_updates import AccountReplica, send_to_account
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo, PolicyConflict
 from container.feeder import Feeder
-from container.record import InvalidRecord, Record, last_modified, parse_record, split_swift_bytes
+from container.record import (
+    NULL,
+    InvalidRecord,
+    Record,
+    last_modified,
+    parse_record,
+    split_swift_bytes,
+)
 from container.reporter import Reporter
 from martlet.backend_client import BackendClient
 from martlet.cluster_conf import ClusterConf
@@ -118,9 +125,13 @@ class ContainerServer(StorageServer):
         content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
         policy = self.policy_index(req)
         path = self.database_path(self.device_path(device), partition, account, container)
+        version_marker = _version_marker(req)
         with self.pool.use(path) as database:
             try:
-                info, rows = database.list_objects(query, policy)
+                if version_marker is None:
+                    info, rows = database.list_objects(query, policy)
+                else:
+                    info, rows = database.list_versions(query, policy, version_marker)
             except DatabaseMissing:
                 return _not_found(None)
         if info.is_deleted:
@@ -133,7 +144,9 @@ class ContainerServer(StorageServer):
             policy = info.storage_policy_index if policy is None else policy
             headers.append(("X-Backend-Record-Type", "object"))
             headers.append(("X-Backend-Record-Storage-Policy-Index", str(policy)))
-        body = render_container([_entry(row) for row in rows], content_type, container)
+        entry = _entry if version_marker is None else _version_entry
+        entries = [entry(row, f"/{account}/{container}") for row in rows]
+        body = render_container(entries, content_type, container)
         response = Response(200 if body else 204, headers, body)
         response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
         response.headers["Content-Length"] = str(len(body))
@@ -216,6 +229,7 @@ class ContainerServer(StorageServer):
                 "storage_policy_index": self.policy_index(req) or 0,
                 "ctype_timestamp": headers.get("x-content-type-timestamp"),
                 "meta_timestamp": headers.get("x-meta-timestamp"),
+                "version_id": headers.get("x-backend-version-id"),
             }
         except KeyError as error:
             raise http_error(400, f"Missing header {error}") from None
@@ -268,6 +282,7 @@ class ContainerServer(StorageServer):
                 "etag": "noetag",
                 "deleted": 1,
                 "storage_policy_index": self.policy_index(req) or 0,
+                "version_id": req.headers.get("x-backend-version-id"),
             }
         )
 
@@ -416,10 +431,44 @@ def _state_headers(info: ContainerInfo) -> HeaderList:
     return headers
 
 
-def _entry(row: Row | Subdir) -> dict[str, Any]:
+def _version_marker(req: Request) -> str | None:
+    """Where a listing of versions begins within the marker's name; None for one of objects.
+
+    :raises HTTPException: 400 if it is no version id.
+    """
+    if "versions" not in req.params:
+        return None
+    marker = req.params.get("version_marker", "")
+    if marker in ("", NULL):
+        return marker
+    try:
+        return Timestamp(marker).internal
+    except ValueError:
+        raise http_error(400, "invalid version_marker param") from None
+
+
+def _entry(row: Row | Subdir, container_path: str) -> dict[str, Any]:
     if isinstance(row, Subdir):
         return {"subdir": row.name}
-    name, created_at, size, stored_type, etag = row
+    *fields, version = row
+    entry = _object_entry(*fields)
+    if version not in ("", NULL):
+        # What a client of Swift sees, where the object in the container is a link to the version.
+        path = quote_path(f"/v1{container_path}/{entry['name']}")
+        entry |= {"symlink_path": f"{path}?version-id={version}", "version_symlink": True}
+    return entry
+
+
+def _version_entry(row: Row | Subdir, container_path: str) -> dict[str, Any]:
+    if isinstance(row, Subdir):
+        return {"subdir": row.name}
+    *fields, version, is_latest = row
+    return _object_entry(*fields) | {"version_id": version, "is_latest": is_latest}
+
+
+def _object_entry(
+    name: str, created_at: str, size: int, stored_type: str, etag: str
+) -> dict[str, Any]:
     content_type, swift_bytes = split_swift_bytes(stored_type)
     if swift_bytes is not None and _SIZE(swift_bytes):  # a client may have sent anything
         size = int(swift_bytes)

@@ -7,12 +7,14 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from container.merge import merge_rows
 from container.record import Record
 from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
+from container.version_listing import list_versions
+from container.version_rows import has_versions
 from martlet.timestamp import Timestamp
 from replicator.database import Database
 from replicator.database_files import device_path_of
@@ -28,8 +30,18 @@ SELECT account, container, created_at, put_timestamp, delete_timestamp, status_c
     reported_object_count, reported_bytes_used, hash, id, storage_policy_index, metadata,
     (SELECT max(object_count) FROM policy_stat), reconciler_sync_point,
     EXISTS (SELECT 1 FROM policy_stat AS other
-        WHERE other.storage_policy_index <> container_stat.storage_policy_index)
+        WHERE other.storage_policy_index <> container_stat.storage_policy_index), 0
 FROM container_stat
+"""
+_VERSION_STAT = "SELECT version_count, extra_bytes FROM version_stat"
+_OBJECTS = """
+SELECT name, created_at, size, content_type, etag, '' FROM object
+WHERE deleted = 0 AND storage_policy_index = ?
+"""
+_OBJECTS_OF_VERSIONS = """
+SELECT name, created_at, size, content_type, etag,
+    coalesce((SELECT current FROM version_name AS n WHERE n.name = object.name), '')
+FROM object WHERE deleted = 0 AND storage_policy_index = ?
 """
 
 
@@ -56,17 +68,18 @@ class ContainerInfo:
     object_count_max: int  # over all policies
     reconciler_sync_point: int
     has_other_policies: bool  # whether there has ever been a row of another policy
+    version_count: int  # delete markers included, of names with versions
 
     @property
     def is_deleted(self) -> bool:
         """Deleted after it was put, and empty."""
         is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
-        return is_later and not self.object_count
+        return is_later and not self.object_count and not self.version_count
 
     @property
     def is_empty(self) -> bool:
-        """No object of any policy."""
-        return not self.object_count_max
+        """No object of any policy, and no version."""
+        return not self.object_count_max and not self.version_count
 
     @property
     def is_unreported(self) -> bool:
@@ -150,7 +163,8 @@ class ContainerDatabase(Database):
     def list_objects(
         self, query: ListingQuery, policy_index: int | None
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-        """State and listing of one moment; rows are (name, created_at, size, content_type, etag).
+        """State and listing of one moment; rows are (name, created_at, size, content_type, etag,
+        version id), the last empty for a name without versions.
 
         ``policy_index`` None stands for the container's own policy.
         """
@@ -159,15 +173,27 @@ class ContainerDatabase(Database):
             info = _info(connection)
             policy = info.storage_policy_index if policy_index is None else policy_index
 
+            select = _OBJECTS_OF_VERSIONS if has_versions(connection) else _OBJECTS
+
             def fetch(names: Range) -> Iterator[Row]:
                 conditions, arguments = names.conditions()
-                return connection.execute(
-                    "SELECT name, created_at, size, content_type, etag FROM object"
-                    " WHERE deleted = 0 AND storage_policy_index = ?" + conditions,
-                    (policy, *arguments),
-                )
+                return connection.execute(select + conditions, (policy, *arguments))
 
             return info, [] if info.is_deleted else list_names(query, fetch)
+
+        return self.read(run)
+
+    def list_versions(
+        self, query: ListingQuery, policy_index: int | None, version_marker: str
+    ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
+        """State and versions of one moment, as `version_listing.list_versions` has them."""
+
+        def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
+            info = _info(connection)
+            policy = info.storage_policy_index if policy_index is None else policy_index
+            if info.is_deleted:
+                return info, []
+            return info, list_versions(connection, query, policy, version_marker)
 
         return self.read(run)
 
@@ -299,7 +325,11 @@ def _info(connection: sqlite3.Connection) -> ContainerInfo:
         error = sqlite3.DatabaseError("container_info is empty")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
-    return ContainerInfo(*row)
+    info = ContainerInfo(*row)
+    if has_versions(connection):
+        count, extra = connection.execute(_VERSION_STAT).fetchone()
+        info = replace(info, version_count=count, bytes_used=info.bytes_used + extra)
+    return info
 
 
 def _set_put_timestamp(connection: sqlite3.Connection, timestamp: str) -> None:

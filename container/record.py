@@ -25,6 +25,12 @@ _ENCODED_TIMES = re.compile(
 
 SIZE_MAX = 2**63 - 1
 
+#: The version id of what is written without versioning, once the name has versions.
+NULL = "null"
+#: The version id of the row that says which version is current: its etag names it, or, as a
+#: tombstone, that none from before its time is.
+CURRENT = "current"
+
 
 class InvalidRecord(ValueError):
     """A row that cannot be taken; the message is fit for the sender."""
@@ -40,6 +46,8 @@ class Record(NamedTuple):
     etag: str
     deleted: int
     storage_policy_index: int
+    #: Not a column of that table: of a name with versions, which one the row is about.
+    version_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,7 @@ def parse_record(item: Any) -> Record:
         policy = item.get("storage_policy_index", 0)
         created_at = item["created_at"]
         later = item.get("ctype_timestamp"), item.get("meta_timestamp")
+        version = item.get("version_id") or ""
     except (TypeError, AttributeError, KeyError) as error:
         raise InvalidRecord(f"row without {error}") from None
     if not (type(name) is type(content_type) is type(etag) is type(created_at) is str and name):
@@ -117,7 +126,20 @@ def parse_record(item: Any) -> Record:
         created_at = _join_times(created_at, *later)
     if "swift_bytes" in content_type:
         content_type = join_swift_bytes(*split_swift_bytes(content_type))
-    return Record(name, created_at, size, content_type, etag, int(deleted), policy)
+    if version:
+        _check_version(version, created_at)
+    return Record(name, created_at, size, content_type, etag, int(deleted), policy, version)
+
+
+def _check_version(version: Any, created_at: str) -> None:
+    if version in (NULL, CURRENT):
+        return
+    try:
+        if Timestamp(version).internal == version <= decode_times(created_at).data.internal:
+            return
+    except (TypeError, ValueError):
+        pass
+    raise InvalidRecord("version_id must be null, current, or a timestamp not after created_at")
 
 
 def _check_texts(*texts: str) -> None:
@@ -185,5 +207,12 @@ def merge_records(one: Record, other: Record) -> Record:
     times = Times(data_time, type_time, max(one_times.metadata, other_times.metadata))
     stored_type = join_swift_bytes(content_type, swift_bytes)
     return Record(
-        one.name, times.encode(), size, stored_type, etag, deleted, one.storage_policy_index
+        one.name,
+        times.encode(),
+        size,
+        stored_type,
+        etag,
+        deleted,
+        one.storage_policy_index,
+        one.version_id,
     )

@@ -38,17 +38,24 @@ class Range:
     is_reversed: bool
     limit: int
 
-    def conditions(self) -> tuple[str, list[str | int]]:
-        """SQL for the end of a query on a table with a column ``name``, and its arguments."""
+    def conditions(self, table: str = "", then: str = "") -> tuple[str, list[str | int]]:
+        """SQL for the end of a query on a table with a column ``name``, and its arguments.
+
+        :param table: what the column is qualified with, with its dot.
+        :param then: the column that orders rows of one name, the greatest first; the other way
+            round in a reversed listing.
+        """
         sql, arguments = "", list[str | int]()
         if self.lower is not None:
-            sql += " AND name >= ?" if self.lower.is_inclusive else " AND name > ?"
+            sql += f" AND {table}name {'>=' if self.lower.is_inclusive else '>'} ?"
             arguments.append(self.lower.name)
         if self.upper is not None:
-            sql += " AND name <= ?" if self.upper.is_inclusive else " AND name < ?"
+            sql += f" AND {table}name {'<=' if self.upper.is_inclusive else '<'} ?"
             arguments.append(self.upper.name)
-        sql += " ORDER BY name DESC LIMIT ?" if self.is_reversed else " ORDER BY name LIMIT ?"
-        return sql, [*arguments, self.limit]
+        sql += f" ORDER BY {table}name{' DESC' if self.is_reversed else ''}"
+        if then:
+            sql += f", {then}{'' if self.is_reversed else ' DESC'}"
+        return f"{sql} LIMIT ?", [*arguments, self.limit]
 
 
 #: Runs the query of a range; rows come in order and may be left unread.

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacing rows of the object table; the counts and the hash follow."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from container.record import Record
+from replicator.schema import row_hash
+
+_INSERT = """
+INSERT INTO object (name, created_at, size, content_type, etag, deleted, storage_policy_index)
+VALUES """
+_ONE_ROW = "(?, ?, ?, ?, ?, ?, ?)"
+_DELETE = "DELETE FROM object WHERE ROWID IN (SELECT value FROM json_each(?))"
+_STOP_TRIGGERS = """
+UPDATE container_info SET hash = '-' || hash RETURNING substr(hash, 2), storage_policy_index
+"""
+_START_TRIGGERS = "UPDATE container_info SET hash = ?"
+_COUNT = """
+INSERT INTO policy_stat VALUES (?, ?, ?)
+ON CONFLICT (storage_policy_index) DO UPDATE SET
+    object_count = object_count + excluded.object_count,
+    bytes_used = bytes_used + excluded.bytes_used
+"""
+
+# A batch goes in as the sum of these, so that few different statements are ever prepared.
+_ROWS_AT_ONCE = (128, 32, 8, 4, 2, 1)
+
+
+def replace_rows(
+    connection: sqlite3.Connection, outdated: dict[int, Record], added: Sequence[Record]
+) -> bool:
+    """Delete rows by ROWID and insert others; counts and hash follow. True if one is misplaced."""
+    if not added:
+        return False
+    text, own_policy = connection.execute(_STOP_TRIGGERS).fetchone()
+    hashed = int(text, 16)
+    if outdated:
+        connection.execute(_DELETE, (json.dumps(list(outdated)),))
+    _insert(connection, added)
+    counts: dict[int, list[int]] = {}
+    for sign, rows in ((-1, outdated.values()), (1, added)):
+        for row in rows:
+            count = counts.setdefault(row.storage_policy_index, [0, 0])
+            count[0] += sign * (1 - row.deleted)
+            count[1] += sign * row.size
+            hashed ^= row_hash(row.name, row.created_at)
+    for policy_index, (objects, size) in counts.items():
+        connection.execute(_COUNT, (policy_index, objects, size))
+    connection.execute(_START_TRIGGERS, (f"{hashed:032x}",))
+    return any(row.storage_policy_index != own_policy for row in added)
+
+
+def _insert(connection: sqlite3.Connection, added: Sequence[Record]) -> None:
+    start = 0
+    for count in _ROWS_AT_ONCE:
+        statement = _INSERT + ", ".join([_ONE_ROW] * count)
+        while len(added) - start >= count:
+            rows = added[start : start + count]
+            connection.execute(statement, [value for row in rows for value in row[:7]])
+            start += count

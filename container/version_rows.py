@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merging rows of names with versions (container-db.md, "Versions").
+
+A name has versions from the first row on that carries a version id. From then on the truth about it
+are its rows in the table ``version``; its row in ``object`` is derived from them: what is current.
+Rows may come in any order, and again: what is derived is a function of the set of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from container.record import CURRENT, NULL, Record, Times, decode_times, merge_records
+from container.replace import replace_rows
+
+#: The content type of a delete marker, as Swift shows it.
+MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
+
+_TABLES = (
+    """
+    CREATE TABLE IF NOT EXISTS version (
+        ROWID INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT,
+        created_at TEXT,
+        size INTEGER,
+        content_type TEXT,
+        etag TEXT,
+        deleted INTEGER DEFAULT 0,
+        storage_policy_index INTEGER DEFAULT 0,
+        version_id TEXT,
+        since TEXT
+    )
+    """,
+    "CREATE UNIQUE INDEX IF NOT EXISTS ix_version_name_id ON version (name, version_id)",
+    "CREATE INDEX IF NOT EXISTS ix_version_listing ON version (deleted, name, since DESC)",
+    "CREATE TABLE IF NOT EXISTS version_name (name TEXT PRIMARY KEY, current TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS version_stat (version_count INTEGER, extra_bytes INTEGER)",
+    "INSERT INTO version_stat SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM version_stat)",
+)
+
+_COLUMNS = (
+    "name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id, since"
+)
+_RECORD = "name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id"
+
+
+def has_versions(connection: sqlite3.Connection) -> bool:
+    """Whether the database has, or had, names with versions."""
+    query = "SELECT 1 FROM sqlite_master WHERE name = 'version_stat'"
+    return connection.execute(query).fetchone() is not None
+
+
+def merge_versions(
+    connection: sqlite3.Connection, records: Sequence[Record]
+) -> tuple[Sequence[Record], bool]:
+    """Take in the rows of names with versions, and return the others; True beside them if a row
+    that followed has another policy than the container.
+    """
+    wanted = {record.name for record in records}
+    has_tables = has_versions(connection)
+    known = _known_names(connection, wanted) if has_tables else set()
+    names = known | {record.name for record in records if record.version_id}
+    if not names:
+        return records, False
+    if not has_tables:
+        for statement in _TABLES:
+            connection.execute(statement)
+    by_name: dict[str, list[Record]] = {}
+    for record in records:
+        if record.name in names:
+            by_name.setdefault(record.name, []).append(record)
+    is_misplaced = False
+    for name, incoming in by_name.items():
+        is_misplaced |= _merge_name(connection, name, incoming, is_new=name not in known)
+    return [record for record in records if record.name not in names], is_misplaced
+
+
+def _known_names(connection: sqlite3.Connection, names: Iterable[str]) -> set[str]:
+    query = "SELECT name FROM version_name WHERE name IN (SELECT value FROM json_each(?))"
+    return {name for (name,) in connection.execute(query, (json.dumps(list(names)),))}
+
+
+def _merge_name(
+    connection: sqlite3.Connection, name: str, incoming: Sequence[Record], is_new: bool
+) -> bool:
+    query = (
+        "SELECT ROWID, name, created_at, size, content_type, etag, deleted, storage_policy_index"
+        " FROM object WHERE deleted IN (0, 1) AND name = ?"
+    )
+    derived = {rowid: Record(*rest) for rowid, *rest in connection.execute(query, (name,))}
+    count = size = 0
+    if is_new:
+        incoming = [*derived.values(), *incoming]  # what was there is the null version
+    else:
+        size += sum(row.size for row in derived.values())
+    for change in _merged(connection, name, incoming):
+        before, after = change
+        count += _is_counted(after) - _is_counted(before)
+        size += _counted_size(after) - _counted_size(before)
+    current, row = _current(connection, name)
+    size -= row.size
+    is_misplaced = False
+    if list(derived.values()) != [row]:
+        is_misplaced = replace_rows(connection, derived, [row])
+    connection.execute("INSERT OR REPLACE INTO version_name VALUES (?, ?)", (name, current))
+    connection.execute(
+        "UPDATE version_stat SET version_count = version_count + ?, extra_bytes = extra_bytes + ?",
+        (count, size),
+    )
+    return is_misplaced
+
+
+def _merged(
+    connection: sqlite3.Connection, name: str, incoming: Iterable[Record]
+) -> list[tuple[Record | None, Record]]:
+    """Store each version's winner; what was and what is now, of the versions that changed."""
+    winners: dict[str, Record] = {}
+    stored: dict[str, Record | None] = {}
+    for record in incoming:
+        version = record.version_id or NULL
+        if version not in stored:
+            stored[version] = winners_row = _version(connection, name, version)
+            if winners_row is not None:
+                winners[version] = winners_row
+        record = record._replace(version_id=version)
+        known = winners.get(version)
+        winners[version] = merge_records(known, record) if known is not None else record
+    changed = [(stored[v], row) for v, row in winners.items() if row != stored[v]]
+    for _, row in changed:
+        connection.execute(
+            "DELETE FROM version WHERE name = ? AND version_id = ?", (name, row.version_id)
+        )
+        connection.execute(
+            f"INSERT INTO version ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, _since(row)),
+        )
+    return changed
+
+
+def _version(connection: sqlite3.Connection, name: str, version: str) -> Record | None:
+    query = f"SELECT {_RECORD} FROM version WHERE name = ? AND version_id = ?"
+    found = connection.execute(query, (name, version)).fetchone()
+    return None if found is None else Record(*found)
+
+
+def _since(row: Record) -> str:
+    """The time of the data, in the form whose text order is time order."""
+    return decode_times(row.created_at).data.internal
+
+
+def _is_counted(row: Record | None) -> int:
+    return int(row is not None and not row.deleted and row.version_id != CURRENT)
+
+
+def _counted_size(row: Record | None) -> int:
+    return row.size if row is not None and _is_counted(row) else 0
+
+
+def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
+    """The id of what is current, empty for nothing, and the name's row for ``object``.
+
+    The newest of three counts: the newest version, the null version (also its removal), and the
+    last word about what is current, which stands above a version of the same time.
+    """
+    # The condition on deleted is for the index; ids of versions begin with a digit.
+    query = (
+        f"SELECT {_RECORD} FROM version WHERE deleted = 0 AND name = ? AND version_id < ':'"
+        " ORDER BY since DESC LIMIT 1"
+    )
+    newest = connection.execute(query, (name,)).fetchone()
+    candidates = [
+        None if newest is None else Record(*newest),
+        _version(connection, name, NULL),
+        _version(connection, name, CURRENT),
+    ]
+    found = [(_since(row), rank, row) for rank, row in enumerate(candidates) if row is not None]
+    if not found:
+        return "", _nothing(connection, name)
+    since, _, winner = max(found)
+    shown: Record | None = winner
+    if winner.version_id == CURRENT and not winner.deleted:
+        shown = _version(connection, name, winner.etag)
+    if shown is None or shown.deleted:
+        return "", _tombstone(winner, since)
+    if shown.content_type == MARKER_TYPE:
+        return shown.version_id, _tombstone(winner, since)
+    return shown.version_id, shown._replace(created_at=_shown_at(shown, winner), version_id="")
+
+
+def _shown_at(shown: Record, winner: Record) -> str:
+    """The times of the row of a version; one that was made current again is as new as that."""
+    if shown is winner:
+        return shown.created_at
+    since, own = decode_times(winner.created_at).data, decode_times(shown.created_at)
+    return Times(since, max(since, own.content_type), max(since, own.metadata)).encode()
+
+
+def _nothing(connection: sqlite3.Connection, name: str) -> Record:
+    """The row of a name of which all versions are removed."""
+    query = f"SELECT {_RECORD} FROM version WHERE name = ? ORDER BY since DESC LIMIT 1"
+    last = Record(*connection.execute(query, (name,)).fetchone())
+    return _tombstone(last, _since(last))
+
+
+def _tombstone(row: Record, since: str) -> Record:
+    created_at = Times(*[decode_times(since).data] * 3).encode()
+    policy = row.storage_policy_index
+    return Record(row.name, created_at, 0, "application/deleted", "noetag", 1, policy)
