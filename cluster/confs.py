@@ -24,7 +24,8 @@ TRIAL_USERS = {
 }
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
-    "formpost tempauth staticweb copy container-quotas account-quotas proxy-logging proxy-server"
+    "formpost tempauth staticweb copy container-quotas account-quotas versioned_writes "
+    "proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -96,6 +97,10 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:bulk": {"use": "egg:martlet#bulk"},
         "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
+        "filter:versioned_writes": {
+            "use": "egg:martlet#versioned_writes",
+            "allow_object_versioning": "true",
+        },
     }
 
 

@@ -51,10 +51,7 @@ def listing_content_type(query_format: str | None, accept: str | None) -> str:
         return _BY_FORMAT.get(query_format.lower(), PLAIN)
     if not accept or accept == "*/*":
         return PLAIN
-    try:
-        ranges = [_parse_media_range(item) for item in accept.split(",") if item.strip()]
-    except ValueError:
-        raise http_error(400, "Invalid Accept header") from None
+    ranges = _parse_accept(accept)
     best, best_quality = None, 0.0
     for offered in _OFFERED:
         quality = _quality_of(offered, ranges)
@@ -63,6 +60,21 @@ def listing_content_type(query_format: str | None, accept: str | None) -> str:
     if best is None:
         raise http_error(406, "Accept names none of text/plain, application/json, application/xml")
     return best
+
+
+def accepts(content_type: str, accept: str | None) -> bool:
+    """Whether an Accept header admits a media type.
+
+    :raises HTTPException: 400 where it is malformed.
+    """
+    return not accept or _quality_of(content_type, _parse_accept(accept)) > 0
+
+
+def _parse_accept(accept: str) -> list[tuple[str, float]]:
+    try:
+        return [_parse_media_range(item) for item in accept.split(",") if item.strip()]
+    except ValueError:
+        raise http_error(400, "Invalid Accept header") from None
 
 
 def _parse_media_range(item: str) -> tuple[str, float]:

@@ -27,6 +27,7 @@ from proxy.updates import (
     told_by,
     update_headers,
 )
+from proxy.versions import rows_of_delete, version_request
 from ring.errors import RingError
 from ring.ring import Node, Ring
 
@@ -56,7 +57,8 @@ class ObjectController:
     def get(self, req: Request, target: Target) -> Response:
         """200, 206, 304; 404, 412, 416, 503."""
         info = self._container(req, target)
-        authorize(req, info["read_acl"])
+        version = version_request(req.environ)
+        authorize(req, None if version.owner_only else info["read_acl"])
         place = self._place(req, target, info)
         newest = is_true(req.headers.get("X-Newest"))
         options = self._core.options
@@ -67,7 +69,7 @@ class ObjectController:
             target.path,
             timeout=options.node_timeout if newest else options.read_timeout,
         )
-        headers = object_headers(req)
+        headers = object_headers(req) | dict(version.headers)
         headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
         self._open_expired(req, headers)
         nodes = self._core.nodes(place.ring, place.partition, shuffle=True)
@@ -86,7 +88,7 @@ class ObjectController:
         info = self._container(req, target)
         self._authorize_write(req, info)
         self._check_body_length(req)
-        headers = object_headers(req)
+        headers = _write_headers(req)
         headers["Content-Type"] = _content_type(req, target)
         self._check(target, headers)
         place = self._place(req, target, info)
@@ -100,7 +102,7 @@ class ObjectController:
         """202; 400, 404, 503."""
         info = self._container(req, target)
         self._authorize_write(req, info)
-        headers = object_headers(req)
+        headers = _write_headers(req)
         if content_type := req.environ.get("CONTENT_TYPE"):
             headers["Content-Type"] = content_type
         self._check(target, headers)
@@ -135,7 +137,8 @@ class ObjectController:
         info = self._container(req, target)
         self._authorize_write(req, info)
         place = self._place(req, target, info)
-        lines = self._lines(target, place, object_headers(req), None)
+        headers = _write_headers(req)
+        lines = self._lines(target, place, headers, None)
         request = self._core.request(req, "Object", place.partition, target.path)
         nodes = self._core.nodes(place.ring, place.partition)
         outcomes = self._core.ask(request, nodes, lines)
@@ -149,7 +152,8 @@ class ObjectController:
                 "X-Backend-Storage-Policy-Index": str(place.policy_index),
             }
             row = self._container_row(req, target, len(lines))
-            row.send_missed("DELETE", told, row_headers)
+            for method, values in rows_of_delete(row_headers, headers):
+                row.send_missed(method, told, values)
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 
     def _container(self, req: Request, target: Target) -> Info:
@@ -160,7 +164,8 @@ class ObjectController:
 
     def _authorize_write(self, req: Request, info: Info) -> None:
         req.environ["swift_sync_key"] = info["sync_key"]
-        authorize(req, info["write_acl"])
+        owner_only = version_request(req.environ).owner_only
+        authorize(req, None if owner_only else info["write_acl"])
         if not 200 <= info["status"] < 300:
             raise http_error(404)
 
@@ -232,6 +237,10 @@ class ObjectController:
             raise http_error(411, "Missing Content-Length header.")
         if length > self._core.constraints.max_file_size:
             raise http_error(413, "The object is too large for one PUT.")
+
+
+def _write_headers(req: Request) -> dict[str, str]:
+    return object_headers(req) | dict(version_request(req.environ).headers)
 
 
 def _content_type(req: Request, target: Target) -> str:

@@ -24,6 +24,7 @@ from proxy.nodes import NodeQueue
 from proxy.quorum import Answer, have_quorum, own_write_done, quorum_size
 from proxy.updates import ContainerRow, told_by
 from proxy.uploads import Uploads
+from proxy.versions import rows_of_put
 
 # Bodies up to this size are sent in one message; also the size of one read from the network.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
@@ -96,7 +97,8 @@ class Store:
             "X-Content-Type": shown[2],
             "X-Backend-Storage-Policy-Index": metadata["X-Backend-Storage-Policy-Index"],
         }
-        self.row().send_missed("PUT", told, headers)
+        for method, values in rows_of_put(headers, self.headers):
+            self.row().send_missed(method, told, values)
 
     def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
         request = BackendRequest(

@@ -286,9 +286,15 @@ def _sink_environ(
             del result[key]
     result["REQUEST_METHOD"] = "PUT"
     result["PATH_INFO"] = sink.path
+    result["QUERY_STRING"] = _without_version(environ.get("QUERY_STRING", ""))
     result["CONTENT_LENGTH"] = str(length)
     result["swift.source"] = "SSC"
     return result
+
+
+def _without_version(query: str) -> str:
+    """The query without the version id, which is the source's."""
+    return "&".join([p for p in query.split("&") if p.partition("=")[0] != "version-id"])
 
 
 def _copied_from(source: _Place, headers: Headers, sink_environ: Environ) -> HeaderList:
@@ -299,6 +305,8 @@ def _copied_from(source: _Place, headers: Headers, sink_environ: Environ) -> Hea
     ]
     if "last-modified" in headers:
         result.append(("X-Copied-From-Last-Modified", headers["last-modified"]))
+    if "x-object-version-id" in headers:
+        result.append(("X-Copied-From-Version-Id", headers["x-object-version-id"]))
     for name, value in Request(sink_environ).headers.items():
         if name.startswith("X-Object-Meta-") or name == "X-Delete-At":
             result.append((name, value))

@@ -25,6 +25,7 @@ from martlet.http import (
 )
 from martlet.listing import JSON, listing_content_type, render_account, render_container
 from martlet.names import BadNameError, split_path, wsgi_to_str
+from proxy.listing import LISTING_IS_JSON
 from proxy.middleware.filter_options import load_filter_options
 
 
@@ -72,7 +73,7 @@ class ListingFormats:
         request_format = _format_parameter(environ)
         content_type = listing_content_type(request_format, environ.get("HTTP_ACCEPT"))
         status, header_list, body = call_app(self._app, environ)
-        if status[:3] not in ("200", "204"):
+        if status[:3] not in ("200", "204") or LISTING_IS_JSON in environ:
             start_response(status, header_list)
             return body
         headers = Headers(header_list)

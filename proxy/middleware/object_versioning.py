@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Object versioning: ``X-Versions-Enabled`` on a container, ``?versions``, ``?version-id=``.
+
+The object servers keep the versions of a name themselves; this filter says, of each write, which
+version it is to make, and of each read which one is meant. The id of a version is its X-Timestamp,
+so it is the same on every replica and when a write is repeated. See doc/versioning.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from martlet.http import (
+    Environ,
+    HeaderList,
+    Headers,
+    HTTPException,
+    Request,
+    Response,
+    StartResponse,
+    WSGIApp,
+    call_app,
+    http_error,
+)
+from martlet.listing import JSON, accepts
+from martlet.names import BadNameError, split_path, wsgi_to_str
+from martlet.timestamp import Timestamp
+from proxy.headers import is_true
+from proxy.info import Info
+from proxy.listing import LISTING_IS_JSON
+from proxy.middleware.subrequest import Answered, ask_app, close_body, get_container_info
+from proxy.middleware.subrequest import sub_environ as make_sub_environ
+from proxy.versions import (
+    MARKER_TYPE,
+    NULL,
+    VERSION_HIDE,
+    VERSION_ID,
+    VERSION_MARKER,
+    VERSION_REQUEST,
+    VERSION_RESTORE,
+    VersionRequest,
+)
+
+ENABLED_HEADER = "X-Versions-Enabled"
+#: Whether versioning is enabled; a container that never had it has no such header.
+ENABLED_SYSMETA = "X-Container-Sysmeta-Versions-Enabled"
+_ENABLED_KEY = "versions-enabled"
+_CLIENT_ID = "X-Object-Version-Id"
+_CURRENT_ID = "X-Object-Current-Version-Id"
+_LEGACY_HEADERS = ("X-Versions-Location", "X-History-Location")
+_SOURCE = "OV"
+
+#: Changes the status and headers of an answer on its way to the client.
+Change = Callable[[int, Headers], None]
+
+
+class _Object(NamedTuple):
+    """The object of a request: names as text, and the query's version id, "" for none."""
+
+    account: str
+    container: str
+    version: str
+
+
+class ObjectVersioning:
+    """The filter."""
+
+    def __init__(self, app: WSGIApp) -> None:
+        self._app = app
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """400 a bad or forbidden use of versions, 404 no such version, 406 a listing of versions in
+        another form than JSON; else what the rest of the pipeline answers.
+        """
+        try:
+            _, account, container, obj = split_path(environ["PATH_INFO"], 3, 4, True)
+        except ValueError:
+            return self._app(environ, start_response)
+        try:
+            account, container = wsgi_to_str(account or ""), wsgi_to_str(container or "")
+            if not obj:
+                answer = self._container_method(environ, account, container)
+            else:
+                target = _Object(account, container, _version_parameter(environ))
+                answer = self._object_method(environ, target)
+        except BadNameError:
+            return self._app(environ, start_response)  # which says what is wrong with it
+        except HTTPException as error:
+            answer = error
+        return answer(environ, start_response)
+
+    def _container_method(self, environ: Environ, account: str, container: str) -> WSGIApp:
+        method = environ["REQUEST_METHOD"]
+        if method in ("PUT", "POST") and Request(environ).headers.get(ENABLED_HEADER):
+            self._check_enabling(environ, account, container)
+            return self._app
+        if method == "DELETE":
+            return self._delete_container(environ, account, container)
+        if method == "GET" and "versions" in environ.get("QUERY_STRING", ""):
+            _check_listing(environ)
+        return self._changed(_show_enabled) if method in ("GET", "HEAD") else self._app
+
+    def _check_enabling(self, environ: Environ, account: str, container: str) -> None:
+        headers = Request(environ).headers
+        enables = is_true(headers[ENABLED_HEADER])
+        if enables:
+            sysmeta = self._info(environ, account, container)["sysmeta"]
+            is_legacy = any(headers.get(name) for name in _LEGACY_HEADERS)
+            if is_legacy or sysmeta.get("versions-location"):
+                raise http_error(
+                    400,
+                    "Cannot enable object versioning on a container that is already using"
+                    " the legacy versioned writes feature.",
+                )
+        headers[ENABLED_SYSMETA] = str(enables)
+
+    def _delete_container(self, environ: Environ, account: str, container: str) -> WSGIApp:
+        status, headers, body = call_app(self._app, environ)
+        if status[:3] == "409" and self._is_versioned(environ, account, container):
+            close_body(body)
+            raise http_error(409, "Delete all versions before deleting container.")
+
+        def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            start_response(status, headers)
+            return body
+
+        return answer
+
+    def _object_method(self, environ: Environ, target: _Object) -> WSGIApp:
+        method = environ["REQUEST_METHOD"]
+        if method in ("GET", "HEAD"):
+            return self._read_version(environ, target) if target.version else self._read(target)
+        if method == "PUT":
+            return self._restore(environ, target) if target.version else self._put(environ, target)
+        if method == "DELETE":
+            if target.version and target.version != NULL:
+                return self._delete_version(environ, target)
+            return self._delete(environ, target)
+        if method == "POST" and target.version:
+            raise http_error(400, "POST to a specific version is not allowed")
+        return self._app
+
+    def _read(self, target: _Object) -> WSGIApp:
+        def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            def show(status: int, headers: Headers) -> None:
+                version = headers.get(VERSION_ID)
+                if version is not None and version != NULL and status != 404:
+                    headers[_CLIENT_ID] = version
+                    path = quote(environ["PATH_INFO"], encoding="latin-1")
+                    headers["Content-Location"] = f"{path}?version-id={version}"
+                elif self._is_versioned(environ, target.account, target.container):
+                    headers[_CLIENT_ID] = NULL
+
+            return self._changed(show)(environ, start_response)
+
+        return answer
+
+    def _read_version(self, environ: Environ, target: _Object) -> WSGIApp:
+        version = target.version
+        if version == NULL:
+            headers = {VERSION_ID: NULL} if self._is_versioned(environ, *target[:2]) else {}
+            request = VersionRequest(environ["PATH_INFO"], headers)
+        else:
+            request = self._requested(environ, target, {})
+
+        def show(status: int, headers: Headers) -> None:
+            is_marker = VERSION_MARKER in headers
+            if status != 404 or is_marker:
+                headers[_CLIENT_ID] = version
+            if is_marker:
+                headers["Content-Type"] = MARKER_TYPE
+
+        environ[VERSION_REQUEST] = request
+        return self._changed(show)
+
+    def _put(self, environ: Environ, target: _Object) -> WSGIApp:
+        if not self._is_enabled(environ, target):
+            return self._app
+        version = _write_time(environ)
+        environ[VERSION_REQUEST] = VersionRequest(environ["PATH_INFO"], {VERSION_ID: version})
+
+        def show(status: int, headers: Headers) -> None:
+            if status == 201:
+                headers[_CLIENT_ID] = version
+
+        return self._changed(show)
+
+    def _restore(self, environ: Environ, target: _Object) -> WSGIApp:
+        """Make a version current again; it keeps its id, and no data move."""
+        if target.version == NULL:
+            raise http_error(400, "Invalid version parameter")
+        request = self._requested(environ, target, {VERSION_RESTORE: target.version})
+        if environ.get("CONTENT_LENGTH") not in (None, "", "0") or (
+            "HTTP_TRANSFER_ENCODING" in environ and environ["wsgi.input"].read(1)
+        ):
+            raise http_error(400, "PUT version-id requests require a zero byte body")
+        found = self._head(environ, VersionRequest(request.path, _named(target.version), True))
+        if not found.is_success:
+            raise HTTPException(Response(found.status, _without_length(found.headers)))
+        headers = dict(request.headers)
+        environ[VERSION_REQUEST] = VersionRequest(request.path, headers, owner_only=True)
+        environ["CONTENT_LENGTH"] = "0"
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+
+        def show(status: int, headers: Headers) -> None:
+            if status == 201:
+                headers[_CLIENT_ID] = target.version
+                headers["Last-Modified"] = found.headers["Last-Modified"]
+
+        return self._changed(show)
+
+    def _delete(self, environ: Environ, target: _Object) -> WSGIApp:
+        # A DELETE of the null version is one without versioning; so is that of the expirer.
+        is_plain = target.version == NULL or "HTTP_X_IF_DELETE_AT" in environ
+        if is_plain or not self._is_enabled(environ, target):
+            return self._app
+        version = _write_time(environ)
+        headers = {VERSION_ID: version, VERSION_MARKER: "true"}
+        environ[VERSION_REQUEST] = VersionRequest(environ["PATH_INFO"], headers)
+
+        def show(status: int, headers: Headers) -> None:
+            if status in (204, 404) and headers.get(VERSION_ID) == version:
+                headers[_CLIENT_ID] = version
+
+        return self._changed(show)
+
+    def _delete_version(self, environ: Environ, target: _Object) -> WSGIApp:
+        request = self._requested(environ, target, {})
+        current = self._current(environ, request.path)
+        if current == target.version:
+            hiding = {**request.headers, VERSION_HIDE: "true"}
+            request, current = VersionRequest(request.path, hiding, owner_only=True), NULL
+        environ[VERSION_REQUEST] = request
+
+        def show(status: int, headers: Headers) -> None:
+            if status in (204, 404):
+                headers[_CLIENT_ID] = target.version
+                headers[_CURRENT_ID] = current
+
+        return self._changed(show)
+
+    def _requested(
+        self, environ: Environ, target: _Object, headers: dict[str, str]
+    ) -> VersionRequest:
+        """A request about the version that the query names, which is the owner's alone.
+
+        :raises HTTPException: 400 if it is no version id, or the container has no versions.
+        """
+        if not self._is_versioned(environ, *target[:2]):
+            raise http_error(
+                400, "version-aware operations require that the container is versioned"
+            )
+        return VersionRequest(environ["PATH_INFO"], headers or _named(target.version), True)
+
+    def _current(self, environ: Environ, path: str) -> str:
+        """The id of the version, or delete marker, that is current; "null" for none."""
+        request = make_sub_environ(environ, "HEAD", path, _SOURCE, pre_authorized=True)
+        request["HTTP_X_NEWEST"] = "true"
+        request["HTTP_X_BACKEND_OPEN_EXPIRED"] = "true"
+        answer = ask_app(self._app, request)
+        version: str = answer.headers.get(VERSION_ID, NULL)
+        return version
+
+    def _head(self, environ: Environ, request: VersionRequest) -> Answered:
+        head = make_sub_environ(environ, "HEAD", request.path, _SOURCE)
+        head[VERSION_REQUEST] = request
+        return ask_app(self._app, head)
+
+    def _is_enabled(self, environ: Environ, target: _Object) -> bool:
+        return is_true(self._info(environ, *target[:2])["sysmeta"].get(_ENABLED_KEY))
+
+    def _is_versioned(self, environ: Environ, account: str, container: str) -> bool:
+        """Whether versioning is, or once was, enabled."""
+        return bool(self._info(environ, account, container)["sysmeta"].get(_ENABLED_KEY))
+
+    def _info(self, environ: Environ, account: str, container: str) -> Info:
+        return get_container_info(environ, self._app, account, container, _SOURCE)
+
+    def _changed(self, change: Change) -> WSGIApp:
+        """The rest of the pipeline, with what it answers changed."""
+
+        def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            def start(status: str, header_list: HeaderList, exc_info: Any = None) -> Any:
+                headers = Headers(header_list)
+                change(int(status[:3]), headers)
+                return start_response(status, headers.as_list(), exc_info)
+
+            return self._app(environ, start)
+
+        return answer
+
+
+def _named(version: str) -> dict[str, str]:
+    return {VERSION_ID: version}
+
+
+def _version_parameter(environ: Environ) -> str:
+    """The version id in the query, in the form in which it is stored; "" for none.
+
+    :raises HTTPException: 400 if it is none.
+    :raises BadNameError: it is not UTF-8.
+    """
+    if "version-id" not in environ.get("QUERY_STRING", ""):
+        return ""
+    text = Request(environ).params.get("version-id", "")
+    if text in ("", NULL) or environ["REQUEST_METHOD"] == "POST":
+        return text
+    try:
+        return Timestamp(text).internal
+    except ValueError:
+        raise http_error(400, "Invalid version parameter") from None
+
+
+def _write_time(environ: Environ) -> str:
+    """The X-Timestamp of a write, which is made now if it is not there yet."""
+    text: str | None = environ.get("HTTP_X_TIMESTAMP")
+    try:
+        timestamp = Timestamp.now() if text is None else Timestamp(text)
+    except ValueError:
+        raise http_error(400, "Missing or bad X-Timestamp") from None
+    environ["HTTP_X_TIMESTAMP"] = timestamp.internal
+    return timestamp.internal
+
+
+def _check_listing(environ: Environ) -> None:
+    """Make a listing of versions one in JSON, the only form there is.
+
+    :raises HTTPException: 400 a bad version_marker, 406 another form is wanted.
+    """
+    request = Request(environ)
+    params = request.params
+    if "versions" not in params:
+        return
+    wanted = params.get("format")
+    accept = None if wanted else request.headers.get("Accept")
+    if (wanted and wanted.lower() != "json") or not accepts(JSON, accept):
+        raise http_error(406, "A listing of versions is in application/json.")
+    marker = params.get("version_marker")
+    if marker is not None:
+        if "marker" not in params:
+            raise http_error(400, "version_marker param requires marker")
+        try:
+            if marker != NULL:
+                Timestamp(marker)
+        except ValueError:
+            raise http_error(400, "invalid version_marker param") from None
+    environ[LISTING_IS_JSON] = True
+
+
+def _show_enabled(status: int, headers: Headers) -> None:
+    if ENABLED_SYSMETA in headers:
+        headers[ENABLED_HEADER] = headers[ENABLED_SYSMETA]
+
+
+def _without_length(headers: Headers) -> HeaderList:
+    return [(n, v) for n, v in headers.items() if n.lower() not in ("content-length", "etag")]
