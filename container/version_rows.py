@@ -183,7 +183,9 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
     if winner.version_id == CURRENT and not winner.deleted:
         shown = _version(connection, name, winner.etag)
     if shown is None or shown.deleted:
-        return "", _tombstone(winner, since)
+        # With nothing current, the newest version is the latest if it is a delete marker.
+        is_marker = newest is not None and newest[3] == MARKER_TYPE
+        return newest[7] if is_marker else "", _tombstone(winner, since)
     if shown.content_type == MARKER_TYPE:
         return shown.version_id, _tombstone(winner, since)
     return shown.version_id, shown._replace(created_at=_shown_at(shown, winner), version_id="")

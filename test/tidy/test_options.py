@@ -57,6 +57,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:encryption": ["proxy.middleware.encryption:EncryptionOptions"],
         "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
         "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
+        "filter:versioned_writes": ["proxy.middleware.versioned_writes:VersionedWritesOptions"],
     },
 }
 # Read by their service without an option class, or of no use to that service.
