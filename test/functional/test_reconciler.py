@@ -6,8 +6,10 @@ has, and tells the container so.
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +29,31 @@ from martlet.timestamp import Timestamp
 from ring.ring import RingSet, load_rings
 
 GOLD, SILVER = 0, 1
+SWIFT_CONF = """
+[DEFAULT]
+swift_dir = {folder}
+user = {user}
+[container-reconciler]
+[pipeline:main]
+pipeline = catch_errors proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+[filter:catch_errors]
+use = egg:swift#catch_errors
+"""
+# It looks for its swift.conf in /etc/swift, wherever its own conf lies.
+SWIFT_PROGRAM = """
+import sys
+from swift.common import storage_policy, utils
+from swift.common.utils import config
+folder = sys.argv[1]
+for module in (storage_policy, utils, config):
+    module.SWIFT_CONF_FILE = folder + "/swift.conf"
+storage_policy.reload_storage_policies()
+from swift.container.reconciler import main
+sys.argv[1:] = [folder + "/container-reconciler.conf", "--once", "-v"]
+sys.exit(main())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -214,4 +241,38 @@ def test_replicas_that_disagree_about_the_policy(
     assert "copied=1 in_place=1" in reconcile(split, conf)
     assert records(split, gold) == {"objects": {"PUT": 3}}
     assert records(split, silver) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    # To the replica with the losing policy the moved object is misplaced now.
+    again = f"{GOLD}:/{'/'.join(silver)}"
+    await_true(lambda: [e.name for e in queue(split, time)] == [again], "queued again")
+    assert "in_place=1" in reconcile(split)
     await_true(lambda: not queue(split, time), "off the queue")
+
+
+def test_openstack_swifts_own_reconciler_works_off_our_queue(
+    split: RunningCluster, user: Account, tmp_path: Path
+) -> None:
+    for ring in (split.home / "etc").glob("*.ring.gz"):
+        shutil.copy(ring, tmp_path)
+    shutil.copy(split.home / "etc" / "martlet.conf", tmp_path / "swift.conf")
+    conf = SWIFT_CONF.format(folder=tmp_path, user=getpass.getuser())
+    (tmp_path / "container-reconciler.conf").write_text(conf)
+
+    assert user.call("PUT", "theirs").status == 201
+    put, deleted, time = (*(names_of(user, "theirs", n) for n in ("put", "gone")), Timestamp.now())
+    write_misplaced(split, "PUT", put, SILVER, time, b"found", **{"X-Object-Meta-Color": "blue"})
+    assert user.call("PUT", "theirs", "gone", body=b"x").status == 201
+    later = Timestamp.now()
+    write_misplaced(split, "DELETE", deleted, SILVER, later)
+    hours = {queue_container(moment): moment for moment in (time, later)}.values()
+    await_true(lambda: sum(len(queue(split, hour)) for hour in hours) == 2, "queued")
+
+    command = [sys.executable, "-c", SWIFT_PROGRAM, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = user.call("GET", "theirs", "put")
+    assert (answer.status, answer.body) == (200, b"found"), done.stdout + done.stderr
+    assert answer.headers["x-object-meta-color"] == "blue"
+    assert user.call("GET", "theirs", "gone").status == 404
+    assert records(split, put) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    await_true(lambda: user.call("GET", "theirs").lines == ["put"], "listed")
+    await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
