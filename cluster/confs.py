@@ -23,9 +23,9 @@ TRIAL_USERS = {
     "test:tester6": "testing6 .reseller_admin",
 }
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk tempurl "
-    "formpost tempauth staticweb copy container-quotas account-quotas versioned_writes "
-    "proxy-logging proxy-server"
+    "catch_errors gatekeeper healthcheck proxy-logging cache domain_remap etag-quoter "
+    "listing_formats bulk tempurl formpost tempauth staticweb copy container-quotas "
+    "account-quotas versioned_writes proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -84,6 +84,12 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:proxy-logging": {"use": "egg:martlet#proxy_logging"},
         "filter:listing_formats": {"use": "egg:martlet#listing_formats"},
         "filter:cache": {"use": "egg:martlet#cache"},
+        "filter:etag-quoter": {"use": "egg:martlet#etag_quoter"},
+        # Browsers find container.AUTH-account.localhost on this machine by themselves.
+        "filter:domain_remap": {
+            "use": "egg:martlet#domain_remap",
+            "storage_domain": "localhost, example.net",
+        },
         "filter:tempurl": {"use": "egg:martlet#tempurl"},
         "filter:formpost": {"use": "egg:martlet#formpost"},
         "filter:tempauth": {

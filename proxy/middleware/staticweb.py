@@ -41,10 +41,9 @@ _HTML = "text/html; charset=UTF-8"
 #: Those of a temporary URL that a link within a listing needs as well.
 _LINK_PARAMETERS = (
     "temp_url_prefix",
-    "temp_url_sig",
     "temp_url_expires",
+    "temp_url_sig",
     "temp_url_ip_range",
-    "inline",
 )
 
 
@@ -220,15 +219,14 @@ class _Visit:
         """What links carry so that a temporary URL goes on to open them, and its prefix."""
         if self._environ.get("REMOTE_USER") != TEMPURL_USER:
             return "", ""
-        pairs = parse_qsl(self._environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        given = dict(pairs)
-        kept = [(name, given[name]) for name in _LINK_PARAMETERS if name in given]
-        query = "&".join(f"{name}={quote(value)}" if value else name for name, value in kept)
+        query = self._environ.get("QUERY_STRING", "")
+        given = dict(parse_qsl(query, keep_blank_values=True))
         if "temp_url_prefix" not in given:
             return "", wsgi_to_str(self._obj)  # opens this one path, and no link from it
-        # An empty prefix must stay a parameter with a value.
-        query = query.replace("temp_url_prefix&", "temp_url_prefix=&", 1)
-        return f"?{escape(query)}", given["temp_url_prefix"]
+        kept = [f"{name}={quote(given[name])}" for name in _LINK_PARAMETERS if name in given]
+        if "inline" in given:
+            kept.append("inline")
+        return f"?{escape('&'.join(kept))}", given["temp_url_prefix"]
 
     def _redirect(self, start_response: StartResponse) -> Iterable[bytes]:
         """To the same path with a slash at its end, where links within the page are right."""

@@ -124,5 +124,5 @@ def test_a_private_site_is_shown_to_who_holds_a_temporary_url(
     url = generate_temp_url(f"{path}/p/", 60, "secret", "GET", prefix=True, digest="sha256")
     page = anonymous(cluster, "GET", url)
     assert page.status == 200, page
-    assert b"./q/?temp_url_prefix=p/&amp;temp_url_sig=" in page.body
+    assert b"./q/?temp_url_prefix=p/&amp;temp_url_expires=" in page.body
     assert anonymous(cluster, "GET", url.replace("/p/?", "/?")).status == 401

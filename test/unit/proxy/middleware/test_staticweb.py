@@ -248,7 +248,7 @@ def test_links_within_a_temporary_url_keep_it(site: Any) -> None:
     environ = {"REMOTE_USER": ".wsgi.tempurl", "QUERY_STRING": query}
     body = site(web_listings="true").get("/deep/", **environ).body
     kept = (
-        "?temp_url_prefix=deep/&amp;temp_url_sig=sha256%3Aa%2Bb&amp;temp_url_expires=9&amp;inline"
+        "?temp_url_prefix=deep/&amp;temp_url_expires=9&amp;temp_url_sig=sha256%3Aa%2Bb&amp;inline"
     )
     assert links(body) == [f"./er/{kept}"]  # and none to what is above the prefix
     inner = site(web_listings="true").get("/deep/er/", **environ).body
