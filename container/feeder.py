@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ from ring.ring import Ring
 
 #: Pause between two looks at the marked containers, seconds.
 INTERVAL_SECONDS = 1.0
+#: How long all is left alone after the queue did not take something, seconds.
+RETRY_SECONDS = 15.0
 #: Beyond so many marked containers the rest waits for the sweep.
 MARKED_MAX = 10_000
 #: Rows in one request.
@@ -53,6 +56,7 @@ class Feeder:
         self._ring: Ring | None = None
         self._lock = threading.Lock()  # guards _marked
         self._marked: set[str] = set()
+        self._next_try = 0.0  # monotonic
         self._log = get_logger("martlet.container.feeder")
 
     def start(self) -> None:
@@ -71,7 +75,11 @@ class Feeder:
             self.mark_misplaced(path)
 
     def feed_marked(self) -> None:
-        """Feed every container that was marked since the last call; what fails stays marked."""
+        """Feed every container that was marked since the last call; what fails stays marked, and
+        waits a little.
+        """
+        if time.monotonic() < self._next_try:
+            return
         with self._lock:
             marked, self._marked = self._marked, set()
         for path in marked:
@@ -87,6 +95,7 @@ class Feeder:
                 continue
             if not is_done:
                 self.mark_misplaced(path)
+                self._next_try = time.monotonic() + RETRY_SECONDS
 
     def feed(self, path: str) -> bool:
         """Put the misplaced rows of a container into the queue; False if they are not all there.

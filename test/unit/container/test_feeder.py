@@ -1,12 +1,13 @@
 """Misplaced rows come into the queue: once, all of them, and none that is in its place."""
 
+import time
 from typing import Any
 
 import pytest
 from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
-from container.feeder import Feeder
+from container.feeder import RETRY_SECONDS, Feeder
 from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
 from container.reporter import Reporter
 from martlet.backend_client import BackendError
@@ -129,8 +130,8 @@ def test_the_hours_of_the_objects_have_containers_of_their_own(
     assert [name for name, _, _ in queued(call, later)] == ["1:/AUTH_test/c/two"]
 
 
-def test_what_the_queue_did_not_take_is_sent_again(
-    call: Caller, feeder: Feeder, servers: ContainerServers
+def test_what_the_queue_did_not_take_is_sent_again_after_a_while(
+    call: Caller, feeder: Feeder, servers: ContainerServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("PUT", C, 1)
     call("UPDATE", C, 2, body=[row("wrong", 3, 1)])
@@ -138,6 +139,11 @@ def test_what_the_queue_did_not_take_is_sent_again(
     feeder.feed_marked()
     assert len(queued(call, QUEUE.replace("d2", "d1"))) == 1
     servers.dead = set()
+    servers.requests.clear()
+    feeder.feed_marked()
+    assert servers.requests == []
+    later = time.monotonic() + RETRY_SECONDS
+    monkeypatch.setattr("container.feeder.time.monotonic", lambda: later)
     feeder.feed_marked()
     assert len(queued(call)) == 1
     servers.requests.clear()
