@@ -107,6 +107,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
         "filter:versioned_writes": {
             "use": "egg:martlet#versioned_writes",
+            "allow_versioned_writes": "true",
             "allow_object_versioning": "true",
         },
     }

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from martlet.backend_client import BackendError, BackendResponse
 from proxy.core import header_lines
 from proxy.fetch import Search, Source
+from proxy.versions import MARKER_TYPE
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
 _BOUNDARY = re.compile(r'multipart/byteranges\s*;.*boundary="?([^";,\s]+)"?', re.IGNORECASE)
@@ -141,8 +142,11 @@ def _boundary_of(response: BackendResponse) -> bytes | None:
 
 
 def clean_content_type(value: str) -> str:
-    """A content type without the parameters that Swift keeps for itself (swift_bytes and such)."""
-    if ";" not in value:
+    """A content type without the parameters that Swift keeps for itself (swift_bytes and such).
+
+    That of a delete marker in an archive (legacy_versions.py) is for clients.
+    """
+    if ";" not in value or value == MARKER_TYPE:
         return value
     first, *parameters = value.split(";")
     kept = [p for p in parameters if not p.strip().lower().startswith("swift_")]

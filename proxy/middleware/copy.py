@@ -11,7 +11,7 @@ Conditions: ``If-None-Match: *`` is about the destination, all others are about 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple
@@ -31,11 +31,9 @@ from martlet.http import (
     call_app,
     http_error,
 )
-from martlet.log import fields, get_logger
 from martlet.names import BadNameError, split_path, wsgi_to_str
+from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.filter_options import load_filter_options
-
-log = get_logger("proxy.copy")
 
 _SYSMETA = "x-object-sysmeta-"
 _METADATA_PREFIXES = ("x-object-meta-", _SYSMETA, "x-object-transient-sysmeta-")
@@ -169,7 +167,7 @@ class Copy:
         if status[:1] != "2":
             start_response(status, header_list)
             return body
-        reader = _BodyReader(body)
+        reader = BodyReader(body)
         try:
             headers = Headers(header_list)
             length = self._copied_length(headers)
@@ -207,42 +205,6 @@ class Copy:
             ]
         start_response(status, headers)
         return body
-
-
-class _BodyReader:
-    """The source's body as ``wsgi.input`` of the PUT; a read may return less than asked for.
-
-    A source that breaks off looks like the end of the body, which the PUT then refuses as shorter
-    than its Content-Length.
-    """
-
-    def __init__(self, body: Iterable[bytes]) -> None:
-        self._body = body
-        self._chunks: Iterator[bytes] = iter(body)
-        self._rest = b""
-        self.broke_off = False
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes, all of them when negative; empty at the end."""
-        if size < 0:
-            return b"".join(iter(lambda: self.read(1 << 20), b""))
-        while not self._rest:
-            try:
-                self._rest = next(self._chunks)
-            except StopIteration:
-                return b""
-            except Exception as error:
-                self.broke_off = True
-                log.error("source of a copy broke off %s", fields(error=error))
-                return b""
-        piece, self._rest = self._rest[:size], self._rest[size:]
-        return piece
-
-    def close(self) -> None:
-        """Close the source's body."""
-        close = getattr(self._body, "close", None)
-        if close is not None:
-            close()
 
 
 def _source_environ(environ: Environ, source: _Place) -> Environ:

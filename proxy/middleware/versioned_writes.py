@@ -10,6 +10,7 @@ from martlet.config import option
 from martlet.http import WSGIApp
 from proxy.info_registry import register_info
 from proxy.middleware.filter_options import load_filter_options
+from proxy.middleware.legacy_versions import ALLOWED_FLAGS, LegacyVersions
 from proxy.middleware.object_versioning import ObjectVersioning
 
 
@@ -17,6 +18,9 @@ from proxy.middleware.object_versioning import ObjectVersioning
 class VersionedWritesOptions:
     """``[filter:versioned_writes]``."""
 
+    allow_versioned_writes: bool = option(
+        False, "X-Versions-Location and X-History-Location: old versions in another container"
+    )
     allow_object_versioning: bool = option(
         False, "X-Versions-Enabled: versions that the object servers keep"
     )
@@ -27,12 +31,14 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     options = load_filter_options(
         VersionedWritesOptions, "versioned_writes", global_conf, local_conf
     )
+    if options.allow_versioned_writes:
+        register_info("versioned_writes", allowed_flags=list(ALLOWED_FLAGS))
     if options.allow_object_versioning:
         register_info("object_versioning")
 
     def wrap(app: WSGIApp) -> WSGIApp:
         if options.allow_object_versioning:
             app = ObjectVersioning(app)
-        return app
+        return LegacyVersions(app, options.allow_versioned_writes)
 
     return wrap

@@ -9,6 +9,7 @@ from martlet.http import Environ, Headers, Request, Response, StartResponse, cal
 from martlet.timestamp import Timestamp
 from proxy.info import container_info_of, container_key
 from proxy.listing import LISTING_IS_JSON
+from proxy.middleware.legacy_versions import LegacyVersions
 from proxy.middleware.object_versioning import ENABLED_SYSMETA, ObjectVersioning
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.middleware.versioned_writes import filter_factory
@@ -243,5 +244,7 @@ def test_what_is_not_about_objects_passes(app: Application) -> None:
 
 def test_the_filter_of_a_conf(app: Application) -> None:
     plain: Any = filter_factory({})(app)
-    assert plain is app
-    assert isinstance(filter_factory({}, allow_object_versioning="yes")(app), ObjectVersioning)
+    assert isinstance(plain, LegacyVersions)  # for containers that have old versions already
+    assert plain._app is app
+    native: Any = filter_factory({}, allow_object_versioning="yes")(app)
+    assert isinstance(native._app, ObjectVersioning)
