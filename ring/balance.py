@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, count
 
 from ring.chains import move_by_chains
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier
 from ring.dispersion import places_of, shares_a_place
 from ring.draw import Progress, draw
+from ring.moves import Moves
 from ring.plan import device_id
 from ring.shares import ROOT
 from ring.tally import Rows, Tally
 
 # Moves that the search for chains considers, for each replica of the ring.
 _CHAIN_CHECKS = 30
+_CHAIN_CHECKS_MIN = 500_000
 _REPORT_EVERY = 1000
 
 
@@ -50,23 +52,23 @@ class Balancer:
         """
         self._rows = rows
         self._nobody = nobody
-        self._may_move = may_move
         self._rng = rng
         self._progress = progress
         slots = sum(len(row) for row in rows)
         self._tally = Tally(devices, rows, nobody, slots, target)
         self._tiers = self._tally.tiers
         self.plan = self._tally.plan
-        self.moved: set[int] = set()
-        self._filled: list[tuple[array[int], int]] = []  # had no device before this run
+        self._moves = Moves(self._tally, may_move)
+        self._partitions = len(may_move)
+        self.moved: Collection[int] = ()
 
     def run(self) -> None:
         """Places and moves; ``moved`` then holds the partitions that changed."""
         if self._tally.held[ROOT] == 0:
             draw(self.plan, self._rows, self._rng, self._progress)
-            self.moved = set(range(len(self._rows[0])))
+            self.moved = range(self._partitions)
             return
-        partitions, short = len(self._rows[0]), len(self._rows[-1])
+        partitions, short = self._partitions, len(self._rows[-1])
         # What the short row lacks is nobody's replica for as long as replicas are moved.
         self._rows[-1].extend([self._nobody] * (partitions - short))
         self._fill([*[partitions] * (len(self._rows) - 1), short])
@@ -74,8 +76,9 @@ class Balancer:
         self._level()
         for length in range(1, DEVICE_TIER_LENGTH + 1):
             self._even_out(length)
-        checks = _CHAIN_CHECKS * partitions * len(self._rows)
-        self.moved |= move_by_chains(self._tally, self._movable(), self._filled, checks)
+        checks = max(_CHAIN_CHECKS_MIN, _CHAIN_CHECKS * partitions * len(self._rows))
+        move_by_chains(self._tally, self._moves, self._movable(), checks)
+        self.moved = self._moves.partitions
         del self._rows[-1][short:]
 
     def quota(self, device: Device) -> int:
@@ -93,10 +96,8 @@ class Balancer:
         ]
         self._rng.shuffle(empty)
         for done, (row, partition) in enumerate(empty):
-            self._tally.assign(row, partition, self._best_device(partition, ROOT))
-            self.moved.add(partition)
+            self._moves.make(row, partition, self._best_device(partition, ROOT))
             self._report(done, len(empty))
-        self._filled = empty
 
     def _best_device(self, partition: int, tier: Tier) -> int:
         """The most wanted device in a tier, among those that spread the partition best.
@@ -130,7 +131,7 @@ class Balancer:
     def _spread(self) -> None:
         """Moves a replica where a domain holds too many or too few of a partition."""
         required = {tier: count for tier, count in self.plan.at_least.items() if tier and count}
-        wrong = [p for p in sorted(self._badly_spread(required)) if self._is_movable(p)]
+        wrong = [p for p in sorted(self._badly_spread(required)) if self._moves.is_open(p)]
         self._rng.shuffle(wrong)
         for done, partition in enumerate(wrong):
             self._report(done, len(wrong))
@@ -138,6 +139,7 @@ class Balancer:
             lacking = [tier for tier, count in required.items() if crowd[tier] < count]
             moves = [
                 (
+                    self._is_open(row[partition]),
                     self._tally.misplaced(crowd, row[partition], new),
                     -self._tally.surplus(row[partition]),
                     number,
@@ -149,10 +151,9 @@ class Balancer:
             ]
             if not moves:
                 continue
-            harm, _, number, new = min(moves)
-            if harm < 0:
-                self._tally.assign(self._rows[number], partition, new)
-                self.moved.add(partition)
+            is_open, harm, _, number, new = min(moves)
+            if harm < 0 or not is_open:
+                self._moves.make(self._rows[number], partition, new)
 
     def _badly_spread(self, required: Mapping[Tier, int]) -> set[int]:
         """Partitions of which some domain holds more or less than its share rounded up or down."""
@@ -183,13 +184,14 @@ class Balancer:
 
     def _on_closed_devices(self) -> set[int]:
         """Partitions with a replica on a device that should hold none."""
-        closed = {
-            dev_id for dev_id, tiers in self._tiers.items() if tiers[-1] not in self.plan.share
-        }
+        closed = {dev_id for dev_id in self._tiers if not self._is_open(dev_id)}
         if not any(self._tally.held[self._tiers[dev_id][-1]] for dev_id in closed):
             return set()
         found = [compress(count(), map(closed.__contains__, row)) for row in self._rows]
         return set(chain.from_iterable(found))
+
+    def _is_open(self, dev_id: int) -> bool:
+        return self._tiers[dev_id][-1] in self.plan.share
 
     def _destinations(self, row: array[int], partition: int, tiers: Sequence[Tier]) -> list[int]:
         """Where the replica of ``row`` could go: the best device in each of ``tiers``."""
@@ -204,7 +206,7 @@ class Balancer:
         tally = self._tally
         over = {dev_id for dev_id in self._tiers if tally.surplus(dev_id) > 0}
         under = _OpenTiers(self._tiers[d] for d in self._tiers if tally.surplus(d) < 0)
-        total = sum(map(tally.surplus, over))
+        done, total = 0, sum(map(tally.surplus, over))
         for partition in self._movable():
             if not over or not under:
                 return
@@ -217,9 +219,9 @@ class Balancer:
             new = next(takers, None)
             if new is None:
                 continue
-            tally.assign(row, partition, new)
-            self.moved.add(partition)
-            self._report(len(self.moved), total)
+            self._moves.make(row, partition, new)
+            done += 1
+            self._report(done, total)
             if tally.surplus(old) <= 0:
                 over.discard(old)
             if tally.surplus(new) >= 0:
@@ -253,8 +255,7 @@ class Balancer:
             ]
             if not takers:
                 continue
-            self._tally.assign(row, partition, min(takers, key=self._tally.surplus))
-            self.moved.add(partition)
+            self._moves.make(row, partition, min(takers, key=self._tally.surplus))
             if self._tally.tier_surplus(giver) <= 0:
                 over.discard(giver)
 
@@ -279,15 +280,12 @@ class Balancer:
 
         There are 2 ** n partitions, so that any odd step visits all of them.
         """
-        count = len(self._may_move)
+        count = self._partitions
         place, step = self._rng.randrange(count), self._rng.randrange(count) | 1
         for _ in range(count):
-            if self._is_movable(place):
+            if self._moves.is_open(place):
                 yield place
             place = (place + step) % count
-
-    def _is_movable(self, partition: int) -> bool:
-        return self._may_move[partition] == 1 and partition not in self.moved
 
     def _report(self, done: int, total: int) -> None:
         if self._progress is not None and done % _REPORT_EVERY == 0:

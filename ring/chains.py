@@ -2,7 +2,9 @@
 """Chains of moves: how a device over its quota gives to one under it that it cannot reach directly.
 
 If no partition on A may move to B, one on A may move to C and another one from C to B. The shortest
-such chain is found by a search over the devices, so that as few partitions as possible move.
+such chain is found by a search over the devices, so that as few partitions as possible move. A link
+of a chain is a replica that moves, or moves on; or, where another replica of the partition has
+moved already, one that moves in its place: A gives, and the device that the other had left keeps.
 """
 
 from __future__ import annotations
@@ -10,97 +12,120 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
 
 from ring.devices import DEVICE_TIER_LENGTH
+from ring.moves import Moves
 from ring.plan import device_id
 from ring.tally import Tally
 
 # Partitions looked at for one device: where hundreds offer no way to go, more rarely do.
 _PARTITIONS_MAX = 256
 
-# A replica (its row and its partition) that goes from one device to another.
-Move = tuple["array[int]", int, int]
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """The replica of ``row`` leaves ``giver``; ``taker`` has one more afterwards."""
+
+    giver: int
+    taker: int
+    partition: int
+    row: array[int]
+    stays: array[int] | None = None  # the row whose replica stays with ``taker`` instead
 
 
-def move_by_chains(
-    tally: Tally,
-    movable: Iterable[int],
-    placed: Iterable[tuple[array[int], int]],
-    checks_max: int,
-) -> set[int]:
-    """Moves until no device is over its quota or no chain leads on; the partitions that moved.
+def move_by_chains(tally: Tally, moves: Moves, movable: Iterable[int], checks_max: int) -> None:
+    """Moves until no device is over its quota or no chain leads on.
 
-    Each partition moves once: one of its replicas if it is ``movable``, else only what is
-    ``placed``, replicas (row and partition) that nothing is served from yet. ``checks_max`` bounds
-    the moves that are considered.
+    ``movable`` are the partitions that have not moved yet and may. ``checks_max`` bounds the links
+    that are considered.
     """
-    search = _Search(tally, movable, placed, checks_max)
-    while chain := search.shortest():
-        for row, partition, new in chain:
-            tally.assign(row, partition, new)
-            search.moved.add(partition)
-    return search.moved
+    if all(tally.surplus(dev_id) <= 0 for dev_id in tally.tiers):
+        return
+    search = _Search(tally, moves, movable, checks_max)
+    while links := search.shortest():
+        for link in links:
+            search.make(link)
 
 
 class _Search:
     """A breadth-first search from the devices over their quota."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        movable: Iterable[int],
-        placed: Iterable[tuple[array[int], int]],
-        checks_max: int,
-    ) -> None:
+    def __init__(self, tally: Tally, moves: Moves, movable: Iterable[int], checks_max: int) -> None:
         self._tally = tally
+        self._moves = moves
         self._checks_left = checks_max
-        self._targets = [device_id(t) for t in tally.capacity if len(t) == DEVICE_TIER_LENGTH]
-        self.moved: set[int] = set()
-        self._replicas: dict[int, list[tuple[array[int], int]]] = defaultdict(list)
-        if any(self._tally.surplus(dev_id) > 0 for dev_id in tally.tiers):
-            for partition in movable:
+        weighted = (tier for tier in tally.capacity if len(tier) == DEVICE_TIER_LENGTH)
+        self._targets = dict.fromkeys(map(device_id, weighted))
+        # By device, the replicas of partitions that have moved; what moves on costs nothing more.
+        self._moved: dict[int, list[tuple[array[int], int]]] = defaultdict(list)
+        self._still: dict[int, list[tuple[array[int], int]]] = defaultdict(list)
+        for row, partition in moves.placed:
+            self._moved[row[partition]].append((row, partition))
+        for partition in moves.partitions:
+            if moves.instead_of(partition):
                 for row in tally.rows:
-                    self._replicas[row[partition]].append((row, partition))
-            for row, partition in placed:
-                self._replicas[row[partition]].append((row, partition))
+                    self._moved[row[partition]].append((row, partition))
+        for partition in movable:
+            for row in tally.rows:
+                self._still[row[partition]].append((row, partition))
 
-    def shortest(self) -> list[Move]:
-        """The moves of a shortest chain, or none if there is no chain."""
+    def make(self, link: _Link) -> None:
+        """Does what a link stands for."""
+        to = link.taker
+        if link.stays is not None:
+            to = link.stays[link.partition]
+            self._moves.make(link.stays, link.partition, link.taker)
+            self._moved[link.taker].append((link.stays, link.partition))
+        self._moves.make(link.row, link.partition, to)
+        self._moved[to].append((link.row, link.partition))
+
+    def shortest(self) -> list[_Link]:
+        """The links of a shortest chain, the last one first; none if there is no chain."""
         over = [dev_id for dev_id in self._tally.tiers if self._tally.surplus(dev_id) > 0]
-        # Where each device was reached: the one before it, and the move that led here.
-        reached: dict[int, tuple[int, Move] | None] = dict.fromkeys(over)
+        reached: dict[int, _Link | None] = dict.fromkeys(over)
         queue = deque(over)
         while queue and self._checks_left > 0:
             giver = queue.popleft()
-            used = {partition for _, partition, _ in _chain_to(giver, reached)}
-            for move in self._moves(giver, used, reached):
-                reached[move[2]] = (giver, move)
-                queue.append(move[2])
-                if self._tally.surplus(move[2]) < 0:
-                    return _chain_to(move[2], reached)
+            used = {link.partition for link in _chain_to(giver, reached)}
+            for link in self._links(giver, used, reached):
+                reached[link.taker] = link
+                queue.append(link.taker)
+                if self._tally.surplus(link.taker) < 0:
+                    return list(_chain_to(link.taker, reached))
         return []
 
-    def _moves(
-        self, giver: int, used: set[int], reached: dict[int, tuple[int, Move] | None]
-    ) -> Iterator[Move]:
-        """Harmless moves from ``giver`` to devices not reached yet."""
-        for row, partition in self._replicas[giver][:_PARTITIONS_MAX]:
-            if partition in self.moved or partition in used:
+    def _links(
+        self, giver: int, used: set[int], reached: dict[int, _Link | None]
+    ) -> Iterator[_Link]:
+        """Harmless ways to give from ``giver`` to devices not reached yet."""
+        replicas = chain(
+            islice(self._moved[giver], _PARTITIONS_MAX), islice(self._still[giver], _PARTITIONS_MAX)
+        )
+        for row, partition in replicas:
+            if row[partition] != giver or partition in used:
                 continue
+            stays: array[int] | None = None
+            targets: Iterable[int] = self._targets
+            if not self._moves.may_go(row, partition):
+                instead = self._moves.instead_of(partition)
+                if instead is None:
+                    continue
+                stays, home = instead
+                targets = [home] if home in self._targets else []
             crowd = self._tally.crowd(partition)
-            for new in self._targets:
+            for new in targets:
                 if new in reached:
                     continue
                 self._checks_left -= 1
                 is_there = self._tally.tiers[new][-1] in crowd
                 if not is_there and self._tally.misplaced(crowd, giver, new) <= 0:
-                    yield row, partition, new
+                    yield _Link(giver, new, partition, row, stays)
 
 
-def _chain_to(dev_id: int, reached: dict[int, tuple[int, Move] | None]) -> list[Move]:
-    """The moves that lead to a device, the last one first."""
-    moves = []
-    while (step := reached[dev_id]) is not None:
-        dev_id, move = step
-        moves.append(move)
-    return moves
+def _chain_to(dev_id: int, reached: dict[int, _Link | None]) -> Iterator[_Link]:
+    """The links that lead to a device, the last one first."""
+    while link := reached[dev_id]:
+        yield link
+        dev_id = link.giver

@@ -244,6 +244,20 @@ def test_a_device_without_weight_is_drained() -> None:
     assert builder.balance() < 2
 
 
+@given(clusters, st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_rebalance_empties_a_device_without_weight(
+    devices: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    """Whatever else its partitions may need: each moves one replica only."""
+    builder = builder_of(devices + [place(3, 1, n) for n in range(3)])
+    rebalance(builder)
+    dev_id = data.draw(st.integers(0, len(devices) - 1))
+    builder.set_weight(dev_id, 0)
+    rebalance(builder, hour=1)
+    assert held(builder)[dev_id] == 0
+
+
 def test_too_heavy_a_device_holds_each_partition_once() -> None:
     builder = builder_of([{**place(1, n, n), "weight": 1000 if n == 0 else 1} for n in range(4)])
     rebalance(builder)
