@@ -95,11 +95,13 @@ def _policy_sections(sections: Sections) -> Sections:
 
 def _add(sections: Sections, names: Iterable[str]) -> None:
     """Puts policies behind those that are there, and makes policy 0 the default if none is."""
+    titles = {int(found[1]): title for title in sections if (found := POLICY_SECTION.match(title))}
     for name in names:
-        indexes = [int(found[1]) for title in sections if (found := POLICY_SECTION.match(title))]
-        sections[f"storage-policy:{max(indexes, default=-1) + 1}"] = {"name": name}
+        index = max(titles, default=-1) + 1
+        titles[index] = f"storage-policy:{index}"
+        sections[titles[index]] = {"name": name}
     if not any("default" in values for values in sections.values()):
-        sections["storage-policy:0"]["default"] = "yes"
+        sections[titles[0]]["default"] = "yes"
 
 
 def _find(policies: Sequence[StoragePolicy], name: str) -> StoragePolicy | None:

@@ -13,8 +13,6 @@ from cluster.policies import WantedPolicy, parse_wanted, read_cluster_policies
 from martlet.cluster_conf import ClusterConf
 from martlet.storage_policies import StoragePolicy
 
-GOLD = "[storage-policy:0]\nname = gold\n"
-
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
@@ -75,8 +73,9 @@ def test_what_an_operator_wrote_is_kept(home: Home) -> None:
     assert conf.policies[2:] == (StoragePolicy(8, "bronze"),)
 
 
-def test_policy_0_becomes_the_default_when_a_second_comes(home: Home) -> None:
-    (home.etc / "martlet.conf").write_text(GOLD)
+@pytest.mark.parametrize("number", ["0", "00"])
+def test_policy_0_becomes_the_default_when_a_second_comes(home: Home, number: str) -> None:
+    (home.etc / "martlet.conf").write_text(f"[storage-policy:{number}]\nname = gold\n")
     assert start(home, "silver").default_policy.name == "gold"
 
 
