@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"regexp"
 
 	"martlet/object-server/bundle"
 )
@@ -97,6 +98,20 @@ func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
 	return edit, nil
 }
 
+// listedSize is the parameter of a content type that tells a listing the size to show: the manifest of a large object
+// stands for more bytes than it has.
+var listedSize = regexp.MustCompile(`(?i)\s*;\s*swift_bytes=[^;]*`)
+
+// keepListedSize returns the new content type with the listed size of the old: a client that changes the type knows
+// nothing of it.
+func keepListedSize(old, changed string) string {
+	size := listedSize.FindString(old)
+	if size == "" {
+		return changed
+	}
+	return listedSize.ReplaceAllString(changed, "") + size
+}
+
 var errExpired = errors.New("the object has expired")
 
 // apply changes m under the object's lock; an error leaves the object as it is.
@@ -120,7 +135,7 @@ func (e *metadataEdit) apply(m *bundle.Metadata) error {
 		m.MetaTimestamp = e.timestamp
 	}
 	if isTypeNewer {
-		m.ContentType, m.TypeTimestamp = e.contentType, e.typeTimestamp
+		m.ContentType, m.TypeTimestamp = keepListedSize(m.ContentType, e.contentType), e.typeTimestamp
 	}
 	e.after = *m
 	return nil

@@ -369,6 +369,22 @@ func TestPostReplacesUserMetadataAlone(t *testing.T) {
 	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000003.00000", "X-Delete-At", "0"), 202, "never")
 }
 
+func TestPostKeepsTheListedSize(t *testing.T) {
+	for _, c := range []struct{ old, sent, want string }{
+		{"a/b;swift_bytes=99", "c/d", "c/d;swift_bytes=99"},
+		{"a/b; charset=x; swift_bytes=99", "c/d; charset=y", "c/d; charset=y; swift_bytes=99"},
+		{"a/b;swift_bytes=99", "c/d;swift_bytes=1", "c/d;swift_bytes=99"},
+		{"a/b", "c/d", "c/d"},
+	} {
+		f := newFixture(t)
+		f.mustPut(objectPath, "x", "1700000000.00000", "Content-Type", c.old)
+		f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000001.00000", "Content-Type", c.sent), 202, c.sent)
+		if got := f.do("HEAD", objectPath, "").header.Get("Content-Type"); got != c.want {
+			t.Errorf("%s after %s is %q, want %q", c.sent, c.old, got, c.want)
+		}
+	}
+}
+
 func TestContentTypeHasATimestampOfItsOwn(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "x", "1700000000.00000")
