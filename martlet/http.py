@@ -115,6 +115,14 @@ class Headers(MutableMapping[str, str]):
         return f"Headers({self.as_list()!r})"
 
 
+def find_header(headers: HeaderList, lowered: str) -> str | None:
+    """The value of a response header by its name in lower case, without a look at the others."""
+    for name, value in headers:
+        if name.lower() == lowered:
+            return value
+    return None
+
+
 class Request:
     """A view of a WSGI request.
 
@@ -301,6 +309,10 @@ class HTTPException(Exception):
         return self.response(environ, start_response)
 
 
+# What the page of an error without a text of its own says, where the reason alone says too little.
+_SENTENCES = {409: "There was a conflict when trying to complete your request."}
+
+
 def error_response(
     status: int, text: str = "", headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
 ) -> Response:
@@ -311,7 +323,7 @@ def error_response(
     page = escape(text, quote=False)  # it may quote what the client sent
     if not text:
         reason = STATUS_LINES.get(status, f"{status} Error").split(" ", 1)[1]
-        page = f"<html><h1>{reason}</h1><p>{reason}</p></html>"
+        page = f"<html><h1>{reason}</h1><p>{_SENTENCES.get(status, reason)}</p></html>"
     response.body = page.encode("utf-8", "surrogateescape")
     response.headers["Content-Type"] = "text/html; charset=UTF-8"
     return response
@@ -322,6 +334,15 @@ def http_error(
 ) -> HTTPException:
     """``raise http_error(404, "…")``: an ``error_response`` to be raised."""
     return HTTPException(error_response(status, text, headers))
+
+
+def plain_error(
+    status: int, text: str, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+) -> HTTPException:
+    """An error to be raised whose text clients read as it is: no characters are escaped."""
+    response = Response(status, headers, text)
+    response.headers["Content-Type"] = "text/plain"
+    return HTTPException(response)
 
 
 def call_app(app: WSGIApp, environ: Environ) -> tuple[str, HeaderList, Iterable[bytes]]:
