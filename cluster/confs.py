@@ -25,7 +25,7 @@ TRIAL_USERS = {
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache domain_remap etag-quoter "
     "listing_formats bulk tempurl formpost tempauth staticweb copy container-quotas "
-    "account-quotas versioned_writes proxy-logging proxy-server"
+    "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
@@ -105,6 +105,9 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:bulk": {"use": "egg:martlet#bulk"},
         "filter:container-quotas": {"use": "egg:martlet#container_quotas"},
         "filter:account-quotas": {"use": "egg:martlet#account_quotas"},
+        "filter:slo": {"use": "egg:martlet#slo"},
+        "filter:dlo": {"use": "egg:martlet#dlo"},
+        "filter:symlink": {"use": "egg:martlet#symlink"},
         "filter:versioned_writes": {
             "use": "egg:martlet#versioned_writes",
             "allow_versioned_writes": "true",

@@ -7,6 +7,9 @@ overridden by the request's; ``X-Fresh-Metadata: true`` leaves the source's behi
 only that part is copied.
 
 Conditions: ``If-None-Match: *`` is about the destination, all others are about the source.
+
+A large object is copied as the bytes that it stands for, a symlink as its target; with
+``?multipart-manifest=get`` and ``?symlink=get`` as the manifest and the symlink that they are.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from martlet.cluster_conf import ClusterConf
 from martlet.config import parse_bool
@@ -29,6 +32,7 @@ from martlet.http import (
     StartResponse,
     WSGIApp,
     call_app,
+    environ_key,
     http_error,
 )
 from martlet.names import BadNameError, split_path, wsgi_to_str
@@ -51,6 +55,8 @@ _KEPT_HEADERS = frozenset(
         "x-robots-tag",
     }
 )
+#: Of a symlink, where the request asks for the symlink itself and names no other target.
+_SYMLINK_HEADERS = ("X-Symlink-Target", "X-Symlink-Target-Account", "X-Symlink-Target-Etag")
 #: What the request says about the copy or its source, not about the object to be written.
 _NOT_FOR_SINK = (
     "HTTP_DESTINATION",
@@ -213,6 +219,10 @@ def _source_environ(environ: Environ, source: _Place) -> Environ:
         result.pop(key, None)
     if result.get("HTTP_IF_NONE_MATCH", "").strip() == "*":
         del result["HTTP_IF_NONE_MATCH"]
+    query = environ.get("QUERY_STRING", "")
+    if _asks_for(query, "multipart-manifest"):
+        # As it can be PUT again.
+        result["QUERY_STRING"] = f"{query}&format=raw"
     result["REQUEST_METHOD"] = "GET"
     result["PATH_INFO"] = source.path
     result["CONTENT_LENGTH"] = "0"
@@ -239,7 +249,8 @@ def _sink_environ(
             result.setdefault("HTTP_" + name.upper().replace("-", "_"), value)
     if not result.get("CONTENT_TYPE") and "content-type" in source:
         result["CONTENT_TYPE"] = source["content-type"]
-    if source_status[:3] == "200" and "etag" in source:
+    is_large = "x-static-large-object" in source or "x-object-manifest" in source
+    if source_status[:3] == "200" and "etag" in source and not is_large:
         # The PUT verifies that what arrives is what the source says it sent.
         result["HTTP_ETAG"] = source["etag"].strip('"')
     else:
@@ -249,6 +260,8 @@ def _sink_environ(
     result["REQUEST_METHOD"] = "PUT"
     result["PATH_INFO"] = sink.path
     result["QUERY_STRING"] = _without_version(environ.get("QUERY_STRING", ""))
+    _keep_manifest(result, source)
+    _keep_symlink(result, source)
     result["CONTENT_LENGTH"] = str(length)
     result["swift.source"] = "SSC"
     return result
@@ -257,6 +270,38 @@ def _sink_environ(
 def _without_version(query: str) -> str:
     """The query without the version id, which is the source's."""
     return "&".join([p for p in query.split("&") if p.partition("=")[0] != "version-id"])
+
+
+def _keep_manifest(sink: Environ, source: Headers) -> None:
+    """Make the copy of a manifest a manifest, of a static large object one checked anew."""
+    query = sink.get("QUERY_STRING", "")
+    if not _asks_for(query, "multipart-manifest"):
+        return
+    kept = [pair for pair in _pairs(query) if pair[0] != "multipart-manifest"]
+    if "x-static-large-object" in source:
+        kept.append(("multipart-manifest", "put"))
+    elif "x-object-manifest" in source:
+        sink.setdefault("HTTP_X_OBJECT_MANIFEST", source["x-object-manifest"])
+    sink["QUERY_STRING"] = urlencode(kept, encoding="latin-1")
+
+
+def _keep_symlink(sink: Environ, source: Headers) -> None:
+    if not _asks_for(sink.get("QUERY_STRING", ""), "symlink"):
+        return
+    if "HTTP_X_SYMLINK_TARGET" in sink:
+        return
+    for name in _SYMLINK_HEADERS:
+        if name in source:
+            sink.setdefault(environ_key(name), source[name])
+
+
+def _asks_for(query: str, name: str) -> bool:
+    """Whether the source itself is asked for, not what it stands for."""
+    return name in query and dict(_pairs(query)).get(name) == "get"
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    return parse_qsl(query, keep_blank_values=True, encoding="latin-1")
 
 
 def _copied_from(source: _Place, headers: Headers, sink_environ: Environ) -> HeaderList:

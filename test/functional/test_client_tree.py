@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sysconfig
 from pathlib import Path
 
 from running_cluster import RunningCluster
 from swift_api import Account
+from swift_client import swift
 from uploader import listing
 
-SWIFT = str(Path(sysconfig.get_path("scripts")) / "swift")
 PARTS = ("net", "crypto") if not os.environ.get("MARTLET_TEST_FULL_TREE") else ("",)
 
 
@@ -34,21 +33,6 @@ def files_below(root: Path, parts: tuple[str, ...]) -> dict[str, Path]:
         for path in (root / part).rglob("*")
         if path.is_file() and not path.is_symlink()
     }
-
-
-def swift(cluster: RunningCluster, cwd: Path, *arguments: str) -> str:
-    login = ["-A", f"{cluster.url}/auth/v1.0", "-U", "test:tester", "-K", "testing"]
-    done = subprocess.run(
-        [SWIFT, *login, *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr == ""
-    return done.stdout
 
 
 def test_a_tree_goes_in_and_out_unchanged(cluster: RunningCluster, tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:encryption": ["proxy.middleware.encryption:EncryptionOptions"],
         "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
         "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
+        "filter:slo": ["proxy.middleware.slo_options:SloOptions"],
+        "filter:dlo": ["proxy.middleware.dlo:DloOptions"],
+        "filter:symlink": ["proxy.middleware.symlink:SymlinkOptions"],
         "filter:versioned_writes": ["proxy.middleware.versioned_writes:VersionedWritesOptions"],
     },
 }
