@@ -136,7 +136,12 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
             "mount_check": "false",
             "swift_dir": home.etc,
         },
-        "pipeline:main": {"pipeline": f"{kind}-server"},
+        "pipeline:main": {"pipeline": f"healthcheck recon {kind}-server"},
+        "filter:healthcheck": {"use": "egg:martlet#healthcheck"},
+        "filter:recon": {
+            "use": "egg:martlet#recon",
+            "recon_cache_path": home.run / f"recon-{node.name}",
+        },
         f"app:{kind}-server": {"use": f"egg:martlet#{kind}"},
     }
 

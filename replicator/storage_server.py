@@ -8,6 +8,7 @@ full or failing 507, a damaged database 500.
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import os
 import re
 import time
@@ -113,7 +114,7 @@ class StorageServer:
             return error_response(412, str(error))
         handler = self.handlers.get(req.method)
         if handler is None:
-            return error_response(405, headers={"Allow": ", ".join(sorted(self.handlers))})
+            return self._unhandled(req)
         try:
             return handler(req)
         except HTTPException as error:
@@ -133,6 +134,14 @@ class StorageServer:
         except Exception:
             self.log.exception("request failed %s", fields(method=req.method, path=req.path))
             return error_response(500)
+
+    def _unhandled(self, req: Request) -> Response:
+        allow = {"Allow": ", ".join(sorted([*self.handlers, "OPTIONS"]))}
+        if req.method != "OPTIONS":
+            return error_response(405, headers=allow)
+        # Monitoring asks of which kind a server is.
+        version = importlib.metadata.version("martlet")
+        return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
 
     def _log(self, req: Request, response: Response, seconds: float) -> None:
         self.log.info(

@@ -22,29 +22,25 @@ func (s *Server) healthcheck(x *exchange) error {
 	return x.answerBytes([]byte("OK"))
 }
 
+// whoAmI answers OPTIONS: monitoring asks of which kind a server is.
+func (s *Server) whoAmI(x *exchange) error {
+	x.set("Allow", "DELETE, GET, HEAD, OPTIONS, POST, PUT")
+	x.set("Server", "object-server/"+s.version)
+	x.set("Content-Type", "text/plain; charset=UTF-8")
+	return x.answerBytes(nil)
+}
+
 // recon answers with figures about this server, as JSON.
 func (s *Server) recon(x *exchange) error {
 	if x.r.Method != http.MethodGet {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET")
 	}
-	var figures any
-	var err error
-	switch strings.TrimPrefix(x.r.URL.Path, "/recon/") {
-	case "version":
-		figures = map[string]string{"version": s.version}
-	case "mem":
-		figures, err = readMemory()
-	case "diskusage":
-		figures, err = s.diskUsage()
-	case "async":
-		figures = s.pendingCount()
-	case "bundles":
-		figures = s.bundleStats()
-	default:
-		return fail(http.StatusNotFound, "Invalid path: %s", x.r.URL.Path)
-	}
+	figures, err := s.figures(strings.TrimSuffix(strings.TrimPrefix(x.r.URL.Path, "/recon/"), "/"))
 	if err != nil {
 		return err
+	}
+	if figures == nil {
+		return fail(http.StatusNotFound, "Invalid path: %s", x.r.URL.Path)
 	}
 	body, err := json.Marshal(figures)
 	if err != nil {
@@ -52,6 +48,46 @@ func (s *Server) recon(x *exchange) error {
 	}
 	x.set("Content-Type", "application/json")
 	return x.answerBytes(body)
+}
+
+// figures returns what is told under the path name, nil if there is no such path.
+func (s *Server) figures(name string) (any, error) {
+	switch name {
+	case "version":
+		return map[string]string{"version": s.version}, nil
+	case "time":
+		return secondsNow(), nil
+	case "mem":
+		return readMemory()
+	case "load":
+		return readLoad()
+	case "sockstat":
+		return readSockets()
+	case "mounted":
+		return readMounts()
+	case "devices":
+		return s.deviceNames()
+	case "unmounted":
+		return s.unmounted()
+	case "diskusage":
+		return s.diskUsage()
+	case "quarantined":
+		return s.quarantined()
+	case "ringmd5":
+		return s.ringDigests()
+	case "swiftconfmd5":
+		return s.confDigest()
+	case "async":
+		return s.pendingCount(), nil
+	case "bundles":
+		return s.bundleStats(), nil
+	case "replication":
+		name = "replication/object"
+	}
+	if keys, ok := reported[name]; ok {
+		return nothingReported(keys), nil
+	}
+	return nil, nil
 }
 
 func (x *exchange) answerBytes(body []byte) error {

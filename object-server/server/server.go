@@ -149,6 +149,8 @@ func (s *Server) dispatch(x *exchange) error {
 		return s.healthcheck(x)
 	case strings.HasPrefix(path, "/recon/"):
 		return s.recon(x)
+	case x.r.Method == http.MethodOptions:
+		return s.whoAmI(x)
 	}
 	handle := s.handler(x.r.Method)
 	if handle == nil {

@@ -412,8 +412,11 @@ func TestPoliciesAreApart(t *testing.T) {
 
 func TestUnknownMethodsAndRecon(t *testing.T) {
 	f := newFixture(t)
-	for _, method := range []string{"REPLICATE", "SSYNC", "COPY", "OPTIONS", "get"} {
+	for _, method := range []string{"REPLICATE", "SSYNC", "COPY", "get"} {
 		f.expect(f.do(method, objectPath, ""), 405, method)
+	}
+	if got := f.do("OPTIONS", "/", ""); got.status != 200 || got.header.Get("Server") != "object-server/test" {
+		t.Errorf("OPTIONS: %+v", got)
 	}
 	if got := f.do("GET", "/healthcheck", ""); got.status != 200 || got.body != "OK" {
 		t.Errorf("healthcheck: %+v", got)
@@ -422,6 +425,11 @@ func TestUnknownMethodsAndRecon(t *testing.T) {
 	for path, part := range map[string]string{
 		"/recon/version": `"version":"test"`, "/recon/mem": "MemTotal", "/recon/diskusage": `"device":"sda","mounted":true`,
 		"/recon/bundles": `"device":"sda"`, "/recon/async": `"async_pending":0`,
+		"/recon/load": `"15m":`, "/recon/time": ".", "/recon/sockstat": `"tcp_in_use":`, "/recon/mounted": `"path":"/"`,
+		"/recon/devices": `:["sda"]}`, "/recon/unmounted": "[]", "/recon/quarantined": `"policies":{}`,
+		"/recon/replication": `"object_replication_last":null`, "/recon/updater/object": `"object_updater_sweep":null`,
+		"/recon/auditor/object": `"object_auditor_stats_ALL":null`, "/recon/expirer/object": `"expired_last_pass":null`,
+		"/recon/driveaudit/": `"drive_audit_errors":null`,
 	} {
 		if got := f.do("GET", path, ""); got.status != 200 || !strings.Contains(got.body, part) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)

@@ -26,13 +26,13 @@ class Healthcheck:
     """The filter."""
 
     def __init__(self, app: WSGIApp, options: HealthcheckOptions) -> None:
-        self._app = app
+        self.app = app
         self._disable_path = options.disable_path
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """200 or 503 for ``/healthcheck``; everything else goes on."""
         if environ["PATH_INFO"] != "/healthcheck":
-            return self._app(environ, start_response)
+            return self.app(environ, start_response)
         plain = {"Content-Type": "text/plain"}
         if self._disable_path and os.path.exists(self._disable_path):
             return Response(503, plain, "DISABLED BY FILE")(environ, start_response)

@@ -32,10 +32,14 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
     },
     "account-server.conf-sample": {
         "DEFAULT": ["martlet.server:ServerOptions"],
+        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon:ReconOptions"],
         "app:account-server": ["account.config:AccountOptions"],
     },
     "container-server.conf-sample": {
         "DEFAULT": ["martlet.server:ServerOptions"],
+        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
     },
     "container-reconciler.conf-sample": {
@@ -49,6 +53,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:catch_errors": ["proxy.middleware.catch_errors:CatchErrorsOptions"],
         "filter:gatekeeper": ["proxy.middleware.gatekeeper:GatekeeperOptions"],
         "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon:ReconOptions"],
         "filter:proxy-logging": ["proxy.middleware.proxy_logging:ProxyLoggingOptions"],
         "filter:cache": ["proxy.middleware.cache:CacheOptions"],
         "filter:etag-quoter": ["proxy.middleware.etag_quoter:EtagQuoterOptions"],

@@ -1,0 +1,227 @@
+package server
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Figures about the host, in the shapes that OpenStack Swift's recon gives them; the Python servers
+// give the same (martlet/recon_figures.py).
+
+var (
+	ringName     = regexp.MustCompile(`^(account|container|object(-[0-9]+)?)\.ring\.gz$`)
+	policyFolder = regexp.MustCompile(`^objects(?:-([0-9]+))?$`)
+)
+
+// swiftConf is where swift-recon looks up the digest of the cluster's conf.
+const swiftConf = "/etc/swift/swift.conf"
+
+// reported are the figures of background processes, by path. None of them has left any yet.
+var reported = map[string][]string{
+	"auditor/object":        {"object_auditor_stats_ALL", "object_auditor_stats_ZBF"},
+	"driveaudit":            {"drive_audit_errors"},
+	"expirer/object":        {"object_expiration_pass", "expired_last_pass"},
+	"reconstruction/object": {"object_reconstruction_last", "object_reconstruction_time"},
+	"relinker":              {"devices", "workers"},
+	"replication/object": {"replication_time", "replication_stats", "replication_last",
+		"object_replication_time", "object_replication_last"},
+	"updater/object": {"object_updater_sweep", "object_updater_stats", "object_updater_last"},
+}
+
+// readLoad returns the load averages, running and existing tasks, and the newest process id.
+func readLoad() (map[string]any, error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return nil, err
+	}
+	words := strings.Fields(string(text))
+	if len(words) != 5 {
+		return nil, errors.New("/proc/loadavg has another form than expected")
+	}
+	figures := map[string]any{"tasks": words[3]}
+	for i, name := range []string{"1m", "5m", "15m"} {
+		if figures[name], err = strconv.ParseFloat(words[i], 64); err != nil {
+			return nil, err
+		}
+	}
+	figures["processes"], err = strconv.Atoi(words[4])
+	return figures, err
+}
+
+// readSockets returns figures about the TCP sockets of the host.
+func readSockets() (map[string]int, error) {
+	tcp, err := socketWords("/proc/net/sockstat", "TCP:")
+	if err != nil {
+		return nil, err
+	}
+	tcp6, err := socketWords("/proc/net/sockstat6", "TCP6:")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a host without IPv6
+		return nil, err
+	}
+	return map[string]int{
+		"tcp_in_use": tcp["inuse"], "orphan": tcp["orphan"], "time_wait": tcp["tw"],
+		"tcp_mem_allocated_bytes": tcp["mem"] * os.Getpagesize(), "tcp6_in_use": tcp6["inuse"],
+	}, nil
+}
+
+func socketWords(path, label string) (map[string]int, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != label {
+			continue
+		}
+		for i := 1; i+1 < len(words); i += 2 {
+			if found[words[i]], err = strconv.Atoi(words[i+1]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// readMounts returns what is mounted where.
+func readMounts() ([]map[string]string, error) {
+	text, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return nil, err
+	}
+	mounts := []map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 {
+			mounts = append(mounts, map[string]string{"device": words[0], "path": words[1]})
+		}
+	}
+	return mounts, nil
+}
+
+func (s *Server) deviceNames() (map[string][]string, error) {
+	figures, err := s.diskUsage()
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, one := range figures {
+		names = append(names, one.Device)
+	}
+	return map[string][]string{s.config.Devices: names}, nil
+}
+
+// unmountedDevice is a device that cannot be used.
+type unmountedDevice struct {
+	Device  string `json:"device"`
+	Mounted bool   `json:"mounted"`
+}
+
+func (s *Server) unmounted() ([]unmountedDevice, error) {
+	figures, err := s.diskUsage()
+	if err != nil {
+		return nil, err
+	}
+	missing := []unmountedDevice{}
+	for _, one := range figures {
+		if !one.Mounted {
+			missing = append(missing, unmountedDevice{Device: one.Device})
+		}
+	}
+	return missing, nil
+}
+
+// quarantined counts what has been put aside on the devices: files and folders, and records.
+func (s *Server) quarantined() (map[string]any, error) {
+	folders, err := filepath.Glob(filepath.Join(s.config.Devices, "*", "quarantined", "*"))
+	if err != nil {
+		return nil, err
+	}
+	total, policies := map[string]int{}, map[string]map[string]int{}
+	for _, folder := range folders {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue // it went away, or is a file
+		}
+		kind := filepath.Base(folder)
+		if match := policyFolder.FindStringSubmatch(kind); match != nil {
+			index := match[1]
+			if index == "" {
+				index = "0"
+			}
+			if policies[index] == nil {
+				policies[index] = map[string]int{}
+			}
+			policies[index]["objects"] += len(entries)
+			kind = "objects"
+		}
+		total[kind] += len(entries)
+	}
+	for _, found := range s.devices.all() { // records of bundles, since the server was started
+		total["objects"] += int(found.store.Stats().Quarantined)
+	}
+	return map[string]any{
+		"objects": total["objects"], "containers": total["containers"], "accounts": total["accounts"],
+		"policies": policies,
+	}, nil
+}
+
+// ringDigests returns the MD5 of every ring file, by path.
+func (s *Server) ringDigests() (map[string]string, error) {
+	entries, err := os.ReadDir(s.config.SwiftDir)
+	if err != nil {
+		return nil, err
+	}
+	digests := map[string]string{}
+	for _, entry := range entries {
+		if !ringName.MatchString(entry.Name()) {
+			continue
+		}
+		path := filepath.Join(s.config.SwiftDir, entry.Name())
+		if digests[path], err = fileDigest(path); err != nil {
+			return nil, err
+		}
+	}
+	return digests, nil
+}
+
+func (s *Server) confDigest() (map[string]string, error) {
+	path := filepath.Join(s.config.SwiftDir, "martlet.conf")
+	digest, err := fileDigest(path)
+	return map[string]string{path: digest, swiftConf: digest}, err
+}
+
+func fileDigest(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := md5.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// nothingReported are the keys of a background process that has left no figures.
+func nothingReported(keys []string) map[string]any {
+	figures := map[string]any{}
+	for _, key := range keys {
+		figures[key] = nil
+	}
+	return figures
+}
+
+func secondsNow() float64 {
+	return float64(time.Now().UnixMicro()) / 1e6
+}

@@ -1,0 +1,41 @@
+"""OpenStack Swift's swift-recon asks our servers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster
+
+SWIFT_RECON = Path(sysconfig.get_path("scripts")) / "swift-recon"
+CHECKS = (
+    "--loadstats --diskusage --unmounted --quarantined --sockstat --time --driveaudit "
+    "--validate-servers --swift-versions --replication --auditor"
+)
+
+
+@pytest.mark.parametrize("kind", ["account", "container", "object"])
+def test_swift_recon(cluster: RunningCluster, tmp_path: Path, kind: str) -> None:
+    for ring in (cluster.home / "etc").glob("*.ring.gz"):
+        shutil.copy(ring, tmp_path)
+    conf = cluster.home / "etc" / "martlet.conf"
+    shutil.copy(conf, tmp_path / "swift.conf")
+    more = {"object": ["--async", "--updater", "--expirer"], "container": ["--updater"]}
+    command = [str(SWIFT_RECON), "--swiftdir", str(tmp_path), kind, *CHECKS.split()]
+    result = subprocess.run(
+        [*command, *more.get(kind, [])], capture_output=True, text=True, timeout=60, check=True
+    )
+    output = result.stdout
+    assert "!!" not in output, output
+    assert "Error" not in output, output
+    assert f"Validating server type '{kind}' on 1 hosts...\n1/1 hosts ok" in output
+    assert "[15m_load_avg] low" in output
+    assert "Disk usage: space used" in output
+    assert f"[quarantined_{kind}s] low: 0" in output
+    assert "[tcp_in_use] low" in output
+    assert "Versions matched" in output
+    if kind == "object":
+        assert "[async_pending] low: 0" in output
