@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from load import HOST, Load, content_of, run
 from processes import usage
-from small_objects import KEY, USER, own_cluster
+from own_cluster import KEY, USER, own_cluster
 
 CLIENTS = 64
 

@@ -38,7 +38,7 @@ def usage(home: Path) -> dict[str, Usage]:
     for name, pid in services(home).items():
         members = [pid] if name == "supervisor" else process_tree(pid)
         found[name] = Usage(
-            cpu_ms=sum(_cpu_ms(member, is_parent=name != "supervisor") for member in members),
+            cpu_ms=sum(cpu_ms(member, is_parent=name != "supervisor") for member in members),
             resident_mib=sum(_resident_mib(member) for member in members),
         )
     return found
@@ -53,7 +53,7 @@ def process_tree(pid: int) -> list[int]:
     return [pid, *(member for child in children for member in process_tree(int(child)))]
 
 
-def _cpu_ms(pid: int, is_parent: bool) -> float:
+def cpu_ms(pid: int, is_parent: bool) -> float:
     """User and system time, with that of children that have ended and were waited for."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -8,28 +8,21 @@ measured, and how, is said in doc/benchmarks.md. Nothing is asserted: the figure
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import random
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from load import HOST, Load, Outcome, percentile, run
+from load import Load, Outcome, percentile, run
+from own_cluster import login, must, own_cluster
 from processes import FlushCount, Usage, count_inodes, usage
 
 REPLICAS = 3
-START_SECONDS_MAX = 60.0
 WARM_UP_OBJECTS = 256
-USER, KEY = "test:tester", "testing"
 
 
 def main() -> int:
@@ -62,43 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@contextmanager
-def own_cluster() -> Iterator[Path]:
-    """A cluster for as long as the block runs."""
-    martlet = Path(sysconfig.get_path("scripts")) / "martlet"
-    with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
-        home = Path(directory) / "home"
-        environment = {**os.environ, "MARTLET_HOME": str(home), "MARTLET_PORT": str(_free_port())}
-        with (Path(directory) / "up.log").open("w+") as log:
-            process = subprocess.Popen([martlet, "up"], env=environment, stdout=log, stderr=log)
-            try:
-                _await_ready(process, Path(log.name))
-                yield home
-            finally:
-                process.terminate()
-                process.wait(30)
-
-
-def _free_port() -> int:
-    from cluster.ports import PortPicker
-
-    return PortPicker(taken=0).keep_or_pick(0)
-
-
-def _await_ready(process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while "\nready " not in log.read_text():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the cluster did not start:\n{log.read_text()}")
-        time.sleep(0.05)
-
-
 def measure(home: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the passes; every figure that ``table`` shows."""
     port = int(json.loads((home / "cluster.json").read_text())["proxy_port"])
-    token, account = _login(port)
+    token, account = login(port)
     container = f"{account}/bench-{time.time_ns()}"
-    _must(port, "PUT", container, token, 201)
+    must(port, "PUT", container, token, 201)
 
     def send(method: str, prefix: str, numbers: list[int], status: int) -> Outcome:
         load = Load(port, token, method, container + prefix, numbers, arguments.size, status)
@@ -177,7 +139,7 @@ def object_counters(home: Path) -> dict[str, int]:
     """The sums of the object servers' own counters (/recon/bundles)."""
     totals: dict[str, int] = {}
     for node in json.loads((home / "cluster.json").read_text())["nodes"]:
-        body = _must(node["ports"]["object"], "GET", "/recon/bundles", "", 200)
+        body = must(node["ports"]["object"], "GET", "/recon/bundles", "", 200)
         for device in json.loads(body):
             for name, value in device["stats"].items():
                 totals[name] = totals.get(name, 0) + value
@@ -186,29 +148,6 @@ def object_counters(home: Path) -> dict[str, int]:
 
 def _difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
     return {name: value - before.get(name, 0) for name, value in after.items()}
-
-
-def _login(port: int) -> tuple[str, str]:
-    connection = http.client.HTTPConnection(HOST, port, timeout=30)
-    connection.request("GET", "/auth/v1.0", headers={"X-Auth-User": USER, "X-Auth-Key": KEY})
-    response = connection.getresponse()
-    response.read()
-    connection.close()
-    if response.status != 200:
-        raise SystemExit(f"login failed with {response.status}")
-    url = response.headers["X-Storage-Url"]
-    return response.headers["X-Auth-Token"], urlsplit(url).path
-
-
-def _must(port: int, method: str, path: str, token: str, status: int) -> bytes:
-    connection = http.client.HTTPConnection(HOST, port, timeout=30)
-    connection.request(method, path, headers={"X-Auth-Token": token} if token else {})
-    response = connection.getresponse()
-    body = response.read()
-    connection.close()
-    if response.status != status:
-        raise SystemExit(f"{method} {path} answered {response.status}: {body[:200]!r}")
-    return body
 
 
 def table(report: dict[str, Any]) -> str:

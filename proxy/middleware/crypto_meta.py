@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,12 @@ from proxy.middleware.crypto_cipher import CIPHER, IV_BYTES, KEY_BYTES, apply, n
 KeyId = Mapping[str, Any]
 
 _MARK = "swift_meta="
+
+# What the JSON of crypto metadata is made of, nearly always. Percent-encoding just that gives what
+# urllib's quote_plus gives, in less time; "+" comes first, for it then stands for the space.
+_OFTEN_QUOTED = [(c, f"%{ord(c):02X}") for c in '+":{},=/\\']
+_is_often_quoted = re.compile(r"[\w.~\-+\":{},=/\\ ]*", re.ASCII).fullmatch
+_encode = json.JSONEncoder(sort_keys=True).encode
 
 
 class CryptoError(Exception):
@@ -74,7 +81,7 @@ class CryptoMeta:
         if self.body_key is not None:
             wrapped = self.body_key
             fields["body_key"] = {"key": _base64(wrapped.key), "iv": _base64(wrapped.iv)}
-        return quote_plus(json.dumps(fields, sort_keys=True))
+        return _quote(_encode(fields))
 
     @classmethod
     def load(cls, text: str) -> CryptoMeta:
@@ -83,7 +90,7 @@ class CryptoMeta:
         :raises CryptoError: it is malformed, or names another cipher.
         """
         try:
-            fields = json.loads(unquote_plus(text))
+            fields = json.loads(_unquote(text))
             if fields["cipher"] != CIPHER:
                 raise CryptoError(f"the cipher is {fields['cipher']!r:.50}, not {CIPHER}")
             iv = b64decode(fields["iv"]) if "iv" in fields else None
@@ -134,6 +141,21 @@ def decrypt_value(key: bytes, value: str, meta: CryptoMeta) -> bytes:
         return apply(key, meta.iv, b64decode(value))
     except (ValueError, binascii.Error):
         raise CryptoError("an encrypted value is not base64") from None
+
+
+def _quote(text: str) -> str:
+    if not _is_often_quoted(text):
+        return quote_plus(text)
+    for character, quoted in _OFTEN_QUOTED:
+        text = text.replace(character, quoted)
+    return text.replace(" ", "+")
+
+
+def _unquote(text: str) -> str:
+    unquoted = text.replace("+", " ")
+    for character, quoted in _OFTEN_QUOTED:
+        unquoted = unquoted.replace(quoted, character)
+    return unquote_plus(text) if "%" in unquoted else unquoted
 
 
 def _base64(data: bytes) -> str:

@@ -87,7 +87,7 @@ class _Decrypted:
         """With metadata and ETags in the clear, without what is of use here alone."""
         shown = Headers(
             (name, value)
-            for name, value in self._given.items()
+            for name, value in self._given.as_list()
             if not name.lower().startswith(PRIVATE_PREFIXES)
         )
         user_metadata = dict(self._user_metadata())
@@ -121,7 +121,7 @@ class _Decrypted:
     def _user_metadata(self) -> Iterator[tuple[str, str]]:
         encrypted = [
             (name, value)
-            for name, value in self._given.items()
+            for name, value in self._given.as_list()
             if value and name.lower().startswith(_USER_META_START)
         ]
         if not encrypted:

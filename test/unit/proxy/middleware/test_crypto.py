@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, unquote_plus
 
 import pytest
 from hypothesis import given
@@ -64,6 +64,16 @@ def test_values_come_back(value: bytes, key_id: dict[str, str] | None) -> None:
 
 def test_equal_values_look_different() -> None:
     assert encrypt_value(KEY, b"v") != encrypt_value(KEY, b"v")
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_percent_encoding_is_urllibs(key_id: dict[str, str]) -> None:
+    text = CryptoMeta(IV, key_id).dump()
+    assert quote_plus(unquote_plus(text)) == text
+    assert json.loads(unquote_plus(text))["key_id"] == key_id
+    lower = "".join(c.lower() if i and text[i - 1] == "%" else c for i, c in enumerate(text))
+    for variant in (text, lower, quote_plus(unquote_plus(text), safe='{}":')):
+        assert CryptoMeta.load(variant) == CryptoMeta(IV, key_id)
 
 
 def test_body_keys_are_wrapped() -> None:

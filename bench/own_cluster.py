@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster for a benchmark: started in a temporary directory, and first requests to it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from load import HOST
+
+START_SECONDS_MAX = 60.0
+USER, KEY = "test:tester", "testing"
+
+
+@contextmanager
+def own_cluster() -> Iterator[Path]:
+    """A cluster for as long as the block runs."""
+    martlet = Path(sysconfig.get_path("scripts")) / "martlet"
+    with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
+        home = Path(directory) / "home"
+        environment = {**os.environ, "MARTLET_HOME": str(home), "MARTLET_PORT": str(free_port())}
+        with (Path(directory) / "up.log").open("w+") as log:
+            process = subprocess.Popen([martlet, "up"], env=environment, stdout=log, stderr=log)
+            try:
+                _await_ready(process, Path(log.name))
+                yield home
+            finally:
+                process.terminate()
+                process.wait(30)
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    from cluster.ports import PortPicker
+
+    return PortPicker(taken=0).keep_or_pick(0)
+
+
+def _await_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while "\nready " not in log.read_text():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the cluster did not start:\n{log.read_text()}")
+        time.sleep(0.05)
+
+
+def login(port: int) -> tuple[str, str]:
+    """A token, and the path of the account."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=30)
+    connection.request("GET", "/auth/v1.0", headers={"X-Auth-User": USER, "X-Auth-Key": KEY})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    if response.status != 200:
+        raise SystemExit(f"login failed with {response.status}")
+    url = response.headers["X-Storage-Url"]
+    return response.headers["X-Auth-Token"], urlsplit(url).path
+
+
+def must(port: int, method: str, path: str, token: str, status: int) -> bytes:
+    """The body of an answer that must have that status."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=30)
+    connection.request(method, path, headers={"X-Auth-Token": token} if token else {})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    if response.status != status:
+        raise SystemExit(f"{method} {path} answered {response.status}: {body[:200]!r}")
+    return body
