@@ -24,7 +24,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear fuzz \
-	conformance wheel bench bench-bulk bench-engine bench-ring clean test-tools
+	conformance wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object
 
 bench-bulk: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## an archive beside single PUTs (BENCH_ARGS="--files 2000")
 	$(BIN)/python bench/bulk.py $(BENCH_ARGS)
+
+bench-pipeline: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of the whole pipeline beside a short one (BENCH_ARGS="--rounds 9")
+	$(BIN)/python bench/pipeline.py $(BENCH_ARGS)
+
+bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside OpenStack Swift's, some minutes
+	$(BIN)/python bench/listing.py $(BENCH_ARGS)
 
 bench-ring: $(INSTALLED_FOR_TESTS) ## the ring beside OpenStack Swift's, some minutes (BENCH_ARGS="read --rounds 5")
 	$(BIN)/python bench/ring.py $(BENCH_ARGS)

@@ -21,8 +21,8 @@ from statistics import median
 from urllib.parse import urlsplit
 
 from load import HOST, Load, content_of, run
-from processes import usage
 from own_cluster import KEY, USER, own_cluster
+from processes import usage
 
 CLIENTS = 64
 

@@ -12,27 +12,25 @@ from container.account_updates import AccountReplica, send_to_account
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo, PolicyConflict
 from container.feeder import Feeder
+from container.listing_rows import object_entry, render_rows, version_entry
 from container.record import (
     NULL,
     InvalidRecord,
     Record,
-    last_modified,
     parse_record,
-    split_swift_bytes,
 )
 from container.reporter import Reporter
 from martlet.backend_client import BackendClient
 from martlet.cluster_conf import ClusterConf
 from martlet.config import load_options
 from martlet.http import HeaderList, Request, Response, http_date, http_error
-from martlet.listing import listing_content_type, render_container
+from martlet.listing import JSON, listing_content_type, render_container
 from martlet.names import quote_path, wsgi_to_str
 from martlet.server import ServerOptions
 from martlet.timestamp import Timestamp
 from replicator.database_pool import DatabasePool
 from replicator.errors import DatabaseExists, DatabaseMissing
 from replicator.metadata import Metadata, check_total, metadata_of_request, shown_metadata
-from replicator.name_listing import Row, Subdir
 from replicator.storage_server import StorageServer, empty_response, is_true, listing_query
 from ring.ring import Ring
 
@@ -47,7 +45,6 @@ SAVED_HEADERS = frozenset(
 )
 _LISTING_PARAMETERS = ("path",)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
-_SIZE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
 _ZERO = "0000000000.00000"
 
 
@@ -144,9 +141,13 @@ class ContainerServer(StorageServer):
             policy = info.storage_policy_index if policy is None else policy
             headers.append(("X-Backend-Record-Type", "object"))
             headers.append(("X-Backend-Record-Storage-Policy-Index", str(policy)))
-        entry = _entry if version_marker is None else _version_entry
-        entries = [entry(row, f"/{account}/{container}") for row in rows]
-        body = render_container(entries, content_type, container)
+        container_path = f"/{account}/{container}"
+        if content_type == JSON and version_marker is None:
+            body = render_rows(rows, container_path)
+        else:
+            entry = object_entry if version_marker is None else version_entry
+            entries = [entry(row, container_path) for row in rows]
+            body = render_container(entries, content_type, container)
         response = Response(200 if body else 204, headers, body)
         response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
         response.headers["Content-Length"] = str(len(body))
@@ -445,37 +446,3 @@ def _version_marker(req: Request) -> str | None:
         return Timestamp(marker).internal
     except ValueError:
         raise http_error(400, "invalid version_marker param") from None
-
-
-def _entry(row: Row | Subdir, container_path: str) -> dict[str, Any]:
-    if isinstance(row, Subdir):
-        return {"subdir": row.name}
-    *fields, version = row
-    entry = _object_entry(*fields)
-    if version not in ("", NULL):
-        # What a client of Swift sees, where the object in the container is a link to the version.
-        path = quote_path(f"/v1{container_path}/{entry['name']}")
-        entry |= {"symlink_path": f"{path}?version-id={version}", "version_symlink": True}
-    return entry
-
-
-def _version_entry(row: Row | Subdir, container_path: str) -> dict[str, Any]:
-    if isinstance(row, Subdir):
-        return {"subdir": row.name}
-    *fields, version, is_latest = row
-    return _object_entry(*fields) | {"version_id": version, "is_latest": is_latest}
-
-
-def _object_entry(
-    name: str, created_at: str, size: int, stored_type: str, etag: str
-) -> dict[str, Any]:
-    content_type, swift_bytes = split_swift_bytes(stored_type)
-    if swift_bytes is not None and _SIZE(swift_bytes):  # a client may have sent anything
-        size = int(swift_bytes)
-    return {
-        "bytes": size,
-        "hash": etag,
-        "name": name,
-        "content_type": content_type,
-        "last_modified": last_modified(created_at),
-    }

@@ -14,14 +14,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from martlet.timestamp import Timestamp
 
+_PLAIN_LENGTH = len("1700000000.00000")
 _PLAIN_TIME = re.compile(r"\d{10}\.\d{5}", re.ASCII).fullmatch
 _ENCODED_TIMES = re.compile(
     r"([0-9._a-fA-F]+)([+-][0-9a-fA-F]{1,16})?([+-][0-9a-fA-F]{1,16})?", re.ASCII
 )
+
+_FIRST_DAY = date(1970, 1, 1)
+_MINUTES = [f"{minute // 60:02d}:{minute % 60:02d}" for minute in range(24 * 60)]
+_SECONDS = [f"{second:02d}" for second in range(60)]
 
 SIZE_MAX = 2**63 - 1
 
@@ -94,8 +101,18 @@ def _at_distance(start: Timestamp, ticks: int) -> Timestamp:
 
 def last_modified(created_at: str) -> str:
     """The time that a listing shows for a row, in ISO form."""
-    plain = _PLAIN_TIME(created_at) is not None
-    return (Timestamp(created_at) if plain else decode_times(created_at).metadata).isoformat
+    if len(created_at) != _PLAIN_LENGTH:
+        return decode_times(created_at).metadata.isoformat
+    # The same as Timestamp(created_at).isoformat, for a listing of very many rows.
+    day, second = divmod(int(created_at[:10]), 86400)
+    minute, second = divmod(second, 60)
+    return f"{_date_of(day)}T{_MINUTES[minute]}:{_SECONDS[second]}{created_at[10:]}0"
+
+
+@lru_cache(4096)
+def _date_of(day: int) -> str:
+    """The date of a day since 1970."""
+    return (_FIRST_DAY + timedelta(day)).isoformat()
 
 
 def parse_record(item: Any) -> Record:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 from running_cluster import RunningCluster
 from source_tree import ROOT
@@ -37,3 +38,31 @@ def test_small_objects_measures_a_running_cluster(cluster: RunningCluster) -> No
         assert report["flush_pass"]["by_service"]["object-server"] > 0
     else:
         assert report["flush_pass"] is None
+
+
+def run_bench(name: str, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_listing_compares_with_real_swift() -> None:
+    report = run_bench("listing", "--names", "500", "--page", "100", "--rounds", "1")
+    assert report.keys() == {"martlet", "swift"}
+    assert all(figures["pages_per_second"][0] > 0 for figures in report.values())
+    assert report["swift"]["times_swifts"] == 1
+
+
+def test_pipeline_compares_with_the_short_one() -> None:
+    report = run_bench("pipeline", "--requests", "50", "--rounds", "1", "--clients", "4")
+    assert report.keys() == {"short", "sample", "sample, encrypting"}
+    for figures in report.values():
+        assert figures["PUT"]["rounds_us"][0] > 0
+    assert report["short"]["GET"]["ratio"] == 1
