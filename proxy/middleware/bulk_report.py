@@ -8,7 +8,7 @@ always 200, white space comes while the work goes on, and the real status stands
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from urllib.parse import quote
 
@@ -20,6 +20,9 @@ log = get_logger("proxy.bulk")
 
 #: What a bulk request does while it is iterated over; each pause is a chance to say so.
 Work = Generator[None, None, None]
+
+#: A name, percent-encoded, and what was wrong with it.
+Failure = tuple[str, str]
 
 _XML_HEAD = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
@@ -36,7 +39,7 @@ class Report:
         self.status = status
         self.sentence = ""
         self.counts = counts
-        self.failures: list[tuple[str, str]] = []
+        self.failures: list[Failure] = []
         self._root = root
 
     def add_failure(self, name: str, status: int) -> None:
@@ -56,25 +59,33 @@ class Report:
             "Response Body": self.sentence,
             **self.counts,
         }
-        if content_type == JSON:
-            return json.dumps({**shown, "Errors": self.failures}).encode("ascii")
-        if content_type in (XML, TEXT_XML):
-            return self._render_xml(shown)
-        lines = [f"{name}: {shown[name]}" for name in sorted(shown)]
-        lines += ["Errors:", *(f"{name}, {status}" for name, status in self.failures)]
-        return "".join(f"{line}\n" for line in lines).encode()
+        return render_outcome(content_type, self._root, shown, self.failures)
 
-    def _render_xml(self, shown: dict[str, str | int]) -> bytes:
-        parts = [f"<{self._root}>\n"]
-        for name in sorted(shown):
-            tag = name.replace(" ", "_").lower()
-            parts.append(f"<{tag}>{escape_xml(str(shown[name]))}</{tag}>\n")
-        parts.append("<errors>\n")
-        for failed, status in self.failures:
-            parts.append(f"<object><name>{escape_xml(failed)}</name>")
-            parts.append(f"<status>{escape_xml(status)}</status></object>\n")
-        parts.append(f"</errors>\n</{self._root}>\n")
-        return "".join(parts).encode()
+
+def render_outcome(
+    content_type: str, root: str, shown: Mapping[str, str | int], failures: Sequence[Failure]
+) -> bytes:
+    """The values by their names in words, then what failed; XML without a declaration."""
+    if content_type == JSON:
+        return json.dumps({**shown, "Errors": failures}).encode("ascii")
+    if content_type in (XML, TEXT_XML):
+        return _render_xml(root, shown, failures)
+    lines = [f"{name}: {shown[name]}" for name in sorted(shown)]
+    lines += ["Errors:", *(f"{name}, {status}" for name, status in failures)]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _render_xml(root: str, shown: Mapping[str, str | int], failures: Sequence[Failure]) -> bytes:
+    parts = [f"<{root}>\n"]
+    for name in sorted(shown):
+        tag = name.replace(" ", "_").lower()
+        parts.append(f"<{tag}>{escape_xml(str(shown[name]))}</{tag}>\n")
+    parts.append("<errors>\n")
+    for failed, status in failures:
+        parts.append(f"<object><name>{escape_xml(failed)}</name>")
+        parts.append(f"<status>{escape_xml(status)}</status></object>\n")
+    parts.append(f"</errors>\n</{root}>\n")
+    return "".join(parts).encode()
 
 
 def answer(environ: Environ, report: Report, work: Work) -> Response:

@@ -46,9 +46,16 @@ class SloOptions:
     def __post_init__(self) -> None:
         if self.allow_async_delete:
             raise ValueError("allow_async_delete needs an object expirer, which is not there yet")
-        for name in ("max_manifest_segments", "max_manifest_size", "concurrency"):
+        for name in (
+            "max_manifest_segments",
+            "max_manifest_size",
+            "concurrency",
+            "delete_concurrency",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.yield_frequency <= 0:
+            raise ValueError("yield_frequency must be above 0")
 
 
 def is_slo(headers: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mimetypes
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,7 @@ from martlet.http import (
     STATUS_LINES,
     Environ,
     Headers,
+    HTTPException,
     Request,
     RequestHeaders,
     Response,
@@ -26,10 +28,11 @@ from martlet.http import (
     http_error,
     plain_error,
 )
+from martlet.listing import PLAIN, listing_content_type
 from martlet.names import split_path, str_to_wsgi, wsgi_to_str
+from proxy.crew import run_crew
 from proxy.headers import is_true
-from proxy.middleware.bulk_response import Problem, bulk_body, bulk_content_type
-from proxy.middleware.concurrently import concurrently
+from proxy.middleware.bulk_report import Failure, render_outcome
 from proxy.middleware.row_etag import OVERRIDE_ETAG, join_row_etag
 from proxy.middleware.slo_manifest import (
     Entry,
@@ -95,12 +98,14 @@ class SloUpload:
             return denial(environ, start_response)
         text = self._read_manifest(environ)
         segments = self._parse(text, f"/{container}/{name}")
-        content_type = bulk_content_type(environ.get("HTTP_ACCEPT"))
+        content_type = _content_type(environ.get("HTTP_ACCEPT"))
         upload = _Upload(environ, f"/{version}/{account}", segments, content_type)
         if is_true(Request(environ).params.get("heartbeat")):
+            # So that white space is sent when it comes.
+            environ["eventlet.minimum_write_chunk_size"] = 0
             start_response(STATUS_LINES[202], [("Content-Type", content_type)])
             return self._with_heartbeat(upload)
-        problems: list[Problem] = []
+        problems: list[Failure] = []
         entries = [entry for entry in self._look_up(upload, problems) if entry is not None]
         if problems:
             return self._refusal(upload, problems)(environ, start_response)
@@ -153,22 +158,23 @@ class SloUpload:
             raise plain_error(413, f"Number of object-backed segments must be <= {limit}")
         return segments
 
-    def _look_up(self, upload: _Upload, problems: list[Problem]) -> Iterator[Entry | None]:
+    def _look_up(self, upload: _Upload, problems: list[Failure]) -> Iterator[Entry | None]:
         """The entries in order; None, before all of them, when nothing happened for a while."""
-        names = dict.fromkeys(s.name for s in upload.segments if s.data is None)
+        waiting = iter(dict.fromkeys(s.name for s in upload.segments if s.data is None))
+        lock = threading.Lock()  # guards the iterator
         heads: dict[str, tuple[int, Headers]] = {}
 
-        def head(name: str) -> tuple[int, Headers]:
+        def look_at_next() -> bool:
+            with lock:
+                name = next(waiting, None)
+            if name is None:
+                return False
             path = upload.base + str_to_wsgi(name)
             answered = ask_app(self._slo, sub_environ(upload.environ, "HEAD", path, "SLO"))
-            return answered.status, answered.headers
+            heads[name] = answered.status, answered.headers
+            return True
 
-        tick = self._options.yield_frequency or None
-        for outcome in concurrently(head, names, self._options.concurrency, tick):
-            if outcome is None:
-                yield None
-            else:
-                heads[outcome[0]] = outcome[1]
+        yield from run_crew(look_at_next, self._options.concurrency, self._options.yield_frequency)
         last = len(upload.segments) - 1
         for index, segment in enumerate(upload.segments):
             if segment.data is not None:
@@ -179,8 +185,8 @@ class SloUpload:
             if found is not None:
                 yield found
 
-    def _refusal(self, upload: _Upload, problems: list[Problem]) -> Response:
-        text = bulk_body(upload.content_type, "upload", {}, problems)
+    def _refusal(self, upload: _Upload, problems: list[Failure]) -> Response:
+        text = render_outcome(upload.content_type, "upload", {}, problems)
         return Response(400, {"Content-Type": upload.content_type}, text)
 
     def _store(self, upload: _Upload, entries: list[Entry]) -> WSGIApp:
@@ -202,7 +208,7 @@ class SloUpload:
 
     def _with_heartbeat(self, upload: _Upload) -> Iterator[bytes]:
         yield b" "
-        problems: list[Problem] = []
+        problems: list[Failure] = []
         entries = []
         for entry in self._look_up(upload, problems):
             if entry is None:
@@ -213,7 +219,15 @@ class SloUpload:
         values["Response Body"] = _REASONS[400]
         if not problems:
             values = _outcome(*call_app(self._store(upload, entries), upload.environ))
-        yield b"\r\n\r\n" + bulk_body(upload.content_type, "upload", values, problems)
+        yield b"\r\n\r\n" + render_outcome(upload.content_type, "upload", values, problems)
+
+
+def _content_type(accept: str | None) -> str:
+    """The form of the outcome; plain text where Accept names none of ours."""
+    try:
+        return listing_content_type(None, accept)
+    except HTTPException:
+        return PLAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from hashlib import md5
 from io import BytesIO
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from object_store import ObjectStore
 
 from martlet.config import ConfigError
-from martlet.http import Request, Response, call_app
+from martlet.http import Environ, Request, Response, StartResponse, call_app
 from proxy.info_registry import collect_info
 from proxy.middleware.slo import Slo, filter_factory
 from proxy.middleware.slo_options import SloOptions
@@ -198,6 +199,23 @@ def test_heartbeat(ask: Ask, slo: Slo) -> None:
     }
 
 
+def test_white_space_comes_while_segments_are_looked_at(store: ObjectStore) -> None:
+    go_on = threading.Event()
+
+    def slow(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        go_on.wait(30)
+        return store(environ, start_response)
+
+    slo = Slo(slow, SloOptions(yield_frequency=0.01))
+    request = Request.blank(f"{PUT}&heartbeat=on", "PUT", body=b'[{"path": "/c/one"}]')
+    status, _, body = call_app(slo, request.environ)
+    chunks = iter(body)
+    assert [status, next(chunks), next(chunks)] == ["202 Accepted", b" ", b" "]
+    assert request.environ["eventlet.minimum_write_chunk_size"] == 0
+    go_on.set()
+    assert b"201 Created" in b"".join(chunks)
+
+
 @pytest.mark.parametrize(
     ("items", "headers", "status", "text", "errors"),
     [
@@ -318,11 +336,15 @@ def test_the_manifest_stays_while_segments_do(
     assert (values["Number Deleted"], values["Number Not Found"]) == (2, 1)
 
 
-def test_delete_has_its_limit(ask: Ask, store: ObjectStore) -> None:
-    put(ask, Slo(store, SloOptions()), [{"path": f"/c/{n}"} for n in ("one", "two", "three")])
+def test_delete_has_its_limit(ask: Ask, slo: Slo, store: ObjectStore) -> None:
+    items = [{"path": f"/c/{number}"} for number in range(11)]
+    for item in items:
+        store.add(f"/v1/a{item['path']}", b"x")
+    put(ask, slo, items)
     values = delete(ask, Slo(store, SloOptions(max_manifest_segments=1)))
+    assert values["Response Status"] == "400 Bad Request"
     assert values["Response Body"] == "Too many buffered slo segments to delete."
-    assert len(store.objects) == 5
+    assert len(store.objects) == 4 + 11 + 1
 
 
 def test_delete_with_a_bad_name(ask: Ask, slo: Slo) -> None:
@@ -372,3 +394,5 @@ def test_info_and_options() -> None:
         filter_factory({}, allow_async_delete="yes")
     with pytest.raises(ConfigError, match="concurrency"):
         filter_factory({}, concurrency="0")
+    with pytest.raises(ConfigError, match="yield_frequency"):
+        filter_factory({}, yield_frequency="0")
