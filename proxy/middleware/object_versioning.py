@@ -32,6 +32,7 @@ from proxy.info import Info
 from proxy.listing import LISTING_IS_JSON
 from proxy.middleware.subrequest import Answered, ask_app, close_body, get_container_info
 from proxy.middleware.subrequest import sub_environ as make_sub_environ
+from proxy.version_clock import VersionClock
 from proxy.versions import (
     MARKER_TYPE,
     NULL,
@@ -69,6 +70,7 @@ class ObjectVersioning:
 
     def __init__(self, app: WSGIApp) -> None:
         self._app = app
+        self._clock = VersionClock()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """400 a bad or forbidden use of versions, 404 no such version, 406 a listing of versions in
@@ -178,14 +180,32 @@ class ObjectVersioning:
     def _put(self, environ: Environ, target: _Object) -> WSGIApp:
         if not self._is_enabled(environ, target):
             return self._app
-        version = _write_time(environ)
+        is_given = "HTTP_X_TIMESTAMP" in environ
+        version = self._write_time(environ)
         environ[VERSION_REQUEST] = VersionRequest(environ["PATH_INFO"], {VERSION_ID: version})
 
         def show(status: int, headers: Headers) -> None:
             if status == 201:
                 headers[_CLIENT_ID] = version
 
-        return self._changed(show)
+        return self._changed(show) if is_given else self._refusing_accepted(show)
+
+    def _refusing_accepted(self, change: Change) -> WSGIApp:
+        """The same as `_changed`, but 503 for 202: another write has the same timestamp, so that
+        this one is not kept.
+        """
+        inner = self._changed(change)
+
+        def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            status, headers, body = call_app(inner, environ)
+            if status[:3] == "202":
+                close_body(body)
+                error = http_error(503, "Another version was written at the same moment.")
+                return error(environ, start_response)
+            start_response(status, headers)
+            return body
+
+        return answer
 
     def _restore(self, environ: Environ, target: _Object) -> WSGIApp:
         """Make a version current again; it keeps its id, and no data move."""
@@ -216,7 +236,7 @@ class ObjectVersioning:
         is_plain = target.version == NULL or "HTTP_X_IF_DELETE_AT" in environ
         if is_plain or not self._is_enabled(environ, target):
             return self._app
-        version = _write_time(environ)
+        version = self._write_time(environ)
         headers = {VERSION_ID: version, VERSION_MARKER: "true"}
         environ[VERSION_REQUEST] = VersionRequest(environ["PATH_INFO"], headers)
 
@@ -240,6 +260,16 @@ class ObjectVersioning:
                 headers[_CURRENT_ID] = current
 
         return self._changed(show)
+
+    def _write_time(self, environ: Environ) -> str:
+        """The X-Timestamp of a write, which is made now if it is not there yet."""
+        text: str | None = environ.get("HTTP_X_TIMESTAMP")
+        try:
+            timestamp = self._clock.now() if text is None else Timestamp(text)
+        except ValueError:
+            raise http_error(400, "Missing or bad X-Timestamp") from None
+        environ["HTTP_X_TIMESTAMP"] = timestamp.internal
+        return timestamp.internal
 
     def _requested(
         self, environ: Environ, target: _Object, headers: dict[str, str]
@@ -311,17 +341,6 @@ def _version_parameter(environ: Environ) -> str:
         return Timestamp(text).internal
     except ValueError:
         raise http_error(400, "Invalid version parameter") from None
-
-
-def _write_time(environ: Environ) -> str:
-    """The X-Timestamp of a write, which is made now if it is not there yet."""
-    text: str | None = environ.get("HTTP_X_TIMESTAMP")
-    try:
-        timestamp = Timestamp.now() if text is None else Timestamp(text)
-    except ValueError:
-        raise http_error(400, "Missing or bad X-Timestamp") from None
-    environ["HTTP_X_TIMESTAMP"] = timestamp.internal
-    return timestamp.internal
 
 
 def _check_listing(environ: Environ) -> None:

@@ -1,0 +1,226 @@
+"""Object versioning through real processes: what doc/versioning.md promises."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+WRITERS = 8
+ENABLED = {"X-Versions-Enabled": "true"}
+
+Versions = dict[str, bytes]
+
+
+def put(account: Account, container: str, name: str, body: bytes) -> str:
+    answer = account.call("PUT", container, name, body=body)
+    assert answer.status == 201, answer
+    return answer.headers["x-object-version-id"]
+
+
+def get(account: Account, container: str, name: str, version: str = "") -> tuple[int, bytes]:
+    query = {"version-id": version} if version else {}
+    answer = account.call("GET", container, name, **query)
+    return answer.status, answer.body if answer.status == 200 else b""
+
+
+def listed(account: Account, container: str, name: str = "") -> list[tuple[str, bool]]:
+    """The versions of the names that begin with ``name``, as (id, is latest)."""
+    query = {"versions": "", "prefix": name}
+    answer = account.call("GET", container, **query)
+    assert answer.status == 200, answer
+    return [(entry["version_id"], entry["is_latest"]) for entry in answer.json]
+
+
+def assert_all_there(account: Account, container: str, name: str, versions: Versions) -> None:
+    """Each version can be read, is listed once all rows have come, and the latest is current."""
+    for version, body in versions.items():
+        assert get(account, container, name, version) == (200, body), version
+    expected = sorted(versions, reverse=True)
+    await_true(
+        lambda: set(expected) <= {version for version, _ in listed(account, container, name)},
+        "all versions are listed",
+    )
+    found = [version for version, _ in listed(account, container, name)]
+    assert found == sorted(found, reverse=True)
+    latest = [version for version, is_latest in listed(account, container, name) if is_latest]
+    assert latest == found[:1]
+    assert account.call("HEAD", container, name).headers["x-object-version-id"] == found[0]
+
+
+class Writer(threading.Thread):
+    """Writes versions of one name until it is told to end; remembers what was acknowledged."""
+
+    def __init__(self, account: Account, container: str, name: str, number: int) -> None:
+        super().__init__()
+        self.account, self.container, self.object = account.again(), container, name
+        self.number = number
+        self.versions: Versions = {}
+        self.failed = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        count = 0
+        while not self.ended.is_set():
+            count += 1
+            body = f"{self.number} {count}".encode()
+            try:
+                answer = self.account.call("PUT", self.container, self.object, body=body)
+            except (OSError, HTTPException):
+                self.failed += 1
+                continue
+            if answer.status == 201:
+                self.versions[answer.headers["x-object-version-id"]] = body
+            else:
+                self.failed += 1
+        self.account.close()
+
+
+@contextmanager
+def writing(account: Account, container: str, name: str) -> Iterator[list[Writer]]:
+    writers = [Writer(account, container, name, number) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.ended.set()
+        for writer in writers:
+            writer.join()
+
+
+def acknowledged(writers: list[Writer]) -> Versions:
+    versions: Versions = {}
+    for writer in writers:
+        assert not versions.keys() & writer.versions.keys()
+        versions |= writer.versions
+    return versions
+
+
+def await_more(writers: list[Writer], count: int) -> None:
+    target = sum(len(writer.versions) for writer in writers) + count
+    await_true(
+        lambda: sum(len(writer.versions) for writer in writers) >= target, f"{count} versions more"
+    )
+
+
+@pytest.fixture
+def versioned(account: Account, container: str) -> str:
+    """A new container with versioning enabled."""
+    assert account.call("POST", container, headers=ENABLED).status == 204
+    return container
+
+
+def test_the_life_of_an_object(account: Account, container: str) -> None:
+    null = account.call("PUT", container, "o", body=b"null")
+    assert (null.status, "x-object-version-id" in null.headers) == (201, False)
+    assert account.call("POST", container, headers=ENABLED).status == 204
+    one = put(account, container, "o", b"one")
+    large = put(account, container, "o", b"x" * (2 << 20))
+    assert get(account, container, "o", one) == (200, b"one")
+    assert get(account, container, "o", large) == (200, b"x" * (2 << 20))
+    assert get(account, container, "o", "null") == (200, b"null")
+    copied = {"Destination": f"{container}/copy"}
+    answer = account.call("COPY", container, "o", headers=copied, **{"version-id": one})
+    assert (answer.status, answer.headers["x-copied-from-version-id"]) == (201, one)
+    assert get(account, container, "copy") == (200, b"one")
+
+    marker = account.call("DELETE", container, "o").headers["x-object-version-id"]
+    assert get(account, container, "o") == (404, b"")
+    shown = listed(account, container, "o")
+    assert [version for version, _ in shown[:3]] == [marker, large, one]
+    assert account.call("PUT", container, "o", **{"version-id": one}).status == 201
+    assert get(account, container, "o") == (200, b"one")
+    assert (one, True) in listed(account, container, "o")
+    assert account.call("DELETE", container, "o", **{"version-id": one}).status == 204
+    assert get(account, container, "o") == (404, b"")
+
+    assert account.call("DELETE", container).status == 409
+    for name in ("o", "copy"):
+        for version, _ in listed(account, container, name):
+            query = {"version-id": version}
+            assert account.call("DELETE", container, name, **query).status == 204
+    assert account.call("DELETE", container).status == 204
+
+
+def test_many_writers_of_one_name(account: Account, versioned: str) -> None:
+    with writing(account, versioned, "o") as writers:
+        await_more(writers, 200)
+    versions = acknowledged(writers)
+    assert not any(writer.failed for writer in writers)
+    assert len(versions) >= 200
+    assert_all_there(account, versioned, "o", versions)
+
+
+def test_kill_of_an_object_server(four_nodes: RunningCluster) -> None:
+    account = Account(four_nodes.port)
+    assert account.call("PUT", "kill-versions", headers=ENABLED).status == 201
+    with writing(account, "kill-versions", "o") as writers:
+        for node in (1, 2, 3):
+            await_more(writers, 20)
+            kill(four_nodes, f"object-server-node{node}")
+        await_more(writers, 20)
+    assert_all_there(account, "kill-versions", "o", acknowledged(writers))
+    account.close()
+
+
+def test_kill_of_the_only_object_server(cluster: RunningCluster, versioned: str) -> None:
+    account = Account(cluster.port)
+    with writing(account, versioned, "o") as writers:
+        await_more(writers, 40)
+        kill(cluster, "object-server")
+        await_more(writers, 40)
+    assert_all_there(account, versioned, "o", acknowledged(writers))
+    account.close()
+
+
+def kill(cluster: RunningCluster, service: str) -> None:
+    before = cluster.pid_of(service)
+    os.kill(before, signal.SIGKILL)
+    await_true(lambda: cluster.pid_of(service) != before, f"a new process for {service}")
+
+
+def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
+    """While the container server hangs, rows wait with the object servers, in no order."""
+    account = Account(cluster.port)
+    first = put(account, versioned, "o", b"first")
+    hung = cluster.pid_of("container-server")
+    pids = [hung, *children(hung)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        second = put(account, versioned, "o", b"second")
+        third = put(account, versioned, "o", b"third")
+        query = {"version-id": third}
+        assert account.call("DELETE", versioned, "o", **query).status == 204
+        assert account.call("PUT", versioned, "o", **{"version-id": first}).status == 201
+        gone = put(account, versioned, "gone", b"gone")
+        marker = account.call("DELETE", versioned, "gone").headers["x-object-version-id"]
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    await_true(
+        lambda: listed(account, versioned, "o") == [(second, False), (first, True)],
+        "the rows of o",
+    )
+    await_true(
+        lambda: listed(account, versioned, "gone") == [(marker, True), (gone, False)],
+        "the rows of gone",
+    )
+    assert account.call("GET", versioned).lines == ["o"]
+    assert account.call("HEAD", versioned).headers["x-container-bytes-used"] == "15"
+    assert get(account, versioned, "o") == (200, b"first")
+    account.close()
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as listing:
+        return [int(text) for text in listing.read().split()]
