@@ -30,6 +30,7 @@ from martlet.timestamp import Timestamp
 from proxy.headers import is_true
 from proxy.info import Info
 from proxy.middleware.body_reader import BodyReader
+from proxy.middleware.slo_options import SLO_SIZE
 from proxy.middleware.subrequest import (
     Answered,
     ask_app,
@@ -59,7 +60,7 @@ _COPIED_PREFIXES = ("x-object-meta-", "x-object-sysmeta-", "x-object-transient-s
 _COPIED_NAMES = """
     cache-control content-disposition content-encoding content-language content-type etag expires
     x-delete-at x-object-manifest x-robots-tag x-static-large-object
-    x-symlink-target x-symlink-target-account x-symlink-target-etag
+    x-symlink-target x-symlink-target-account x-symlink-target-bytes x-symlink-target-etag
 """
 _COPIED = frozenset(_COPIED_NAMES.split())
 #: An object as it is stored, not what it stands for.
@@ -292,10 +293,14 @@ class LegacyVersions:
             for name, value in source.items()
             if name.lower() in _COPIED or name.lower().startswith(_COPIED_PREFIXES)
         }
+        if SLO_SIZE in source:  # that listings go on showing the size of the whole
+            headers["Content-Type"] = f"{source['Content-Type']};swift_bytes={source[SLO_SIZE]}"
         request = sub_environ(environ, "PUT", path, _SOURCE, headers=headers, pre_authorized=True)
         reader = BodyReader(body)
         request["wsgi.input"] = reader
         request["CONTENT_LENGTH"] = source["Content-Length"]
+        # A symlink is kept as it is, also where its target is no longer what it was.
+        request["swift.symlink_override"] = True
         status, header_list, answer = call_app(self._app, request)
         text = read_body(answer)
         if reader.broke_off:

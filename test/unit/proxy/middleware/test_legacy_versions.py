@@ -28,6 +28,7 @@ class Store:
         self.breaks_off = False
         self.clock = 1795223500
         self.environ: Environ = {}
+        self.overrides: list[bool | None] = []  # of the symlink filter, for each PUT
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         self.environ = environ
@@ -41,6 +42,7 @@ class Store:
         return handlers[method](environ, path)(environ, start_response)
 
     def put(self, environ: Environ, path: str) -> Response:
+        self.overrides.append(environ.get("swift.symlink_override"))
         body = environ["wsgi.input"].read()
         if len(body) < int(environ["CONTENT_LENGTH"]):
             return Response(499)
@@ -146,6 +148,25 @@ def test_a_copy_in_the_archive_has_all_metadata(store: Store) -> None:
     headers, _ = store.objects[store.archived()[0]]
     assert kept.items() <= headers.items()
     assert "X-Object-Meta-Color" not in store.objects[OBJECT][0]
+
+
+def test_a_large_object_keeps_its_size_in_listings(store: Store) -> None:
+    # The application hides that part of the content type from everybody.
+    large = {"X-Object-Sysmeta-Slo-Size": "999", "Content-Type": "text/blue"}
+    call(store, "PUT", body=b"[]", headers=large)
+    call(store, "PUT", body=b"two")
+    headers, _ = store.objects[store.archived()[0]]
+    assert headers["Content-Type"] == "text/blue;swift_bytes=999"
+
+
+def test_a_symlink_is_kept_as_it_is(store: Store) -> None:
+    link = {"X-Symlink-Target": "t/gone", "X-Symlink-Target-Etag": "e"}
+    known = link | {"X-Symlink-Target-Bytes": "5"}
+    call(store, "PUT", headers=known)
+    call(store, "PUT", body=b"two")
+    headers, body = store.objects[store.archived()[0]]
+    assert (known.items() <= headers.items(), body) == (True, b"")
+    assert store.overrides == [None, True, None]
 
 
 def test_names_are_counted_in_bytes(store: Store) -> None:
