@@ -77,8 +77,13 @@ class _Client:
         answer.read()
         self._token = answer.headers["X-Auth-Token"]
         self._account = urlsplit(answer.headers["X-Storage-Url"]).path
-        for path in ("fz", "fz/o1", "fz/o2", "fv"):
-            assert self.ask("PUT", f"{self._account}/{path}", {}, b"") in (201, 202)
+        for container in ("fz", "fv"):
+            path = f"{self._account}/{container}"
+            self.ask("PUT", path, {}, b"")
+            for name in ("meta-quota-bytes", "meta-quota-count", "read", "write"):
+                self.ask("POST", path, {f"x-remove-container-{name}": "x"}, b"")
+        for name in ("o1", "o2"):
+            self.ask("PUT", f"{self._account}/fz/{name}", {}, b"")
         manifest = json.dumps([{"path": "/fz/o1", "size_bytes": 0}, {"data": "eA=="}]).encode()
         self.ask("PUT", f"{self._account}/fz/slo?multipart-manifest=put", {}, manifest)
         self.ask("PUT", f"{self._account}/fz/dlo", {"X-Object-Manifest": "fz/o"}, b"")
