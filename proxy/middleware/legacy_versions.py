@@ -296,6 +296,7 @@ class LegacyVersions:
         if SLO_SIZE in source:  # that listings go on showing the size of the whole
             headers["Content-Type"] = f"{source['Content-Type']};swift_bytes={source[SLO_SIZE]}"
         request = sub_environ(environ, "PUT", path, _SOURCE, headers=headers, pre_authorized=True)
+        request["swift.symlink_override"] = True  # its target may be another by now
         reader = BodyReader(body)
         request["wsgi.input"] = reader
         request["CONTENT_LENGTH"] = source["Content-Length"]

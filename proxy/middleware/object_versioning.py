@@ -147,13 +147,15 @@ class ObjectVersioning:
     def _read(self, target: _Object) -> WSGIApp:
         def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
             def show(status: int, headers: Headers) -> None:
-                version = headers.get(VERSION_ID)
-                if version is not None and version != NULL and status != 404:
-                    headers[_CLIENT_ID] = version
-                    path = quote(environ["PATH_INFO"], encoding="latin-1")
-                    headers["Content-Location"] = f"{path}?version-id={version}"
-                elif self._is_versioned(environ, target.account, target.container):
+                if not self._is_versioned(environ, target.account, target.container):
+                    return  # a symlink from here may lead to a version elsewhere
+                version = headers.get(VERSION_ID, NULL)
+                if version == NULL or status == 404:
                     headers[_CLIENT_ID] = NULL
+                    return
+                headers[_CLIENT_ID] = version
+                path = quote(environ["PATH_INFO"], encoding="latin-1")
+                headers["Content-Location"] = f"{path}?version-id={version}"
 
             return self._changed(show)(environ, start_response)
 

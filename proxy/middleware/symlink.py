@@ -306,6 +306,9 @@ def _show(row: dict[str, Any], own_base: str) -> None:
     account = parameters.pop("symlink_target_account", "")
     target_etag = parameters.pop("symlink_target_etag", None)
     size = parameters.pop("symlink_target_bytes", None)
+    row["hash"] = join_row_etag(etag, parameters)
+    if "version_symlink" in row:  # it leads to the version, which leads on
+        return
     version = own_base.split("/")[1]
     base = f"/{version}/{account}" if account else _quoted(own_base)
     row["symlink_path"] = f"{base}/{place}"
@@ -313,7 +316,6 @@ def _show(row: dict[str, Any], own_base: str) -> None:
         row["symlink_etag"] = target_etag
     if size is not None and size.isdecimal():
         row["symlink_bytes"] = int(size)
-    row["hash"] = join_row_etag(etag, parameters)
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Symlink]:

@@ -109,7 +109,10 @@ def test_reads_name_the_version(app: Application) -> None:
         answer = call(app, "HEAD", OBJECT)
         assert answer.headers["X-Object-Version-Id"] == "null"
         assert "Content-Location" not in answer.headers
-    assert "X-Object-Version-Id" not in call(app, "GET", OBJECT, None).headers
+    app.answers = [(200, {"X-Backend-Version-Id": ID, "Content-Location": "/v1/AUTH_test/d/t"})]
+    symlink = call(app, "GET", OBJECT, None)  # to an object of a container with versions
+    assert "X-Object-Version-Id" not in symlink.headers
+    assert symlink.headers["Content-Location"] == "/v1/AUTH_test/d/t"
 
 
 def test_reads_of_a_version(app: Application) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from object_store import ObjectStore
 
 from martlet.constraints import Constraints
-from martlet.http import Request, call_app
+from martlet.http import Environ, Request, Response, StartResponse, call_app
 from proxy.info_registry import collect_info
 from proxy.middleware.symlink import Symlink, SymlinkOptions, filter_factory
 
@@ -323,6 +323,19 @@ def test_a_listing_shows_targets(ask: Ask, symlink: Symlink, store: ObjectStore)
     assert rows["static"]["symlink_bytes"] == 13
     assert rows["static"]["hash"] == rows["dynamic"]["hash"] == EMPTY
     assert "symlink_path" not in rows["plain"]
+
+
+def test_a_symlink_that_is_a_version_leads_to_that_version(ask: Ask) -> None:
+    version = {"symlink_path": "/v1/a/c/o?version-id=1", "version_symlink": True}
+    row = {"name": "o", "hash": f"{EMPTY}; symlink_target=t/o", **version}
+
+    def listing(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        return Response(200, {"Content-Type": "application/json"}, json.dumps([row]))(
+            environ, start_response
+        )
+
+    made = Symlink(listing, SymlinkOptions(), Constraints())
+    assert json.loads(ask(made, "/v1/a/c").body) == [row | {"hash": EMPTY}]
 
 
 def test_what_is_left_alone(ask: Ask, symlink: Symlink, store: ObjectStore) -> None:
