@@ -24,7 +24,7 @@ TRIAL_USERS = {
 }
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache domain_remap etag-quoter "
-    "listing_formats bulk tempurl formpost tempauth staticweb copy container-quotas "
+    "listing_formats container_sync bulk tempurl formpost tempauth staticweb copy container-quotas "
     "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
@@ -58,6 +58,7 @@ def usable_processors() -> int:
 def _all_confs(home: Home, layout: Layout, workers: int) -> Iterator[tuple[Path, Sections]]:
     yield home.etc / "proxy-server.conf", _proxy_conf(home, layout, workers)
     yield home.etc / "container-reconciler.conf", _reconciler_conf(home)
+    yield home.etc / "internal-client.conf", _internal_client_conf(home)
     for node in layout.nodes:
         etc = home.node_etc(layout, node)
         for kind in KINDS:
@@ -92,6 +93,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
             "use": "egg:martlet#domain_remap",
             "storage_domain": "localhost, example.net",
         },
+        "filter:container_sync": {"use": "egg:martlet#container_sync"},
         "filter:tempurl": {"use": "egg:martlet#tempurl"},
         "filter:formpost": {"use": "egg:martlet#formpost"},
         "filter:tempauth": {
@@ -127,7 +129,20 @@ def _reconciler_conf(home: Home) -> Sections:
     }
 
 
+def _internal_client_conf(home: Home) -> Sections:
+    """The own proxy of `martlet-container-sync`, which `martlet up` does not run."""
+    return {
+        "DEFAULT": {"swift_dir": home.etc},
+        "pipeline:main": {"pipeline": "catch_errors symlink proxy-server"},
+        "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
+        "filter:symlink": {"use": "egg:martlet#symlink"},
+        "app:proxy-server": {"use": "egg:martlet#proxy"},
+    }
+
+
 def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> Sections:
+    own_proxy = {"internal_client_conf_path": home.etc / "internal-client.conf"}
+    daemons: Sections = {"container-sync": own_proxy} if kind == "container" else {}
     return {
         "DEFAULT": {
             "bind_ip": HOST,
@@ -143,6 +158,7 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
             "recon_cache_path": home.run / f"recon-{node.name}",
         },
         f"app:{kind}-server": {"use": f"egg:martlet#{kind}"},
+        **daemons,
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from container.account_updates import AccountReplica, send_to_account
@@ -20,6 +21,7 @@ from container.record import (
     parse_record,
 )
 from container.reporter import Reporter
+from container.sync_rows import SyncPoints, set_points
 from martlet.backend_client import BackendClient
 from martlet.cluster_conf import ClusterConf
 from martlet.config import load_options
@@ -27,6 +29,7 @@ from martlet.http import HeaderList, Request, Response, http_date, http_error
 from martlet.listing import JSON, listing_content_type, render_container
 from martlet.names import quote_path, wsgi_to_str
 from martlet.server import ServerOptions
+from martlet.sync_realms import SyncRealms
 from martlet.timestamp import Timestamp
 from replicator.database_pool import DatabasePool
 from replicator.errors import DatabaseExists, DatabaseMissing
@@ -43,6 +46,7 @@ SAVED_HEADERS = frozenset(
         "x-versions-location",
     }
 )
+_SYNC_TO = "x-container-sync-to"
 _LISTING_PARAMETERS = ("path",)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
 _ZERO = "0000000000.00000"
@@ -62,6 +66,8 @@ class ContainerServer(StorageServer):
     ) -> None:
         super().__init__(options, cluster, server)
         self._max_update_bytes = options.max_update_bytes
+        self._allowed_sync_hosts = options.allowed_sync_hosts
+        self._realms = SyncRealms(server.swift_dir)
         self.pool = DatabasePool(ContainerDatabase, options.database_pool_size)
         self._client = BackendClient(options.conn_timeout, options.node_timeout)
         self.reporter = Reporter(
@@ -168,9 +174,10 @@ class ContainerServer(StorageServer):
         updates = self._metadata(req, timestamp)
         with self.pool.use(path) as database:
             try:
-                created, info = self._create_or_put(
-                    database, account, container, timestamp, (requested, new_policy), updates
-                )
+                with self._following_sync_target(database, updates):
+                    created, info = self._create_or_put(
+                        database, account, container, timestamp, (requested, new_policy), updates
+                    )
             except PolicyConflict as conflict:
                 index = str(conflict.policy_index)
                 raise http_error(409, "", {"X-Backend-Storage-Policy-Index": index}) from None
@@ -248,7 +255,10 @@ class ContainerServer(StorageServer):
         keeps_time = is_true(req.headers.get("x-backend-no-timestamp-update"))
         put_timestamp = None if keeps_time else timestamp.internal
         updates = self._metadata(req, timestamp)
-        with self.pool.use(path) as database:
+        with (
+            self.pool.use(path) as database,
+            self._following_sync_target(database, updates),
+        ):
             if not database.post(put_timestamp, updates, self._check):
                 raise http_error(404)
         self.reporter.mark_changed(path)
@@ -345,7 +355,31 @@ class ContainerServer(StorageServer):
         return account.startswith(prefix) and not account.startswith(f"{prefix}shards_")
 
     def _metadata(self, req: Request, timestamp: Timestamp) -> Metadata:
+        """
+        :raises HTTPException: (400) it names a cluster that the container cannot go to.
+        """
+        target = req.headers.get(_SYNC_TO)
+        if target:
+            try:
+                self._realms.parse(wsgi_to_str(target), self._allowed_sync_hosts)
+            except ValueError as error:
+                raise http_error(400, str(error)) from None
         return metadata_of_request(req.headers, "container", SAVED_HEADERS, timestamp.internal)
+
+    @staticmethod
+    @contextmanager
+    def _following_sync_target(database: ContainerDatabase, updates: Metadata) -> Iterator[None]:
+        """Sync begins anew after a write that gives the container another target."""
+        changed = {n: v for n, (v, _) in updates.items() if n.lower() == _SYNC_TO}
+        before: Metadata = {}
+        if changed:
+            try:
+                before = database.info().metadata
+            except DatabaseMissing:
+                changed = {}
+        yield
+        if any(before.get(name, ("", ""))[0] != value for name, value in changed.items()):
+            set_points(database, SyncPoints(-1, -1))
 
     def _check(self, metadata: Metadata) -> None:
         check_total(metadata, "container", self.cluster.constraints)

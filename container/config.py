@@ -24,6 +24,10 @@ class ContainerOptions(StorageOptions):
         60.0, "Pause in the reports to an account that did not take one", "s"
     )
 
+    allowed_sync_hosts: list[str] = option(
+        ["127.0.0.1"], "Hosts that full URLs in X-Container-Sync-To may name"
+    )
+
     def __post_init__(self) -> None:
         """:raises ValueError: an option is out of its range."""
         super().__post_init__()
@@ -33,6 +37,30 @@ class ContainerOptions(StorageOptions):
         for name in ("conn_timeout", "node_timeout", "report_interval", "sweep_interval"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
+
+
+@dataclass(frozen=True)
+class SyncOptions:
+    """``[container-sync]`` in the container server's conf, for ``martlet-container-sync``."""
+
+    sync_proxy: list[str] = option([], "HTTP proxies to send through, one at random; empty: none")
+    interval: float = option(300.0, "Each container is looked at once in so long", "s")
+    container_time: float = option(60.0, "Longest work on one container in a pass", "s")
+    conn_timeout: float = option(5.0, "Longest wait for a connection to another cluster", "s")
+    request_tries: int = option(3, "How often an object is asked for that gets a 5xx")
+    sync_row_concurrency: int = option(8, "Rows of a container worked on at once")
+    internal_client_conf_path: str = option(
+        "/etc/martlet/internal-client.conf", "Conf of the daemon's own proxy"
+    )
+
+    def __post_init__(self) -> None:
+        """:raises ValueError: an option is out of its range."""
+        for name in ("interval", "container_time", "conn_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
+        for name in ("request_tries", "sync_row_concurrency"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
 
 
 @dataclass(frozen=True)

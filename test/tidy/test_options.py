@@ -41,6 +41,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
+        "container-sync": ["container.config:SyncOptions"],
     },
     "container-reconciler.conf-sample": {
         "DEFAULT": ["container.config:ReconcilerDefaults"],
@@ -63,6 +64,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:crossdomain": ["proxy.middleware.crossdomain:CrossDomainOptions"],
         "filter:name_check": ["proxy.middleware.name_check:NameCheckOptions"],
         "filter:read_only": ["proxy.middleware.read_only:ReadOnlyOptions"],
+        "filter:container_sync": ["proxy.middleware.container_sync:ContainerSyncOptions"],
         "filter:tempurl": ["proxy.middleware.tempurl:TempURLOptions"],
         "filter:formpost": ["proxy.middleware.formpost:FormPostOptions"],
         "filter:keymaster": ["proxy.middleware.keymaster:KeymasterOptions"],

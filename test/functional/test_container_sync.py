@@ -1,0 +1,126 @@
+"""Containers that are brought to another cluster; here the cluster is its own neighbour."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster, free_port
+from swift_api import Account
+
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "martlet-container-sync")
+
+
+@pytest.fixture(scope="module")
+def synced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """A cluster that is in a realm with itself, and in one whose other cluster is out of reach."""
+    home = tmp_path_factory.mktemp("synced")
+    port = free_port()
+    (home / "etc").mkdir()
+    (home / "etc" / "container-sync-realms.conf").write_text(
+        f"[Near]\nkey = secret\ncluster_here = http://127.0.0.1:{port}/v1/\n"
+        "[Far]\nkey = other\ncluster_away = http://127.0.0.1:1/v1/\n"
+    )
+    running = RunningCluster(home, port=port).start()
+    yield running
+    assert running.stop() == 0, "".join(running.output)
+
+
+@pytest.fixture
+def account(synced: RunningCluster) -> Iterator[Account]:
+    opened = Account(synced.port)
+    yield opened
+    opened.close()
+
+
+def one_pass(cluster: RunningCluster) -> int:
+    """Run the daemon once; its exit status."""
+    command = [COMMAND, str(cluster.home / "etc" / "container-server.conf"), "--once"]
+    return subprocess.run(command, timeout=60, check=False).returncode
+
+
+def link(account: Account, source: str, target: str, realm: str = "near/HERE") -> None:
+    assert account.call("PUT", target, headers={"X-Container-Sync-Key": "user"}).status == 201
+    sync_to = f"//{realm}/{account.path.rpartition('/')[2]}/{target}"
+    headers = {"X-Container-Sync-Key": "user", "X-Container-Sync-To": sync_to}
+    assert account.call("PUT", source, headers=headers).status in (201, 202)
+
+
+def test_objects_and_deletions_are_brought_over(synced: RunningCluster, account: Account) -> None:
+    link(account, "from", "to")
+    headers = {"X-Object-Meta-Colour": "red", "Content-Type": "a/b"}
+    for name in ("über/one", "two", "three"):
+        body = name.encode() * 50_000
+        assert account.call("PUT", "from", name, headers=headers, body=body).status == 201
+    assert account.call("DELETE", "from", "three").status == 204
+    assert one_pass(synced) == 0
+    assert account.call("GET", "to").lines == ["two", "über/one"]
+    for name in ("über/one", "two"):
+        source, copy = (account.call("GET", c, name) for c in ("from", "to"))
+        assert copy.body == source.body
+        for header in ("x-timestamp", "etag", "content-type", "x-object-meta-colour"):
+            assert copy.headers[header] == source.headers[header]
+    assert account.call("DELETE", "from", "two").status == 204
+    assert account.call("PUT", "from", "über/one", body=b"changed").status == 201
+    assert one_pass(synced) == 0
+    assert account.call("GET", "to").lines == ["über/one"]
+    assert account.call("GET", "to", "über/one").body == b"changed"
+
+
+def test_what_is_newer_there_stays(synced: RunningCluster, account: Account) -> None:
+    link(account, "older", "newer")
+    assert account.call("PUT", "older", "o", body=b"old").status == 201
+    assert account.call("PUT", "newer", "o", body=b"new").status == 201
+    assert one_pass(synced) == 0
+    assert account.call("GET", "newer", "o").body == b"new"
+
+
+def test_a_new_target_gets_everything(synced: RunningCluster, account: Account) -> None:
+    link(account, "moved", "first")
+    assert account.call("PUT", "moved", "o", body=b"x").status == 201
+    assert one_pass(synced) == 0
+    link(account, "moved", "second")
+    assert one_pass(synced) == 0
+    assert account.call("GET", "second").lines == ["o"]
+
+
+def test_a_wrong_key_brings_nothing_and_is_tried_again(
+    synced: RunningCluster, account: Account
+) -> None:
+    link(account, "waiting", "shut")
+    wrong = {"X-Container-Sync-Key": "wrong"}
+    assert account.call("POST", "shut", headers=wrong).status == 204
+    assert account.call("PUT", "waiting", "o", body=b"x").status == 201
+    assert one_pass(synced) == 1
+    assert account.call("GET", "shut").lines == []
+    right = {"X-Container-Sync-Key": "user"}
+    assert account.call("POST", "shut", headers=right).status == 204
+    assert one_pass(synced) == 0
+    assert account.call("GET", "shut").lines == ["o"]
+
+
+def test_a_cluster_out_of_reach(synced: RunningCluster, account: Account) -> None:
+    link(account, "lonely", "unused", "far/away")
+    assert account.call("PUT", "lonely", "o", body=b"x").status == 201
+    assert one_pass(synced) == 1
+    assert account.call("DELETE", "lonely", "o").status == 204
+    assert account.call("POST", "lonely", headers={"X-Container-Sync-To": ""}).status == 204
+    assert one_pass(synced) == 0
+
+
+@pytest.mark.parametrize(
+    "target", ["//near/none/a/c", "//near/here/a", "ftp://x/y", "http://x/v1/a"]
+)
+def test_targets_that_cannot_be(account: Account, target: str) -> None:
+    answer = account.call("PUT", "refused", headers={"X-Container-Sync-To": target})
+    assert answer.status == 400, answer
+
+
+def test_signed_requests_only(synced: RunningCluster, account: Account) -> None:
+    link(account, "signed", "guarded")
+    headers = {"X-Container-Sync-Auth": "near nonce 00", "X-Timestamp": "1700000000.00000"}
+    assert account.call("PUT", "guarded", "o", headers=headers, body=b"x").status == 401
+    assert "NEAR" in account.send("GET", "/info").json["container_sync"]["realms"]
