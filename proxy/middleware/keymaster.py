@@ -48,7 +48,8 @@ class Keymaster:
         self, app: WSGIApp, secrets: Mapping[str | None, bytes], active: str | None, version: str
     ) -> None:
         self._app = app
-        derive = lru_cache(_CACHED_KEYS_MAX)(lambda id_, path: _derive(secrets[id_], path))
+        hashes = {id_: hmac.new(secret, digestmod="sha256") for id_, secret in secrets.items()}
+        derive = lru_cache(_CACHED_KEYS_MAX)(lambda id_, path: _derive(hashes[id_], path))
         self._secrets = Secrets(tuple(sorted(secrets, key=lambda id_: id_ or "")), active, derive)
         self._version = version
 
@@ -61,8 +62,11 @@ class Keymaster:
         return self._app(environ, start_response)
 
 
-def _derive(secret: bytes, path: str) -> bytes:
-    return hmac.digest(secret, path.encode("utf-8"), "sha256")
+def _derive(keyed: hmac.HMAC, path: str) -> bytes:
+    """The HMAC of a path; a copy of one that knows its key is quicker than a new one."""
+    code = keyed.copy()
+    code.update(path.encode("utf-8"))
+    return code.digest()
 
 
 def read_secrets(values: Mapping[str, str], section: str) -> dict[str | None, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from base64 import b64encode
@@ -16,8 +17,8 @@ from running_cluster import RunningCluster
 from swift_api import Account
 
 PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging listing_formats cache tempauth copy "
-    "keymaster encryption proxy-logging proxy-server"
+    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats tempauth copy "
+    "slo dlo versioned_writes symlink keymaster encryption proxy-logging proxy-server"
 )
 MIB = 1024 * 1024
 OLD, NEW = (b64encode(bytes([number]) * 32).decode() for number in (1, 2))
@@ -189,6 +190,55 @@ def test_copy_and_post(user: Account, box: str) -> None:
     assert original.headers["x-object-meta-c"] == "gr\xc3\xbcn"
     listed = user.call("GET", box, format="json").json
     assert {entry["hash"] for entry in listed} == {md5(body).hexdigest()}
+
+
+def test_large_objects(cluster: RunningCluster, user: Account, box: str) -> None:
+    parts = {f"part{number}": content(100_000 + number) for number in range(3)}
+    for name, (body, _) in parts.items():
+        assert user.call("PUT", box, name, body=body).status == 201
+    whole = b"".join(body for body, _ in parts.values())
+    etags = [md5(body).hexdigest() for body, _ in parts.values()]
+    segments = [
+        {"path": f"/{box}/{name}", "etag": etag} for name, etag in zip(parts, etags, strict=True)
+    ]
+    manifest = json.dumps(segments).encode()
+    put = user.send("PUT", user.url(box, "slo", **{"multipart-manifest": "put"}), body=manifest)
+    assert put.status == 201, put
+    slo_etag = md5("".join(etags).encode()).hexdigest()
+    dlo = {"X-Object-Manifest": f"{box}/part"}
+    assert user.call("PUT", box, "dlo", headers=dlo).status == 201
+    for name in ("slo", "dlo"):
+        got = user.call("GET", box, name)
+        assert (got.body, got.headers["etag"].strip('"')) == (whole, slo_etag)
+        got = user.call("GET", box, name, headers={"Range": "bytes=99990-200010"})
+        assert (got.status, got.body) == (206, whole[99990:200011])
+        same = {"If-None-Match": slo_etag}
+        assert user.call("GET", box, name, headers=same).status == 304
+    listed = {e["name"]: e for e in user.call("GET", box, format="json").json}
+    assert listed["slo"]["slo_etag"] == f'"{slo_etag}"'
+    for _, word in parts.values():
+        assert on_disk(cluster, word) == []
+
+
+def test_links_and_versions(user: Account, box: str) -> None:
+    assert user.call("POST", box, headers={"X-Versions-Enabled": "true"}).status == 204
+    for body in (b"first", b"second"):
+        assert user.call("PUT", box, "o", body=body).status == 201
+    versions = user.call("GET", box, versions="", format="json").json
+    assert [v["hash"] for v in versions] == [md5(b).hexdigest() for b in (b"second", b"first")]
+    for version, body in zip(versions, (b"second", b"first"), strict=True):
+        query = {"version-id": version["version_id"]}
+        got = user.send("GET", user.url(box, "o", **query))
+        assert (got.status, got.body) == (200, body)
+        assert got.headers["etag"].strip('"') == md5(body).hexdigest()
+    links = f"{box}-links"
+    assert user.call("PUT", links).status == 201
+    etag = {"X-Symlink-Target": f"{box}/o", "X-Symlink-Target-Etag": md5(b"second").hexdigest()}
+    assert user.call("PUT", links, "link", headers=etag).status == 201
+    got = user.call("GET", links, "link")
+    assert (got.status, got.body) == (200, b"second")
+    wrong = etag | {"X-Symlink-Target-Etag": md5(b"first").hexdigest()}
+    assert user.call("PUT", links, "link2", headers=wrong).status == 409
 
 
 def test_a_new_root_secret(
