@@ -24,7 +24,6 @@ from martlet.http import (
     Headers,
     HTTPException,
     Request,
-    RequestHeaders,
     Response,
     StartResponse,
     WSGIApp,
@@ -34,6 +33,7 @@ from martlet.http import (
 )
 from martlet.names import BadNameError, split_path, str_to_wsgi, wsgi_to_str
 from proxy.info_registry import register_info
+from proxy.middleware.backend_hints import ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange, parse_ranges
 from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.segments import (
@@ -114,7 +114,7 @@ class Dlo:
         except ValueError:
             return self._app(environ, start_response)
         if method in ("PUT", "POST"):
-            value = RequestHeaders(environ).get(MANIFEST)
+            value = environ.get("HTTP_X_OBJECT_MANIFEST")
             if value is not None and not _is_manifest_value(value):
                 text = f"{MANIFEST} must be in the format container/prefix"
                 return error_response(400, text)(environ, start_response)
@@ -124,10 +124,7 @@ class Dlo:
         return self._get(environ, start_response)
 
     def _get(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        request_headers = RequestHeaders(environ)
-        ignoring = "X-Backend-Ignore-Range-If-Metadata-Present"
-        known = request_headers.get(ignoring)
-        request_headers[ignoring] = f"{known},{MANIFEST}" if known else MANIFEST
+        ignore_range_of(environ, MANIFEST)
         status, header_list, body = call_app(self._app, environ)
         # Also with 304 and 412: those speak of the manifest's own ETag, not of the whole's.
         is_manifest = find_header(header_list, "x-object-manifest") is not None

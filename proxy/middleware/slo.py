@@ -18,7 +18,6 @@ from martlet.http import (
     Environ,
     HTTPException,
     Request,
-    RequestHeaders,
     StartResponse,
     WSGIApp,
     error_response,
@@ -29,7 +28,7 @@ from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.row_etag import Row, join_row_etag, pass_listing, split_row_etag
 from proxy.middleware.slo_delete import SloDelete
 from proxy.middleware.slo_download import SloDownload
-from proxy.middleware.slo_options import IS_SLO, SloOptions
+from proxy.middleware.slo_options import SloOptions
 from proxy.middleware.slo_upload import SloUpload
 
 _RESERVED = (
@@ -71,7 +70,7 @@ class Slo:
         if method == "PUT" and not environ.get("swift.slo_override"):
             if _manifest_parameter(environ) == "put":
                 return self._upload(environ, start_response)
-            if IS_SLO in RequestHeaders(environ):
+            if "HTTP_X_STATIC_LARGE_OBJECT" in environ:
                 return error_response(400, _RESERVED)(environ, start_response)
         if method == "DELETE" and _manifest_parameter(environ) == "delete":
             return self._delete(environ, start_response)

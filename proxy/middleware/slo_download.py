@@ -15,7 +15,6 @@ from martlet.http import (
     Headers,
     HTTPException,
     Request,
-    RequestHeaders,
     Response,
     StartResponse,
     WSGIApp,
@@ -26,6 +25,7 @@ from martlet.http import (
 )
 from martlet.names import BadNameError, split_path, str_to_wsgi
 from proxy.headers import is_true
+from proxy.middleware.backend_hints import etag_is_at, ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange
 from proxy.middleware.row_etag import OVERRIDE_ETAG
 from proxy.middleware.segments import (
@@ -51,6 +51,7 @@ from proxy.middleware.subrequest import ask_app, close_body, read_body, sub_envi
 
 #: How deep static large objects may lie within each other.
 DEPTH_MAX = 10
+_IS_SLO_LOWERED = IS_SLO.lower()
 _UNREADABLE = "Unable to load SLO manifest"
 #: True of the manifest only, not of what it stands for.
 _OF_THE_MANIFEST = (SLO_ETAG, SLO_SIZE, OVERRIDE_ETAG)
@@ -76,10 +77,10 @@ class SloDownload:
         if params.get("multipart-manifest") == "get":
             is_raw = params.get("format") == "raw"
             return self._manifest(environ, start_response, is_raw)
-        _append(environ, "X-Backend-Etag-Is-At", SLO_ETAG)
-        _append(environ, "X-Backend-Ignore-Range-If-Metadata-Present", IS_SLO)
+        etag_is_at(environ, SLO_ETAG)
+        ignore_range_of(environ, IS_SLO)
         status, header_list, body = call_app(self._app, environ)
-        if not is_true(find_header(header_list, IS_SLO.lower())):  # as of nearly all objects
+        if not is_true(find_header(header_list, _IS_SLO_LOWERED)):  # as of nearly all objects
             start_response(status, header_list)
             return body
         part_number = params.get("part-number")
@@ -238,13 +239,6 @@ def _send_part(
     headers["Content-Length"] = part.length
     start_response(STATUS_LINES[206], headers.as_list())
     return []
-
-
-def _append(environ: Environ, name: str, value: str) -> None:
-    """Add to a header that is a list: another filter may have put something there."""
-    headers = RequestHeaders(environ)
-    known = headers.get(name)
-    headers[name] = f"{known},{value}" if known else value
 
 
 def _base_path(environ: Environ, headers: Headers) -> str:

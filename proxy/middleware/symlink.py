@@ -21,6 +21,7 @@ from martlet.config import option
 from martlet.constraints import Constraints
 from martlet.http import (
     Environ,
+    HeaderList,
     Headers,
     HTTPException,
     Request,
@@ -28,11 +29,13 @@ from martlet.http import (
     StartResponse,
     WSGIApp,
     call_app,
+    find_header,
     http_error,
     plain_error,
 )
 from martlet.names import BadNameError, split_path
 from proxy.info_registry import register_info
+from proxy.middleware.backend_hints import ignore_range_of
 from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.row_etag import (
     OVERRIDE_ETAG,
@@ -60,6 +63,7 @@ from proxy.middleware.symlink_target import (
 )
 
 SYMLOOP_MAX_DEFAULT = 2
+_STORED_TARGET_LOWERED = STORED_TARGET.lower()
 _MD5_OF_NOTHING = "d41d8cd98f00b204e9800998ecf8427e"
 _POSTED = (
     "The requested POST was applied to a symlink. POST directly to the target to apply requested "
@@ -81,7 +85,7 @@ class _Answer(NamedTuple):
     """An answer not yet read, and the WSGI path it is of: None if no symlink was followed."""
 
     status: str
-    headers: Headers
+    header_list: HeaderList
     body: Iterable[bytes]
     path: str | None
 
@@ -130,9 +134,10 @@ class Symlink:
             start_response(status, headers.as_list())
             return body
         answer = self._follow(environ)
+        header_list = answer.header_list
         if answer.path is not None:
-            answer.headers["Content-Location"] = _quoted(answer.path)
-        start_response(answer.status, answer.headers.as_list())
+            header_list = [*header_list, ("Content-Location", _quoted(answer.path))]
+        start_response(answer.status, header_list)
         return answer.body
 
     def _follow(
@@ -145,9 +150,12 @@ class Symlink:
         :raises HTTPException: (409) another ETag, or too many symlinks.
         """
         path: str | None = None
-        _ignore_range_of_links(environ)
+        # The symlink's own bytes are none, and could not satisfy it.
+        ignore_range_of(environ, STORED_TARGET)
         for _ in range(self.symloop_max + 1):
             status, header_list, body = call_app(self._app, environ)
+            if not etag and find_header(header_list, _STORED_TARGET_LOWERED) is None:
+                return _Answer(status, header_list, body, path)  # as nearly all objects
             headers = Headers(header_list)
             target = stored_target(headers)
             found = headers.get("etag", "").strip('"')
@@ -156,7 +164,7 @@ class Symlink:
                 if etag and found and found != etag:
                     close_body(body)
                     raise _conflict(_mismatch(found, etag), path)
-                return _Answer(status, headers, body, path)
+                return _Answer(status, header_list, body, path)
             close_body(body)
             if etag and etag != (own_etag or found):
                 raise _conflict(f"{TARGET_ETAG} headers do not match", path)
@@ -171,10 +179,10 @@ class Symlink:
 
         :raises HTTPException: 400 it has a body; 409 the target is not there, or another; 412.
         """
+        if "HTTP_X_SYMLINK_TARGET" not in environ:
+            return
         headers = RequestHeaders(environ)
         target = wanted_target(headers, environ["PATH_INFO"], self._constraints)
-        if target is None:
-            return
         _refuse_body(environ)
         etag = headers.get(TARGET_ETAG, "").strip('"')
         size = headers.get(TARGET_BYTES)
@@ -217,7 +225,7 @@ class Symlink:
             raise
         close_body(answer.body)
         number = int(answer.status[:3])
-        headers = answer.headers
+        headers = Headers(answer.header_list)
         if number == 404:
             raise _conflict(f"{TARGET} does not exist", path)
         if not 200 <= number < 300:
@@ -230,10 +238,11 @@ class Symlink:
         return size, {"slo_etag": large_etag} if large_etag else {}
 
     def _post(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if TARGET in RequestHeaders(environ):
+        if "HTTP_X_SYMLINK_TARGET" in environ:
             raise plain_error(400, "A PUT request is required to set a symlink target")
         status, header_list, body = call_app(self._app, environ)
-        headers = Headers(header_list)
+        is_link = find_header(header_list, _STORED_TARGET_LOWERED) is not None
+        headers = Headers(header_list) if is_link else Headers()
         target = stored_target(headers)
         if status[:1] != "2" or target is None:
             start_response(status, header_list)
@@ -243,14 +252,6 @@ class Symlink:
         shown = {name: value for name, value in headers.items() if name.startswith(TARGET)}
         shown["Location"] = _quoted(target.path(environ["PATH_INFO"]))
         return plain_error(307, _POSTED, shown)(environ, start_response)
-
-
-def _ignore_range_of_links(environ: Environ) -> None:
-    """A Range is about the target: the symlink's own bytes are none, and could not satisfy it."""
-    headers = RequestHeaders(environ)
-    name = "X-Backend-Ignore-Range-If-Metadata-Present"
-    known = headers.get(name)
-    headers[name] = f"{known},{STORED_TARGET}" if known else STORED_TARGET
 
 
 def _environ_of_target(environ: Environ, path: str) -> Environ:

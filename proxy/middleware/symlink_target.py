@@ -51,17 +51,12 @@ class Target:
         return f"/{version}/{named}/{unquote(self.place, encoding='latin-1')}"
 
 
-def wanted_target(
-    headers: Mapping[str, str], link_path: str, constraints: Constraints
-) -> Target | None:
-    """The target that a client's PUT names, None if none.
+def wanted_target(headers: Mapping[str, str], link_path: str, constraints: Constraints) -> Target:
+    """The target that the headers of a client's PUT name.
 
     :raises HTTPException: (400, 412) it is not a place, or the symlink itself.
     """
-    value = headers.get(TARGET)
-    if value is None:
-        return None
-    place = unquote(value, encoding="latin-1")
+    place = unquote(headers[TARGET], encoding="latin-1")
     container, _, obj = place.partition("/")
     if not container or not obj or not _is_text(place):
         text = f"{TARGET} header must be of the form <container name>/<object name>"
