@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from martlet.http import Environ, HeaderList, Request, StartResponse, error_response
+from proxy.middleware.byte_ranges import parse_ranges
 
 MODIFIED = "Fri, 01 Feb 2013 20:38:36 GMT"
 _OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-Etag"
@@ -137,11 +138,14 @@ class ObjectStore:
         ignoring = environ.get("HTTP_X_BACKEND_IGNORE_RANGE_IF_METADATA_PRESENT", "").split(",")
         names = {name.lower() for name in stored.headers}
         is_ignored = any(name.strip().lower() in names for name in ignoring)
-        if environ.get("HTTP_RANGE") and not is_ignored and environ["REQUEST_METHOD"] == "GET":
-            first, last = environ["HTTP_RANGE"].removeprefix("bytes=").split("-")
-            begin, end = int(first), min(int(last), len(body) - 1)
-            headers.append(("Content-Range", f"bytes {begin}-{end}/{len(body)}"))
-            body, status = body[begin : end + 1], "206 Partial Content"
+        ranges = None
+        if not is_ignored and environ["REQUEST_METHOD"] == "GET":
+            ranges = parse_ranges(environ.get("HTTP_RANGE"), len(body))
+        if ranges == []:
+            return error_response(416)(environ, start_response)
+        if ranges is not None and len(ranges) == 1:
+            headers.append(("Content-Range", ranges[0].content_range(len(body))))
+            body, status = body[ranges[0].first : ranges[0].last + 1], "206 Partial Content"
         headers.append(("Content-Length", str(len(body))))
         start_response(status, headers)
         if environ["REQUEST_METHOD"] == "HEAD":
