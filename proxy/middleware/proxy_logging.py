@@ -13,17 +13,22 @@ or its answer was complete, and 500 when the answer broke off on our side.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from martlet.config import option
-from martlet.http import Environ, HeaderList, StartResponse, WSGIApp, call_app
+import statsd
+
+from martlet.config import ConfigError, option
+from martlet.http import Environ, HeaderList, Request, StartResponse, WSGIApp, call_app
 from martlet.log import LEVELS, get_logger
-from proxy.middleware.filter_options import load_filter_options
+from proxy.middleware.access_metrics import AccessMetrics, Counted
+from proxy.middleware.access_template import AccessTemplate
+from proxy.middleware.filter_options import load_filter_options, where
 
 log = get_logger("proxy.access")
 
@@ -34,6 +39,17 @@ _MARK = "swift.proxy_access_log_made"
 _SENSITIVE_PARAMS = re.compile(
     r"\b((?:temp_url_sig|signature|x-amz-signature|x-amz-security-token)=)([^&]*)", re.IGNORECASE
 )
+_SECRET_HEADERS = frozenset(
+    [
+        "authorization",
+        "x-auth-key",
+        "x-auth-token",
+        "x-service-token",
+        "x-storage-pass",
+        "x-storage-token",
+    ]
+)
+_STATSD_METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS", "UPDATE"]
 _PLAIN_TEXT = re.compile(r"[!-&(-~]+").fullmatch
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.~-]*").fullmatch
 
@@ -46,29 +62,74 @@ class ProxyLoggingOptions:
         "", "Level of the access log; above INFO no lines are written. Empty: [DEFAULT] log_level"
     )
     reveal_sensitive_prefix: int = option(
-        16, "How much of a signature in a query string is logged", "characters"
+        16, "How much of a token, and of a signature in a query string, is logged", "characters"
+    )
+    log_msg_template: str = option(
+        "", "Form of a line, with {field} in it; empty: key=value fields (doc/filters.md)"
+    )
+    log_anonymization_method: str = option("MD5", "Digest of {field.anonymized}")
+    log_anonymization_salt: str = option("", "Put before what is anonymized")
+    access_log_headers: bool = option(False, "Log the headers of requests")
+    access_log_headers_only: list[str] = option(
+        [], "Of these only the headers named here; empty: all"
+    )
+    access_log_statsd_host: str = option("", "Where StatsD figures are sent; empty: nowhere")
+    access_log_statsd_port: int = option(8125, "UDP port of StatsD")
+    access_log_statsd_metric_prefix: str = option("", "Put before the names of figures")
+    access_log_statsd_default_sample_rate: float = option(1.0, "Share of the figures sent, 0 to 1")
+    access_log_statsd_sample_rate_factor: float = option(1.0, "Multiplies the share")
+    log_statsd_valid_http_methods: list[str] = option(
+        _STATSD_METHODS, "Methods with figures of their own; others are BAD_METHOD"
     )
 
     def __post_init__(self) -> None:
         if self.access_log_level and self.access_log_level.upper() not in LEVELS:
             raise ValueError(f"access_log_level must be one of {', '.join(LEVELS)}")
+        if not 0.0 <= self.sample_rate <= 1.0:
+            raise ValueError("the share of figures sent to StatsD must be from 0 to 1")
+        self.template()
+
+    @property
+    def sample_rate(self) -> float:
+        """The share of figures that are sent."""
+        rate = self.access_log_statsd_default_sample_rate
+        return rate * self.access_log_statsd_sample_rate_factor
+
+    def template(self) -> AccessTemplate | None:
+        """The form of a line; None for key=value fields.
+
+        :raises ValueError: it cannot be used.
+        """
+        form = self.log_msg_template
+        method, salt = self.log_anonymization_method, self.log_anonymization_salt
+        checked = AccessTemplate(form, method, salt)
+        return checked if form else None
 
 
 class ProxyLogging:
     """The filter."""
 
-    def __init__(self, app: WSGIApp, options: ProxyLoggingOptions) -> None:
+    def __init__(
+        self, app: WSGIApp, options: ProxyLoggingOptions, metrics: AccessMetrics | None = None
+    ) -> None:
         self._app = app
-        self._reveal = options.reveal_sensitive_prefix
+        self._style = _Style(
+            options.reveal_sensitive_prefix,
+            options.template(),
+            options.access_log_headers,
+            frozenset(name.lower() for name in options.access_log_headers_only),
+            metrics,
+        )
         if options.access_log_level:
             log.setLevel(options.access_log_level.upper())
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Pass the request on and log it when its response is complete."""
-        if _MARK in environ or not log.isEnabledFor(logging.INFO):
+        is_wanted = log.isEnabledFor(logging.INFO) or self._style.metrics is not None
+        if _MARK in environ or not is_wanted:
             return self._app(environ, start_response)
         environ[_MARK] = True
-        access = _Access(environ, self._reveal)
+        access = _Access(environ, self._style)
         try:
             status, headers, body = call_app(self._app, environ)
         except Exception:
@@ -85,6 +146,16 @@ class ProxyLogging:
         return _LoggedBody(body, access)
 
 
+class _Style(NamedTuple):
+    """What is logged of a request, and how."""
+
+    reveal: int
+    template: AccessTemplate | None
+    has_headers: bool
+    only_headers: frozenset[str]
+    metrics: AccessMetrics | None
+
+
 class _Access:
     """What is known about one request under way.
 
@@ -98,21 +169,21 @@ class _Access:
         "_path",
         "_policy_index",
         "_query",
-        "_reveal",
         "_started",
+        "_style",
         "_ttfb",
         "bytes_sent",
         "method",
         "status",
     )
 
-    def __init__(self, environ: Environ, reveal: int) -> None:
+    def __init__(self, environ: Environ, style: _Style) -> None:
         self._started = time.time()
         self._environ = environ
         self.method: str = environ["REQUEST_METHOD"]
         self._path: str = environ["PATH_INFO"]
         self._query: str = environ.get("QUERY_STRING") or ""
-        self._reveal = reveal
+        self._style = style
         self._policy_index: str | None = None
         self._ttfb = 0.0
         self.bytes_sent = 0
@@ -130,10 +201,17 @@ class _Access:
                 self._policy_index = value
 
     def log(self, status: int) -> None:
-        """Write the line."""
+        """Write the line, and count the request."""
         environ, received = self._environ, self._input
         if received is not None and received.client_disconnect:
             status = 499
+        if self._style.metrics is not None:
+            self._count(self._style.metrics, status)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        if self._style.template is not None:
+            log.info("%s", self._style.template.render(self._fields(status)))
+            return
         user = environ.get("swift.access_logging")
         info = environ.get("swift.log_info")
         optional = (
@@ -144,6 +222,7 @@ class _Access:
             ("policy_index", self._policy_index),
             ("source", environ.get("swift.source")),
             ("log_info", ",".join(info) if info else None),
+            ("headers", self._shown_headers()),
         )
         log.info(
             "client_ip=%s remote_addr=%s method=%s path=%s protocol=%s status=%d bytes_recvd=%d"
@@ -162,6 +241,69 @@ class _Access:
             "".join([f" {key}={_as_value(value)}" for key, value in optional if value]),
         )
 
+    def _count(self, metrics: AccessMetrics, status: int) -> None:
+        received = self._input.bytes_received if self._input is not None else 0
+        metrics.count(
+            Counted(
+                self._path,
+                self.method,
+                status,
+                self._policy_index,
+                time.time() - self._started,
+                self._ttfb,
+                received + self.bytes_sent,
+            )
+        )
+
+    def _fields(self, status: int) -> dict[str, object]:
+        """The fields of a template."""
+        environ, ended = self._environ, time.time()
+        user = environ.get("swift.access_logging") or {}
+        names = [*self._path.split("/", 4), "", "", "", "", ""]
+        token = environ.get("HTTP_X_AUTH_TOKEN") or environ.get("HTTP_X_STORAGE_TOKEN") or ""
+        return {
+            "client_ip": _client_ip(environ),
+            "remote_addr": environ.get("REMOTE_ADDR"),
+            "start_time": self._started,
+            "end_time": ended,
+            "method": self.method,
+            "domain": environ.get("HTTP_HOST", "").partition(":")[0],
+            "path": self._shown_path(),
+            "protocol": environ.get("SERVER_PROTOCOL"),
+            "status_int": status,
+            "wire_status_int": self.status or status,
+            "referer": environ.get("HTTP_REFERER"),
+            "user_agent": environ.get("HTTP_USER_AGENT"),
+            "auth_token": self._shortened(token),
+            "bytes_recvd": (self._input.bytes_received if self._input is not None else 0) or "",
+            "bytes_sent": self.bytes_sent or "",
+            "client_etag": environ.get("HTTP_ETAG"),
+            "transaction_id": environ.get("swift.trans_id"),
+            "headers": self._shown_headers(),
+            "request_time": f"{ended - self._started:.4f}",
+            "source": environ.get("swift.source"),
+            "log_info": ",".join(environ.get("swift.log_info") or []),
+            "policy_index": self._policy_index,
+            "access_user_id": user.get("user_id"),
+            "account": names[2],
+            "container": names[3],
+            "object": names[4],
+            "ttfb": f"{self._ttfb:.4f}",
+            "pid": os.getpid(),
+        }
+
+    def _shown_headers(self) -> str:
+        """The headers of the request, one a line; secrets among them cut short."""
+        style = self._style
+        if not style.has_headers:
+            return ""
+        lines = []
+        for name, value in sorted(Request(self._environ).headers.items()):
+            if not style.only_headers or name.lower() in style.only_headers:
+                is_secret = name.lower() in _SECRET_HEADERS
+                lines.append(f"{name}: {self._shortened(value) if is_secret else value}")
+        return "\n".join(lines)
+
     def _shown_path(self) -> str:
         path = self._path
         if not _PLAIN_PATH(path):
@@ -173,8 +315,11 @@ class _Access:
 
     def _shorten(self, match: re.Match[str]) -> str:
         name, secret = match.groups()
-        shown = secret if len(secret) <= self._reveal else f"{secret[: self._reveal]}..."
-        return f"{name}{shown}"
+        return f"{name}{self._shortened(secret)}"
+
+    def _shortened(self, secret: str) -> str:
+        reveal = self._style.reveal
+        return secret if len(secret) <= reveal else f"{secret[:reveal]}..."
 
 
 class _LoggedBody:
@@ -271,4 +416,15 @@ def filter_factory(
 ) -> Callable[[WSGIApp], ProxyLogging]:
     """PasteDeploy's entry point."""
     options = load_filter_options(ProxyLoggingOptions, "proxy-logging", global_conf, local_conf)
-    return lambda app: ProxyLogging(app, options)
+    metrics = None
+    if options.access_log_statsd_host:
+        host, port = options.access_log_statsd_host, options.access_log_statsd_port
+        prefix = ".".join(filter(None, [options.access_log_statsd_metric_prefix, "proxy-server"]))
+        try:
+            client = statsd.StatsClient(host, port, prefix)
+        except OSError as error:
+            section = where("proxy-logging", global_conf)
+            raise ConfigError(f"{section}: access_log_statsd_host {host!r}: {error}") from None
+        methods = options.log_statsd_valid_http_methods
+        metrics = AccessMetrics(client, options.sample_rate, methods)
+    return lambda app: ProxyLogging(app, options, metrics)
