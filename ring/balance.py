@@ -21,6 +21,7 @@ from ring.dispersion import places_of, shares_a_place
 from ring.draw import Progress, draw
 from ring.moves import Moves
 from ring.plan import device_id
+from ring.polish import polish
 from ring.shares import ROOT
 from ring.tally import Rows, Tally
 
@@ -67,6 +68,8 @@ class Balancer:
         if self._tally.held[ROOT] == 0:
             draw(self.plan, self._rows, self._rng, self._progress)
             self.moved = range(self._partitions)
+            everything = ((row, part) for row in self._rows for part in range(len(row)))
+            polish(self._tally, everything, array.__setitem__, self._rng)
             return
         partitions, short = self._partitions, len(self._rows[-1])
         # What the short row lacks is nobody's replica for as long as replicas are moved.
@@ -78,6 +81,7 @@ class Balancer:
             self._even_out(length)
         checks = max(_CHAIN_CHECKS_MIN, _CHAIN_CHECKS * partitions * len(self._rows))
         move_by_chains(self._tally, self._moves, self._movable(), checks)
+        polish(self._tally, self._moves.placed, self._moves.make, self._rng)
         self.moved = self._moves.partitions
         del self._rows[-1][short:]
 

@@ -25,13 +25,15 @@ class Plan:
     """What a balanced ring looks like; keys are tiers of devices with weight.
 
     ``share``: replicas of one partition that belong in a tier, on average; ``at_least`` and
-    ``at_most`` are its whole numbers below and above. ``quota``: replicas of all partitions.
+    ``at_most`` are its whole numbers below and above. ``most``: as many of a partition may stand in
+    a tier without being at risk (``most_unique``). ``quota``: replicas of all partitions.
     """
 
     children: Mapping[Tier, list[Tier]]
     share: Mapping[Tier, float]
     at_least: Mapping[Tier, int]
     at_most: Mapping[Tier, int]
+    most: Mapping[Tier, int]
     quota: Mapping[Tier, int]
 
 
@@ -79,6 +81,7 @@ def make_plan(
         share=dict(share),
         at_least={tier: math.floor(value + _EPSILON) for tier, value in share.items()},
         at_most={tier: math.ceil(value - _EPSILON) for tier, value in share.items()},
+        most=most,
         quota=quotas(wanted, slots),
     )
 
