@@ -69,7 +69,7 @@ def polished(drawn: list[tuple[int, int, int, float]], replicas: int, seed: int)
 
 
 @given(clusters, st.integers(2, 4), st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_more_replicas_are_at_risk_and_all_else_stays(
     drawn: list[tuple[int, int, int, float]], replicas: int, seed: int
 ) -> None:
