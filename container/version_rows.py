@@ -45,6 +45,16 @@ _COLUMNS = (
 )
 _RECORD = "name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id"
 
+# Both take the index of listings: a look-up must not depend on how many versions there are. Ids of
+# versions begin with a digit; the + keeps SQLite from the other index.
+NEWEST_VERSION = (
+    f"SELECT {_RECORD} FROM version WHERE deleted = 0 AND name = ? AND +version_id < ':'"
+    " ORDER BY since DESC LIMIT 1"
+)
+LAST_REMOVED = (
+    f"SELECT {_RECORD} FROM version WHERE deleted = 1 AND name = ? ORDER BY since DESC LIMIT 1"
+)
+
 
 def has_versions(connection: sqlite3.Connection) -> bool:
     """Whether the database has, or had, names with versions."""
@@ -164,12 +174,7 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
     The newest of three counts: the newest version, the null version (also its removal), and the
     last word about what is current, which stands above a version of the same time.
     """
-    # The condition on deleted is for the index; ids of versions begin with a digit.
-    query = (
-        f"SELECT {_RECORD} FROM version WHERE deleted = 0 AND name = ? AND version_id < ':'"
-        " ORDER BY since DESC LIMIT 1"
-    )
-    newest = connection.execute(query, (name,)).fetchone()
+    newest = connection.execute(NEWEST_VERSION, (name,)).fetchone()
     candidates = [
         None if newest is None else Record(*newest),
         _version(connection, name, NULL),
@@ -201,8 +206,7 @@ def _shown_at(shown: Record, winner: Record) -> str:
 
 def _nothing(connection: sqlite3.Connection, name: str) -> Record:
     """The row of a name of which all versions are removed."""
-    query = f"SELECT {_RECORD} FROM version WHERE name = ? ORDER BY since DESC LIMIT 1"
-    last = Record(*connection.execute(query, (name,)).fetchone())
+    last = Record(*connection.execute(LAST_REMOVED, (name,)).fetchone())
     return _tombstone(last, _since(last))
 
 

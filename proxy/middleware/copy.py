@@ -269,7 +269,8 @@ def _sink_environ(
 
 def _without_version(query: str) -> str:
     """The query without the version id, which is the source's."""
-    return "&".join([p for p in query.split("&") if p.partition("=")[0] != "version-id"])
+    parts = query.split("&")
+    return "&".join([p for p in parts if unquote(p.partition("=")[0]) != "version-id"])
 
 
 def _keep_manifest(sink: Environ, source: Headers) -> None:

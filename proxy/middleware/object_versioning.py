@@ -100,7 +100,7 @@ class ObjectVersioning:
             return self._app
         if method == "DELETE":
             return self._delete_container(environ, account, container)
-        if method == "GET" and "versions" in environ.get("QUERY_STRING", ""):
+        if method == "GET" and environ.get("QUERY_STRING"):
             _check_listing(environ)
         return self._changed(_show_enabled) if method in ("GET", "HEAD") else self._app
 
@@ -331,15 +331,14 @@ def _named(version: str) -> dict[str, str]:
 def _version_parameter(environ: Environ) -> str:
     """The version id in the query, in the form in which it is stored; "" for none.
 
-    :raises HTTPException: 400 if it is none.
-    :raises BadNameError: it is not UTF-8.
+    :raises HTTPException: 400 if it is none, or the query is not UTF-8.
     """
-    if "version-id" not in environ.get("QUERY_STRING", ""):
+    if not environ.get("QUERY_STRING"):
         return ""
-    text = Request(environ).params.get("version-id", "")
-    if text in ("", NULL) or environ["REQUEST_METHOD"] == "POST":
-        return text
     try:
+        text = Request(environ).params.get("version-id", "")
+        if text in ("", NULL) or environ["REQUEST_METHOD"] == "POST":
+            return text
         return Timestamp(text).internal
     except ValueError:
         raise http_error(400, "Invalid version parameter") from None

@@ -13,7 +13,7 @@ from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
 from container.schema import STAT_VIEW, TABLES, TRIGGERS
-from container.version_rows import MARKER_TYPE
+from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION
 from martlet.timestamp import Timestamp
 from replicator.schema import chexor
 
@@ -278,6 +278,14 @@ def test_any_two_rows_in_both_orders() -> None:
                 merge_rows(connection, [parse_record(row)])
             states.append(state_of(connection))
         assert states[0] == states[1], (one, other)
+
+
+@pytest.mark.parametrize("query", [NEWEST_VERSION, LAST_REMOVED])
+def test_a_look_up_does_not_depend_on_how_many_versions_there_are(query: str) -> None:
+    connection = memory_database()
+    merge_rows(connection, [parse_record(version("o", 2))])
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", ("o",)).fetchall()
+    assert ["ix_version_listing" in step[-1] for step in plan] == [True]
 
 
 def test_a_container_without_versions_has_no_table_of_them(tmp_path: Any) -> None:

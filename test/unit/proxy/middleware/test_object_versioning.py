@@ -171,6 +171,8 @@ def test_restore(app: Application) -> None:
     ("method", "query", "enabled"),
     [
         ("GET", "version-id=bad", "True"),
+        ("DELETE", "version-id=%FF", "True"),
+        ("DELETE", "version%2Did=bad", "True"),
         ("HEAD", "version-id=-1", "True"),
         ("PUT", "version-id=null", "True"),
         ("DELETE", "version-id=1_x", "True"),
