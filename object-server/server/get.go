@@ -92,11 +92,16 @@ func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error
 	ranges, ok := parseRanges(header, m.Size)
 	switch {
 	case ok && len(ranges) == 0:
-		return fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
+		f := fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
 			with("Content-Range", "bytes */"+strconv.FormatInt(m.Size, 10)).
 			with("Etag", `"`+m.ETag+`"`).
 			with("X-Timestamp", m.MetaTimestamp.Normal()).
 			with(timestampHeader, m.MetaTimestamp.String())
+		// Filters of the proxy read there what the client's ETag is.
+		for name, value := range systemHeaders(m) {
+			f.with(name, value)
+		}
+		return f
 	case !ok || m.Size == 0:
 		return s.sendRange(x, body, found, byteRange{0, m.Size})
 	case len(ranges) == 1:

@@ -70,7 +70,8 @@ func FuzzParseRanges(f *testing.F) {
 
 func TestRanges(t *testing.T) {
 	f := newFixture(t)
-	f.mustPut(objectPath, "0123456789", "1700000000.00000", "X-Object-Meta-Manifest", "1")
+	f.mustPut(objectPath, "0123456789", "1700000000.00000", "X-Object-Meta-Manifest", "1",
+		"X-Object-Sysmeta-Crypto-Etag", "plain")
 	for _, c := range []struct {
 		header, body, contentRange string
 		status                     int
@@ -89,6 +90,9 @@ func TestRanges(t *testing.T) {
 	}
 	got := f.do("GET", objectPath, "", "Range", "bytes=10-")
 	f.expect(got, 416, "behind the end")
+	if got.header.Get("X-Object-Sysmeta-Crypto-Etag") != "plain" {
+		t.Errorf("416 without system metadata: %v", got.header)
+	}
 	if got.header.Get("Content-Range") != "bytes */10" {
 		t.Errorf("416: %v", got.header)
 	}

@@ -48,8 +48,6 @@ def read_object(app: WSGIApp, environ: Environ, start_response: StartResponse) -
     with masked_conditions(environ):
         status, headers, body = call_app(app, environ)
     if not _has_encrypted(headers):
-        if status[:3] == "416":  # it has the ETag of what is stored, but not what would decrypt it
-            headers = [(name, value) for name, value in headers if name.lower() != "etag"]
         start_response(status, headers)
         return body
     try:
