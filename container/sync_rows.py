@@ -12,6 +12,7 @@ import sqlite3
 from typing import NamedTuple
 
 from container.database import ContainerDatabase
+from container.record import decode_times
 
 
 class SyncPoints(NamedTuple):
@@ -22,7 +23,7 @@ class SyncPoints(NamedTuple):
 
 
 class SyncRow(NamedTuple):
-    """An object that was written or deleted."""
+    """An object that was written, changed or deleted, and when last."""
 
     rowid: int
     name: str
@@ -63,6 +64,9 @@ def rows_after(database: ContainerDatabase, rowid: int, limit: int) -> list[Sync
             " WHERE ROWID > ? ORDER BY ROWID LIMIT ?",
             (rowid, limit),
         )
-        return [SyncRow(r[0], r[1], r[2], bool(r[3]), r[4]) for r in found]
+        return [
+            SyncRow(rowid, name, decode_times(times).metadata.internal, bool(deleted), policy)
+            for rowid, name, times, deleted, policy in found
+        ]
 
     return database.read(run)

@@ -60,10 +60,12 @@ class ContainerSync:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """401 a signature that is not right; 400 a full URL where none is allowed."""
+        target = environ.get("HTTP_X_CONTAINER_SYNC_TO")
+        if not target and "HTTP_X_CONTAINER_SYNC_AUTH" not in environ:
+            return self._app(environ, start_response)
         names = _container_of(environ)
         if names is None:
             return self._app(environ, start_response)
-        target = environ.get("HTTP_X_CONTAINER_SYNC_TO")
         if target and not self._allow_full_urls and not target.startswith("//"):
             text = (
                 "Full URLs are not allowed for X-Container-Sync-To values. Only realm values of"

@@ -44,6 +44,7 @@ from proxy.middleware.signatures import (
 from proxy.middleware.subrequest import ask_app, sub_environ
 
 _SOURCE = "FP"
+_FIELD_COUNT_MAX = 100
 _PLAIN = {"Content-Type": "text/plain"}
 #: The fields that the signature covers, after the path.
 _SIGNED = ("redirect", "max_file_size", "max_file_count", "expires")
@@ -96,12 +97,14 @@ class FormPost:
         303 to the form's ``redirect`` with status and message; without it the status of the last
         upload; 400 the form is not one; 401 expired or not signed.
         """
+        if environ["REQUEST_METHOD"] != "POST":
+            return self._app(environ, start_response)
         boundary = _boundary(environ)
-        if environ["REQUEST_METHOD"] != "POST" or not boundary:
+        if not boundary:
             return self._app(environ, start_response)
         form = _Form(self._app, environ, self._digests)
         try:
-            response = _report(form.store(boundary), form.fields.get("redirect", ""))
+            response = _report(form.store(boundary), form.redirect)
         except _FormUnauthorized as error:
             response = unauthorized(f"FormPost: {error}")
         except FormError as error:
@@ -110,10 +113,11 @@ class FormPost:
 
 
 class _Form:
-    """One form on its way in; ``fields`` are those that have come so far."""
+    """One form on its way in; ``fields`` are those that have come so far, ``redirect`` is signed."""
 
     def __init__(self, app: WSGIApp, environ: Environ, digests: list[str]) -> None:
         self.fields: dict[str, str] = {}
+        self.redirect = ""
         self._app = app
         self._environ = environ
         self._digests = digests
@@ -126,7 +130,8 @@ class _Form:
     def store(self, boundary: str) -> _Outcome:
         """Store file after file, up to the first that fails.
 
-        :raises FormError, _FormUnauthorized: before anything has been stored.
+        :raises FormError: before anything has been stored.
+        :raises _FormUnauthorized: the fields so far are not what was signed.
         """
         outcome = _Outcome(400, "no files to process")
         file_count = 0
@@ -134,11 +139,12 @@ class _Form:
             for part in parts_of(self._environ["wsgi.input"], boundary):
                 if not part.is_file:
                     self.fields[part.name] = part.value()
+                    if len(self.fields) > _FIELD_COUNT_MAX:
+                        raise FormError("too many fields")
                     continue
                 if not part.filename:
                     continue  # the browser's user chose none
-                if self._key is None:
-                    self._key = self._check()
+                self._key = self._check()  # a field may have come again since the last file
                 file_count += 1
                 if file_count > int(self.fields.get("max_file_count") or 0):
                     return _Outcome(400, "max file count exceeded")
@@ -149,6 +155,8 @@ class _Form:
             if self._key is None:
                 raise
             return _Outcome(400, str(error))
+        if not file_count:
+            self._check()  # nobody is sent on but by the owner
         return outcome
 
     def _check(self) -> ScopedKey:
@@ -169,6 +177,7 @@ class _Form:
             names = self._account, self._container
             for key in scoped_keys(self._environ, self._app, *names, _SOURCE):
                 if is_signed(signature, message, key.key):
+                    self.redirect = self.fields.get("redirect", "")
                     return key
         raise _FormUnauthorized("Invalid Signature")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -68,6 +69,36 @@ def test_objects_and_deletions_are_brought_over(synced: RunningCluster, account:
     assert one_pass(synced) == 0
     assert account.call("GET", "to").lines == ["über/one"]
     assert account.call("GET", "to", "über/one").body == b"changed"
+    later = {"X-Object-Meta-Colour": "blue", "Content-Type": "c/d"}
+    assert account.call("POST", "from", "über/one", headers=later).status == 202
+    assert one_pass(synced) == 0
+    copy = account.call("GET", "to", "über/one")
+    assert copy.headers["x-object-meta-colour"] == "blue"
+    assert (copy.headers["content-type"], copy.body) == ("c/d", b"changed")
+
+
+def test_manifests_and_links_are_brought_over_as_they_are(
+    synced: RunningCluster, account: Account
+) -> None:
+    other = Account(synced.port, "test2:tester2", "testing2")
+    for name in ("parts", "big"):
+        key = {"X-Container-Sync-Key": "user"}
+        assert other.call("PUT", name, headers=key).status == 201
+        to = {"X-Container-Sync-To": f"//near/here/AUTH_test2/{name}", **key}
+        assert account.call("PUT", name, headers=to).status == 201
+    assert account.call("PUT", "parts", "1", body=b"one").status == 201
+    manifest = json.dumps([{"path": "/parts/1"}]).encode()
+    path = account.url("big", "object", **{"multipart-manifest": "put"})
+    assert account.send("PUT", path, body=manifest).status == 201
+    link_to = {"X-Symlink-Target": "parts/1"}
+    assert account.call("PUT", "big", "link", headers=link_to).status == 201
+    assert one_pass(synced) == 0
+    big = other.call("GET", "big", "object")
+    assert (big.body, big.headers["x-static-large-object"]) == (b"one", "True")
+    assert other.call("GET", "big", "link").body == b"one"
+    seen = other.call("HEAD", "big", "link", symlink="get")
+    assert seen.headers["x-symlink-target"] == "parts/1"
+    other.close()
 
 
 def test_what_is_newer_there_stays(synced: RunningCluster, account: Account) -> None:

@@ -157,6 +157,34 @@ def test_fields_behind_the_files_do_not_count(ask: Any, app: Any, inner: Storage
     assert "CONTENT_TYPE" not in inner.environ
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_file_size", "99999"), ("max_file_count", "9"), ("expires", "9" * 11), ("redirect", "x")],
+)
+def test_limits_cannot_be_changed_between_files(
+    ask: Any, app: Any, inner: StorageApp, name: str, value: str
+) -> None:
+    more = field(name, value) + file("g", "big", b"x" * 2000) + f"--{BOUNDARY}--\r\n".encode()
+    assert post(ask, app, form(end="") + more).status == 401
+    assert inner.bodies == [b"hello"]
+
+
+def test_a_form_of_fields_without_end(ask: Any, app: Any, inner: StorageApp) -> None:
+    body = b"".join(field(f"f{number}", "x") for number in range(101))
+    assert b"too many fields" in post(ask, app, body + form()).body
+    assert inner.seen == []
+
+
+def test_nobody_is_sent_on_by_a_form_that_is_not_signed(ask: Any, app: Any) -> None:
+    unsigned = form(("f", "", b""), redirect="http://evil/", key="wrong")
+    assert post(ask, app, unsigned).status == 401
+    signed = form(("f", "", b""), redirect="http://good/")
+    assert post(ask, app, signed).headers["Location"].startswith("http://good/?status=400")
+    late = form(redirect="http://good/", end="") + field("redirect", "http://evil/")
+    answer = post(ask, app, late + f"--{BOUNDARY}--\r\n".encode())
+    assert answer.headers["Location"].startswith("http://good/?status=201")
+
+
 def test_the_error_of_an_upload_is_the_answer(ask: Any, app: Any, inner: StorageApp) -> None:
     inner.answer = lambda environ: Response(413, {"Content-Type": "text/html"}, b"too large")
     answer = post(ask, app, form(HELLO, HELLO))
