@@ -113,7 +113,7 @@ class FormPost:
 
 
 class _Form:
-    """One form on its way in; ``fields`` are those that have come so far, ``redirect`` is signed."""
+    """A form on its way in: ``fields`` as far as they have come, ``redirect`` once it is signed."""
 
     def __init__(self, app: WSGIApp, environ: Environ, digests: list[str]) -> None:
         self.fields: dict[str, str] = {}
