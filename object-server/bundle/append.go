@@ -85,6 +85,7 @@ func (b *Bundle) close() {
 	defer b.mu.Unlock()
 	if s := b.active; s != nil && s.last < s.base {
 		b.segments.remove(s) // nothing in it counts; the successor's base LSN voids the file
+		b.void = append(b.void, s.key(b.id))
 	}
 	b.active, b.turn = nil, false
 	b.upkeep.Store(true)
@@ -98,7 +99,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 		return err
 	}
 	head := segmentHeader{
-		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Sequence: b.nextSequence,
+		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: b.nextSequence,
 		BaseLSN: b.lastLSN + 1, Created: uint64(time.Now().UnixMicro() / 10),
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {

@@ -39,6 +39,7 @@ type Bundle struct {
 	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
+	retired     bool            // guarded by mu; see Retire
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
@@ -48,6 +49,7 @@ type Bundle struct {
 	provenLSN    uint64 // watermark in the newest record: durable whatever becomes of the tail
 	padded       bool   // the newest record is a PAD
 	nextSequence uint32
+	void         []fileKey // files in which nothing counts, though something may be found in them
 	pending      Appended
 
 	dirMu        sync.Mutex

@@ -24,6 +24,8 @@ type Compaction struct {
 	Least int64
 	// Room is how many bytes may be written.
 	Room int64
+	// Only these segments are rewritten, each alone, whatever is dead in them; nil: as is worth it.
+	Only []Inherited
 	// Reclaim is the time before which a tombstone may go; zero: none may.
 	Reclaim Timestamp
 }
@@ -35,7 +37,14 @@ type Compacted struct {
 	Freed      int64 // bytes of records, less those of the copy
 	Tombstones int   // that were left out although they count
 	Versions   int   // removed or replaced ones that lost their data
+
+	// Inherited segments were replaced, whose room comes back when the sibling of the
+	// partition has rewritten them too.
+	Inherited []Inherited
 }
+
+// Inherited names a segment from before a partition was split.
+type Inherited struct{ sequence, generation uint32 }
 
 // compactionLeast are dead bytes that are worth a rewrite, in segments of the
 // usual size.
@@ -104,11 +113,19 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	defer b.mu.Unlock()
 	all := b.segments.inOrder()
 	usages := make([]usage, len(all))
+	isScarce := c.Least > 0
 	for i, s := range all {
+		if c.Only != nil && !slices.Contains(c.Only, Inherited{s.sequence, s.generation}) {
+			usages[i] = usage{fixed: true}
+			continue
+		}
 		usages[i] = usage{
 			all: s.units * unitSize, live: s.live * unitSize, cost: s.live*unitSize + int64(s.named)*footerCost, base: s.base, last: s.last,
 			gap:   i > 0 && all[i-1].last+1 < s.base,
 			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
+		}
+		if s.inherited && isScarce { // it gives back room only when both halves have been copied
+			usages[i].cost, usages[i].alone = s.tail, true
 		}
 	}
 	a := appetite{
@@ -116,6 +133,9 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 		least: b.compactionLeast(c.Least),
 	}
 	from, to := a.choose(usages)
+	if c.Only != nil {
+		from, to = a.first(usages)
+	}
 	if from == to {
 		return nil, nil
 	}

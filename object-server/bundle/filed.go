@@ -122,7 +122,7 @@ func (b *Bundle) unfiled() *segment {
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.inOrder() {
 		switch {
-		case s.filter != nil || s.damaged || s.unfit:
+		case s.filter != nil || s.damaged || s.unfit || s.inherited:
 		case s == b.active || !s.sealed:
 			return nil
 		default:

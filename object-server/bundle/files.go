@@ -14,6 +14,7 @@ import (
 type ID struct {
 	Policy    int
 	Partition uint32
+	Power     uint8 // of the partition; 0: the one that the device's first bundles are of, see Split
 }
 
 // PolicyDirectory is the folder of a storage policy under a device's root.

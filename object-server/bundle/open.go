@@ -109,6 +109,7 @@ type segmentFile struct {
 	headless   bool   // the header is damaged: the above is from the footer or from the first valid record
 	watermark  uint64 // highest one in the records of a headless segment
 	seal       *seal  // nil without a footer
+	inherited  bool   // made before the partition was split off: see Split
 }
 
 // exact tells whether base is certain.
@@ -127,6 +128,7 @@ func (s *segmentFile) open() *segment {
 	return &segment{
 		sequence: s.sequence, through: s.through, generation: s.generation, salt: s.salt, base: s.base, last: s.base - 1,
 		tail: s.start, resume: segmentHeaderSize / unitSize, covered: s.base - 1, damaged: s.headless && s.seal == nil,
+		inherited: s.inherited,
 	}
 }
 
@@ -219,6 +221,7 @@ func (s *segmentFile) isCovered(older []segmentFile) bool {
 // removed because it is too short to hold a record.
 func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	s.sequence, s.through, s.generation = key.sequence, key.sequence, key.generation
+	s.inherited = key.Power > 0 // unless its header says that it is not
 	file, err := b.files.get(key)
 	if err != nil {
 		return s, false, err
@@ -236,6 +239,7 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	case err == nil:
 		refused := b.checkPlace(&head, key)
 		if refused == nil {
+			s.inherited = head.Power < key.Power
 			return s, true, s.take(&head, file)
 		}
 		// A block that was written to the wrong place is damage; a file that was moved is not.
@@ -293,11 +297,11 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 
 // checkPlace refuses a segment that was moved or renamed by hand.
 func (b *Bundle) checkPlace(h *segmentHeader, key fileKey) error {
-	if (fileKey{ID{int(h.Policy), h.Partition}, h.Sequence, h.Generation}) == key {
+	if int(h.Policy) == key.Policy && h.Sequence == key.sequence && h.Generation == key.generation && key.descends(h) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s belongs to policy %d, partition %d, sequence %d, generation %d", ErrUnsupported,
-		b.files.path(key), h.Policy, h.Partition, h.Sequence, h.Generation)
+	return fmt.Errorf("%w: %s belongs to policy %d, partition %d of part power %d, sequence %d, generation %d", ErrUnsupported,
+		b.files.path(key), h.Policy, h.Partition, h.Power, h.Sequence, h.Generation)
 }
 
 // readFull reads exactly p at the offset; io.ErrUnexpectedEOF past the end.

@@ -72,13 +72,16 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 	}
 	r.proven = max(r.proven, s.seal.last)
 	r.settle()
-	for i := range entries {
-		r.entries = append(r.entries, found{entries[i], seg})
+	from, to := r.bundle.ownRange(seg, entries)
+	seg.foreign = uint32(from)
+	own := entries[from:to]
+	for i := range own {
+		r.entries = append(r.entries, found{own[i], seg})
 	}
-	r.bundle.report.Records += len(entries)
+	r.bundle.report.Records += len(own)
 	r.expected, r.padded = s.seal.last+1, false
 	seg.last, seg.tail, seg.sealed = s.seal.last, s.size-int64(s.seal.units)*unitSize, true
-	seg.run = seg.tail
+	seg.run = seg.tail + int64(seg.foreign)*runEntrySize
 	return nil
 }
 
@@ -99,7 +102,7 @@ func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit)
 		return err
 	}
 	seg.last, seg.tail = r.expected-1, w.offset
-	if w.open && bound == noLimit && s.seal == nil {
+	if w.open && bound == noLimit && s.seal == nil && !s.inherited {
 		r.last = seg
 	}
 	return nil
@@ -147,7 +150,7 @@ func (r *recovery) finish() error {
 func (r *recovery) accept(f *found) {
 	r.padded = f.Type == TypePad
 	f.segment.records++
-	if f.Type.named() {
+	if f.Type.named() && r.bundle.owns(f.segment, f.Hash) {
 		r.bundle.report.Records++
 		r.entries = append(r.entries, *f)
 	}
@@ -278,9 +281,11 @@ func (w *walk) resume(file *handle) error {
 	w.proven = max(w.proven, c.covered)
 	w.settle()
 	for i := range c.entries {
-		w.entries = append(w.entries, found{c.entries[i], w.segment})
+		if w.bundle.owns(w.segment, c.entries[i].Hash) {
+			w.entries = append(w.entries, found{c.entries[i], w.segment})
+			w.bundle.report.Records++
+		}
 	}
-	w.bundle.report.Records += len(c.entries)
 	w.segment.samples = samplesOf(c.entries, w.segment.base)
 	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.resume, c.covered
 	w.offset, w.expected = int64(c.resume)*unitSize, c.covered+1

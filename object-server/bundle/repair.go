@@ -387,7 +387,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 	}
 	defer old.release()
 	head := segmentHeader{
-		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition,
+		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition, Power: r.pass.bundle.id.Power,
 		Sequence: s.file.sequence, Through: s.file.through, Generation: generation,
 		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
 	}
@@ -407,7 +407,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		if err != nil {
 			return err
 		}
-		if e.Record == nil || !e.Record.Type().named() {
+		if e.Record == nil || !e.Record.Type().named() || s.file.inherited && !r.pass.bundle.id.owns(e.Record.head.Hash) {
 			continue
 		}
 		head := e.Record.head

@@ -82,9 +82,14 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 	}
 	freed := -next.tail
 	for _, s := range run {
-		freed += s.tail
+		if s.inherited {
+			done.Inherited = append(done.Inherited, Inherited{s.sequence, s.generation})
+		} else {
+			freed += s.tail
+		}
 	}
-	done = Compacted{Segments: len(run), Bytes: next.tail - segmentHeaderSize, Freed: freed, Tombstones: w.swap(), Versions: w.emptied}
+	done.Segments, done.Bytes, done.Freed = len(run), next.tail-segmentHeaderSize, freed
+	done.Tombstones, done.Versions = w.swap(), w.emptied
 	failpoint.Hit(failpoint.Compacted)
 	b.reap(c)
 	failpoint.Hit(failpoint.CompactUnlinked)
@@ -94,7 +99,7 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 func (w *rewriter) create() (err error) {
 	b := w.bundle
 	head := segmentHeader{
-		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Sequence: w.next.sequence, Generation: w.next.generation,
+		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: w.next.sequence, Generation: w.next.generation,
 		BaseLSN: w.next.base, Created: uint64(time.Now().UnixMicro() / 10), Through: w.next.through,
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {

@@ -64,9 +64,10 @@ func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 		run, err = scan(file, s, segmentHeaderSize, s.tail, s.base)
 		sortRun(run)
 	}
-	entries := make([]listedEntry, len(run))
-	for i := range run {
-		entries[i] = listedEntry{run[i], uint32(i)}
+	own := b.own(s, run)
+	entries := make([]listedEntry, len(own))
+	for i := range own {
+		entries[i] = listedEntry{own[i], uint32(i)}
 	}
 	slices.SortFunc(entries, func(e, f listedEntry) int { return cmp.Compare(e.LSN, f.LSN) })
 	return entries, err

@@ -34,6 +34,8 @@ type segment struct {
 	isFiling   bool                     // records are being moved from the index to the filter
 	named      int                      // records with a name, dead or alive
 	hidden     bool                     // is being made by compaction, or was replaced by it
+	inherited  bool                     // made before the partition was split off: others may share the file, which nobody changes
+	foreign    uint32                   // entries of the footer's run before the first of this partition
 	pins       atomic.Int32             // readers
 	partial    []byte                   // where writes are direct: what the last block holds, if known
 	reserved   int64                    // room up to here is reserved, as far as known

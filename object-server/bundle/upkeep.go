@@ -50,7 +50,7 @@ func (b *Bundle) unsealed() (extent, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.table {
-		if s != nil && !s.hidden && s != b.active && !s.sealed && !s.damaged && s.last >= s.base {
+		if s != nil && !s.hidden && s != b.active && !s.sealed && !s.damaged && !s.inherited && s.last >= s.base {
 			return b.segments.extent(s), true
 		}
 	}

@@ -295,7 +295,7 @@ func (p *pass) find() error {
 
 func (p *pass) record(f *segmentFile, e *Entry) {
 	h := &e.Record.head
-	if !h.Type.named() {
+	if !h.Type.named() || f.inherited && !p.bundle.id.owns(h.Hash) {
 		return
 	}
 	p.verdict.Records++

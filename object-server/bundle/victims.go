@@ -9,6 +9,7 @@ type usage struct {
 	last  uint64 // LSN of the last one
 	fixed bool   // it grows, is damaged or has no footer: it stays as it is
 	gap   bool   // records before it are lost: a segment that stood for both sides would hide that
+	alone bool   // it is not rewritten together with others
 }
 
 // appetite says which segments are worth rewriting.
@@ -27,6 +28,17 @@ const mergeLeast = 8
 // spanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
 const spanMax = 1<<32 - 1
 
+// first returns the first segment that may be rewritten and for which there is
+// room, as a run of its own.
+func (a appetite) first(segments []usage) (from, to int) {
+	for i := range segments {
+		if s := &segments[i]; !s.fixed && s.cost <= a.room {
+			return i, i + 1
+		}
+	}
+	return 0, 0
+}
+
 // choose returns the run [from, to) of neighbouring segments to rewrite into one;
 // from == to if none is worth it. The segments are in log order. Of the runs that
 // are dead enough it is the one that gains most over what is to be copied; small
@@ -38,7 +50,7 @@ func (a appetite) choose(segments []usage) (from, to int) {
 		for j := i; j < len(segments); j++ {
 			s := &segments[j]
 			all, live, cost, largest = all+s.all, live+s.live, cost+s.cost, max(largest, s.all)
-			if s.fixed || s.gap && j > i || live > a.capacity && j > i || cost > a.room || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
+			if s.fixed || (s.gap || s.alone || segments[i].alone) && j > i || live > a.capacity && j > i || cost > a.room || s.last >= segments[i].base && s.last-segments[i].base > spanMax {
 				break
 			}
 			dead, count := all-live, int64(j-i+1)

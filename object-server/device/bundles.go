@@ -16,15 +16,39 @@ type bundles struct {
 	open map[bundle.ID]*slot // guarded by mu
 }
 
-// slot lets the first user of a partition open it while others wait.
+// slot lets the first user of a partition open it while others wait, and keeps it
+// as it is while it is in use.
 type slot struct {
+	use sync.RWMutex // held for reading by each operation on the bundle, for writing to split it
+
 	mu     sync.Mutex
-	bundle *bundle.Bundle // guarded by mu; nil until opened
+	bundle *bundle.Bundle // guarded by mu; nil until opened. Whoever holds use has it opened, and may read it
+	moved  bool           // guarded by mu: the partition was split
 }
 
-// bundle returns the bundle of a partition and opens it at its first use. A
-// failure is not remembered: the next caller tries again.
-func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
+// errMoved says that a partition has just been split: what is looked for is in
+// another one.
+var errMoved = errors.New("device: partition was split")
+
+// bundleOf is the bundle that a name belongs to, now.
+func (d *Device) bundleOf(at Location) bundle.ID {
+	if p, ok := d.splitter.power(at.Policy); ok {
+		return p.bundle(at.Policy, at.Hash)
+	}
+	return bundle.ID{Policy: at.Policy, Partition: at.Partition}
+}
+
+// bundleIn is the bundle that a partition's directory holds; false if it holds
+// none.
+func (d *Device) bundleIn(policy int, partition uint32) (bundle.ID, bool) {
+	if p, ok := d.splitter.power(policy); ok {
+		return p.Bundle(policy, partition)
+	}
+	return bundle.ID{Policy: policy, Partition: partition}, true
+}
+
+// slot finds the slot of a bundle, or makes it.
+func (d *Device) slot(id bundle.ID) *slot {
 	d.bundles.mu.RLock()
 	s := d.bundles.open[id]
 	d.bundles.mu.RUnlock()
@@ -36,15 +60,32 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
 		}
 		d.bundles.mu.Unlock()
 	}
+	return s
+}
+
+// bundle returns a bundle and opens it at its first use. A failure is not
+// remembered: the next caller tries again. errMoved if there is no such bundle
+// any more.
+func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) { return d.open(d.slot(id), id) }
+
+func (d *Device) open(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+	b, err := d.opened(s, id)
+	if errors.Is(err, errMoved) {
+		d.bundles.drop(id, s)
+	}
+	return b, err
+}
+
+func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if found, ok := d.bundleIn(id.Policy, id.Partition); s.moved || !ok || found != id {
+		return nil, errMoved
+	}
 	if s.bundle != nil {
 		return s.bundle, nil
 	}
-	b, err := bundle.Open(d.files, id, bundle.Config{
-		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, IndexOnDisk: d.options.IndexOnDisk,
-		Damaged: d.damaged,
-	})
+	b, err := bundle.Open(d.files, id, d.bundleConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -54,21 +95,63 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// existing is bundle for what changes nothing where there is no object. A
-// partition without a directory leaves nothing in memory: proxies that look for
-// objects on hand-off devices ask for all there are. *NotFoundError then.
-func (d *Device) existing(id bundle.ID) (*bundle.Bundle, error) {
-	d.bundles.mu.RLock()
-	isKnown := d.bundles.open[id] != nil
-	d.bundles.mu.RUnlock()
-	if !isKnown {
+func (d *Device) bundleConfig() bundle.Config {
+	return bundle.Config{
+		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, IndexOnDisk: d.options.IndexOnDisk,
+		Damaged: d.damaged,
+	}
+}
+
+// drop forgets a slot that belongs to no bundle any more.
+func (s *bundles) drop(id bundle.ID, gone *slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[id] == gone {
+		delete(s.open, id)
+	}
+}
+
+// use returns the slot of a name's bundle, which is open and will not be split
+// until done is called.
+func (d *Device) use(at Location) (*slot, error) {
+	for {
+		id := d.bundleOf(at)
+		s := d.slot(id)
+		s.use.RLock()
+		_, err := d.open(s, id)
+		if err == nil && d.bundleOf(at) == id {
+			return s, nil
+		}
+		s.use.RUnlock()
+		if err != nil && !errors.Is(err, errMoved) {
+			return nil, err
+		}
+	}
+}
+
+func (s *slot) done() { s.use.RUnlock() }
+
+// existing is use for what changes nothing where there is no object. A partition
+// without a directory leaves nothing in memory: proxies that look for objects on
+// hand-off devices ask for all there are. *NotFoundError then.
+func (d *Device) existing(at Location) (*slot, error) {
+	for {
+		id := d.bundleOf(at)
+		d.bundles.mu.RLock()
+		isKnown := d.bundles.open[id] != nil
+		d.bundles.mu.RUnlock()
+		if isKnown {
+			return d.use(at)
+		}
 		partition := strconv.FormatUint(uint64(id.Partition), 10)
 		_, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(id.Policy), partition))
-		if errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return d.use(at)
+		}
+		if d.bundleOf(at) == id { // not split meanwhile
 			return nil, &NotFoundError{}
 		}
 	}
-	return d.bundle(id)
 }
 
 // report logs what is not as it should be in a bundle just opened.

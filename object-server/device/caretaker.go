@@ -19,7 +19,7 @@ type caretaker struct {
 	stopped bool             // guarded by mu
 	done    chan struct{}
 
-	working sync.Mutex // held while a bundle is cared for
+	working sync.Mutex // held while a bundle is cared for, or split
 }
 
 func (c *caretaker) start(d *Device) {
@@ -84,7 +84,7 @@ func (c *caretaker) run() {
 func (c *caretaker) care(b *bundle.Bundle) error {
 	c.working.Lock()
 	defer c.working.Unlock()
-	if c.device.Err() != nil {
+	if c.device.Err() != nil || b.Retired() {
 		return nil
 	}
 	if err := b.Seal(); err != nil {

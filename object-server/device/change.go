@@ -64,10 +64,12 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 		return State{}, err
 	}
 	defer d.room.leave(eraseRoom)
-	b, err := d.bundle(at.bundle())
+	s, err := d.use(at)
 	if err != nil {
 		return State{}, err
 	}
+	defer s.done()
+	b := s.bundle
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
 	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull()
@@ -114,10 +116,12 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 		return err
 	}
 	defer d.leave()
-	b, err := d.existing(at.bundle())
+	s, err := d.existing(at)
 	if err != nil {
 		return err
 	}
+	defer s.done()
+	b := s.bundle
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
 	o := &Object{device: d, bundle: b, hash: at.Hash}

@@ -302,7 +302,7 @@ func TestReclaim(t *testing.T) {
 			mem := vfs.NewMem("/d")
 			d := open(t, mem, "/d", compactOptions)
 			gone := locate("/a/c/gone", 1)
-			d.SetSyncedThrough(gone.bundle(), at(c.synced))
+			d.SetSyncedThrough(d.bundleOf(gone), at(c.synced))
 			must[State](t)(put(d, gone, "/a/c/gone", c.deleted-1, body(1, 4096)))
 			must[State](t)(d.Delete(gone, at(c.deleted), "/a/c/gone"))
 			for i := range uint64(40) {

@@ -46,7 +46,7 @@ type compactor struct {
 	wake     chan struct{}
 	stopping chan struct{}
 	stopped  chan struct{}
-	working  sync.Mutex // held while a bundle is compacted
+	working  sync.Mutex // held while a bundle is compacted, or split
 	opened   time.Time  // when all partitions were; the goroutine's
 
 	mu     sync.Mutex
@@ -164,7 +164,12 @@ func (c *compactor) openAll() {
 		}
 		partitions, err := c.device.partitions(policy)
 		for i := 0; err == nil && i < len(partitions) && !c.isStopping(); i++ {
-			_, err = c.device.bundle(bundle.ID{Policy: policy, Partition: partitions[i]})
+			if id, ok := c.device.bundleIn(policy, partitions[i]); ok {
+				_, err = c.device.bundle(id)
+			}
+			if errors.Is(err, errMoved) {
+				err = nil
+			}
 		}
 		if err != nil {
 			c.device.options.Logger.Error("a partition cannot be looked at", "device", c.device.root, "error", err)
@@ -174,12 +179,17 @@ func (c *compactor) openAll() {
 
 // parsePolicyDirectory is the inverse of bundle.PolicyDirectory.
 func parsePolicyDirectory(entry fs.DirEntry) (policy int, ok bool) {
+	policy, ok = parsePolicyName(entry.Name())
+	return policy, ok && entry.IsDir()
+}
+
+func parsePolicyName(name string) (policy int, ok bool) {
 	number := "0"
-	if name := entry.Name(); name != bundle.PolicyDirectory(0) {
+	if name != bundle.PolicyDirectory(0) {
 		number, _ = strings.CutPrefix(name, bundle.PolicyDirectory(0)+"-")
 	}
 	policy, err := strconv.Atoi(number)
-	return policy, err == nil && policy >= 0 && entry.IsDir() && entry.Name() == bundle.PolicyDirectory(policy)
+	return policy, err == nil && policy >= 0 && name == bundle.PolicyDirectory(policy)
 }
 
 func (c *compactor) isStopping() bool {
@@ -253,8 +263,6 @@ func (c *compactor) gain(bytes int64) {
 
 // work compacts bundles as far as it is worth it.
 func (c *compactor) work(bundles []*bundle.Bundle) {
-	c.working.Lock()
-	defer c.working.Unlock()
 	for i := 0; i < len(bundles); i++ {
 		isGain, err := c.compact(bundles[i])
 		if isGain && c.device.room.low.Load() { // others may have more to give by now
@@ -293,7 +301,12 @@ func (c *compactor) appetite() (share float64, least int64) {
 // low: then the room for the footer of what is closed is there for one bundle
 // only.
 func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
+	c.working.Lock()
+	defer c.working.Unlock()
 	d := c.device
+	if b.Retired() {
+		return false, nil
+	}
 	for {
 		if err := d.Err(); err != nil || c.isStopping() {
 			return isGain, errStopping
@@ -319,31 +332,68 @@ func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
 			}
 		}
 		c.pace.isUnlimited = d.room.short.Load()
-		done, err := b.Compact(&bundle.Compaction{
-			Lock: d.locks.lock, Unlock: d.locks.unlock, Settle: c.settle,
-			Pace: func(bytes int) error {
-				d.room.lend(int64(bytes))
-				return c.pace.wait(bytes)
-			},
-			Share: share, Least: least, Room: free, Reclaim: c.reclaimBefore(b.ID()),
-		})
-		d.room.returned()
+		done, err := c.rewrite(b, bundle.Compaction{Share: share, Least: least, Room: free})
 		if err != nil || done.Segments == 0 {
 			return isGain, err
+		}
+		if len(done.Inherited) > 0 {
+			if err := c.separate(b.ID(), done.Inherited, least); err != nil {
+				return isGain, err
+			}
+			done.Freed = 1 // about as much as is dead
 		}
 		if done.Freed > 0 {
 			isGain = true
 			c.gain(done.Freed)
 		}
+		if isLow {
+			return isGain, nil
+		}
+	}
+}
+
+// rewrite rewrites one run of segments of a bundle.
+func (c *compactor) rewrite(b *bundle.Bundle, how bundle.Compaction) (bundle.Compacted, error) {
+	d := c.device
+	how.Lock, how.Unlock, how.Settle, how.Reclaim = d.locks.lock, d.locks.unlock, c.settle, c.reclaimBefore(b.ID())
+	how.Pace = func(bytes int) error {
+		d.room.lend(int64(bytes))
+		return c.pace.wait(bytes)
+	}
+	done, err := b.Compact(&how)
+	d.room.returned()
+	if err == nil && done.Segments > 0 {
 		d.counters.compactions.Add(1)
 		d.counters.bytesCompacted.Add(uint64(done.Bytes))
 		d.counters.segmentsRemoved.Add(uint64(done.Segments))
 		d.counters.tombstonesReclaimed.Add(uint64(done.Tombstones))
 		d.counters.versionsReclaimed.Add(uint64(done.Versions))
-		if isLow {
-			return isGain, nil
+	}
+	return done, err
+}
+
+// separate rewrites segments that a partition shared with its sibling in the
+// sibling, too, so that their room comes back.
+func (c *compactor) separate(id bundle.ID, shared []bundle.Inherited, least int64) error {
+	sibling, ok := id.Sibling()
+	if !ok {
+		return nil
+	}
+	b, err := c.device.bundle(sibling)
+	if errors.Is(err, errMoved) {
+		return nil
+	}
+	for err == nil {
+		var free int64
+		if free, err = c.device.room.look(); err != nil {
+			break
+		}
+		var done bundle.Compacted
+		if done, err = c.rewrite(b, bundle.Compaction{Only: shared, Least: least, Room: free}); done.Segments == 0 {
+			break
 		}
 	}
+	return err
 }
 
 // settle makes sure that no replay of the journal touches a segment again: pieces
@@ -376,6 +426,9 @@ func (c *compactor) reclaimBefore(id bundle.ID) bundle.Timestamp {
 // away might bring back what they delete. Without it none ever goes. It is
 // forgotten when the device is closed.
 func (d *Device) SetSyncedThrough(id bundle.ID, t bundle.Timestamp) {
+	if known, ok := d.bundleIn(id.Policy, id.Partition); ok {
+		id = known
+	}
 	d.compactor.mu.Lock()
 	defer d.compactor.mu.Unlock()
 	d.compactor.synced[id] = t

@@ -85,7 +85,7 @@ func TestWritersShareFlushes(t *testing.T) {
 	d := open(t, fs, "/d", Options{})
 	defer d.Close()
 	for i := range 41 { // open the partitions: nothing else passes while a flush is held
-		must[*bundle.Bundle](t)(d.bundle(locate(fmt.Sprint(i), 3).bundle()))
+		must[*bundle.Bundle](t)(d.bundle(d.bundleOf(locate(fmt.Sprint(i), 3))))
 	}
 	held.Store(true)
 	var group sync.WaitGroup

@@ -66,7 +66,7 @@ func (u *Upload) fill(source *Object) error {
 // clone begins a large file that shares all bytes with the source's. It is empty
 // if the file system cannot, with room for the bytes reserved.
 func (u *Upload) clone(source *Object) (isDone bool, err error) {
-	if u.large, err = u.device.newLargeWriter(u.bundle, 0); err != nil {
+	if u.large, err = u.device.newLargeWriter(u.at, 0); err != nil {
 		return false, err
 	}
 	u.draft.Free()

@@ -19,6 +19,7 @@ func crashOptions(method SyncMethod) Options {
 	o := modelOptions
 	o.SyncMethod, o.JournalBytes = method, 64<<10
 	o.SegmentBytes, o.compactShare = 16<<10, 0.1 // so that there is something to compact
+	o.splitByHand = true
 	return o
 }
 
@@ -34,6 +35,9 @@ func checkCrashed(fs *vfs.Mem, o Options, m *model, rng *rand.Rand) error {
 	first, err := observeAll(d)
 	if err != nil {
 		return err
+	}
+	if split, err := finishRaise(d); err != nil || !maps.Equal(first, split) {
+		return fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, first)
 	}
 	again, err := Open(fs.CrashClone(rng), "/d", o) // a crash while opening
 	if err != nil {
@@ -121,6 +125,9 @@ func faultRun(t *testing.T, fs vfs.FS, mem *vfs.Mem, method SyncMethod, seed uin
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range 16 {
+		if i > 5 {
+			_ = raiseStep(d)
+		}
 		c := change{kinds[rng.IntN(len(kinds))], modelNames[rng.IntN(4)], uint64(1 + i)}
 		_ = m.do(d, c) // fails when it should; the model knows it as tried
 	}

@@ -21,8 +21,6 @@ type Location struct {
 	Hash      bundle.Hash
 }
 
-func (l Location) bundle() bundle.ID { return bundle.ID{Policy: l.Policy, Partition: l.Partition} }
-
 // State is what was stored under a name before a write replaced it. A damaged
 // object counts as absent.
 type State struct {
@@ -43,6 +41,7 @@ type Device struct {
 	committer committer
 	caretaker caretaker
 	compactor compactor
+	splitter  splitter
 	room      room
 	counters  counters
 
@@ -75,7 +74,12 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
 	d.options.SegmentBytes = segmentBytesOf(&usage, o.SegmentBytes)
 	d.bundles.open = make(map[bundle.ID]*slot)
-	if err := d.takeOver(); err != nil {
+	d.splitter.prepare(d)
+	err = d.takeOver()
+	if err == nil {
+		err = d.splitter.load()
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
 	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
@@ -86,6 +90,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	d.committer.start(d)
 	d.compactor.start(d)
 	d.caretaker.start(d)
+	d.splitter.start()
 	return d, nil
 }
 
@@ -119,8 +124,9 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
-	d.caretaker.stop()
 	d.compactor.stop()
+	d.splitter.stop()
+	d.caretaker.stop()
 	d.committer.stop()
 	var err error
 	if d.Err() == nil {

@@ -108,7 +108,12 @@ func (x *explorer) use(state *vfs.Mem, digest uint64, rng *rand.Rand) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()                                               // nothing more is asked of it
+	defer d.Close()    // nothing more is asked of it
+	if digest%2 == 0 { // else it goes on in the middle of it
+		if split, err := finishRaise(d); err != nil || !maps.Equal(all, split) {
+			return nil, fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, all)
+		}
+	}
 	if again := state.CrashClone(rng); again.Digest() != digest { // opening has changed something
 		second, d, err := x.open(again)
 		if err != nil || !maps.Equal(all, second) {
@@ -128,6 +133,9 @@ func (x *explorer) use(state *vfs.Mem, digest uint64, rng *rand.Rand) (map[strin
 	last, d, err := x.open(state.CrashClone(rng))
 	if err != nil || !maps.Equal(last, m.all()) {
 		return nil, fmt.Errorf("after the crash was written %v; after another one: %v, %v", m.all(), last, err)
+	}
+	if split, err := finishRaise(d); err != nil || !maps.Equal(last, split) {
+		return nil, fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, last)
 	}
 	return all, d.Close()
 }

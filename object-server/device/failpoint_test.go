@@ -19,7 +19,7 @@ import (
 const failpointHistory = "MARTLET_FAILPOINT_TEST_WRITERS"
 
 // failpointOptions lets segments roll often.
-var failpointOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, CheckpointBytes: 1 << 10, Logger: quiet}
+var failpointOptions = Options{SpillBytes: smallSpill, SegmentBytes: 4 << 10, CheckpointBytes: 1 << 10, Logger: quiet, splitByHand: true}
 
 // runIntoFailpoint is the process that gets killed: it writes a history, says
 // each step aloud, and stops cleanly if it comes that far.
@@ -34,7 +34,7 @@ func runIntoFailpoint(root, writers string) error {
 	}
 	m := newModel()
 	m.watch = func(e event) { fmt.Println(e.acked, e.name, e.ticks, e.meta, e.deleted) }
-	h := history{seed: 5, writers: n, changes: 160, ticks: smallTicks}
+	h := history{seed: 5, writers: n, changes: 240, ticks: smallTicks, raises: true}
 	return errors.Join(h.run(d, m), d.Close())
 }
 

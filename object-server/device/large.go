@@ -20,7 +20,7 @@ const (
 // largeWriter fills a file that has no name yet, or a temporary one.
 type largeWriter struct {
 	device    *Device
-	bundle    *bundle.Bundle
+	bundle    *bundle.Bundle // that the file was made for; it may be split before the file is linked
 	id        uint64
 	isNamed   bool // has a temporary name
 	file      vfs.File
@@ -33,14 +33,18 @@ type largeWriter struct {
 
 // newLargeWriter makes the file; sizeHint bytes are reserved if it is not
 // negative, so that a full disk is found before the client has sent them.
-func (d *Device) newLargeWriter(b *bundle.Bundle, sizeHint int64) (*largeWriter, error) {
+func (d *Device) newLargeWriter(at Location, sizeHint int64) (*largeWriter, error) {
+	s, err := d.use(at)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done()
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("device: %w", err)
 	}
-	w := &largeWriter{device: d, bundle: b, id: binary.LittleEndian.Uint64(random[:]) | 1} // 0 means none
-	var err error
-	if w.file, w.isNamed, err = b.CreateLarge(w.id); err != nil {
+	w := &largeWriter{device: d, bundle: s.bundle, id: binary.LittleEndian.Uint64(random[:]) | 1} // 0 means none
+	if w.file, w.isNamed, err = s.bundle.CreateLarge(w.id); err != nil {
 		return nil, err
 	}
 	w.buffer = bundle.GetBuffer(largeBuffer)
@@ -124,15 +128,15 @@ func (w *largeWriter) finish() error {
 	return w.flush()
 }
 
-// link names the finished file. A crash after it leaves a file that no record
+// link names the finished file in a bundle. A crash after it leaves a file that no record
 // names.
-func (w *largeWriter) link(m *bundle.Metadata) error {
+func (w *largeWriter) link(b *bundle.Bundle, m *bundle.Metadata) error {
 	if err := bundle.WriteCopy(w.file, m); err != nil {
 		return err
 	}
-	if err := w.bundle.LinkLarge(w.file, w.id); err != nil {
+	if err := b.LinkLarge(w.file, w.id); err != nil {
 		w.device.failed(err)
-		w.bundle.RemoveLarge(w.id)
+		b.RemoveLarge(w.id)
 		return err
 	}
 	return nil

@@ -24,6 +24,11 @@ func TestStateMachine(t *testing.T) {
 					rt.Fatal(err)
 				}
 			},
+			"raise": func(rt *rapid.T) {
+				if err := raiseStep(s.device); err != nil {
+					rt.Fatal(err)
+				}
+			},
 			"reopen": func(rt *rapid.T) {
 				if err := s.device.Close(); err != nil {
 					rt.Fatal(err)

@@ -140,7 +140,7 @@ func modelBody(name string, ticks uint64) []byte {
 
 // change is one write of a model test.
 type change struct {
-	kind  string // "put", "post", "delete", or "compact", which is of no name
+	kind  string // "put", "post", "delete", or of no name: "compact", "raise"
 	name  string
 	ticks uint64
 }
@@ -148,8 +148,11 @@ type change struct {
 // do performs a change on device and model. Refusals that the model knows to be
 // right are no error.
 func (m *model) do(d *Device, c change) error {
-	if c.kind == "compact" {
+	switch c.kind {
+	case "compact":
 		return d.Compact()
+	case "raise":
+		return raiseStep(d)
 	}
 	loc := locate(c.name, modelBits)
 	m.mu.Lock()

@@ -30,16 +30,17 @@ func (d *Device) Open(at Location) (*Object, error) {
 		return nil, err
 	}
 	defer d.leave()
-	b, err := d.existing(at.bundle())
+	s, err := d.existing(at)
 	if err != nil {
 		return nil, err
 	}
-	return d.open(b, at.Hash, (*Object).newest)
+	defer s.done()
+	return d.load(s.bundle, at.Hash, (*Object).newest)
 }
 
-// open loads a version of an object, which find reads. It looks again if the
+// load loads a version of an object, which find reads. It looks again if the
 // version was removed meanwhile.
-func (d *Device) open(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) error) (*Object, error) {
+func (d *Device) load(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) error) (*Object, error) {
 	var missing uint64 // LSN of a record whose large file was not there
 	for {
 		o := &Object{device: d, bundle: b, hash: hash}
@@ -210,16 +211,17 @@ func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, 
 		return nil, err
 	}
 	defer d.leave()
-	b, err := d.existing(at.bundle())
+	s, err := d.existing(at)
 	if err != nil {
 		return nil, err
 	}
-	record, buffer, err := read(b)
+	defer s.done()
+	record, buffer, err := read(s.bundle)
 	defer buffer.Free()
 	if err := live(record, err); err != nil {
 		return nil, err
 	}
-	m, err := metadata(b, record)
+	m, err := metadata(s.bundle, record)
 	if err != nil {
 		return nil, err
 	}

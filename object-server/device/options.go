@@ -50,6 +50,7 @@ type Options struct {
 
 	noFloor       bool    // nothing is kept for compaction, for tests of other things
 	compactByHand bool    // only Compact compacts, for tests that look at the files
+	splitByHand   bool    // only Split splits, for tests that do it step by step
 	compactShare  float64 // of a run that must be dead, for tests; 0: as usual
 }
 

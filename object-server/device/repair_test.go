@@ -33,7 +33,7 @@ func withoutVersion(t *testing.T, lost uint64) (*Device, Location) {
 		t.Fatal(err)
 	}
 	damage(t, mem, segment, end-128, 1, func(p []byte) { p[0] ^= 1 })
-	plan, err := bundle.PlanRepair(bundle.NewFiles(mem, "/d", 8), loc.bundle())
+	plan, err := bundle.PlanRepair(bundle.NewFiles(mem, "/d", 8), bundle.ID{Partition: loc.Partition})
 	if err != nil || len(plan.Damages) != 1 {
 		t.Fatal(plan, err)
 	}

@@ -16,7 +16,6 @@ const uploadRoom = 16 << 10
 type Upload struct {
 	device *Device
 	at     Location
-	bundle *bundle.Bundle
 	draft  *bundle.Draft // nil once the upload has ended or spilled
 	large  *largeWriter  // nil until the data outgrow the draft
 	table  []byte        // checksums that a copy takes from its source; nil if they are made
@@ -38,13 +37,9 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 	if err := u.hold(max(sizeHint, 0) + uploadRoom); err != nil {
 		return nil, err
 	}
-	var err error
-	if u.bundle, err = d.bundle(at.bundle()); err != nil {
-		u.end()
-		return nil, err
-	}
 	if sizeHint > d.options.SpillBytes {
-		if u.large, err = d.newLargeWriter(u.bundle, sizeHint); err != nil {
+		var err error
+		if u.large, err = d.newLargeWriter(at, sizeHint); err != nil {
 			u.end()
 			return nil, err
 		}
@@ -97,7 +92,7 @@ func (u *Upload) Write(p []byte) (int, error) {
 // spill writes to a large file, moving there what has been collected so far.
 func (u *Upload) spill(p []byte) (err error) {
 	if u.large == nil {
-		if u.large, err = u.device.newLargeWriter(u.bundle, -1); err != nil {
+		if u.large, err = u.device.newLargeWriter(u.at, -1); err != nil {
 			return err
 		}
 		if err = u.large.Write(u.draft.Data()); err != nil {
@@ -137,9 +132,14 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 			return State{}, err
 		}
 	}
+	s, err := d.use(u.at)
+	if err != nil {
+		return State{}, err
+	}
+	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	old, err := previous(u.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+	old, err := previous(s.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
 		return c.Add(m.VersionID, m.Timestamp)
 	})
 	if err != nil {
@@ -147,15 +147,15 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	}
 	outlive(m, old.state.Metadata)
 	if u.large != nil {
-		err = u.commitLarge(m, &old)
+		err = u.commitLarge(s.bundle, m, &old)
 	} else if err = u.sealPut(m, &old); err == nil {
-		err = d.committer.append(u.bundle, u.draft)
+		err = d.committer.append(s.bundle, u.draft)
 	}
 	if err != nil {
 		return State{}, err
 	}
 	if old.large != 0 {
-		u.bundle.RemoveLarge(old.large)
+		s.bundle.RemoveLarge(old.large)
 	}
 	d.counters.puts.Add(1)
 	return old.state, nil
@@ -169,8 +169,8 @@ func (u *Upload) sealPut(m *bundle.Metadata, old *replaced) error {
 }
 
 // commitLarge names the large file and appends the record that makes it visible.
-func (u *Upload) commitLarge(m *bundle.Metadata, old *replaced) error {
-	if err := u.large.link(m); err != nil {
+func (u *Upload) commitLarge(b *bundle.Bundle, m *bundle.Metadata, old *replaced) error {
+	if err := u.large.link(b, m); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.LargeLinked)
@@ -182,12 +182,12 @@ func (u *Upload) commitLarge(m *bundle.Metadata, old *replaced) error {
 	u.draft.Continue(old.chain)
 	u.draft.Replaces(old.record)
 	if err := u.draft.SealSpill(u.at.Hash, m, id, table); err != nil {
-		u.bundle.RemoveLarge(id)
+		b.RemoveLarge(id)
 		return err
 	}
-	err := u.device.committer.append(u.bundle, u.draft)
+	err := u.device.committer.append(b, u.draft)
 	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
-		u.bundle.RemoveLarge(id)
+		b.RemoveLarge(id)
 	}
 	// After any other error the record may be on the disk all the same, so the
 	// large file stays: the next opening of the bundle knows whether it is needed.

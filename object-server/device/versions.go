@@ -15,11 +15,12 @@ func (d *Device) OpenVersion(at Location, id bundle.VersionID) (*Object, error) 
 		return nil, err
 	}
 	defer d.leave()
-	b, err := d.existing(at.bundle())
+	s, err := d.existing(at)
 	if err != nil {
 		return nil, err
 	}
-	return d.open(b, at.Hash, versionOf(id))
+	defer s.done()
+	return d.load(s.bundle, at.Hash, versionOf(id))
 }
 
 // versionOf makes what open looks for a version with.
@@ -132,10 +133,12 @@ func (d *Device) ListVersions(at Location, after bundle.Marker, limit int) (Vers
 		return VersionPage{}, err
 	}
 	defer d.leave()
-	b, err := d.existing(at.bundle())
+	s, err := d.existing(at)
 	if err != nil {
 		return VersionPage{}, err
 	}
+	defer s.done()
+	b := s.bundle
 	head, buffer, damage := b.ReadHead(at.Hash)
 	defer buffer.Free()
 	if damage != nil && !errors.Is(damage, ErrQuarantined) {

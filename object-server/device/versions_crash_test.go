@@ -80,8 +80,11 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 		if i > 25 && i%7 == 5 {
 			c.kind = "compact"
 		}
+		if i > 20 && i%3 == 1 {
+			c.kind = "raise"
+		}
 		mu.Lock()
-		if next = h; c.kind != "compact" {
+		if next = h; c.kind != "compact" && c.kind != "raise" {
 			next, _ = h.after(c)
 		}
 		mu.Unlock()

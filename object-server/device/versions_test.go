@@ -27,7 +27,7 @@ func versionID(n uint64) (id bundle.VersionID) {
 
 // versionChange is one write of a test with versions.
 type versionChange struct {
-	kind  string // "put", "marker", "remove" or "post", or "compact", which changes nothing
+	kind  string // "put", "marker", "remove" or "post", or "compact" or "raise", which change nothing
 	id    uint64 // 0: the null version
 	ticks uint64
 }
@@ -96,8 +96,11 @@ func (h versionHistory) String() string {
 // do performs a change on the device. A refusal that the versionHistory says is right
 // is no error.
 func (h versionHistory) do(d *Device, name string, c versionChange) (versionHistory, error) {
-	if c.kind == "compact" {
+	switch c.kind {
+	case "compact":
 		return h, d.Compact()
+	case "raise":
+		return h, raiseStep(d)
 	}
 	next, ok := h.after(c)
 	err := doVersion(d, name, c)
@@ -274,6 +277,7 @@ func TestVersionStateMachine(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
 			"compact": func(rt *rapid.T) { h = s.version(rt, h, name, versionChange{kind: "compact"}) },
+			"raise":   func(rt *rapid.T) { h = s.version(rt, h, name, versionChange{kind: "raise"}) },
 			"look":    func(*rapid.T) { look() },
 			"changes": func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
 			"again": func(rt *rapid.T) {

@@ -13,6 +13,7 @@ type history struct {
 	writers int    // each with names of its own
 	changes int    // altogether
 	ticks   uint64 // of the first write
+	raises  bool   // the part power is raised meanwhile, more than once
 }
 
 // kinds are what a history is made of; twice means twice as often.
@@ -33,6 +34,9 @@ func (h history) run(d *Device, m *model) error {
 					kind:  kinds[rng.IntN(len(kinds))],
 					name:  modelNames[w+h.writers*rng.IntN(len(modelNames)/h.writers)],
 					ticks: h.ticks + uint64(1+i+rng.IntN(3)), // some come late
+				}
+				if h.raises && rng.IntN(3) == 0 {
+					c = change{kind: "raise"}
 				}
 				if err := m.do(d, c); err != nil {
 					failed <- fmt.Errorf("%+v: %w", c, err)

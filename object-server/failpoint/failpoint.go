@@ -39,12 +39,17 @@ const (
 	CompactLinked   Point = "compact-linked"   // it has its name, beside those it replaces
 	Compacted       Point = "compacted"        // the index points at it
 	CompactUnlinked Point = "compact-unlinked" // those that it replaces are gone
+
+	SplitLinked    Point = "split-linked"    // both halves of a partition have links to its files
+	SplitPublished Point = "split-published" // they count, and the partition does not
+	SplitCleaned   Point = "split-cleaned"   // its files are gone
 )
 
 // All lists the points, for the test that reaches each of them.
 var All = []Point{
 	SegmentCreated, Appended, Flushed, Published, LargeLinked, Padding,
 	Sealed, Checkpointed, CompactWritten, CompactLinked, Compacted, CompactUnlinked,
+	SplitLinked, SplitPublished, SplitCleaned,
 }
 
 // set holds how often a point may still be passed, plus one; nil where nothing

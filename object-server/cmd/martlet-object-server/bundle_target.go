@@ -100,14 +100,50 @@ func readTarget(path string) (*target, error) {
 		}
 		if id, root, ok := readPartition(filepath.Dir(absolute)); ok {
 			t.root, t.partitions = root, []bundle.ID{id}
+			return t, t.findPower()
 		}
 		return t, nil
 	}
 	if id, root, ok := readPartition(absolute); ok {
-		return &target{path: path, root: root, partitions: []bundle.ID{id}}, nil
+		t := &target{path: path, root: root, partitions: []bundle.ID{id}}
+		return t, t.findPower()
 	}
 	t := &target{path: path, root: absolute, isDevice: true}
-	return t, t.list()
+	if err := t.list(); err != nil {
+		return nil, err
+	}
+	return t, t.findPower()
+}
+
+// findPower learns which part power the partitions are of. What a crash has left
+// of a split is none of them.
+func (t *target) findPower() error {
+	powers := map[int]*device.PartPower{}
+	kept := t.partitions[:0]
+	for _, id := range t.partitions {
+		power, isKnown := powers[id.Policy]
+		if !isKnown {
+			found, ok, err := device.ReadPartPower(vfs.ReadOnly{}, t.root, id.Policy)
+			if err != nil {
+				return err
+			}
+			if ok {
+				power = &found
+			}
+			powers[id.Policy] = power
+		}
+		ok := true
+		if power != nil {
+			id, ok = power.Bundle(id.Policy, id.Partition)
+		}
+		if ok {
+			kept = append(kept, id)
+		}
+	}
+	if t.partitions = kept; !t.isDevice && len(kept) == 0 {
+		return fmt.Errorf("%s is what is left of a partition that was split, or of a split that was not completed; the object server removes it when it opens the device", t.path)
+	}
+	return nil
 }
 
 // readPartition takes the directory of a partition apart.

@@ -1,0 +1,457 @@
+package device
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// powersMax is how far the tests raise the part power of a model.
+const powersMax = 6
+
+// raiseStep takes the next step of raising the part power: an operator's, or that
+// of splitting one partition.
+func raiseStep(d *Device) (err error) {
+	p, ok := d.splitter.power(0)
+	switch {
+	case !ok:
+		err = d.PrepareIncrease(0, modelBits)
+	case p.Splitting:
+		_, err = d.Split(0, true)
+	case p.Next != 0:
+		err = d.RaisePartPower(0, p.Next)
+	case p.Power < powersMax:
+		err = d.PrepareIncrease(0, p.Power)
+	}
+	if errors.Is(err, ErrPartPower) { // somebody else was faster
+		return nil
+	}
+	return err
+}
+
+// finishRaise brings what was begun to an end, and tells what the device shows
+// then.
+func finishRaise(d *Device) (map[string]version, error) {
+	for {
+		p, _ := d.splitter.power(0)
+		if p.Next == 0 {
+			return observeAll(d)
+		}
+		if err := raiseStep(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+	}
+}
+
+// raised opens a device and raises its part power to the end, so often.
+func raised(t *testing.T, fs vfs.FS, root string, o Options, times int) *Device {
+	t.Helper()
+	o.splitByHand = true
+	d := open(t, fs, root, o)
+	for range times {
+		for isDone := false; !isDone; {
+			if err := raiseStep(d); err != nil {
+				t.Fatal(err)
+			}
+			p, _ := d.splitter.power(0)
+			isDone = p.Next == 0
+		}
+	}
+	return d
+}
+
+// crowd is many names that are read and written while partitions are split.
+type crowd struct {
+	device *Device
+	bits   int
+	acked  []atomic.Uint64
+	stop   atomic.Bool
+	fail   atomic.Pointer[error]
+	all    sync.WaitGroup
+}
+
+func (c *crowd) failed(err error) { c.fail.CompareAndSwap(nil, &err) }
+
+func (c *crowd) name(n int) (string, Location) {
+	name := fmt.Sprint("/a/c/", n)
+	return name, locate(name, c.bits+n%2) // some requests are of a proxy with the next ring
+}
+
+// size is that of a name's object; some are large.
+func (c *crowd) size(n int) int { return []int{100, 3000, 0, 40_000}[n%4] }
+
+func (c *crowd) write(w, writers int) {
+	defer c.all.Done()
+	for round := uint64(2); !c.stop.Load(); round++ {
+		for n := w; n < len(c.acked) && !c.stop.Load(); n += writers {
+			name, loc := c.name(n)
+			if _, err := put(c.device, loc, name, round, body(round, c.size(n))); err != nil {
+				c.failed(fmt.Errorf("PUT %s: %w", name, err))
+				return
+			}
+			c.acked[n].Store(round)
+		}
+	}
+}
+
+// check reads a name: never an older version than was acknowledged before.
+func (c *crowd) check(n int) error {
+	name, loc := c.name(n)
+	before := c.acked[n].Load()
+	data, m, err := get(c.device, loc)
+	if err != nil || m.Timestamp.Ticks < before || !bytes.Equal(data, body(m.Timestamp.Ticks, c.size(n))) {
+		return fmt.Errorf("GET %s: %w, %+v after %d", name, err, m, before)
+	}
+	return nil
+}
+
+func (c *crowd) read(rng *rand.Rand) {
+	defer c.all.Done()
+	for !c.stop.Load() {
+		if err := c.check(rng.IntN(len(c.acked))); err != nil {
+			c.failed(err)
+			return
+		}
+	}
+}
+
+// While partitions are split, clients read and write as always, whichever ring
+// their proxy has; afterwards all is in its place.
+func TestSplitUnderLoad(t *testing.T) {
+	for i, method := range SyncMethods {
+		t.Run(string(method), func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, fs vfs.FS, root string) {
+				o := Options{
+					SyncMethod: method, SpillBytes: 16 << 10, SegmentBytes: 64 << 10, JournalBytes: 256 << 10, CompactionRate: -1,
+					IndexOnDisk: i%2 == 0, noFloor: true,
+				}
+				c := &crowd{device: open(t, fs, root, o), bits: 2, acked: make([]atomic.Uint64, 160)}
+				for n := range c.acked {
+					name, loc := c.name(n)
+					loc.Partition = locate(name, c.bits).Partition
+					must[State](t)(put(c.device, loc, name, 1, body(1, c.size(n))))
+				}
+				raiseUnderLoad(t, c)
+				if err := c.device.Close(); err != nil {
+					t.Fatal(err)
+				}
+				c.device = open(t, fs, root, o)
+				defer c.device.Close()
+				wantCrowd(t, c, fs, root, 4)
+			})
+		})
+	}
+}
+
+// raiseUnderLoad raises the part power by two while clients are at work.
+func raiseUnderLoad(t *testing.T, c *crowd) {
+	t.Helper()
+	const writers = 3
+	if err := c.device.PrepareIncrease(0, 2); err != nil {
+		t.Fatal(err)
+	}
+	for w := range writers {
+		c.all.Add(2)
+		go c.write(w, writers)
+		go c.read(rand.New(rand.NewPCG(1, uint64(w))))
+	}
+	defer c.all.Wait()
+	defer c.stop.Store(true)
+	for power := uint8(3); power <= 4; power++ {
+		if err := c.device.RaisePartPower(0, power); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); c.device.Progress()[0].Power != power; time.Sleep(time.Millisecond) {
+			if err := c.fail.Load(); err != nil {
+				t.Fatal(*err)
+			}
+			if p := c.device.Progress()[0]; time.Now().After(deadline) || p.Error != "" {
+				t.Fatalf("%s, %d split, %d left, %s", p, p.Split, p.Left, p.Error)
+			}
+		}
+		if err := c.device.PrepareIncrease(0, power); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantCrowd demands all that was acknowledged, in partitions of a power.
+func wantCrowd(t *testing.T, c *crowd, fs vfs.FS, root string, power int) {
+	t.Helper()
+	if err := c.fail.Load(); err != nil {
+		t.Fatal(*err)
+	}
+	want := map[uint32]bool{}
+	for n := range c.acked {
+		name, _ := c.name(n)
+		want[locate(name, power).Partition] = true
+		if err := c.check(n); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, n := range must[[]uint32](t)(c.device.Partitions(0)) {
+		if !want[n] {
+			t.Errorf("partition %d of %d names", n, len(c.acked))
+		}
+		delete(want, n)
+		verdict, err := bundle.Verify(bundle.NewFiles(fs, root, 64), bundle.ID{Partition: n, Power: uint8(power)}, "")
+		if err != nil || len(verdict.Damages) > 0 {
+			t.Errorf("partition %d: %+v, %v", n, verdict, err)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("partitions %v are missing", want)
+	}
+}
+
+// A partition with damage can be split: what was readable still is, and what was
+// not is in quarantine as before, not forgotten.
+func TestDamagedPartitionsAreSplit(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	m := smallDevice(t, mem, "/d")
+	quarantined := 0
+	for name, size := range files(t, mem) {
+		for offset := int64(5); offset < size; offset += 61 {
+			fs := mem.KillClone()
+			damage(t, fs, name, offset, 1, func(p []byte) { p[0] ^= 4 })
+			quarantined += splitDamaged(t, fs, m, fmt.Sprintf("%s offset %d", name, offset))
+		}
+	}
+	if quarantined < 20 {
+		t.Errorf("%d names in quarantine", quarantined)
+	}
+}
+
+func splitDamaged(t *testing.T, fs *vfs.Mem, m *model, where string) (quarantined int) {
+	t.Helper()
+	o := rotOptions
+	o.splitByHand = true
+	d := open(t, fs.KillClone(), "/d", o)
+	before := map[string]error{}
+	shown := map[string]version{}
+	for _, name := range modelNames {
+		shown[name], before[name] = observe(d, name)
+	}
+	_ = d.Close()
+	split := raised(t, fs, "/d", o, 2)
+	for range 2 {
+		for _, name := range modelNames {
+			v, err := observe(split, name)
+			switch {
+			case errors.Is(err, ErrQuarantined) && errors.Is(before[name], ErrQuarantined):
+				quarantined++
+			case err != nil || before[name] == nil && v != shown[name] || before[name] != nil && v != m.acked[name]:
+				t.Fatalf("%s: %s shows %+v, %v; before %+v, %v", where, name, v, err, shown[name], before[name])
+			}
+		}
+		if err := split.Close(); err != nil {
+			t.Fatal(where, err)
+		}
+		split = open(t, fs, "/d", o)
+	}
+	if err := split.Close(); err != nil {
+		t.Fatal(where, err)
+	}
+	return quarantined
+}
+
+// The room that both halves of a partition share comes back as it would have
+// without the split.
+func TestSharedRoomComesBack(t *testing.T) {
+	const objects, size = 240, 4096
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", compactOptions)
+	name := func(n int) string { return fmt.Sprint("/a/c/", n) }
+	for n := range objects {
+		must[State](t)(put(d, locate(name(n), modelBits), name(n), 1, body(1, size)))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := compactOptions
+	o.compactByHand = true
+	d = raised(t, mem, "/d", o, 1)
+	defer d.Close()
+	if use := used(t, d); use > objects*size*12/10 {
+		t.Fatalf("%d bytes after the split of %d", use, objects*size)
+	}
+	if err := d.Compact(); err != nil || d.Stats().BytesCompacted > 0 {
+		t.Fatalf("compacted without garbage: %+v, %v", d.Stats(), err)
+	}
+	peak := int64(0)
+	for n := range objects { // half of each segment's names, of both partitions
+		if n%2 == 0 {
+			must[State](t)(put(d, locate(name(n), modelBits), name(n), 2, body(2, size)))
+		} else {
+			must[State](t)(d.Delete(locate(name(n), modelBits), at(2), name(n)))
+		}
+		if n%10 == 0 {
+			if err := d.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peak = max(peak, used(t, d))
+	}
+	if err := d.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if use := used(t, d); use > objects*size*3/4 || peak > objects*size*22/10 {
+		t.Errorf("%d bytes, at most %d, for %d", use, peak, objects*size/2)
+	}
+	for n := range objects {
+		if n%2 == 0 {
+			wantBody(t, d, locate(name(n), modelBits), body(2, size))
+		} else {
+			wantNotFound(t, d, locate(name(n), modelBits), 2)
+		}
+	}
+}
+
+// What does not go with the ring is refused, and can be repeated or taken back.
+func TestPartPowerSteps(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{splitByHand: true})
+	names := []string{"/a/c/0", "/a/c/1", "/a/c/2", "/a/c/3", "/a/c/4", "/a/c/5", "/a/c/6", "/a/c/7"}
+	for _, name := range names {
+		must[State](t)(put(d, locate(name, 4), name, 1, []byte(name)))
+	}
+	step := func(what string, err error, isRefused bool) {
+		t.Helper()
+		if errors.Is(err, ErrPartPower) != isRefused || !isRefused && err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, name := range names {
+			for bits := 3; bits <= 6; bits++ { // of any ring, once the device knows
+				if _, isMarked := d.splitter.power(0); isMarked || bits == 4 {
+					wantBody(t, d, locate(name, bits), []byte(name))
+				}
+			}
+		}
+	}
+	step("a ring of another power", d.PrepareIncrease(0, 3), true)
+	step("a ring of another power is raised", d.RaisePartPower(0, 7), true)
+	step("prepare", d.PrepareIncrease(0, 4), false)
+	step("prepare again", d.PrepareIncrease(0, 4), false)
+	step("prepare the next before this one", d.PrepareIncrease(0, 5), true)
+	step("cancel", d.RaisePartPower(0, 4), false)
+	step("cancel again", d.RaisePartPower(0, 4), false)
+	step("raise without prepare", d.RaisePartPower(0, 5), true)
+	step("prepare after cancel", d.PrepareIncrease(0, 4), false)
+	step("raise", d.RaisePartPower(0, 5), false)
+	_, err := d.Split(0, true)
+	step("one partition", err, false)
+	step("cancel too late", d.RaisePartPower(0, 4), true)
+	step("raise again", d.RaisePartPower(0, 5), false)
+	d = reopened(t, d, mem)
+	_, err = d.Split(0, false)
+	step("the rest", err, false)
+	step("raise when done", d.RaisePartPower(0, 5), false)
+	if p := d.Progress()[0]; p.PartPower != (PartPower{Power: 5, First: 4}) {
+		t.Fatalf("%+v", p)
+	}
+	d = reopened(t, d, mem)
+	step("the end", nil, false)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reopened(t *testing.T, d *Device, mem *vfs.Mem) *Device {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, mem, "/d", Options{splitByHand: true})
+}
+
+// A ring that was raised before the device heard of it does no harm: what it
+// holds tells which power it is of.
+func TestRaiseWithoutPrepare(t *testing.T) {
+	for bits, want := range map[int]uint8{4: 5, 5: 5} {
+		d := open(t, vfs.NewMem("/d"), "/d", Options{splitByHand: true})
+		for n := range 40 {
+			name := fmt.Sprint("/a/c/", n)
+			must[State](t)(put(d, locate(name, bits), name, 1, []byte(name)))
+		}
+		if err := d.RaisePartPower(0, 5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Split(0, false); err != nil {
+			t.Fatal(err)
+		}
+		if p := d.Progress()[0]; p.Power != want || p.Next != 0 {
+			t.Errorf("%+v", p)
+		}
+		for n := range 40 {
+			name := fmt.Sprint("/a/c/", n)
+			wantBody(t, d, locate(name, 5), []byte(name))
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The file of the part power may lose either half, not both. What nothing is
+// known of is not removed.
+func TestPartPowerFile(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{splitByHand: true})
+	name := "/a/c/heron"
+	must[State](t)(put(d, locate(name, 4), name, 1, []byte(name)))
+	must[bool](t)(false, errors.Join(d.PrepareIncrease(0, 4), d.RaisePartPower(0, 5)))
+	must[bool](t)(d.Split(0, true))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := powerPath("/d", 0)
+	for half := range int64(2) {
+		fs := mem.KillClone()
+		damage(t, fs, path, half*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 })
+		d := open(t, fs, "/d", Options{splitByHand: true})
+		wantBody(t, d, locate(name, 4), []byte(name))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		damage(t, fs, path, (1-half)*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 }) // it was written anew
+		d = open(t, fs, "/d", Options{splitByHand: true})
+		wantBody(t, d, locate(name, 4), []byte(name))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for half := range int64(2) {
+			damage(t, fs, path, half*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 })
+		}
+		if _, err := Open(fs, "/d", Options{Logger: quiet}); !errors.Is(err, errPowerDamaged) {
+			t.Fatal(err)
+		}
+	}
+	p, _, _ := ReadPartPower(mem, "/d", 0)
+	stray := fmt.Sprintf("/d/objects/%d", p.From)
+	if p.From == 0 {
+		t.Fatalf("%+v", p)
+	}
+	if err := errors.Join(mem.Mkdir(stray), mem.Mkdir(stray+"/large")); err != nil {
+		t.Fatal(err)
+	}
+	must[vfs.File](t)(mem.Create(stray + "/large/0123456789abcdef.data"))
+	_ = mem.Remove(fmt.Sprintf("/d/objects/%d/00000001-0000.bundle", 2*p.From))
+	_ = mem.Remove(fmt.Sprintf("/d/objects/%d/00000001-0000.bundle", 2*p.From+1))
+	if d, err := Open(mem, "/d", Options{Logger: quiet, splitByHand: true}); err != nil {
+		t.Fatal(err)
+	} else if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mem.Open(stray + "/large/0123456789abcdef.data"); err != nil {
+		t.Error(err)
+	}
+}

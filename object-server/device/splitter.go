@@ -1,0 +1,553 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/failpoint"
+)
+
+// splitter raises the part power of a device: it makes two of each partition, one
+// after the other, from the last to the first, while they are in use. See
+// doc/decisions/0005-splitting-partitions.md.
+type splitter struct {
+	device *Device
+	powers atomic.Pointer[map[int]PartPower] // by policy; replaced, never changed
+
+	marking  sync.Mutex             // held while the part power of a policy changes
+	files    map[int]*powerFile     // guarded by marking
+	found    map[int][]uint32       // partitions still to be split, as found on the disk; guarded by marking
+	mu       sync.Mutex             // guards what follows
+	progress map[int]*SplitProgress // since the device was opened
+	wake     chan struct{}
+	stopping chan struct{}
+	stopped  chan struct{} // nil until started
+}
+
+// SplitProgress tells how far a policy is.
+type SplitProgress struct {
+	PartPower
+	Split int    // partitions that were split since the device was opened
+	Left  int    // partitions still to be split, about; -1: not known yet
+	Error string // why the last attempt failed, which is repeated; empty if it did not
+}
+
+// splitRetry is when a split that has failed is tried again.
+const splitRetry = time.Minute
+
+func (s *splitter) prepare(d *Device) {
+	s.device = d
+	s.files, s.found, s.progress = map[int]*powerFile{}, map[int][]uint32{}, map[int]*SplitProgress{}
+	s.wake, s.stopping = make(chan struct{}, 1), make(chan struct{})
+	s.powers.Store(&map[int]PartPower{})
+}
+
+// power is that of a policy; false if it was never written down.
+func (s *splitter) power(policy int) (PartPower, bool) {
+	p, ok := (*s.powers.Load())[policy]
+	return p, ok
+}
+
+// show lets everybody see what a policy's power is now.
+func (s *splitter) show(policy int, p PartPower) {
+	powers := maps.Clone(*s.powers.Load())
+	powers[policy] = p
+	s.powers.Store(&powers)
+}
+
+// load reads what is written down, and removes what a crash has left of splits.
+func (s *splitter) load() error {
+	d := s.device
+	entries, err := d.fs.ReadDir(d.root)
+	if err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	for _, entry := range entries {
+		name, isPower := trimPowerSuffix(entry.Name())
+		policy, ok := parsePolicyName(name)
+		if !isPower || !ok {
+			continue
+		}
+		f, err := openPower(d.fs, d.root, policy)
+		if err != nil || f == nil {
+			return err
+		}
+		s.files[policy] = f
+		if f.isTorn { // or the next damage would take the older half
+			if err := f.write(f.PartPower); err != nil {
+				return err
+			}
+		}
+		s.show(policy, f.PartPower)
+		if err := s.sweep(policy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func trimPowerSuffix(name string) (string, bool) {
+	stem := name[:max(0, len(name)-len(powerSuffix))]
+	return stem, stem+powerSuffix == name
+}
+
+// sweep removes what is left of partitions that were split, and of a split that
+// was not completed. That there is the other side of it is looked for: nothing is
+// removed of which no copy is known.
+func (s *splitter) sweep(policy int) error {
+	d := s.device
+	p, _ := s.power(policy)
+	if p.Next == 0 {
+		return nil
+	}
+	partitions, err := d.partitions(policy)
+	if err != nil {
+		return err
+	}
+	for _, n := range partitions {
+		if uint64(n) < p.From || uint64(n) >= 2*p.From {
+			continue
+		}
+		id := bundle.ID{Policy: policy, Partition: n}
+		isRest, err := s.holdsAny(policy, uint64(n)/2, 2*uint64(n), 2*uint64(n)+1)
+		if err != nil {
+			return err
+		}
+		holds, err := d.files.Holds(id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !holds:
+		case !isRest:
+			d.options.Logger.Error("a partition is neither of the part power before the split nor of that after it; it is left alone",
+				"device", d.root, "policy", policy, "partition", n)
+		default:
+			if err := d.files.Discard(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *splitter) holdsAny(policy int, partitions ...uint64) (bool, error) {
+	p, _ := s.power(policy)
+	for _, n := range partitions {
+		if n >= p.From && n < 2*p.From || n >= 1<<PowerMax {
+			continue
+		}
+		if holds, err := s.device.files.Holds(bundle.ID{Policy: policy, Partition: uint32(n)}); holds || err != nil {
+			return holds, err
+		}
+	}
+	return false, nil
+}
+
+func (s *splitter) start() {
+	s.stopped = make(chan struct{})
+	if s.device.options.splitByHand {
+		close(s.stopped)
+		return
+	}
+	go s.run()
+}
+
+func (s *splitter) stop() {
+	close(s.stopping)
+	<-s.stopped
+	for _, f := range s.files {
+		_ = f.Close() // all of it is durable
+	}
+}
+
+func (s *splitter) run() {
+	defer close(s.stopped)
+	retry := time.NewTicker(splitRetry)
+	defer retry.Stop()
+	for {
+		for policy := range *s.powers.Load() {
+			if err := s.split(policy); err != nil {
+				s.note(policy, func(n *SplitProgress) { n.Error = err.Error() })
+				s.device.options.Logger.Error("splitting of partitions failed; it is tried again", "device", s.device.root, "policy", policy, "error", err)
+			}
+		}
+		select {
+		case <-s.stopping:
+			return
+		case <-s.wake:
+		case <-retry.C:
+		}
+	}
+}
+
+func (s *splitter) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// split splits all partitions of a policy, if that was asked for. It takes as long
+// a rest after each as that has taken, so that others get at the disk.
+func (s *splitter) split(policy int) error {
+	if p, _ := s.power(policy); !p.Splitting {
+		return nil
+	}
+	for isFirst := true; ; isFirst = false {
+		begin := time.Now()
+		isDone, err := s.step(policy, isFirst)
+		if isDone || err != nil {
+			return err
+		}
+		rest := time.NewTimer(time.Since(begin))
+		select {
+		case <-s.stopping:
+			rest.Stop()
+			return nil
+		case <-rest.C:
+		}
+	}
+}
+
+// step splits one partition, or ends the splitting when there is none left.
+func (s *splitter) step(policy int, isFirst bool) (isDone bool, err error) {
+	d := s.device
+	if err := d.Err(); err != nil {
+		return false, err
+	}
+	if d.failures.Load() > 0 {
+		return false, errors.New("a write or flush of the device has failed since it was opened, so what is read may not be on the disk: restart the object server")
+	}
+	s.marking.Lock()
+	defer s.marking.Unlock()
+	p, _ := s.power(policy)
+	if !p.Splitting {
+		return true, nil
+	}
+	if isFirst { // the last attempt may have ended anywhere
+		if err := s.sweep(policy); err != nil {
+			return false, err
+		}
+		if s.found[policy], err = s.list(policy); err != nil {
+			return false, err
+		}
+	}
+	next, ok, err := s.advance(policy)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		err := s.finish(policy)
+		return err == nil, err
+	}
+	if err := s.splitOne(policy, next); err != nil {
+		return false, fmt.Errorf("partition %d: %w", next, err)
+	}
+	s.note(policy, func(n *SplitProgress) { n.Split++; n.Left = len(s.found[policy]); n.Error = "" })
+	return false, nil
+}
+
+// list lists the partitions that are still to be split, in order.
+func (s *splitter) list(policy int) ([]uint32, error) {
+	p, _ := s.power(policy)
+	all, err := s.device.partitions(policy)
+	all = slices.DeleteFunc(all, func(n uint32) bool { return uint64(n) >= p.From })
+	slices.Sort(all)
+	s.note(policy, func(n *SplitProgress) { n.Left = len(all) })
+	return all, err
+}
+
+// advance finds the last partition that is still to be split, and says so on the
+// disk that there is none behind it. Until then nobody may begin one there.
+func (s *splitter) advance(policy int) (next uint32, ok bool, err error) {
+	d := s.device
+	p, _ := s.power(policy)
+	for found := s.found[policy]; len(found) > 0 && !ok; found = s.found[policy] {
+		last := found[len(found)-1]
+		if uint64(last) < p.From {
+			if ok, err = d.files.Holds(bundle.ID{Policy: policy, Partition: last}); err != nil {
+				return 0, false, err
+			}
+		}
+		if next = last; !ok {
+			s.found[policy] = found[:len(found)-1]
+		}
+	}
+	d.bundles.mu.Lock()
+	defer d.bundles.mu.Unlock()
+	for id := range d.bundles.open {
+		if id.Policy == policy && id.Power == p.tag(p.Power) && uint64(id.Partition) < p.From && (!ok || id.Partition > next) {
+			next, ok = id.Partition, true
+		}
+	}
+	to := uint64(0)
+	if ok {
+		to = uint64(next) + 1
+	}
+	if to == p.From {
+		return next, ok, nil
+	}
+	p.From = to
+	if err := s.files[policy].write(p); err != nil {
+		d.takeOut(err) // a restart may find either
+		return 0, false, err
+	}
+	s.show(policy, p)
+	return next, ok, nil
+}
+
+// finish ends the splitting.
+func (s *splitter) finish(policy int) error {
+	p, _ := s.power(policy)
+	done := PartPower{Power: p.Next, First: p.First}
+	if err := s.files[policy].write(done); err != nil {
+		s.device.takeOut(err)
+		return err
+	}
+	s.show(policy, done)
+	s.note(policy, func(n *SplitProgress) { n.Left, n.Error = 0, "" })
+	s.device.options.Logger.Info("part power raised", "device", s.device.root, "policy", policy, "part_power", done.Power)
+	return nil
+}
+
+// note changes what is said of the progress.
+func (s *splitter) note(policy int, change func(n *SplitProgress)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.progress[policy] == nil {
+		s.progress[policy] = &SplitProgress{Left: -1}
+	}
+	change(s.progress[policy])
+}
+
+// splitOne makes two of the partition that From stands behind.
+//
+//	step                                                a crash after it leaves
+//	1 links to all files in both children, durable      the partition, and links to be removed
+//	2 From = the partition, in both halves of the file  the children, and the partition's files to be removed
+//	3 the partition's files removed, durable            the children
+//
+// Partition 0 stays where it is: with step 2 its directory is that of child 0.
+func (s *splitter) splitOne(policy int, partition uint32) error {
+	d := s.device
+	p, _ := s.power(policy)
+	id, ok := p.Bundle(policy, partition)
+	if !ok {
+		return errMoved
+	}
+	parent := d.slot(id)
+	b, err := d.open(parent, id)
+	if err != nil {
+		return err
+	}
+	children := id.Children(p.tag(p.Next))
+	fresh := children[:]
+	if partition == 0 {
+		fresh = children[1:]
+	}
+	if err := s.share(id, fresh, true); err != nil { // most of it while it is in use
+		return err
+	}
+	if err := s.replace(policy, parent, b, children, fresh); err != nil {
+		if d.Err() != nil { // the disk may say that the children count
+			return err
+		}
+		for _, child := range fresh {
+			err = errors.Join(err, d.files.Discard(child))
+		}
+		return err
+	}
+	failpoint.Hit(failpoint.SplitPublished)
+	if partition != 0 {
+		if err := d.files.Discard(id); err != nil {
+			return err
+		}
+	}
+	failpoint.Hit(failpoint.SplitCleaned)
+	return nil
+}
+
+// share links the files of a bundle into its children, where nothing may be.
+func (s *splitter) share(id bundle.ID, fresh []bundle.ID, isFirst bool) error {
+	for _, child := range fresh {
+		if isFirst {
+			if err := s.device.files.Discard(child); err != nil {
+				return err
+			}
+		}
+		if err := s.device.files.Share(id, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace keeps everybody from the bundle, puts its children in its place, and
+// lets them go on there.
+func (s *splitter) replace(policy int, parent *slot, b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
+	d := s.device
+	d.compactor.working.Lock()
+	defer d.compactor.working.Unlock()
+	d.caretaker.working.Lock()
+	defer d.caretaker.working.Unlock()
+	parent.use.Lock()
+	defer parent.use.Unlock()
+	if err := s.link(b, children, fresh); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.SplitLinked)
+	var made [2]*bundle.Bundle
+	var adopt [2]func() error
+	var err error
+	for i, child := range children {
+		if made[i], adopt[i], err = bundle.Inherit(d.files, child, d.bundleConfig()); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = complete(b, made)
+	}
+	var slots [2]slot
+	for i := range slots { // nobody comes in before all is tidy
+		slots[i].bundle = made[i]
+		slots[i].use.Lock()
+		defer slots[i].use.Unlock()
+	}
+	if err == nil {
+		err = s.publish(policy, parent, b, &slots)
+	}
+	if err != nil {
+		for _, child := range made {
+			if child != nil {
+				child.Retire()
+			}
+		}
+		return err
+	}
+	for i, child := range made {
+		if err := adopt[i](); err != nil { // large files of no use stay until the partition is next opened
+			d.options.Logger.Warn("leftovers of a split partition", "device", d.root, "error", err)
+		}
+		d.caretaker.look(child)
+	}
+	return nil
+}
+
+// link closes the bundle and gives its children all of it.
+func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
+	d := s.device
+	if err := b.Close(); err != nil {
+		if j := d.committer.journal; j != nil { // as the caretaker does
+			j.mu.Lock()
+			j.repair()
+			j.mu.Unlock()
+		}
+		return err
+	}
+	if err := d.compactor.settle(); err != nil {
+		return err
+	}
+	if err := s.share(b.ID(), fresh, false); err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := d.files.SyncAll(child); err != nil {
+			d.failed(err)
+			return err
+		}
+	}
+	return nil
+}
+
+// complete checks that the children have every record of the bundle between them,
+// unless they have met damage that was not known.
+func complete(b *bundle.Bundle, made [2]*bundle.Bundle) error {
+	have, damage := 0, 0
+	for _, child := range made {
+		have += child.Named()
+		damage = max(damage, len(child.Report().Damaged)+len(child.Report().Footers))
+	}
+	if have < b.Named() && damage <= len(b.Report().Damaged)+len(b.Report().Footers) {
+		return fmt.Errorf("only %d of its %d records are of names that belong there: it holds what is not of its part power, and is not split", have, b.Named())
+	}
+	return nil
+}
+
+// publish makes the children count, on the disk and in memory.
+func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, children *[2]slot) error {
+	d := s.device
+	p, _ := s.power(policy)
+	p.From = uint64(b.ID().Partition)
+	if err := s.files[policy].write(p); err != nil {
+		d.takeOut(err) // a restart may find either
+		return err
+	}
+	d.bundles.mu.Lock()
+	parent.mu.Lock()
+	s.show(policy, p)
+	delete(d.bundles.open, b.ID())
+	parent.moved, parent.bundle = true, nil
+	for i := range children {
+		d.bundles.open[children[i].bundle.ID()] = &children[i]
+	}
+	parent.mu.Unlock()
+	d.bundles.mu.Unlock()
+	d.compactor.inherit(b.ID(), children)
+	b.Retire()
+	return nil
+}
+
+// inherit tells of the children what is known of a partition.
+func (c *compactor) inherit(id bundle.ID, children *[2]slot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t, ok := c.synced[id]; ok {
+		delete(c.synced, id)
+		for i := range children {
+			c.synced[children[i].bundle.ID()] = t
+		}
+	}
+}
+
+// Progress tells of each policy whose part power was written down how far it is.
+func (d *Device) Progress() map[int]SplitProgress {
+	all := map[int]SplitProgress{}
+	d.splitter.mu.Lock()
+	defer d.splitter.mu.Unlock()
+	for policy, p := range *d.splitter.powers.Load() {
+		one := SplitProgress{Left: -1}
+		if known := d.splitter.progress[policy]; known != nil {
+			one = *known
+		}
+		one.PartPower = p
+		all[policy] = one
+	}
+	return all
+}
+
+// pathOf is for messages.
+func (d *Device) pathOf(policy int, partition uint32) string {
+	return filepath.Join(d.root, bundle.PolicyDirectory(policy), fmt.Sprint(partition))
+}
+
+// Split does at once what the splitter would come to, or one step of it. For
+// tests.
+func (d *Device) Split(policy int, isOne bool) (isDone bool, err error) {
+	if err := d.enter(); err != nil {
+		return false, err
+	}
+	defer d.leave()
+	for isFirst := true; ; isFirst = false {
+		if isDone, err = d.splitter.step(policy, isFirst); isDone || err != nil || isOne {
+			return isDone, err
+		}
+	}
+}
