@@ -15,6 +15,11 @@ func assemble(format int, m *metadata, table []byte, order binary.ByteOrder) (*R
 		return nil, fmt.Errorf("%w: device ids of %d bytes", ErrFormat, m.DeviceBytes)
 	}
 	r := &Ring{FormatVersion: format, Version: m.Version, PartShift: uint(m.PartShift), Devices: m.Devices}
+	if r.NextPartPower = -1; m.NextPower != nil {
+		if r.NextPartPower = *m.NextPower; r.NextPartPower != r.PartPower() && r.NextPartPower != r.PartPower()+1 || r.NextPartPower > 32 {
+			return nil, fmt.Errorf("%w: part power %d, the next one %d", ErrFormat, r.PartPower(), r.NextPartPower)
+		}
+	}
 	for id, device := range m.Devices {
 		if device != nil && device.ID != id {
 			return nil, fmt.Errorf("%w: device %d stands in place %d", ErrFormat, device.ID, id)

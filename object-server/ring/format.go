@@ -42,6 +42,7 @@ type metadata struct {
 	PartShift    int       `json:"part_shift"`
 	ReplicaCount float64   `json:"replica_count"`
 	Version      int64     `json:"version"`
+	NextPower    *int      `json:"next_part_power"`
 }
 
 // Read reads a ring file. Errors wrap ErrFormat unless reading itself failed.

@@ -38,11 +38,15 @@ type Device struct {
 type Ring struct {
 	FormatVersion int       // 1 or 2
 	Version       int64     // counts the ring's changes; 0 if the file does not say
+	NextPartPower int       // while the part power is raised: the one to come and, once that has, the present one; else -1
 	PartShift     uint      // 32 minus the part power
 	ReplicaCount  float64   // may be fractional; the last replica then covers a part of the partitions
 	Devices       []*Device // by id; nil where a device was removed
 	rows          [][]uint32
 }
+
+// PartPower is the number of bits of a hash that choose the partition.
+func (r *Ring) PartPower() int { return 32 - int(r.PartShift) }
 
 // PartitionCount is the number of partitions, a power of two.
 func (r *Ring) PartitionCount() int { return 1 << (32 - r.PartShift) }

@@ -45,7 +45,10 @@ type Config struct {
 
 // ReadConfig reads the configuration file at path, and martlet.conf in its swift_dir. An option that
 // the server does not know, or a value that makes no sense, is an error of one sentence.
-func ReadConfig(path string) (*Config, error) {
+func ReadConfig(path string) (*Config, error) { return ReadConfigIn(path, "") }
+
+// ReadConfigIn is ReadConfig with another swift_dir, unless that is empty.
+func ReadConfigIn(path, swiftDir string) (*Config, error) {
 	file, err := loadINI(path)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,9 @@ func ReadConfig(path string) (*Config, error) {
 	config := &Config{}
 	if err := config.read(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if swiftDir != "" {
+		config.SwiftDir = swiftDir
 	}
 	return config, config.readCluster()
 }

@@ -32,10 +32,15 @@ func (s *Server) whoAmI(x *exchange) error {
 
 // recon answers with figures about this server, as JSON.
 func (s *Server) recon(x *exchange) error {
-	if x.r.Method != http.MethodGet {
+	name := strings.TrimSuffix(strings.TrimPrefix(x.r.URL.Path, "/recon/"), "/")
+	isStep := x.r.Method == http.MethodPost && name == "relinker"
+	if x.r.Method != http.MethodGet && !isStep {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET")
 	}
-	figures, err := s.figures(strings.TrimSuffix(strings.TrimPrefix(x.r.URL.Path, "/recon/"), "/"))
+	figures, err := s.figures(name)
+	if isStep {
+		figures, err = s.takeStep(x)
+	}
 	if err != nil {
 		return err
 	}
@@ -81,6 +86,8 @@ func (s *Server) figures(name string) (any, error) {
 		return s.pendingCount(), nil
 	case "bundles":
 		return s.bundleStats(), nil
+	case "relinker":
+		return s.Relinked(), nil
 	case "replication":
 		name = "replication/object"
 	}

@@ -31,7 +31,6 @@ var reported = map[string][]string{
 	"driveaudit":            {"drive_audit_errors"},
 	"expirer/object":        {"object_expiration_pass", "expired_last_pass"},
 	"reconstruction/object": {"object_reconstruction_last", "object_reconstruction_time"},
-	"relinker":              {"devices", "workers"},
 	"replication/object": {"replication_time", "replication_stats", "replication_last",
 		"object_replication_time", "object_replication_last"},
 	"updater/object": {"object_updater_sweep", "object_updater_stats", "object_updater_last"},

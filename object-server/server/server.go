@@ -28,6 +28,7 @@ type Server struct {
 	updater *updates.Updater
 	devices *slots
 	version string
+	rings   rings
 	http    *http.Server
 }
 
@@ -42,6 +43,7 @@ func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		s.prepare(opened, path)
 		pending, err := s.updater.Attach(fileSystem, path)
 		if err != nil {
 			return nil, nil, errors.Join(err, opened.Close())
@@ -71,6 +73,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 			Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
 			Logger:        logger,
 		}),
+		rings: rings{directory: config.SwiftDir},
 		devices: &slots{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
 			byName: map[string]*slot{}, failed: map[string]failedSlot{},

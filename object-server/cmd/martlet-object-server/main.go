@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 var version = ""
 
 const usage = `usage: martlet-object-server [serve] CONF
+       martlet-object-server relinker relink | cleanup ...             see relinker --help
        martlet-object-server bundle ls | dump | verify | repair ...    see bundle --help
        martlet-object-server --help | --version | --print-options
 
@@ -38,10 +40,17 @@ could not start or failed, 2 if the command line is wrong.
 `
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	arguments := os.Args[1:]
+	if filepath.Base(os.Args[0]) == relinkerName {
+		arguments = append([]string{"relinker"}, arguments...)
+	}
+	os.Exit(run(arguments, os.Stdout, os.Stderr))
 }
 
 func run(arguments []string, stdout, stderr io.Writer) int {
+	if len(arguments) > 0 && arguments[0] == "relinker" {
+		return runRelinker(arguments[1:], stdout, stderr)
+	}
 	if len(arguments) > 0 && arguments[0] == "bundle" {
 		return runBundle(arguments[1:], stdout, stderr)
 	}

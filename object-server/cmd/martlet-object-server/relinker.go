@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"martlet/object-server/server"
+)
+
+// relinkerName is what the program may also be called, for those who know Swift's.
+const relinkerName = "martlet-object-relinker"
+
+const relinkerUsage = `usage: martlet-object-relinker relink | cleanup [CONF] [--policy POLICY] [--device DEVICE]
+                               [--swift-dir DIR] [--devices DIR] [--skip-mount-check]
+                               [--stats-interval SECONDS] [--json]
+
+Raises the part power of the devices of one object server, in two steps around the
+ring's. CONF is that server's (default /etc/martlet/object-server.conf).
+
+  relink     after prepare_increase_partition_power: the devices learn the part
+             power to come, and find what they hold whichever ring a proxy has.
+             Nothing is moved
+  cleanup    after increase_partition_power: makes two of each partition, in the
+             background, while the server works; or after
+             cancel_increase_partition_power: takes relink back
+
+  --policy POLICY         only this storage policy, by its index; may be repeated
+  --device DEVICE         only this device, by its name; may be repeated
+  --swift-dir DIR         where martlet.conf and the rings are, if not as in CONF
+  --devices DIR           where the devices are, if not as in CONF
+  --skip-mount-check      devices need not be mount points
+  --stats-interval SECONDS  how often to say how far it is (default 300); on a
+                          terminal there is a bar
+  --json                  the figures of each device as JSON when it ends
+
+It asks the running server and waits until all is done. It may be interrupted and
+run again: what it has begun goes on. Where no server runs it does the work itself,
+and none can be started meanwhile.
+
+examples, on each server:
+  martlet-object-relinker relink
+  martlet-object-relinker relink --policy 1 --device d3
+  martlet-object-relinker cleanup /etc/martlet/object-server.conf
+
+Exit status: 0 done, 1 something failed, 2 no ring asks for that step, or the
+command line is wrong.
+`
+
+// relinkerOptions are those of the command line.
+type relinkerOptions struct {
+	step           string
+	conf           string
+	swiftDir       string
+	devicesDir     string
+	skipMountCheck bool
+	policies       []string
+	devices        []string
+	interval       float64
+	json           bool
+}
+
+const relinkerConf = "/etc/martlet/object-server.conf"
+
+func parseRelinker(arguments []string) (*relinkerOptions, error) {
+	o := &relinkerOptions{conf: relinkerConf}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	add := func(list *[]string) func(string) error {
+		return func(value string) error { *list = append(*list, value); return nil }
+	}
+	flags.StringVar(&o.swiftDir, "swift-dir", "", "")
+	flags.StringVar(&o.devicesDir, "devices", "", "")
+	flags.BoolVar(&o.skipMountCheck, "skip-mount-check", false, "")
+	flags.BoolVar(&o.skipMountCheck, "skip-mount", false, "")
+	flags.Float64Var(&o.interval, "stats-interval", 300, "")
+	flags.BoolVar(&o.json, "json", false, "")
+	flags.Func("policy", "", add(&o.policies))
+	flags.Func("device", "", add(&o.devices))
+	var words []string
+	for len(arguments) > 0 { // options may stand before and behind the words
+		if err := flags.Parse(arguments); err != nil {
+			return nil, err
+		}
+		if arguments = flags.Args(); len(arguments) > 0 {
+			words, arguments = append(words, arguments[0]), arguments[1:]
+		}
+	}
+	switch {
+	case len(words) == 0:
+		return nil, errors.New("relink or cleanup is missing")
+	case words[0] != server.StepRelink && words[0] != server.StepCleanup:
+		return nil, fmt.Errorf("%q is neither relink nor cleanup", words[0])
+	case len(words) > 2:
+		return nil, fmt.Errorf("%q is too much", words[2])
+	case o.interval <= 0:
+		return nil, errors.New("--stats-interval must be more than 0")
+	case len(words) == 2:
+		o.conf = words[1]
+	}
+	for _, policy := range o.policies {
+		if _, err := strconv.ParseUint(policy, 10, 16); err != nil {
+			return nil, fmt.Errorf("--policy %s is not an index", policy)
+		}
+	}
+	o.step = words[0]
+	return o, nil
+}
+
+// relinkerTarget is the server that has the devices: a running one, or one without
+// an address of its own.
+type relinkerTarget interface {
+	begin(o *relinkerOptions) (*server.RelinkAnswer, error)
+	look() (*server.RelinkAnswer, error)
+	close() error
+}
+
+func runRelinker(arguments []string, stdout, stderr io.Writer) int {
+	o, err := parseRelinker(arguments)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, relinkerUsage)
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v; see --help\n", relinkerName, err)
+		return 2
+	}
+	status, err := relink(o, stdout, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", relinkerName, err)
+		return 1
+	}
+	return status
+}
+
+func relink(o *relinkerOptions, stdout, stderr io.Writer) (status int, err error) {
+	config, err := server.ReadConfigIn(o.conf, o.swiftDir)
+	if err != nil {
+		return 0, err
+	}
+	if o.devicesDir != "" {
+		config.Devices = o.devicesDir
+	}
+	config.MountCheck = config.MountCheck && !o.skipMountCheck
+	target, err := newRelinkerTarget(config, stderr)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, target.close()) }()
+	answer, err := target.begin(o)
+	if err != nil {
+		return 0, err
+	}
+	if answer.Policies == 0 {
+		fmt.Fprintln(stderr, "No policy found to increase the partition power.")
+		return 2, nil
+	}
+	if answer, err = await(target, answer, o, stderr); err != nil {
+		return 0, err
+	}
+	return o.report(answer, stdout, stderr)
+}
+
+// each visits the devices that were asked for, in order.
+func (o *relinkerOptions) each(a *server.RelinkAnswer, visit func(device, policy string, one server.RelinkDevice)) {
+	for _, device := range slices.Sorted(maps.Keys(a.Devices)) {
+		for _, policy := range slices.Sorted(maps.Keys(a.Devices[device])) {
+			if o.isAsked(o.devices, device) && o.isAsked(o.policies, policy) {
+				visit(device, policy, a.Devices[device][policy])
+			}
+		}
+	}
+}
+
+func (o *relinkerOptions) isAsked(list []string, one string) bool {
+	return list == nil || slices.Contains(list, one)
+}
+
+// report says what has become of it.
+func (o *relinkerOptions) report(a *server.RelinkAnswer, stdout, stderr io.Writer) (status int, err error) {
+	if o.json {
+		if err := json.NewEncoder(stdout).Encode(a); err != nil {
+			return 0, err
+		}
+	}
+	o.each(a, func(device, policy string, one server.RelinkDevice) {
+		if one.Error != "" {
+			status = 1
+			fmt.Fprintf(stderr, "%s: %s, policy %s: %s\n", relinkerName, device, policy, one.Error)
+			return
+		}
+		switch {
+		case o.json:
+		case one.NextPartPower == nil:
+			_, err = fmt.Fprintf(stdout, "%s, policy %s: part power %d, %d partitions split\n", device, policy, one.PartPower, one.PartsDone)
+		default:
+			_, err = fmt.Fprintf(stdout, "%s, policy %s: ready to go from part power %d to %d\n", device, policy, one.PartPower, *one.NextPartPower)
+		}
+	})
+	return status, err
+}
+
+// lookEvery is how often the server is asked how far it is; awayMax how long it may
+// be away: it goes on when it is started again.
+const (
+	lookEvery = 200 * time.Millisecond
+	awayMax   = time.Minute
+)
+
+// await waits until no device has anything left to split, or only failures.
+func await(target relinkerTarget, a *server.RelinkAnswer, o *relinkerOptions, stderr io.Writer) (*server.RelinkAnswer, error) {
+	start, said, seen := time.Now(), time.Now(), time.Now()
+	isDrawn := isTerminal(stderr)
+	for {
+		done, left, isBusy := 0, 0, false
+		o.each(a, func(_, _ string, one server.RelinkDevice) {
+			done, left = done+one.PartsDone, left+max(one.PartsLeft, 0)
+			isBusy = isBusy || one.IsSplitting && one.Error == ""
+		})
+		line := fmt.Sprintf("%d of about %d partitions split, %s", done, done+left, time.Since(start).Round(time.Second))
+		if isDrawn {
+			const width = 24
+			full := width * done / max(done+left, 1)
+			fmt.Fprintf(stderr, "\r[%s%s] %-50s", strings.Repeat("#", full), strings.Repeat(".", width-full), line)
+		} else if time.Since(said).Seconds() >= o.interval {
+			said = time.Now()
+			fmt.Fprintln(stderr, line)
+		}
+		if !isBusy {
+			if isDrawn {
+				fmt.Fprintf(stderr, "\r%s\r", strings.Repeat(" ", 78))
+			}
+			return a, nil
+		}
+		time.Sleep(lookEvery)
+		now, err := target.look()
+		if err != nil {
+			if time.Since(seen) > awayMax {
+				return nil, fmt.Errorf("the object server is away; it goes on when it is started, and %s may be run again: %w", relinkerName, err)
+			}
+			continue
+		}
+		a, seen = now, time.Now()
+	}
+}
+
+// newRelinkerTarget finds out whether the server runs.
+func newRelinkerTarget(config *server.Config, stderr io.Writer) (relinkerTarget, error) {
+	host := config.BindIP
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	running := &runningServer{
+		url:    url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: "/recon/relinker"},
+		client: http.Client{Timeout: time.Hour}, // with very many partitions it takes a while to look at one record of each
+	}
+	_, err := running.look()
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return running, err
+	}
+	s, err := server.New(config, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), versionText())
+	if err != nil {
+		return nil, err
+	}
+	return &ownServer{s}, nil
+}
+
+type runningServer struct {
+	url    url.URL
+	client http.Client
+}
+
+func (r *runningServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
+	return r.ask(http.MethodPost, url.Values{"step": {o.step}, "policy": o.policies, "device": o.devices})
+}
+
+func (r *runningServer) look() (*server.RelinkAnswer, error) { return r.ask(http.MethodGet, nil) }
+
+func (r *runningServer) close() error { return nil }
+
+func (r *runningServer) ask(method string, query url.Values) (*server.RelinkAnswer, error) {
+	at := r.url
+	at.RawQuery = query.Encode()
+	request, err := http.NewRequest(method, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s: %s", r.url.Host, response.Status, strings.TrimSpace(string(body)))
+	}
+	answer := &server.RelinkAnswer{}
+	return answer, json.Unmarshal(body, answer)
+}
+
+// ownServer has the devices in this process, and answers no requests.
+type ownServer struct{ *server.Server }
+
+func (s *ownServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
+	var policies []int
+	for _, policy := range o.policies {
+		index, err := strconv.Atoi(policy)
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, index)
+	}
+	return s.Relink(o.step, policies, o.devices)
+}
+
+func (s *ownServer) look() (*server.RelinkAnswer, error) { return s.Relinked(), nil }
+
+func (s *ownServer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
