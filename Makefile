@@ -138,6 +138,7 @@ $(OBJECT_SERVER): $(GO_SOURCES)
 	@echo "martlet: building the object server"
 	@mkdir -p $(@D)
 	@cd object-server && go build -trimpath -buildvcs=false -o ../$@ ./cmd/martlet-object-server
+	@ln -sf $(@F) $(@D)/martlet-object-relinker
 
 test-tools:
 	@.ci/test-tools

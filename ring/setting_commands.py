@@ -68,8 +68,8 @@ def prepare_increase_partition_power(
     return [
         f"The next partition power is now {builder.next_part_power}.",
         _AFTER_WRITE_RING,
-        "Copy that ring to every server and link the existing data before the increase: with",
-        "swift-object-relinker; martlet's own object server cannot do so yet.",
+        "Copy that ring to every server, and before the increase run on every object server:",
+        "martlet-object-relinker relink",
     ], EXIT_SUCCESS
 
 
@@ -78,7 +78,12 @@ def increase_partition_power(
 ) -> tuple[list[str], int]:
     """Doubles the partitions."""
     part_power.increase(builder)
-    return [f"The partition power is now {builder.part_power}.", _AFTER_WRITE_RING], EXIT_SUCCESS
+    return [
+        f"The partition power is now {builder.part_power}.",
+        _AFTER_WRITE_RING,
+        "Copy that ring to every server, and before the finish run on every object server:",
+        "martlet-object-relinker cleanup",
+    ], EXIT_SUCCESS
 
 
 def cancel_increase_partition_power(
@@ -89,7 +94,8 @@ def cancel_increase_partition_power(
     return [
         f"The next partition power is now {builder.next_part_power}.",
         _AFTER_WRITE_RING,
-        "Copy that ring to every server and remove the links.",
+        "Copy that ring to every server, and run on every object server:",
+        "martlet-object-relinker cleanup",
     ], EXIT_SUCCESS
 
 

@@ -125,7 +125,7 @@ func faultRun(t *testing.T, fs vfs.FS, mem *vfs.Mem, method SyncMethod, seed uin
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range 16 {
-		if i > 5 {
+		if i > 5 && (method == SyncFdatasync || method == SyncJournal) {
 			_ = raiseStep(d)
 		}
 		c := change{kinds[rng.IntN(len(kinds))], modelNames[rng.IntN(4)], uint64(1 + i)}

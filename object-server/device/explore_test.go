@@ -20,14 +20,14 @@ import (
 func crashPlan(seed uint64) (history, *explorer) {
 	n := int(seed)
 	h := history{seed: seed, writers: []int{1, 4, 2, 4, 1}[n%5], changes: 64, ticks: smallTicks, raises: n%3 == 1}
-	if h.raises {
-		h.changes = 40
-	}
 	x := &explorer{wrap: honest, limit: 160, options: Options{
 		SyncMethod: SyncMethods[n%len(SyncMethods)], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
 		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[n/2%3], IndexOnDisk: n%4 > 1,
 		splitByHand: true,
 	}}
+	if h.raises { // a split is many operations
+		h.changes, x.limit = 32, 40
+	}
 	if n%3 == 2 {
 		x.lacks = vfs.FeatureTemp // large files have temporary names
 	}
