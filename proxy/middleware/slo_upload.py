@@ -57,6 +57,7 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
+from proxy.object_get import clean_content_type
 
 _READ_BYTES = 64 * 1024
 # What Swift's clients find in the body of an answer that came with status 202.
@@ -278,7 +279,7 @@ def _compare(
         problems.append("Too small; each segment must be at least 1 byte.")
     if problems or wanted is None:
         return None, problems
-    content_type = headers.get("content-type", "")
+    content_type = clean_content_type(headers.get("content-type", ""))
     modified = _iso_date(headers.get("last-modified"))
     large = is_slo(headers)
     return Entry(segment.name, etag, size, wanted, large, None, content_type, modified), []
@@ -305,7 +306,7 @@ def _make_manifest_put(environ: Environ, entries: list[Entry], etag: str) -> Non
     for name in ("X-Detect-Content-Type", "Transfer-Encoding", "Expect"):
         if name in headers:
             del headers[name]
-    headers["Content-Type"] = f"{content_type};swift_bytes={size}"
+    headers["Content-Type"] = f"{clean_content_type(content_type)};swift_bytes={size}"
     headers["Etag"] = manifest_etag
     headers[IS_SLO] = "True"
     headers[SLO_ETAG] = etag
