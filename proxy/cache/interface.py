@@ -15,8 +15,11 @@ and a change like this::
     ...change it on the backends...      # also when the answer was an error: it may have happened
     cache.delete(key)
 
-A ``delete`` (or a ``set`` without lease) between ``lookup`` and ``set`` voids the lease, whichever
-worker process does it, and the late ``set`` is dropped.
+A ``delete`` between ``lookup`` and ``set`` voids the lease, whichever worker process does it, and
+the late ``set`` is dropped.
+
+A ``set`` without a lease is for what holds whoever fetched it and whenever, such as what Keystone
+says of a token: other workers keep what they have.
 
 Values are what JSON can carry. Whoever gets a value must not change it: it may be shared.
 """
@@ -41,9 +44,16 @@ class Cache(Protocol):
     def set(self, key: str, value: Any, time: float = 0, lease: Lease | None = None) -> None:
         """Keep ``value`` for ``time`` seconds (0: until there is no room).
 
-        With a lease, only if the key has not been changed since ``lookup`` gave it. Bytes are
+        With a lease, only if the key has not been deleted since ``lookup`` gave it. Bytes are
         kept as the text that they encode in UTF-8.
         """
 
     def delete(self, key: str) -> None:
         """Forget the value, in every process, and void the leases given so far."""
+
+    def incr(self, key: str, delta: int) -> int | None:
+        """Add ``delta`` to the whole number under ``key``, 0 if there is none; the sum.
+
+        A sum is not below 0. None if the cache is out of reach. In memcached all proxies add to one
+        number; without it each worker has its own.
+        """

@@ -40,6 +40,10 @@ class LocalCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __bool__(self) -> bool:
+        """True while it is empty, too: others ask ``if environ["swift.cache"]``."""
+        return True
+
     def get(self, key: str) -> Any:
         """See ``Cache``."""
         entry = self._entries.get(key)
@@ -62,14 +66,11 @@ class LocalCache:
     def set(self, key: str, value: Any, time: float = 0, lease: Lease | None = None) -> None:
         """See ``Cache``."""
         slot = self._generations.slot_of(key)
-        if lease is None:
-            # A new value, not a fetched copy: what the other workers hold is out of date. A leased
-            # set must not bump, or workers that fetch the same key would evict each other forever.
-            generation = self._generations.bump(slot)
-        else:
-            generation = self._generations.current(slot)
-            if lease != generation:
-                return
+        # What the other workers hold stays: if a set were news to them, workers that fetch the same
+        # key would evict each other forever.
+        generation = self._generations.current(slot)
+        if lease is not None and lease != generation:
+            return
         expires = self._clock() + time if time else _NEVER
         text_or_value = value.decode("utf-8") if isinstance(value, bytes) else value
         self._entries[key] = (text_or_value, expires, slot, generation)
@@ -81,3 +82,9 @@ class LocalCache:
         """See ``Cache``."""
         self._generations.bump(self._generations.slot_of(key))
         self._entries.pop(key, None)
+
+    def incr(self, key: str, delta: int) -> int | None:
+        """See ``Cache``."""
+        total: int = max(0, (self.get(key) or 0) + delta)
+        self.set(key, total, lease=self._generations.current(self._generations.slot_of(key)))
+        return total

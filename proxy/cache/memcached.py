@@ -130,6 +130,20 @@ class MemcachedCache:
         """See ``Cache``."""
         self._run("set", key, _TOMBSTONE, expire=TOMBSTONE_SECONDS)
 
+    def incr(self, key: str, delta: int) -> int | None:
+        """See ``Cache``."""
+        command = "incr" if delta >= 0 else "decr"
+        for _ in range(2):  # again, if another proxy began the number between our two steps
+            total = self._run(command, key, abs(delta), noreply=False)
+            if total is False:
+                return None  # so says a server that is left alone for a while
+            if total is not None:
+                number: int = total
+                return number
+            if self._run("add", key, max(0, delta), noreply=False):
+                return max(0, delta)
+        return None
+
     def _run(self, command: str, key: str, *args: Any, **kwargs: Any) -> Any:
         if not self._turns.acquire(timeout=self._pool_timeout):
             self._log_failure(f"no connection became free in {self._pool_timeout} s")

@@ -257,3 +257,17 @@ def test_server_without_a_number_as_port_is_refused() -> None:
             error_limit=1,
             error_interval_seconds=1,
         )
+
+
+@needs_memcached
+def test_numbers_are_shared(server: int) -> None:
+    one, two = connect(server), connect(server)
+    found = [c.incr("number", delta) for c, delta in ((one, 5), (two, 2), (one, -3), (two, -10))]
+    assert found == [5, 7, 4, 0]
+    one.set("number", 100)
+    assert two.incr("number", 1) == 101
+    assert two.get("number") == 101
+
+
+def test_without_memcached_there_are_no_numbers() -> None:
+    assert connect(free_port()).incr("number", 1) is None
