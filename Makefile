@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_FOR_TESTS := $(VENV)/.installed-for-tests
+# Keystone brings eighty packages that nothing else needs.
+KEYSTONE_VENV := .venv-keystone
+KEYSTONE_INSTALLED := $(KEYSTONE_VENV)/.installed
 OBJECT_SERVER := build/bin/martlet-object-server
 GO_SOURCES := $(shell find object-server -name '*.go' ! -name '*_test.go' 2>/dev/null) \
 	object-server/go.mod object-server/go.sum
@@ -23,7 +26,7 @@ export GOTOOLCHAIN := local
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test check unit tidy functional functional-full go-check go-test crash linear fuzz \
+.PHONY: help build up down status test check unit tidy functional functional-full keystone go-check go-test crash linear fuzz \
 	conformance wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-ring clean test-tools
 
 help: ## this list
@@ -46,7 +49,8 @@ test: check go-check unit tidy go-test functional wheel ## everything that must 
 check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	MYPYPATH=test/support:bench:test/conformance $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py test/functional/*.py test/conformance/*.py
+	MYPYPATH=test/support:bench:test/conformance $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py \
+		test/functional/*.py test/conformance/*.py test/keystone/*.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
@@ -56,6 +60,9 @@ tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports
 
 functional: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## real processes, through the API
 	$(BIN)/pytest -q --durations=10 test/functional
+
+keystone: $(INSTALLED_FOR_TESTS) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## tenants and quotas with a real Keystone
+	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin $(BIN)/pytest -q --durations=5 test/keystone
 
 functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
 	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q --durations=10 test/functional
@@ -107,7 +114,7 @@ bench-engine: .go-ok ## the storage engine by itself (BENCH_ARGS="throughput --r
 	$(PYTHON) bench/engine.py $(BENCH_ARGS)
 
 clean: ## remove what was built and installed; the cluster's data (MARTLET_HOME) stay
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(KEYSTONE_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps ---------------------------------------------------------------------------------------
@@ -126,6 +133,14 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt | $(BIN)/python
 $(INSTALLED_FOR_TESTS): $(INSTALLED)
 	@echo "martlet: installing the test tools into $(VENV)"
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(KEYSTONE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-keystone.txt | $(BIN)/python
+	@echo "martlet: installing Keystone into $(KEYSTONE_VENV)"
+	@$(PYTHON) -m venv $(KEYSTONE_VENV)
+	@$(KEYSTONE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools
+	@$(KEYSTONE_VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation \
+		-c constraints.txt -c constraints-keystone.txt -e '.[keystone-test]'
 	@touch $@
 
 .go-ok:

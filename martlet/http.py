@@ -23,7 +23,12 @@ HeaderList = list[tuple[str, str]]
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-_EXTRA_REASONS = {499: "Client Disconnect", 498: "Rate Limited", 529: "Too Many Backend Requests"}
+_EXTRA_REASONS = {
+    497: "Blacklisted",
+    498: "Rate Limited",
+    499: "Client Disconnect",
+    529: "Too Many Backend Requests",
+}
 STATUS_LINES: dict[int, str] = {s.value: f"{s.value} {s.phrase}" for s in HTTPStatus}
 STATUS_LINES.update({code: f"{code} {text}" for code, text in _EXTRA_REASONS.items()})
 

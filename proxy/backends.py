@@ -98,7 +98,7 @@ class Backends:
         if status == 507:
             self.limiter.limit(node)
             self._log_limited(node)
-        else:
+        elif status != 529:  # busy, as its rate limit says; that is no failure
             self._count_failure(node)
         return False
 

@@ -13,11 +13,19 @@ from martlet.header_names import lower_name, title_name
 from martlet.http import HeaderList, Request
 
 # Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
-# direct the updates that object servers send.
+# direct the updates that object servers send. Who asks, as Keystone's auth_token writes it down, is
+# for the proxy only.
 _NOT_FORWARDED_NAMES = """
     accept accept-encoding accept-language authorization connection content-length cookie expect
     host keep-alive origin proxy-authorization proxy-connection referer te trailer
     transfer-encoding upgrade user-agent via
+    openstack-system-scope x-domain-id x-domain-name x-identity-status x-is-admin-project
+    x-project-domain-id x-project-domain-name x-project-id x-project-name x-role x-roles
+    x-service-catalog x-service-identity-status x-service-project-domain-id
+    x-service-project-domain-name x-service-project-id x-service-project-name x-service-roles
+    x-service-user-domain-id x-service-user-domain-name x-service-user-id x-service-user-name
+    x-tenant x-tenant-id x-tenant-name x-user x-user-domain-id x-user-domain-name x-user-id
+    x-user-name
     x-account-device x-account-host x-account-partition
     x-auth-key x-auth-token x-auth-user x-service-token x-storage-token x-storage-user
     x-container-device x-container-host x-container-partition x-container-root-db-state

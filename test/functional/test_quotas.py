@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from racing import CLIENTS, race
 from running_cluster import RunningCluster, await_true
-from swift_api import Account, Answer
+from swift_api import Account
 
-CLIENTS = 64
-UPLOADS_EACH = 6
 SIZE = 1000
 
 
@@ -31,28 +29,6 @@ def tenant(cluster: RunningCluster, reseller: Account) -> Iterator[Account]:
     names = ("Quota-Bytes", "Quota-Count", "Quota-Bytes-Policy-Policy-0")
     reseller.send("POST", account.path, {f"X-Remove-Account-{name}": "x" for name in names})
     account.close()
-
-
-def race(opened: Account, upload: Callable[[Account, int], Answer]) -> list[int]:
-    """The statuses of ``CLIENTS`` clients that upload at the same time, each one after another."""
-    statuses: list[int] = []
-    barrier = threading.Barrier(CLIENTS)
-
-    def run(client: int) -> None:
-        account = opened.again()
-        barrier.wait()
-        for number in range(UPLOADS_EACH):
-            statuses.append(upload(account, client * UPLOADS_EACH + number).status)
-        account.close()
-
-    threads = [threading.Thread(target=run, args=(client,)) for client in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(statuses) <= {201, 413}, sorted(set(statuses))
-    assert len(statuses) == CLIENTS * UPLOADS_EACH
-    return statuses
 
 
 def used(account: Account, *names: str) -> tuple[int, int]:

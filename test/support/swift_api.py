@@ -47,6 +47,14 @@ class Account:
         self.token = answer.headers["x-auth-token"]
         self.path = urlsplit(answer.headers["x-storage-url"]).path
 
+    @classmethod
+    def with_token(cls, port: int, token: str, path: str) -> Account:
+        """A view of the account at ``path`` with a token that somebody else gave out."""
+        account = cls.__new__(cls)
+        account.port, account.token, account.path = port, token, path
+        account._connection = None
+        return account
+
     def again(self) -> Account:
         """The same view over a connection of its own, for another thread."""
         account = copy.copy(self)

@@ -35,6 +35,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon:ReconOptions"],
         "app:account-server": ["account.config:AccountOptions"],
+        "filter:backend_ratelimit": ["replicator.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-server.conf-sample": {
         "DEFAULT": ["martlet.server:ServerOptions"],
@@ -42,6 +43,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:recon": ["martlet.recon:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
         "container-sync": ["container.config:SyncOptions"],
+        "filter:backend_ratelimit": ["replicator.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-reconciler.conf-sample": {
         "DEFAULT": ["container.config:ReconcilerDefaults"],
@@ -69,6 +71,8 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:formpost": ["proxy.middleware.formpost:FormPostOptions"],
         "filter:keymaster": ["proxy.middleware.keymaster:KeymasterOptions"],
         "filter:encryption": ["proxy.middleware.encryption:EncryptionOptions"],
+        "filter:keystoneauth": ["proxy.middleware.keystoneauth:KeystoneauthOptions"],
+        "filter:ratelimit": ["proxy.middleware.ratelimit:RatelimitOptions"],
         "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
         "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
         "filter:slo": ["proxy.middleware.slo_options:SloOptions"],
@@ -78,7 +82,10 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
     },
 }
 # Read by their service without an option class, or of no use to that service.
-NOT_OPTIONS = re.compile(r"use|pipeline|user_.*|require_group|encryption_root_secret_.*")
+NOT_OPTIONS = re.compile(
+    r"use|pipeline|user_.*|require_group|encryption_root_secret_.*"
+    r"|(operator|service|project_reader)_roles|container_(listing_)?ratelimit_\d+"
+)
 NOT_FOR_THE_PROXY = {"devices", "mount_check"}
 # Classes that others extend: their options are found in those.
 BASES = {"replicator.storage_server:StorageOptions"}

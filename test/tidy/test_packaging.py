@@ -25,7 +25,8 @@ def canonical(name: str) -> str:
 
 
 def pins() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    files = ("constraints.txt", "constraints-keystone.txt")
+    lines = [line for name in files for line in (ROOT / name).read_text().splitlines()]
     pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
     return {canonical(name): version for name, version in pairs}
 

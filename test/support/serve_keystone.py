@@ -1,0 +1,41 @@
+"""Keystone's own WSGI application under the standard library's server: ``CONF_DIRECTORY PORT``.
+
+Run by the Python of Keystone's virtual environment.
+"""
+
+import os
+import sys
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    """One thread for each connection."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class Handler(WSGIRequestHandler):
+    """Without an access log."""
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+def main() -> None:
+    """Serve until killed."""
+    directory, port = sys.argv[1:]
+    del sys.argv[1:]  # Keystone would read them, too
+    os.environ["OS_KEYSTONE_CONFIG_DIR"] = directory
+    from keystone.server.wsgi import (  # type: ignore[import-not-found]
+        initialize_public_application,
+    )
+
+    server = Server(("127.0.0.1", int(port)), Handler)
+    server.set_app(initialize_public_application())
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
