@@ -154,10 +154,11 @@ class _MappedBack:
         return self._start_response(status, mapped, exc_info)
 
     def _mapped(self, location: str) -> str:
-        parts = urlsplit(location)
-        if parts.netloc != self._ours:
-            return location
-        return parts._replace(netloc=self._theirs).geturl()
+        for scheme in ("http", "https"):
+            origin = f"{scheme}://{self._ours}"
+            if f"{location}/".startswith(f"{origin}/"):
+                return f"{scheme}://{self._theirs}{location.removeprefix(origin)}"
+        return location
 
 
 def filter_factory(

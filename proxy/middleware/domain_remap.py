@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from martlet.config import option
 from martlet.http import Environ, HeaderList, StartResponse, WSGIApp, error_response
@@ -101,11 +101,11 @@ class _Unmapping:
         return self._start_response(status, mapped, exc_info)
 
     def _unmapped(self, location: str) -> str:
-        parts = urlsplit(location)
-        if parts.netloc != self._host or not parts.path.startswith(self._remapped):
-            return location
-        path = self._path + parts.path.removeprefix(self._remapped)
-        return parts._replace(path=path).geturl()
+        for scheme in ("http", "https"):
+            origin = f"{scheme}://{self._host}"
+            if location.startswith(origin + self._remapped):
+                return origin + self._path + location.removeprefix(origin + self._remapped)
+        return location
 
 
 def filter_factory(
