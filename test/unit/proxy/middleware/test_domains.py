@@ -84,6 +84,7 @@ def test_a_host_with_too_much_or_nothing_in_it(ask: Any, host: str) -> None:
         ),
         ("http://elsewhere/v1/AUTH_a/c/d%C3%BC/", "http://elsewhere/v1/AUTH_a/c/d%C3%BC/"),
         ("http://c.AUTH_a.example.com/login", "http://c.AUTH_a.example.com/login"),
+        ("http://[/v1/AUTH_a/c/d%C3%BC", "http://[/v1/AUTH_a/c/d%C3%BC"),
     ],
 )
 def test_redirects_stay_on_the_clients_host(ask: Any, location: str, expected: str) -> None:
