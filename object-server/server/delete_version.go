@@ -45,6 +45,9 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 	if _, err := slot.store.HeadVersion(x.at, id); isAlias(slot.store, x.at, id, err) {
 		removed = bundle.VersionID{}
 		row.CreatedAt, row.VersionID = timeOfVersion(id).String(), nullVersion
+		if _, err := s.hideOlder(x, slot.store, id); err != nil { // as the row does
+			return err
+		}
 	}
 	wasMarker := false
 	var gone *device.NotFoundError

@@ -30,6 +30,7 @@ func (s *Server) restore(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	target = found.VersionID // the null version has another name as well
 	upload, err := slot.store.NewUpload(x.at, 0)
 	if err != nil {
 		return err

@@ -198,6 +198,29 @@ func TestRestoreOfAVersion(t *testing.T) {
 	f.wantVersion(moment(3), "three")
 }
 
+func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(1, "one")
+	f.send(201, "PUT", "null", 2)
+	f.putVersion(3, "three")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(201, "PUT", "", 4, restoreHeader, moment(2))
+	rows := f.rows.take("/sdb/5/AUTH_a/c")
+	if len(rows) != 1 || rows[0].ETag != "null" {
+		t.Errorf("rows of a restore: %+v", rows)
+	}
+	f.wantCurrent("null", "null")
+	f.send(204, "DELETE", "", 5, versionHeader, moment(2))
+	f.wantCurrent("", "")
+
+	f.send(201, "PUT", "again", 6)
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(204, "DELETE", "", 7, versionHeader, moment(6)) // it is current, and no older one comes forward
+	f.wantRows("null " + moment(6) + " 1")
+	f.wantCurrent("", "")
+	f.wantVersion(moment(3), "three")
+}
+
 func TestSuspendedVersions(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.putVersion(2, "two")

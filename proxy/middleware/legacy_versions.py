@@ -314,7 +314,13 @@ class LegacyVersions:
         )
 
     def _info(self, environ: Environ, account: str, container: str) -> Info:
-        return get_container_info(environ, self._app, account, container, _SOURCE)
+        """
+        :raises HTTPException: 503 nobody can say; what is there would be overwritten.
+        """
+        info = get_container_info(environ, self._app, account, container, _SOURCE)
+        if info["status"] >= 500:
+            raise http_error(503)
+        return info
 
 
 def _denial(environ: Environ, info: Info) -> WSGIApp | None:

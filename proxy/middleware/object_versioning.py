@@ -147,7 +147,8 @@ class ObjectVersioning:
     def _read(self, target: _Object) -> WSGIApp:
         def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
             def show(status: int, headers: Headers) -> None:
-                if not self._is_versioned(environ, target.account, target.container):
+                info = get_container_info(environ, self._app, *target[:2], _SOURCE)
+                if not info["sysmeta"].get(_ENABLED_KEY):
                     return  # a symlink from here may lead to a version elsewhere
                 version = headers.get(VERSION_ID, NULL)
                 if version == NULL or status == 404:
@@ -292,6 +293,8 @@ class ObjectVersioning:
         request["HTTP_X_NEWEST"] = "true"
         request["HTTP_X_BACKEND_OPEN_EXPIRED"] = "true"
         answer = ask_app(self._app, request)
+        if answer.status >= 500:
+            raise http_error(503)
         version: str = answer.headers.get(VERSION_ID, NULL)
         return version
 
@@ -308,7 +311,13 @@ class ObjectVersioning:
         return bool(self._info(environ, account, container)["sysmeta"].get(_ENABLED_KEY))
 
     def _info(self, environ: Environ, account: str, container: str) -> Info:
-        return get_container_info(environ, self._app, account, container, _SOURCE)
+        """
+        :raises HTTPException: 503 nobody can say; a write would be one without versions.
+        """
+        info = get_container_info(environ, self._app, account, container, _SOURCE)
+        if info["status"] >= 500:
+            raise http_error(503)
+        return info
 
     def _changed(self, change: Change) -> WSGIApp:
         """The rest of the pipeline, with what it answers changed."""

@@ -255,6 +255,17 @@ def test_who_may_not_write_archives_nothing(store: Store) -> None:
     assert list(store.objects) == [OBJECT]
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_no_write_where_nobody_can_say_whether_there_is_an_archive(
+    store: Store, method: str
+) -> None:
+    put(store, b"one")
+    request = Request.blank(OBJECT, method, {}, b"two", {"swift.infocache": {}})
+    status, _, _ = call_app(LegacyVersions(store), request.environ)
+    assert status[:3] == "503"
+    assert store.objects[OBJECT][1] == b"one"
+
+
 def test_containers_without_an_archive(store: Store) -> None:
     for stored in ({}, {"x-container-sysmeta-versions-enabled": "True"}):
         for body in (b"one", b"two"):

@@ -167,6 +167,23 @@ def test_restore(app: Application) -> None:
     assert [method for method, *_ in app.seen] == ["HEAD", "HEAD"]
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_no_write_where_nobody_can_say_whether_versioning_is_enabled(
+    app: Application, method: str
+) -> None:
+    app.answers = [(503, {})]
+    request = Request.blank(OBJECT, method)
+    status, _, body = call_app(ObjectVersioning(app), request.environ)
+    assert (status[:3], bool(read_body(body))) == ("503", True)
+    assert [method for method, *_ in app.seen] == ["HEAD"]
+
+
+def test_no_removal_where_nobody_can_say_what_is_current(app: Application) -> None:
+    app.answers = [(503, {})]
+    assert call(app, "DELETE", f"{OBJECT}?version-id={ID}").status == 503
+    assert [method for method, *_ in app.seen] == ["HEAD"]
+
+
 @pytest.mark.parametrize(
     ("method", "query", "enabled"),
     [
