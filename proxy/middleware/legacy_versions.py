@@ -300,8 +300,6 @@ class LegacyVersions:
         reader = BodyReader(body)
         request["wsgi.input"] = reader
         request["CONTENT_LENGTH"] = source["Content-Length"]
-        # A symlink is kept as it is, also where its target is no longer what it was.
-        request["swift.symlink_override"] = True
         status, header_list, answer = call_app(self._app, request)
         text = read_body(answer)
         if reader.broke_off:
