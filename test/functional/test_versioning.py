@@ -11,12 +11,25 @@ from http.client import HTTPException
 
 import pytest
 from running_cluster import RunningCluster, await_true
-from swift_api import Account
+from swift_api import Account, Answer
 
 WRITERS = 8
 ENABLED = {"X-Versions-Enabled": "true"}
 
 Versions = dict[str, bytes]
+
+
+def call(
+    account: Account,
+    method: str,
+    container: str,
+    name: str,
+    version: str,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    """A request about one version."""
+    path = f"{account.url(container, name)}?version-id={version}"
+    return account.send(method, path, headers)
 
 
 def put(account: Account, container: str, name: str, body: bytes) -> str:
@@ -26,15 +39,17 @@ def put(account: Account, container: str, name: str, body: bytes) -> str:
 
 
 def get(account: Account, container: str, name: str, version: str = "") -> tuple[int, bytes]:
-    query = {"version-id": version} if version else {}
-    answer = account.call("GET", container, name, **query)
+    answer = (
+        call(account, "GET", container, name, version)
+        if version
+        else account.call("GET", container, name)
+    )
     return answer.status, answer.body if answer.status == 200 else b""
 
 
 def listed(account: Account, container: str, name: str = "") -> list[tuple[str, bool]]:
     """The versions of the names that begin with ``name``, as (id, is latest)."""
-    query = {"versions": "", "prefix": name}
-    answer = account.call("GET", container, **query)
+    answer = account.call("GET", container, versions="", prefix=name)
     assert answer.status == 200, answer
     return [(entry["version_id"], entry["is_latest"]) for entry in answer.json]
 
@@ -129,7 +144,7 @@ def test_the_life_of_an_object(account: Account, container: str) -> None:
     assert get(account, container, "o", large) == (200, b"x" * (2 << 20))
     assert get(account, container, "o", "null") == (200, b"null")
     copied = {"Destination": f"{container}/copy"}
-    answer = account.call("COPY", container, "o", headers=copied, **{"version-id": one})
+    answer = call(account, "COPY", container, "o", one, copied)
     assert (answer.status, answer.headers["x-copied-from-version-id"]) == (201, one)
     assert get(account, container, "copy") == (200, b"one")
 
@@ -137,17 +152,16 @@ def test_the_life_of_an_object(account: Account, container: str) -> None:
     assert get(account, container, "o") == (404, b"")
     shown = listed(account, container, "o")
     assert [version for version, _ in shown[:3]] == [marker, large, one]
-    assert account.call("PUT", container, "o", **{"version-id": one}).status == 201
+    assert call(account, "PUT", container, "o", one).status == 201
     assert get(account, container, "o") == (200, b"one")
     assert (one, True) in listed(account, container, "o")
-    assert account.call("DELETE", container, "o", **{"version-id": one}).status == 204
+    assert call(account, "DELETE", container, "o", one).status == 204
     assert get(account, container, "o") == (404, b"")
 
     assert account.call("DELETE", container).status == 409
     for name in ("o", "copy"):
         for version, _ in listed(account, container, name):
-            query = {"version-id": version}
-            assert account.call("DELETE", container, name, **query).status == 204
+            assert call(account, "DELETE", container, name, version).status == 204
     assert account.call("DELETE", container).status == 204
 
 
@@ -199,9 +213,8 @@ def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
     try:
         second = put(account, versioned, "o", b"second")
         third = put(account, versioned, "o", b"third")
-        query = {"version-id": third}
-        assert account.call("DELETE", versioned, "o", **query).status == 204
-        assert account.call("PUT", versioned, "o", **{"version-id": first}).status == 201
+        assert call(account, "DELETE", versioned, "o", third).status == 204
+        assert call(account, "PUT", versioned, "o", first).status == 201
         gone = put(account, versioned, "gone", b"gone")
         marker = account.call("DELETE", versioned, "gone").headers["x-object-version-id"]
     finally:

@@ -58,9 +58,12 @@ class Walk:
         step()
 
     def call(self, method: str, version: str = "", body: bytes | None = None) -> tuple[int, str]:
-        query = {"version-id": version} if version else {}
-        answer = self.account.call(method, self.container, "o", body=body, **query)
+        answer = self.account.send(method, self.path(version), body=body)
         return answer.status, answer.headers.get("x-object-version-id", "")
+
+    def path(self, version: str) -> str:
+        path = self.account.url(self.container, "o")
+        return f"{path}?version-id={version}" if version else path
 
     def put(self) -> None:
         self.count += 1
@@ -121,8 +124,7 @@ class Walk:
             assert answer.body == body, self.done
             assert answer.headers.get("x-object-version-id", NULL) == self.model.current
         for version, expected in self.model.versions.items():
-            query = {"version-id": version}
-            answer = self.account.call("GET", self.container, "o", **query)
+            answer = self.account.send("GET", self.path(version))
             assert answer.status == (404 if expected is None else 200), (version, self.done)
             assert expected is None or answer.body == expected
         await_true(self.is_listed, f"the listing of {self.model} after {self.done}", 10)
