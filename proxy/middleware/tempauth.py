@@ -25,10 +25,17 @@ from typing import NamedTuple
 from martlet.cluster_conf import ClusterConf
 from martlet.config import ConfigError, option
 from martlet.http import Environ, Request, StartResponse, WSGIApp
+from proxy.info import Info
 from proxy.info_registry import register_info
 from proxy.middleware.acl import clean_acl
 from proxy.middleware.filter_options import load_filter_options, where
-from proxy.middleware.tempauth_authorize import Authorizer, account_in, denied
+from proxy.middleware.subrequest import get_account_info
+from proxy.middleware.tempauth_authorize import (
+    ACCOUNT_INFO,
+    Authorizer,
+    account_in,
+    denied,
+)
 from proxy.middleware.tempauth_login import Login, unauthorized
 from proxy.middleware.tempauth_tokens import TokenSigner
 from proxy.middleware.tempauth_users import (
@@ -154,6 +161,11 @@ class Tempauth:
     def _take_charge(self, environ: Environ) -> None:
         environ["swift.authorize"] = self._authorizer.authorize
         environ["swift.clean_acl"] = clean_acl
+        # For filters between here and the proxy application, which puts its own in this place.
+        environ.setdefault(ACCOUNT_INFO, self._account_info)
+
+    def _account_info(self, request: Request, account: str) -> Info:
+        return get_account_info(request.environ, self._app, account, "TA")
 
     def _admit(self, environ: Environ, user: User) -> None:
         groups = user.groups

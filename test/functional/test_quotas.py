@@ -129,3 +129,20 @@ def test_account_quotas(tenant: Account, reseller: Account) -> None:
     assert set_quota(reseller, tenant, "Bytes-Policy-Policy-0", 0) == 204
     refused = tenant.call("PUT", "c", "o2", body=b"x")
     assert (refused.status, refused.body) == (413, b"Upload exceeds policy quota.")
+
+
+def test_who_writes_by_an_account_acl_learns_of_the_quota(
+    cluster: RunningCluster, account: Account, container: str
+) -> None:
+    account.call("POST", container, headers={"X-Container-Meta-Quota-Bytes": "1"})
+    friend = Account(cluster.port, "test2:tester2", "testing2")
+    friend.path = account.path
+    assert friend.call("PUT", container, "o", body=b"xx").status == 403
+    acl = {"X-Account-Access-Control": '{"read-write":["test2:tester2"]}'}
+    assert account.call("POST", headers=acl).status == 204
+    try:
+        assert friend.call("PUT", container, "o", body=b"xx").status == 413
+        assert friend.call("PUT", container, "o", body=b"x").status == 201
+    finally:
+        assert account.call("POST", headers={"X-Account-Access-Control": ""}).status == 204
+        friend.close()
