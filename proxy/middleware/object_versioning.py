@@ -230,7 +230,8 @@ class ObjectVersioning:
         def show(status: int, headers: Headers) -> None:
             if status == 201:
                 headers[_CLIENT_ID] = target.version
-                headers["Last-Modified"] = found.headers["Last-Modified"]
+                for name in ("Etag", "Last-Modified"):
+                    headers[name] = found.headers[name]
 
         return self._changed(show)
 
