@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -312,6 +313,53 @@ func TestSharedRoomComesBack(t *testing.T) {
 			wantBody(t, d, locate(name(n), modelBits), body(2, size))
 		} else {
 			wantNotFound(t, d, locate(name(n), modelBits), 2)
+		}
+	}
+}
+
+// A full device whose partitions are split comes back to free space as others do,
+// though the halves share their files.
+func TestFullDeviceIsSplit(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		size, bits int
+		o          Options
+	}{
+		{"small", 4096, 2, Options{}},
+		{"many partitions", 8000, 6, Options{}},
+		{"index on disk", 4096, 2, Options{IndexOnDisk: true}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			if raceDetector && c.bits > 2 {
+				t.Skip("takes long")
+			}
+			f := &filling{t: t, size: c.size, bits: c.bits}
+			root := proof.Tmpfs(t, 32<<20)
+			f.device = open(t, vfs.OS{}, root, c.o)
+			defer func() { f.device.Close() }()
+			f.fill()
+			raise(t, f.device, uint8(c.bits))
+			f.wantStored()
+			f.erase(f.stored, len(f.stored)/8)
+			f.wantFree(0.14)
+			if err := f.device.Compact(); err != nil { // the compactor would come to it by itself
+				t.Fatal(err)
+			}
+			f.wantFree(0.5)
+			f.wantStored()
+		})
+	}
+}
+
+// raise raises the part power of a device by one.
+func raise(t *testing.T, d *Device, power uint8) {
+	t.Helper()
+	if err := errors.Join(d.PrepareIncrease(0, power), d.RaisePartPower(0, power+1)); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); d.Progress()[0].Power == power; time.Sleep(time.Millisecond) {
+		if p := d.Progress()[0]; time.Now().After(deadline) || p.Error != "" {
+			t.Fatalf("%s, %d split, %d left, %s", p, p.Split, p.Left, p.Error)
 		}
 	}
 }
