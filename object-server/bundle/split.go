@@ -188,8 +188,8 @@ func (f *Files) Share(from, to ID) error {
 		if slices.Contains(names, name) || isLargePath(name) { // opening finds the large files that are of no use
 			continue
 		}
-		if err := f.FS.Remove(filepath.Join(f.directory(to), name)); err != nil {
-			return fmt.Errorf("bundle: %w", err)
+		if err := f.discard(to, name); err != nil {
+			return err
 		}
 	}
 	target := f.directory(to)
@@ -253,8 +253,8 @@ func (f *Files) Discard(id ID) error {
 	}
 	directory := f.directory(id)
 	for _, name := range names {
-		if err := f.FS.Remove(filepath.Join(directory, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("bundle: %w", err)
+		if err := f.discard(id, name); err != nil {
+			return err
 		}
 	}
 	if _, err := f.FS.ReadDir(directory); errors.Is(err, fs.ErrNotExist) {
@@ -280,6 +280,18 @@ func (f *Files) Discard(id ID) error {
 		if err := f.FS.SyncDir(filepath.Dir(d)); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
+	}
+	return nil
+}
+
+// discard removes a file of a bundle. Another one may soon have its name, so nobody
+// may find it open.
+func (f *Files) discard(id ID, name string) error {
+	if sequence, generation, ok := parseSegmentName(name); ok {
+		f.forget(fileKey{id, sequence, generation})
+	}
+	if err := f.FS.Remove(filepath.Join(f.directory(id), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("bundle: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,42 @@ func TestSharedRoomComesBack(t *testing.T) {
 	}
 }
 
+// Room that is dead in one half alone comes back, too: the other lets go of what
+// they share.
+func TestSharedRoomOfOneHalfComesBack(t *testing.T) {
+	const objects, size = 240, 4096
+	mem := vfs.NewMem("/d")
+	name := func(n int) string { return fmt.Sprint("/a/c/", n) }
+	d := open(t, mem, "/d", compactOptions)
+	for n := range objects {
+		must[State](t)(put(d, locate(name(n), modelBits), name(n), 1, body(1, size)))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := compactOptions
+	o.compactByHand = true
+	d = raised(t, mem, "/d", o, 1)
+	defer d.Close()
+	isOdd := func(n int) bool { return locate(name(n), modelBits+1).Partition%2 == 1 }
+	for n := range objects {
+		if isOdd(n) {
+			must[State](t)(d.Delete(locate(name(n), modelBits), at(2), name(n)))
+		}
+	}
+	if err := d.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if use := used(t, d); use > objects*size*3/4 {
+		t.Errorf("%d bytes are used for %d", use, objects*size/2)
+	}
+	for n := range objects {
+		if !isOdd(n) {
+			wantBody(t, d, locate(name(n), modelBits), body(1, size))
+		}
+	}
+}
+
 // A full device whose partitions are split comes back to free space as others do,
 // though the halves share their files.
 func TestFullDeviceIsSplit(t *testing.T) {
@@ -403,6 +440,11 @@ func TestPartPowerSteps(t *testing.T) {
 	_, err = d.Split(0, false)
 	step("the rest", err, false)
 	step("raise when done", d.RaisePartPower(0, 5), false)
+	for _, n := range must[[]uint32](t)(d.Partitions(0)) {
+		if n != 0 && !slices.ContainsFunc(names, func(name string) bool { return locate(name, 5).Partition == n }) {
+			t.Errorf("partition %d is left", n)
+		}
+	}
 	if p := d.Progress()[0]; p.PartPower != (PartPower{Power: 5, First: 4}) {
 		t.Fatalf("%+v", p)
 	}

@@ -404,41 +404,63 @@ func (s *splitter) replace(policy int, parent *slot, b *bundle.Bundle, children 
 		return err
 	}
 	failpoint.Hit(failpoint.SplitLinked)
-	var made [2]*bundle.Bundle
-	var adopt [2]func() error
-	var err error
-	for i, child := range children {
-		if made[i], adopt[i], err = bundle.Inherit(d.files, child, d.bundleConfig()); err != nil {
+	halves, err := s.openHalves(b, children, fresh)
+	if err != nil {
+		return err
+	}
+	for _, h := range halves { // nobody comes in before all is tidy
+		h.use.Lock()
+		defer h.use.Unlock()
+	}
+	if err := s.publish(policy, parent, b, halves); err != nil {
+		for _, h := range halves {
+			h.bundle.Retire()
+		}
+		return err
+	}
+	for _, h := range halves {
+		if err := h.adopt(); err != nil { // large files of no use stay until the partition is next opened
+			d.options.Logger.Warn("leftovers of a split partition", "device", d.root, "error", err)
+		}
+		d.caretaker.look(h.bundle)
+	}
+	return nil
+}
+
+// half is what a partition becomes one of two of.
+type half struct {
+	slot
+	adopt func() error
+}
+
+// openHalves opens the children of a bundle, to which all its files are linked. A
+// fresh one in which nothing counts is removed again.
+func (s *splitter) openHalves(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) (halves []*half, err error) {
+	var made []*bundle.Bundle
+	for _, child := range children {
+		h := &half{}
+		if h.bundle, h.adopt, err = bundle.Inherit(s.device.files, child, s.device.bundleConfig()); err != nil {
 			break
 		}
+		halves, made = append(halves, h), append(made, h.bundle)
 	}
 	if err == nil {
 		err = complete(b, made)
 	}
-	var slots [2]slot
-	for i := range slots { // nobody comes in before all is tidy
-		slots[i].bundle = made[i]
-		slots[i].use.Lock()
-		defer slots[i].use.Unlock()
-	}
-	if err == nil {
-		err = s.publish(policy, parent, b, &slots)
-	}
 	if err != nil {
 		for _, child := range made {
-			if child != nil {
-				child.Retire()
-			}
+			child.Retire()
 		}
-		return err
+		return nil, err
 	}
-	for i, child := range made {
-		if err := adopt[i](); err != nil { // large files of no use stay until the partition is next opened
-			d.options.Logger.Warn("leftovers of a split partition", "device", d.root, "error", err)
+	return slices.DeleteFunc(halves, func(h *half) bool {
+		id := h.bundle.ID()
+		if h.bundle.Named() > 0 || len(h.bundle.Report().Damaged) > 0 || !slices.Contains(fresh, id) || s.device.files.Discard(id) != nil {
+			return false
 		}
-		d.caretaker.look(child)
-	}
-	return nil
+		h.bundle.Retire()
+		return true
+	}), nil
 }
 
 // link closes the bundle and gives its children all of it.
@@ -469,7 +491,7 @@ func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.
 
 // complete checks that the children have every record of the bundle between them,
 // unless they have met damage that was not known.
-func complete(b *bundle.Bundle, made [2]*bundle.Bundle) error {
+func complete(b *bundle.Bundle, made []*bundle.Bundle) error {
 	have, damage := 0, 0
 	for _, child := range made {
 		have += child.Named()
@@ -482,7 +504,7 @@ func complete(b *bundle.Bundle, made [2]*bundle.Bundle) error {
 }
 
 // publish makes the children count, on the disk and in memory.
-func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, children *[2]slot) error {
+func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, halves []*half) error {
 	d := s.device
 	p, _ := s.power(policy)
 	p.From = uint64(b.ID().Partition)
@@ -495,24 +517,24 @@ func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, children 
 	s.show(policy, p)
 	delete(d.bundles.open, b.ID())
 	parent.moved, parent.bundle = true, nil
-	for i := range children {
-		d.bundles.open[children[i].bundle.ID()] = &children[i]
+	for _, h := range halves {
+		d.bundles.open[h.bundle.ID()] = &h.slot
 	}
 	parent.mu.Unlock()
 	d.bundles.mu.Unlock()
-	d.compactor.inherit(b.ID(), children)
+	d.compactor.inherit(b.ID(), halves)
 	b.Retire()
 	return nil
 }
 
 // inherit tells of the children what is known of a partition.
-func (c *compactor) inherit(id bundle.ID, children *[2]slot) {
+func (c *compactor) inherit(id bundle.ID, halves []*half) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t, ok := c.synced[id]; ok {
 		delete(c.synced, id)
-		for i := range children {
-			c.synced[children[i].bundle.ID()] = t
+		for _, h := range halves {
+			c.synced[h.bundle.ID()] = t
 		}
 	}
 }
