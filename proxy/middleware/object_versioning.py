@@ -146,19 +146,14 @@ class ObjectVersioning:
 
     def _read(self, target: _Object) -> WSGIApp:
         def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            def show(status: int, headers: Headers) -> None:
+            def start(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
                 info = get_container_info(environ, self._app, *target[:2], _SOURCE)
-                if not info["sysmeta"].get(_ENABLED_KEY):
-                    return  # a symlink from here may lead to a version elsewhere
-                version = headers.get(VERSION_ID, NULL)
-                if version == NULL or status == 404:
-                    headers[_CLIENT_ID] = NULL
-                    return
-                headers[_CLIENT_ID] = version
-                path = quote(environ["PATH_INFO"], encoding="latin-1")
-                headers["Content-Location"] = f"{path}?version-id={version}"
+                # From any other container a symlink may lead to a version, which is not its own.
+                if info["sysmeta"].get(_ENABLED_KEY):
+                    headers = _naming_version(headers, status, environ["PATH_INFO"])
+                return start_response(status, headers, exc_info)
 
-            return self._changed(show)(environ, start_response)
+            return self._app(environ, start)
 
         return answer
 
@@ -377,6 +372,16 @@ def _check_listing(environ: Environ) -> None:
         except ValueError:
             raise http_error(400, "invalid version_marker param") from None
     environ[LISTING_IS_JSON] = True
+
+
+def _naming_version(header_list: HeaderList, status: str, path: str) -> HeaderList:
+    headers = Headers(header_list)
+    version = headers.get(VERSION_ID, NULL)
+    headers[_CLIENT_ID] = NULL if status[:3] == "404" else version
+    if headers[_CLIENT_ID] != NULL:
+        quoted = quote(path, encoding="latin-1")
+        headers["Content-Location"] = f"{quoted}?version-id={version}"
+    return headers.as_list()
 
 
 def _show_enabled(status: int, headers: Headers) -> None:
