@@ -46,6 +46,10 @@ ring's. CONF is that server's (default /etc/martlet/object-server.conf).
   --stats-interval SECONDS  how often to say how far it is (default 300); on a
                           terminal there is a bar
   --json                  the figures of each device as JSON when it ends
+  --workers, --files-per-second, --debug
+                          are taken for the sake of scripts and change nothing: the
+                          server splits one partition at a time on each device, and
+                          rests as long after each
 
 It asks the running server and waits until all is done. It may be interrupted and
 run again: what it has begun goes on. Where no server runs it does the work itself,
@@ -88,6 +92,9 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 	flags.BoolVar(&o.skipMountCheck, "skip-mount", false, "")
 	flags.Float64Var(&o.interval, "stats-interval", 300, "")
 	flags.BoolVar(&o.json, "json", false, "")
+	flags.String("workers", "", "")
+	flags.String("files-per-second", "", "")
+	flags.Bool("debug", false, "")
 	flags.Func("policy", "", add(&o.policies))
 	flags.Func("device", "", add(&o.devices))
 	var words []string

@@ -75,7 +75,8 @@ func TestRelinkerSteps(t *testing.T) {
 		{3, 3, []string{"cleanup", conf}, 0, "d1, policy 0: part power 3,"}, // cancelled
 		{3, 4, []string{"relink", conf, "--device", "d1", "--policy", "0"}, 0, "from part power 3 to 4"},
 		{4, 4, []string{"cleanup", conf, "--json"}, 0, `"part_power":4,"next_part_power":null,"splitting":false`},
-		{4, 4, []string{"cleanup", conf}, 0, "part power 4"},
+		{4, 4, []string{"cleanup", "--workers", "4", "--files-per-second", "50", conf}, 0, "part power 4"},
+		{4, 4, []string{"cleanup", "--partition", "7", conf}, 2, "partition"},
 		{7, 8, []string{"relink", conf}, 1, "the ring is about to go from 7 to 8, that of the device 4"},
 		{7, 8, []string{"relink", conf, "x"}, 2, "too much"},
 		{7, 8, []string{"relink", conf, "--policy", "gold"}, 2, "not an index"},
