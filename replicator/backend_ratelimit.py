@@ -73,7 +73,7 @@ class BackendRatelimit:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``read_file`` gives the options with those of the file; None where there is no file."""
-        self._app = app
+        self.app = app  # by this name the entry point finds what is behind
         self._base = options
         self._read_file = read_file
         self._clock = clock
@@ -90,7 +90,7 @@ class BackendRatelimit:
             match = _PATH(environ["PATH_INFO"])
             if match is not None and not self._may_go_on(match[1], method):
                 return error_response(529)(environ, start_response)
-        return self._app(environ, start_response)
+        return self.app(environ, start_response)
 
     def _load(self) -> None:
         self._loaded_at = self._clock()

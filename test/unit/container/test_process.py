@@ -50,13 +50,17 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 class Service:
     """One server process, on a port that it keeps when it is started again."""
 
-    def __init__(self, home: Path, kind: str, workers: int) -> None:
+    def __init__(self, home: Path, kind: str, workers: int, filter_section: str = "") -> None:
+        """``filter_section`` is of a filter ``x`` that stands before the server."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         self._module = f"{kind}.server"
         self._conf = home / f"{kind}-server.conf"
-        self._conf.write_text(CONF.format(home=home, kind=kind, port=self.port, workers=workers))
+        text = CONF.format(home=home, kind=kind, port=self.port, workers=workers)
+        if filter_section:
+            text = text.replace("pipeline = ", "pipeline = x ") + filter_section
+        self._conf.write_text(text)
 
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", self._module, str(self._conf)])
@@ -187,3 +191,17 @@ def totals(account: Service, path: str) -> list[tuple[int, int]]:
     status, body = account.request("GET", f"{path}?format=json")
     assert status == 200
     return [(entry["count"], entry["bytes"]) for entry in json.loads(body)]
+
+
+@pytest.mark.parametrize("kind", ["account", "container"])
+def test_so_many_requests_a_second_for_a_device(tmp_path: Path, kind: str) -> None:
+    limits = "[filter:x]\nuse = egg:martlet#backend_ratelimit\n"
+    limits += "head_requests_per_device_per_second = 0.001\nrequests_per_device_rate_buffer = 0\n"
+    service = Service(write_cluster(tmp_path), kind, 0, limits)
+    service.start()
+    try:
+        path = C if kind == "container" else C.rpartition("/")[0]
+        assert [service.request("HEAD", path)[0] for _ in range(3)] == [404, 529, 529]
+        assert service.request("GET", path)[0] == 404
+    finally:
+        service.kill()
