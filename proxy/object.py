@@ -27,7 +27,7 @@ from proxy.updates import (
     told_by,
     update_headers,
 )
-from proxy.versions import rows_of_delete, version_request
+from proxy.versions import VERSION_MARKER, rows_of_delete, version_request
 from ring.errors import RingError
 from ring.ring import Node, Ring
 
@@ -146,7 +146,9 @@ class ObjectController:
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
         told = told_by(outcomes)
-        if answer.status < 300 and len(told) < len(lines):
+        # A delete marker is made also of an object that was not there.
+        is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in headers)
+        if is_done and len(told) < len(lines):
             row_headers = {
                 "X-Timestamp": timestamp,
                 "X-Backend-Storage-Policy-Index": str(place.policy_index),
