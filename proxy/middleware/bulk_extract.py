@@ -8,12 +8,14 @@ same name the last wins.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import re
 import tarfile
 import threading
 import zlib
 from io import BytesIO
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from martlet.constraints import Constraints
 from martlet.http import Environ, HTTPException, Request, WSGIApp, environ_key, http_error
@@ -32,12 +34,65 @@ COMPRESSIONS = {"tar": "", "tar.gz": "gz", "tar.bz2": "bz2"}
 #: Files up to this size are read ahead, bytes.
 READ_AHEAD_MAX = 64 * 1024
 _TAR_READ_BYTES = 64 * 1024
+#: tarfile holds a header with long names or extended attributes in memory.
+_LONG_HEADER_MAX = 1024 * 1024
+_LONG_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+#: tarfile may ask for more once or twice after the last byte.
+_EMPTY_READS_MAX = 16
 # What broken archives make tarfile raise; OSError also for a client that went away.
-_BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
+_BROKEN = (
+    tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, RecursionError
+)  # fmt: skip
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_-]+")
 _KEPT_HEADERS = ("x-delete-at", "x-delete-after")
+
+
+class _Member(tarfile.TarInfo):
+    """A file of an archive, or a header about the next one."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        """:raises tarfile.ReadError: a header that would not fit into memory."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _LONG_HEADERS and member.size > _LONG_HEADER_MAX:
+            raise tarfile.ReadError("a header is too long")
+        return member
+
+
+class _Bytes:
+    """The unpacked bytes of an archive, never more of them at a time than are asked for.
+
+    tarfile's own unpacking makes gigabytes of one piece of bzip2.
+    """
+
+    def __init__(self, stream: Any, compression: str) -> None:
+        if compression == "gz":
+            stream = gzip.GzipFile(fileobj=stream, mode="rb")
+        elif compression == "bz2":
+            stream = bz2.BZ2File(stream)
+        self._stream = stream
+        self._empty_reads = 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes.
+
+        :raises tarfile.ReadError: the end is long past. tarfile goes on, block by block, to the end
+            that the header of a file names, be it a year away.
+        """
+        piece: bytes = self._stream.read(size)
+        if not piece:
+            self._empty_reads += 1
+            if self._empty_reads > _EMPTY_READS_MAX:
+                raise tarfile.ReadError("unexpected end of data")
+        return piece
 
 
 class _Archive:
@@ -47,12 +102,14 @@ class _Archive:
     """
 
     def __init__(self, stream: Any, compression: str) -> None:
-        mode: Any = f"r|{compression}"
         self._is_at_end = False
         # Read in larger pieces than by default: each read of a request's body has its price.
         size = _TAR_READ_BYTES
         try:
-            self._tar = tarfile.open(mode=mode, fileobj=stream, bufsize=size)  # noqa: SIM115
+            source: Any = _Bytes(stream, compression)
+            self._tar = tarfile.open(  # noqa: SIM115
+                mode="r|", fileobj=source, bufsize=size, tarinfo=_Member
+            )
         except _BROKEN as error:
             raise _broken(error) from None
 

@@ -8,6 +8,9 @@ import io
 import json
 import tarfile
 import threading
+import time
+import tracemalloc
+import zlib
 from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
@@ -362,3 +365,42 @@ def test_an_error_of_ours_is_told(ask: Any, caplog: pytest.LogCaptureFixture) ->
     report = extract(ask, broken, tar({"c/o1": b"x"}))
     assert report["Response Status"] == "500 Internal Server Error"
     assert "a bulk request failed" in caplog.text
+
+
+def test_a_size_beyond_the_end_is_not_waited_for(ask: Any, store: Store) -> None:
+    archive = tar({"c/o": b"content"}, **{"c/o": {"size": str(10**18)}})
+    began = time.monotonic()
+    assert extract(ask, store, archive)["Response Status"] == "400 Bad Request"
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2"])
+def test_a_small_archive_does_not_fill_the_memory(ask: Any, store: Store, kind: str) -> None:
+    header = tarfile.TarInfo("c/o")
+    header.size = 80_000_000
+    pack = {"gz": zlib.compressobj(wbits=31), "bz2": bz2.BZ2Compressor()}[kind]
+    body = pack.compress(header.tobuf())
+    for _ in range(80):
+        body += pack.compress(bytes(1_000_000))
+    body += pack.flush()
+    tracemalloc.start()
+    try:
+        report = extract(ask, store, body, f"/v1/a?extract-archive=tar.{kind}")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert report["Errors"] == [["c/o", "413 Request Entity Too Large"]]
+    assert most < 20_000_000
+
+
+def test_a_header_too_long_for_the_memory(ask: Any, store: Store) -> None:
+    archive = tar({"c/o": b""}, **{"c/o": {"comment": "x" * 2_000_000}})
+    report = extract(ask, store, archive)
+    assert report["Response Body"] == "Invalid Tar File: a header is too long"
+
+
+def test_headers_about_headers(ask: Any, store: Store) -> None:
+    header = tarfile.TarInfo("c/o")
+    header.type = tarfile.GNUTYPE_LONGNAME
+    report = extract(ask, store, header.tobuf() * 5000)
+    assert report["Response Status"] == "400 Bad Request"
