@@ -42,11 +42,14 @@ _NOT_FORWARDED = frozenset(_NOT_FORWARDED_NAMES.split())
 _NOT_RETURNED = frozenset(_NOT_RETURNED_NAMES.split())
 _CACHED_NAMES_MAX = 4096
 
-# Storage servers take ASCII names only. Others travel and are stored as system metadata, that of
-# objects of the kind that a POST replaces, with the whole name percent-encoded behind this.
+# Storage servers take ASCII names only. Others, of metadata, travel and are stored as system
+# metadata, that of objects of the kind that a POST replaces, with the whole name percent-encoded
+# behind this. Further headers with such names mean nothing to anybody.
 _UTF8_NAME = re.compile(
     r"x-(?:object-(?:transient-)?|container-|account-)sysmeta-utf8-(x-.*)", re.DOTALL
 )
+
+_has_kind = re.compile("x-(object|container|account)-", re.ASCII).match
 
 _wire_names: dict[str, str | None] = {}
 _client_names: dict[str, str] = {}
@@ -130,20 +133,25 @@ def _learn_wire_name(key: str) -> str | None:
     name = None
     if key.startswith("HTTP_"):
         lowered = lower_name(key[5:].replace("_", "-"))
-        name = None if lowered in _NOT_FORWARDED else title_name(_encoded(lowered))
+        if lowered not in _NOT_FORWARDED:
+            encoded = _encoded(lowered)
+            name = encoded and title_name(encoded)
     if len(_wire_names) < _CACHED_NAMES_MAX:  # clients choose the names, so the memory is bounded
         _wire_names[key] = name
     return name
 
 
 def _on_wire(name: str) -> str:
-    return name if name.isascii() else title_name(_encoded(lower_name(name)))
+    return name if name.isascii() else title_name(_encoded(lower_name(name)) or "")
 
 
-def _encoded(lowered: str) -> str:
+def _encoded(lowered: str) -> str | None:
     if lowered.isascii():
         return lowered
-    kind = lowered.split("-", 2)[1]
+    match = _has_kind(lowered)
+    if match is None:
+        return None
+    kind = match[1]
     if kind == "object" and not lowered.startswith("x-object-sysmeta-"):
         kind = "object-transient"
     return f"x-{kind}-sysmeta-utf8-{quote(lowered, encoding='latin-1')}"

@@ -154,7 +154,7 @@ def _new_quota(headers: RequestHeaders, shown: str) -> str | None:
     if shown == "X-Account-Quota-Bytes":
         names.append("X-Account-Meta-Quota-Bytes")
     for name in names:
-        if headers.get(name.replace("X-", "X-Remove-", 1)):
+        if name.replace("X-", "X-Remove-", 1) in headers:
             return ""
     for name in names:
         value: str | None = headers.get(name)

@@ -59,7 +59,7 @@ class _Member(tarfile.TarInfo):
     """A file of an archive, or a header about the next one."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """:raises tarfile.ReadError: a header that would not fit into memory."""
         member = super().frombuf(buf, encoding, errors)
         if member.type in _LONG_HEADERS and member.size > _LONG_HEADER_MAX:

@@ -246,7 +246,7 @@ def _sink_environ(
         is_kept = lowered in _KEPT_HEADERS or lowered.startswith(_METADATA_PREFIXES)
         if lowered.startswith(_SYSMETA) if is_fresh else is_kept:
             # What the request says goes before what the source says.
-            result.setdefault("HTTP_" + name.upper().replace("-", "_"), value)
+            result.setdefault(environ_key(name), value)
     if not result.get("CONTENT_TYPE") and "content-type" in source:
         result["CONTENT_TYPE"] = source["content-type"]
     is_large = "x-static-large-object" in source or "x-object-manifest" in source

@@ -36,6 +36,15 @@ def test_names_of_metadata_may_be_beyond_ascii(stored: FakeCluster) -> None:
     assert headers[name.encode("latin-1").lower().decode("latin-1").lower()] == "1"
 
 
+@pytest.mark.parametrize("name", ["\u00e9", "X-\u00e9", "Foo-\u00e9", "X-Other-Meta-\u00e9"])
+def test_other_names_beyond_ascii_mean_nothing(stored: FakeCluster, name: str) -> None:
+    headers = {name.encode().decode("latin-1"): "1"}
+    assert stored.call("PUT", "/v1/a/c/o", b"", headers).status == 201
+    assert stored.call("POST", "/v1/a/c/o", headers=headers).status == 202
+    for device in stored.devices[:3]:
+        assert not any("utf8" in name for name in device.last("PUT").headers)
+
+
 def test_post_with_content_type(stored: FakeCluster) -> None:
     stored.call("POST", "/v1/a/c/o", headers={"Content-Type": "text/x"})
     assert stored.devices[0].last("POST").headers["content-type"] == "text/x"

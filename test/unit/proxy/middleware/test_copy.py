@@ -194,6 +194,14 @@ def test_metadata_of_the_request_goes_first(ask: Any, store: Store) -> None:
     assert stored["Content-Type"] == "text/x-mine"
 
 
+def test_names_of_metadata_beyond_ascii_are_kept(ask: Any, store: Store) -> None:
+    """In each there is a byte that Python would take for a letter, and change."""
+    names = [f"X-Object-Meta-{n.encode().decode('latin-1')}" for n in ("\u00f5", "\u65e5")]
+    store.objects[SOURCE][1].update(dict.fromkeys(names, "1"))
+    assert ask(make(store), SOURCE, "COPY", {"Destination": "c2/o2"}).status == 201
+    assert set(names) <= set(store.objects["/v1/AUTH_a/c2/o2"][1])
+
+
 def test_fresh_metadata_leaves_the_sources_behind(ask: Any, store: Store) -> None:
     headers = {"Destination": "c2/o2", "X-Fresh-Metadata": "true", "X-Object-Meta-New": "n"}
     ask(make(store), SOURCE, "COPY", headers)
