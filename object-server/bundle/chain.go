@@ -182,7 +182,8 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 	return found, ok, err
 }
 
-// Find looks for a live version. ErrNoVersion if there is none.
+// Find looks for a live version. ErrNoVersion if there is none; the reference then
+// has the time of its removal, if that is known.
 func (c *Chain) Find(id VersionID) (Reference, error) {
 	found, err := c.find(id)
 	if err == nil && found.LSN <= c.lost {

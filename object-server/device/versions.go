@@ -94,7 +94,7 @@ func findVersion(b *bundle.Bundle, hash bundle.Hash, id bundle.VersionID, read r
 		}
 		v, err := chain.Find(id)
 		if errors.Is(err, bundle.ErrNoVersion) {
-			missing := &NotFoundError{}
+			missing := &NotFoundError{Tombstone: v.Timestamp}
 			if id.IsNull() {
 				missing.Tombstone, _ = chain.Null()
 			}

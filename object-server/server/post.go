@@ -44,16 +44,20 @@ func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) err
 		return at.PostVersion(x.at, id, edit)
 	}
 	var elsewhere *bundle.VersionID
+	var since bundle.Timestamp
 	err = at.Post(x.at, func(m *bundle.Metadata) error {
 		if isRestored(m.VersionID) {
 			target := restoredTarget(m)
-			elsewhere = &target
+			elsewhere, since = &target, m.Timestamp
 			return errElsewhere
 		}
 		return edit(m)
 	})
 	if elsewhere != nil {
-		return at.PostVersion(x.at, *elsewhere, edit)
+		return at.PostVersion(x.at, *elsewhere, func(m *bundle.Metadata) error {
+			keepRestored(m, since)
+			return edit(m)
+		})
 	}
 	return err
 }

@@ -111,9 +111,29 @@ func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, e
 		since = o.Metadata().Timestamp
 		target := restoredTarget(o.Metadata())
 		o.Close()
-		o, err = openVersion(from, x.at, target)
+		if o, err = openVersion(from, x.at, target); err != nil {
+			return nil, since, undated(err)
+		}
+		keepRestored(o.Metadata(), since)
 	}
 	return o, since, err
+}
+
+// keepRestored takes away the time at which a version had expired before it was made current again.
+func keepRestored(m *bundle.Metadata, since bundle.Timestamp) {
+	if isExpired(m, since) {
+		m.DeleteAt = 0
+	}
+}
+
+// undated is the error for a restored version that is not here any more. When it was removed says nothing of what is
+// current: replicas that know of a later write are to be believed.
+func undated(err error) error {
+	var gone *device.NotFoundError
+	if errors.As(err, &gone) {
+		return &device.NotFoundError{}
+	}
+	return err
 }
 
 func openVersion(from store, at device.Location, id bundle.VersionID) (object, error) {
@@ -142,7 +162,10 @@ func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bund
 	m, err = from.Head(at)
 	if err == nil && isRestored(m.VersionID) {
 		since = m.Timestamp
-		m, err = headVersion(from, at, restoredTarget(m))
+		if m, err = headVersion(from, at, restoredTarget(m)); err != nil {
+			return nil, since, undated(err)
+		}
+		keepRestored(m, since)
 	}
 	return m, since, err
 }

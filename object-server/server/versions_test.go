@@ -256,6 +256,54 @@ func TestExpiryOfTheCurrentVersion(t *testing.T) {
 	f.wantCurrent("", "")
 }
 
+func TestRestoreOfAVersionThatHasExpired(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "two", 2, versionHeader, moment(2), "X-Delete-At", "1700000010")
+	f.wantCurrent("", "")
+	restored := "1700000011.00000"
+	got := f.do("PUT", objectPath, "", append(f.rows.headers(), "X-Timestamp", restored, restoreHeader, moment(2))...)
+	if got.status != 201 {
+		t.Fatalf("restore: %d %s", got.status, got.body)
+	}
+	f.wantCurrent("two", moment(2))
+	late := "1700000012.00000" // an expirer that comes after the restore
+	got = f.do("DELETE", objectPath, "", append(f.rows.headers(), "X-Timestamp", late, ifDeleteAt, "1700000010")...)
+	if got.status != 412 {
+		t.Fatalf("DELETE of the expirer: %d %s", got.status, got.body)
+	}
+	f.wantCurrent("two", moment(2))
+	got = f.do("POST", objectPath, "", append(f.rows.headers(), "X-Timestamp", late, "X-Object-Meta-A", "b")...)
+	if got.status != 202 {
+		t.Fatalf("POST: %d %s", got.status, got.body)
+	}
+	f.wantCurrent("two", moment(2))
+}
+
+// A device that missed the removal still has the version: the proxy knows by the time that it is not to be served.
+func TestARemovedVersionTellsWhenItWasRemoved(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(2, "two")
+	f.putVersion(3, "three")
+	f.send(204, "DELETE", "", 7, versionHeader, moment(2))
+	for _, method := range []string{"GET", "HEAD"} {
+		got := f.do(method, objectPath, "", versionHeader, moment(2))
+		if got.status != 404 || got.header.Get(timestampHeader) != moment(7) {
+			t.Errorf("%s: %d %q, want 404 of %s", method, got.status, got.header.Get(timestampHeader), moment(7))
+		}
+	}
+	got := f.do("GET", objectPath, "", versionHeader, moment(4))
+	if got.status != 404 || got.header.Get(timestampHeader) != "" {
+		t.Errorf("a version that never was: %d %q", got.status, got.header.Get(timestampHeader))
+	}
+	// Where the removed one was restored meanwhile, the removal says nothing of what is current.
+	f.send(201, "PUT", "", 8, restoreHeader, moment(3))
+	f.send(204, "DELETE", "", 9, versionHeader, moment(3))
+	got = f.do("GET", objectPath, "")
+	if got.status != 404 || got.header.Get(timestampHeader) != "" {
+		t.Errorf("current: %d %q, want 404 without a time", got.status, got.header.Get(timestampHeader))
+	}
+}
+
 func TestBadVersionHeaders(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.putVersion(2, "two")

@@ -171,6 +171,9 @@ class ObjectVersioning:
                 headers[_CLIENT_ID] = version
             if is_marker:
                 headers["Content-Type"] = MARKER_TYPE
+            if headers.get(VERSION_ID) == version:
+                # It ends that the version is current, and is nothing that a copy should have.
+                headers.pop("X-Delete-At", None)
 
         environ[VERSION_REQUEST] = request
         return self._changed(show)

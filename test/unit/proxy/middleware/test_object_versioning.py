@@ -127,6 +127,17 @@ def test_reads_of_a_version(app: Application) -> None:
     assert marker.headers["X-Object-Version-Id"] == ID
 
 
+def test_a_version_has_no_time_of_expiry(app: Application) -> None:
+    expiring = {"X-Delete-At": "1795223999", "X-Backend-Version-Id": ID}
+    app.answers = [(200, expiring)]
+    assert "X-Delete-At" not in call(app, "GET", f"{OBJECT}?version-id={ID}").headers
+    app.answers = [(200, expiring)]
+    assert "X-Delete-At" in call(app, "GET", OBJECT).headers
+    # Of the target of a symlink it is said.
+    app.answers = [(200, {"X-Delete-At": "1795223999"})]
+    assert "X-Delete-At" in call(app, "GET", f"{OBJECT}?version-id={ID}").headers
+
+
 def test_reads_of_the_null_version(app: Application) -> None:
     answer = call(app, "GET", f"{OBJECT}?version-id=null")
     assert app.seen.pop() == ("GET", {"X-Backend-Version-Id": "null"}, False)
