@@ -178,7 +178,7 @@ class LegacyVersions:
         version, account, container, obj = names
         info = self._info(environ, wsgi_to_str(account), wsgi_to_str(container))
         sysmeta = info["sysmeta"]
-        location = sysmeta.get("versions-location") or info["versions"]
+        location = sysmeta.get("versions-location") or info.get("versions")
         if not location or is_true(sysmeta.get("versions-enabled")):
             return self._app
         archive = unquote(str_to_wsgi(location), encoding="latin-1")

@@ -144,14 +144,20 @@ def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) 
 def get_container_info(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Info:
-    """What is known of a container; ``status`` is 404 for one that is not there, 503 unknown."""
+    """What is known of a container; ``status`` is 404 for one that is not there, 503 unknown.
+
+    It is 412 for a name that clients may not use.
+    """
     info, _ = look_up(environ, container_key(account, container))
     return info or _info(environ, app, f"/v1/{account}/{container}", source)
 
 
 def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
-    found: list[Info] = _ask_proxy(environ, app, path, source, INFO_WANTED)
-    return found[0] if found else {"status": 503, "meta": {}, "sysmeta": {}}
+    found: list[Info] = []
+    status = _ask_proxy(environ, app, path, source, INFO_WANTED, found)
+    if found:
+        return found[0]
+    return {"status": 412 if status == 412 else 503, "meta": {}, "sysmeta": {}}
 
 
 def get_container_usage(
@@ -159,7 +165,8 @@ def get_container_usage(
 ) -> Usage | None:
     """What a container holds at this moment; None if nobody can say. See ``proxy.usage``."""
     path = f"/v1/{account}/{container}"
-    found: list[Usage | None] = _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED)
+    found: list[Usage | None] = []
+    _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED, found)
     return found[0] if found else None
 
 
@@ -168,14 +175,18 @@ def get_account_usage(
 ) -> AccountUsage | None:
     """What an account holds, ``container`` as at this moment; None if nobody can say."""
     path = f"/v1/{account}/{container}"
-    found: list[AccountUsage | None] = _ask_proxy(environ, app, path, source, ACCOUNT_USAGE_WANTED)
+    found: list[AccountUsage | None] = []
+    _ask_proxy(environ, app, path, source, ACCOUNT_USAGE_WANTED, found)
     return found[0] if found else None
 
 
-def _ask_proxy(environ: Environ, app: WSGIApp, path: str, source: str, wanted: str) -> list[Any]:
-    """What the proxy application puts into the list under the key ``wanted``."""
-    found: list[Any] = []
+def _ask_proxy(
+    environ: Environ, app: WSGIApp, path: str, source: str, wanted: str, found: list[Any]
+) -> int:
+    """Let the proxy application, which looks under the key ``wanted``, put it into ``found``.
+
+    :returns: the status of its answer, which says why there is nothing.
+    """
     request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
     request[wanted] = found
-    ask_app(app, request)
-    return found
+    return ask_app(app, request).status

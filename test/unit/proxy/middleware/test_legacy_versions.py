@@ -266,6 +266,13 @@ def test_no_write_where_nobody_can_say_whether_there_is_an_archive(
     assert store.objects[OBJECT][1] == b"one"
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_name_that_clients_may_not_use_is_their_mistake(method: str) -> None:
+    request = Request.blank("/v1/AUTH_a/%00c/o", method)
+    status, _, _ = call_app(LegacyVersions(Response(412)), request.environ)
+    assert status[:3] == "412"
+
+
 def test_containers_without_an_archive(store: Store) -> None:
     for stored in ({}, {"x-container-sysmeta-versions-enabled": "True"}):
         for body in (b"one", b"two"):

@@ -72,6 +72,7 @@ def test_a_filter_learns_of_accounts_and_containers(make_cluster: MakeCluster) -
     assert get_container_info(parent, cluster.app, "a", "c", "TEST") == info
     assert sum(len(device.seen) for device in cluster.devices) == asked
     assert get_container_info(parent, cluster.app, "a", "none", "TEST")["status"] == 404
+    assert get_container_info(parent, cluster.app, "a", "\0reserved", "TEST")["status"] == 412
 
 
 def test_a_filter_learns_past_an_auth_system_that_refuses(make_cluster: MakeCluster) -> None:
