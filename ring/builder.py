@@ -277,6 +277,8 @@ class RingBuilder:
         balancer.run()
         for partition in balancer.moved:
             self.hours_since_move[partition] = 0
+        if balancer.moved:  # no fraction of an hour before the move counts as time after it
+            self.moves_epoch = int(now())
         self._count_parts(balancer)
         devices = list(self.devices())
         self.dispersion, self.dispersion_graph = measure(devices, self.table, self.partitions)

@@ -221,6 +221,16 @@ def test_a_partition_moves_one_replica_in_min_part_hours() -> None:
         assert moves <= 1
 
 
+def test_what_a_dead_disk_made_move_stays_for_all_of_min_part_hours() -> None:
+    builder = builder_of([place(1, n, n) for n in range(8)], hours=1)
+    rebalance(builder)
+    builder.remove_device(0)
+    assert builder.rebalance("s", now=lambda: 1e9 + 59 * 60).moved_partitions > 0
+    builder.add_device({**new_device(9, 9), "weight": 8})
+    assert builder.rebalance("s", now=lambda: 1e9 + 60 * 60).moved_partitions == 0
+    assert builder.rebalance("s", now=lambda: 1e9 + 119 * 60).moved_partitions > 0
+
+
 def test_a_removed_device_is_replaced_at_once_and_its_id_is_free_again() -> None:
     builder = builder_of([place(1, n, n) for n in range(5)], hours=24)
     rebalance(builder)
