@@ -78,12 +78,7 @@ def increase_partition_power(
 ) -> tuple[list[str], int]:
     """Doubles the partitions."""
     part_power.increase(builder)
-    return [
-        f"The partition power is now {builder.part_power}.",
-        _AFTER_WRITE_RING,
-        "Copy that ring to every server, and before the finish run on every object server:",
-        "martlet-object-relinker cleanup",
-    ], EXIT_SUCCESS
+    return [f"The partition power is now {builder.part_power}.", _AFTER_WRITE_RING], EXIT_SUCCESS
 
 
 def cancel_increase_partition_power(
