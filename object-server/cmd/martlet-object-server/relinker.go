@@ -51,8 +51,8 @@ ring's. CONF is that server's (default /etc/martlet/object-server.conf).
                           server splits one partition at a time on each device, and
                           rests as long after each
 
-It asks the running server and waits until all is done. It may be interrupted and
-run again: what it has begun goes on. Where no server runs it does the work itself,
+It asks the running server, which has devices and rings of its own conf, and waits
+until all is done. It may be interrupted and run again: what it has begun goes on. Where no server runs it does the work itself,
 and none can be started meanwhile.
 
 examples, on each server:
@@ -260,7 +260,28 @@ func await(target relinkerTarget, a *server.RelinkAnswer, o *relinkerOptions, st
 			}
 			continue
 		}
+		now.Policies = a.Policies
+		keepLost(a, now)
 		a, seen = now, time.Now()
+	}
+}
+
+// keepLost says of devices that the server had and has no more that they are not done.
+func keepLost(before, now *server.RelinkAnswer) {
+	for name, policies := range before.Devices {
+		if _, isThere := now.Devices[name]; isThere {
+			continue
+		}
+		for policy, one := range policies {
+			if one.Error == "" {
+				one.Error = "the device is not there any more; it goes on when it is"
+			}
+			policies[policy] = one
+		}
+		if now.Devices == nil {
+			now.Devices = map[string]map[string]server.RelinkDevice{}
+		}
+		now.Devices[name] = policies
 	}
 }
 

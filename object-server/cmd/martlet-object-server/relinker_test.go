@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,66 @@ func TestRelinkerSteps(t *testing.T) {
 		if said := stdout.String() + stderr.String(); status != c.status || !strings.Contains(said, c.says) {
 			t.Errorf("%d: %v: status %d, %s", i, c.arguments, status, said)
 		}
+	}
+}
+
+// A device that was prepared, and away while the others were split, is split when
+// it is there again: no step of the command would come to it any more.
+func TestRelinkerDeviceComesLate(t *testing.T) {
+	directory, conf := relinkerHost(t)
+	writeRing(t, directory, 3, 4)
+	if status := run([]string{"relinker", "relink", conf}, io.Discard, io.Discard); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	writeRing(t, directory, 4, -1)
+	config, err := server.ReadConfig(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(config, slog.New(slog.DiscardHandler), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown(t.Context()) // nothing is under way
+	if figures := s.Relinked().Devices["d1"]["0"]; !figures.IsSplitting && figures.PartPower != 4 {
+		t.Fatalf("it is not being split: %+v", figures)
+	}
+}
+
+// lossyTarget is a server that answers what it is told to.
+type lossyTarget struct{ answers []*server.RelinkAnswer }
+
+func (l *lossyTarget) begin(*relinkerOptions) (*server.RelinkAnswer, error) { return l.look() }
+
+func (l *lossyTarget) look() (*server.RelinkAnswer, error) {
+	answer := l.answers[0]
+	l.answers = l.answers[1:]
+	return answer, nil
+}
+
+func (l *lossyTarget) close() error { return nil }
+
+// A device that goes away while its partitions are split is not one that is done.
+func TestRelinkerLosesDevice(t *testing.T) {
+	next := uint8(4)
+	busy := map[string]server.RelinkDevice{"0": {PartPower: 3, NextPartPower: &next, IsSplitting: true}}
+	done := map[string]server.RelinkDevice{"0": {PartPower: 4}}
+	target := &lossyTarget{[]*server.RelinkAnswer{
+		{Devices: map[string]map[string]server.RelinkDevice{"d1": busy, "d2": busy}},
+		{Devices: map[string]map[string]server.RelinkDevice{"d1": done}},
+	}}
+	o, err := parseRelinker([]string{"cleanup"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	answer, err := await(target, &server.RelinkAnswer{Policies: 1, Devices: map[string]map[string]server.RelinkDevice{"d1": busy, "d2": busy}}, o, &stderr)
+	if err != nil || answer.Policies != 1 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	status, err := o.report(answer, &stdout, &stderr)
+	if status != 1 || err != nil || !strings.Contains(stderr.String(), "d2, policy 0: the device is not there any more") {
+		t.Fatalf("status %d, %v: %s%s", status, err, &stdout, &stderr)
 	}
 }
 
