@@ -114,6 +114,9 @@ func (s *bundles) drop(id bundle.ID, gone *slot) {
 // use returns the slot of a name's bundle, which is open and will not be split
 // until done is called.
 func (d *Device) use(at Location) (*slot, error) {
+	if err := d.splitter.heed(at); err != nil {
+		return nil, err
+	}
 	for {
 		id := d.bundleOf(at)
 		s := d.slot(id)
@@ -135,6 +138,9 @@ func (s *slot) done() { s.use.RUnlock() }
 // without a directory leaves nothing in memory: proxies that look for objects on
 // hand-off devices ask for all there are. *NotFoundError then.
 func (d *Device) existing(at Location) (*slot, error) {
+	if err := d.splitter.heed(at); err != nil {
+		return nil, err
+	}
 	for {
 		id := d.bundleOf(at)
 		d.bundles.mu.RLock()

@@ -23,9 +23,13 @@ func (d *Device) PrepareIncrease(policy int, power uint8) error {
 		return err
 	}
 	defer d.leave()
-	s := &d.splitter
-	s.marking.Lock()
-	defer s.marking.Unlock()
+	d.splitter.marking.Lock()
+	defer d.splitter.marking.Unlock()
+	return d.splitter.prepareIncrease(policy, power)
+}
+
+// prepareIncrease is PrepareIncrease; marking is held.
+func (s *splitter) prepareIncrease(policy int, power uint8) error {
 	p, ok := s.power(policy)
 	if !ok {
 		fits, err := s.fits(policy, power)
@@ -69,6 +73,8 @@ func (d *Device) RaisePartPower(policy int, power uint8) error {
 	switch {
 	case p.Next == power && power > 0:
 		p.Splitting = true
+	case p.Next == 0 && p.Power+1 == power: // nobody has prepared it, but it finds everything by the names already
+		p.Next, p.From, p.Splitting = power, 1<<p.Power, true
 	case p.Power == power && !p.Splitting:
 		p.Next, p.From = 0, 0
 	default:

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -279,7 +280,7 @@ func TestPartPowerSteps(t *testing.T) {
 	step("prepare the next before this one", d.PrepareIncrease(0, 5), true)
 	step("cancel", d.RaisePartPower(0, 4), false)
 	step("cancel again", d.RaisePartPower(0, 4), false)
-	step("raise without prepare", d.RaisePartPower(0, 5), true)
+	step("raise by two", d.RaisePartPower(0, 6), true)
 	step("prepare after cancel", d.PrepareIncrease(0, 4), false)
 	step("raise", d.RaisePartPower(0, 5), false)
 	_, err := d.Split(0, true)
@@ -299,7 +300,12 @@ func TestPartPowerSteps(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	d = reopened(t, d, mem)
-	step("the end", nil, false)
+	step("the next raise without prepare", d.RaisePartPower(0, 6), false) // no step would help otherwise: the ring cannot go back
+	_, err = d.Split(0, false)
+	step("the end", err, false)
+	if p := d.Progress()[0]; p.PartPower != (PartPower{Power: 6, First: 4}) {
+		t.Fatalf("%+v", p)
+	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -393,5 +399,47 @@ func TestPartPowerFile(t *testing.T) {
 	}
 	if _, err := mem.Open(stray + "/large/0123456789abcdef.data"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A device that nobody has prepared learns of a raised part power by the first
+// request that is of it: what it holds is still found, and new names do not get
+// among others, so that it can be split.
+func TestRaisedWithoutRelink(t *testing.T) {
+	const objects, power = 200, 4
+	name := func(n int) string { return fmt.Sprint("/a/c/", n) }
+	for _, isPutFirst := range []bool{false, true} {
+		mem := vfs.NewMem("/d")
+		d := open(t, mem, "/d", Options{splitByHand: true})
+		d.RingPower(0, power)
+		for n := range objects {
+			must[State](t)(put(d, locate(name(n), power), name(n), 1, body(uint64(n), 100)))
+		}
+		check := func(when string, from, to int) {
+			for n := from; n < to; n++ {
+				for bits := power; bits <= power+1; bits++ {
+					if got, _, err := get(d, locate(name(n), bits)); err != nil || !bytes.Equal(got, body(uint64(n), 100)) {
+						t.Fatalf("put first: %v, %s, requests of power %d: object %d: %v", isPutFirst, when, bits, n, err)
+					}
+				}
+			}
+		}
+		if !isPutFirst {
+			check("before new names", 0, objects)
+		}
+		for n := objects; n < 2*objects; n++ {
+			must[State](t)(put(d, locate(name(n), power+1), name(n), 1, body(uint64(n), 100)))
+		}
+		check("with new names", 0, 2*objects)
+		if err := d.RaisePartPower(0, power+1); err != nil {
+			t.Fatal(err)
+		}
+		if isDone, err := d.Split(0, false); err != nil || !isDone {
+			t.Fatalf("split: %v, %v", isDone, err)
+		}
+		check("after the split", 0, 2*objects)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -17,8 +17,9 @@ import (
 // after the other, from the last to the first, while they are in use. See
 // doc/decisions/0005-splitting-partitions.md.
 type splitter struct {
-	device *Device
-	powers atomic.Pointer[map[int]PartPower] // by policy; replaced, never changed
+	device   *Device
+	powers   atomic.Pointer[map[int]PartPower] // by policy; replaced, never changed
+	expected sync.Map                          // by policy, the power of its ring; see RingPower
 
 	marking  sync.Mutex             // held while the part power of a policy changes
 	files    map[int]*powerFile     // guarded by marking

@@ -43,6 +43,7 @@ type RelinkDevice struct {
 type raiser interface {
 	PrepareIncrease(policy int, power uint8) error
 	RaisePartPower(policy int, power uint8) error
+	RingPower(policy int, power uint8)
 	Progress() map[int]device.SplitProgress
 }
 
@@ -214,14 +215,19 @@ func (s *Server) takeStep(x *exchange) (any, error) {
 	return s.Relink(step, policies, query["device"])
 }
 
-// prepare makes a device ready that was not there when the others were told of a part power to come.
+// prepare makes a device take the steps that the others took while it was not there.
 func (s *Server) prepare(d raiser, path string) {
 	known := d.Progress()
 	for policy := range s.config.Policies {
 		r, err := s.rings.load(policy)
-		_, isKnown := known[policy]
+		p, isKnown := known[policy]
 		switch {
-		case err != nil || r == nil || r.NextPartPower < 0:
+		case err != nil || r == nil:
+		case r.NextPartPower < 0:
+			d.RingPower(policy, uint8(r.PartPower()))
+			if isKnown && int(p.Power)+1 == r.PartPower() { // it was away until all others were split
+				err = d.RaisePartPower(policy, p.Power+1)
+			}
 		case r.NextPartPower == r.PartPower()+1:
 			err = d.PrepareIncrease(policy, uint8(r.PartPower()))
 		case !isKnown: // requests are of the new one already
