@@ -34,8 +34,18 @@ def main(argv: list[str] | None = None) -> int:
             reconciler.run_forever()
         except KeyboardInterrupt:
             return 0
-    ends = reconciler.run_once()
-    return 1 if ends["failed"] else 0
+    return run_once(reconciler)
+
+
+def run_once(reconciler: Reconciler) -> int:
+    """One pass; the exit status. A queue that cannot be had is said in a sentence."""
+    from container.reconciler import Failed
+
+    try:
+        return 1 if reconciler.run_once()["failed"] else 0
+    except Failed as error:
+        print(f"{NAME}: the queue cannot be read: {error}", file=sys.stderr)
+        return 1
 
 
 def _arguments(argv: list[str] | None) -> Any:

@@ -9,7 +9,8 @@ import pytest
 
 from container.misplaced import Entry
 from container.queue_servers import QueueServers
-from container.reconciler_daemon import load_reconciler
+from container.reconciler import Failed
+from container.reconciler_daemon import load_reconciler, run_once
 from martlet.backend_client import BackendError
 from martlet.config import ConfigError
 from martlet.timestamp import Timestamp
@@ -37,6 +38,20 @@ def test_a_bad_conf_is_a_sentence(tmp_path: Path, text: str | None, sentence: st
     with pytest.raises(ConfigError, match=sentence) as caught:
         load_reconciler(path)
     assert "\n" not in str(caught.value)
+
+
+class OutOfReach:
+    """A reconciler that finds no queue."""
+
+    def run_once(self) -> None:
+        raise Failed("GET /v1/.misplaced_objects was answered 503")
+
+
+def test_a_queue_out_of_reach_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_once(OutOfReach()) == 1  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert "cannot be read: GET /v1/.misplaced_objects was answered 503" in said
+    assert said.count("\n") == 1
 
 
 class Servers:
