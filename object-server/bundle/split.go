@@ -185,7 +185,7 @@ func (f *Files) Share(from, to ID) error {
 		return err
 	}
 	for _, name := range before {
-		if slices.Contains(names, name) || isLargePath(name) { // opening finds the large files that are of no use
+		if isLargePath(name) || slices.Contains(names, name) { // large files may be very many; opening finds the large files that are of no use
 			continue
 		}
 		if err := f.discard(to, name); err != nil {
