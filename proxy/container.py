@@ -154,8 +154,9 @@ class ContainerController:
     def _drop_owner_headers(self, req: Request) -> None:
         if not req.environ.get("swift_owner"):
             for name in self._core.options.swift_owner_headers:
-                if name in req.headers:
-                    del req.headers[name]
+                for given in (name, name.lower().replace("x-", "x-remove-", 1)):
+                    if given in req.headers:
+                        del req.headers[given]
 
     def _find_account(self, req: Request, target: Target) -> tuple[bool, int]:
         info = account_info(self._core, req, target.account)

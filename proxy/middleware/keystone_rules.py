@@ -40,7 +40,10 @@ class AccountRules:
 
     def is_account_of(self, identity: Identity, account: str) -> bool:
         """Whether the account is that of the user's project, under any prefix."""
-        return any(account == f"{p}{identity.project_id}" for p in self._resellers.prefixes)
+        project_id = identity.project_id  # None in tokens for a domain or for the system
+        return project_id is not None and any(
+            account == f"{p}{project_id}" for p in self._resellers.prefixes
+        )
 
     @property
     def option_names(self) -> frozenset[str]:

@@ -91,6 +91,15 @@ def test_only_owners_set_and_see_acls(cluster: FakeCluster) -> None:
     assert "x-container-read" not in cluster.call("HEAD", "/v1/a/c").headers
 
 
+@pytest.mark.parametrize("name", ["Container-Read", "Container-Meta-Temp-URL-Key"])
+def test_only_owners_take_them_away(cluster: FakeCluster, name: str) -> None:
+    cluster.call("POST", "/v1/a/c", headers={f"X-{name}": "secret"}, swift_owner=True)
+    cluster.call("POST", "/v1/a/c", headers={f"X-Remove-{name}": "x"})
+    assert cluster.call("HEAD", "/v1/a/c", swift_owner=True).headers[f"x-{name.lower()}"]
+    cluster.call("POST", "/v1/a/c", headers={f"X-Remove-{name}": "x"}, swift_owner=True)
+    assert f"x-{name.lower()}" not in cluster.call("HEAD", "/v1/a/c", swift_owner=True).headers
+
+
 def test_acls_are_cleaned(cluster: FakeCluster) -> None:
     def clean(name: str, value: str) -> str:
         if value == "bad":

@@ -108,6 +108,11 @@ def test_roles(ask: Any, proxy: Proxy, roles: str, path: str, method: str, expec
     assert status(ask, proxy, path, method, token(roles), **options) == expected
 
 
+def test_a_token_for_a_domain_owns_no_account(ask: Any, proxy: Proxy) -> None:
+    environ = token("admin") | {"HTTP_X_PROJECT_ID": None, "HTTP_X_PROJECT_NAME": None}
+    assert status(ask, proxy, "/v1/AUTH_None/c/o", "PUT", environ) == 403
+
+
 @pytest.mark.parametrize(
     ("roles", "owner", "reseller"),
     [("admin", True, False), ("ResellerAdmin", True, True), ("reader", False, False)],
