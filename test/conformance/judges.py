@@ -12,26 +12,31 @@ from pathlib import Path
 from source_tree import ROOT
 
 WORK = ROOT / "build" / "conformance"
-_CONSTRAINTS = ROOT / "constraints.txt"
+_CONSTRAINTS = (ROOT / "constraints.txt", ROOT / "constraints-conformance.txt")
 
 
 def pinned(package: str) -> str:
-    """The version of ``package`` in constraints.txt."""
-    match = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", _CONSTRAINTS.read_text())
-    assert match, f"constraints.txt does not pin {package}"
+    """The version of ``package`` in the constraints."""
+    match = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", _pins())
+    assert match, f"no constraint pins {package}"
     return match.group(1)
+
+
+def _pins() -> str:
+    return "".join(path.read_text() for path in _CONSTRAINTS)
 
 
 def environment(name: str, *requirements: str) -> Path:
     """A virtual environment with the requirements, made at the first call; its ``bin``."""
     home = WORK / name
     stamp = home / "installed"
-    wanted = "\n".join([*requirements, _CONSTRAINTS.read_text()])
+    wanted = "\n".join([*requirements, _pins()])
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(home, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
         pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-c", str(_CONSTRAINTS), *requirements], check=True)
+        pins = [word for path in _CONSTRAINTS for word in ("-c", str(path))]
+        subprocess.run([*pip, *pins, *requirements], check=True)
         stamp.write_text(wanted)
     return home / "bin"
 

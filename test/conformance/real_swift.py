@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import judges
 from running_cluster import await_true, free_port
-from suite import STORAGE_DOMAIN, SWIFT
+from suite import CONSTRAINTS, STORAGE_DOMAIN, SWIFT
 
 from cluster.confs import TRIAL_USERS, render
 
 _DEVICES = ("d1", "d2", "d3", "d4")
-# Swift reads the policies from /etc/swift, whatever swift_dir says.
-_LAUNCH = """
-import runpy, sys
-import swift.common.utils
-swift.common.utils.SWIFT_CONF_FILE = sys.argv[1]
-del sys.argv[:2]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 _PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache etag-quoter domain_remap "
     "listing_formats bulk tempurl ratelimit crossdomain container_sync tempauth staticweb formpost "
@@ -40,12 +35,12 @@ def real_swift(home: Path) -> Iterator[str]:
     shutil.rmtree(home, ignore_errors=True)
     ports = {kind: free_port() for kind in ("account", "container", "object", "proxy", "memcached")}
     _write(home, binaries, ports)
+    _point_to(binaries, home / "swift.conf")
     processes = [_memcached(ports["memcached"])]
     try:
         for kind in ("account", "container", "object", "proxy"):
             log = (home / f"{kind}.log").open("wb")
-            command = [str(binaries / "python"), "-c", _LAUNCH, str(home / "swift.conf")]
-            command += [str(binaries / f"swift-{kind}-server"), str(home / f"{kind}-server.conf")]
+            command = [str(binaries / f"swift-{kind}-server"), str(home / f"{kind}-server.conf")]
             environ = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
             processes.append(
                 subprocess.Popen(
@@ -53,6 +48,8 @@ def real_swift(home: Path) -> Iterator[str]:
                 )
             )
         url = f"http://127.0.0.1:{ports['proxy']}"
+        for kind, port in ports.items():
+            await_true(partial(_listens, port), f"Swift's {kind} listens", 60)
         await_true(lambda: _answers(f"{url}/healthcheck"), "Swift's proxy answers", 60)
         yield url
     finally:
@@ -62,11 +59,25 @@ def real_swift(home: Path) -> Iterator[str]:
             process.wait(30)
 
 
+def _point_to(binaries: Path, conf: Path) -> None:
+    """Whatever swift_dir says, Swift reads policies and limits from a path in its code."""
+    (module,) = binaries.parent.glob("lib/python*/site-packages/swift/common/utils/__init__.py")
+    path = re.compile(r"(?m)^SWIFT_CONF_FILE = .*$")
+    text, count = path.subn(f"SWIFT_CONF_FILE = {str(conf)!r}", module.read_text())
+    assert count == 1, module
+    module.write_text(text)
+
+
 def _memcached(port: int) -> subprocess.Popen[bytes]:
     tool = shutil.which("memcached")
     assert tool, "memcached is needed: apt-get install memcached"
     user = ["-u", "root"] if os.getuid() == 0 else []
     return subprocess.Popen([tool, "-l", "127.0.0.1", "-p", str(port), *user])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _answers(url: str) -> bool:
@@ -81,8 +92,9 @@ def _write(home: Path, binaries: Path, ports: dict[str, int]) -> None:
     home.mkdir(parents=True)
     for device in _DEVICES:
         (home / "devices" / device).mkdir(parents=True)
-    conf = {
+    conf: dict[str, dict[str, object]] = {
         "swift-hash": {"swift_hash_path_suffix": "conformance"},
+        "swift-constraints": CONSTRAINTS,
         "storage-policy:0": {"name": "Policy-0", "default": "yes"},
         "storage-policy:1": {"name": "silver"},
     }

@@ -24,7 +24,18 @@ from fuzz_api import run_fuzz
 from real_swift import real_swift
 from running_cluster import RunningCluster
 from source_tree import ROOT
-from suite import SWIFT, SWIFTCLIENT, Result, read_expected, summary, worse, write_expected
+from suite import (
+    CONSTRAINTS,
+    SWIFT,
+    SWIFTCLIENT,
+    Result,
+    read_expected,
+    summary,
+    worse,
+    write_expected,
+)
+
+from cluster.confs import render
 
 EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
@@ -43,6 +54,8 @@ def main() -> int:
         return _judge(arguments, arguments.url)
     home = judges.WORK / "cluster"
     shutil.rmtree(home, ignore_errors=True)
+    (home / "etc").mkdir(parents=True)
+    (home / "etc" / "martlet.conf").write_text(render({"swift-constraints": CONSTRAINTS}))
     cluster = RunningCluster(home, *_POLICIES).start()
     try:
         return _judge(arguments, cluster.url)

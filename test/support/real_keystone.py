@@ -93,6 +93,13 @@ class Keystone:
         path = f"/v3/projects/{self.id_of('project', project)}/users/{self.id_of('user', user)}"
         self._call("PUT", f"{path}/roles/{self.id_of('role', role)}")
 
+    def publish(self, kind: str, url: str) -> None:
+        """Put a service with this address into the catalogue."""
+        wanted = {"service": {"type": kind, "name": kind}}
+        service = self._call("POST", "/v3/services", wanted)[1]["service"]["id"]
+        endpoint = {"interface": "public", "region_id": "RegionOne", "service_id": service}
+        self._call("POST", "/v3/endpoints", {"endpoint": {**endpoint, "url": url}})
+
     def revoke(self, token: str) -> None:
         """End a token before its time."""
         self._call("DELETE", "/v3/auth/tokens", headers={"X-Subject-Token": token})
