@@ -95,7 +95,8 @@ class Constraints:
                 raise ConstraintError(
                     f"Metadata value longer than {self.max_meta_value_length}: {prefix}{key}"
                 )
-            _check_metadata_text(key, value)
+            if target != "object":  # what an object carries is bytes, as in OpenStack Swift
+                _check_metadata_text(key, value)
             count += 1
             size += len(key) + len(value)
         if count > self.max_meta_count:

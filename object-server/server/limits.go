@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"strings"
-	"unicode/utf8"
 )
 
 // Limits are the [swift-constraints] that an object server enforces.
@@ -68,7 +67,7 @@ func (l *Limits) checkNames(x *exchange) error {
 	return nil
 }
 
-// checkMetadata enforces the limits on user metadata and header values.
+// checkMetadata enforces the limits on user metadata and header values. Values are bytes, UTF-8 or not.
 func (l *Limits) checkMetadata(header http.Header) error {
 	count, size := 0, 0
 	for name, values := range header {
@@ -89,8 +88,6 @@ func (l *Limits) checkMetadata(header http.Header) error {
 			return fail(http.StatusBadRequest, "Metadata name too long: %.64s", name)
 		case len(value) > l.MetaValueMax:
 			return fail(http.StatusBadRequest, "Metadata value longer than %d: %.64s", l.MetaValueMax, name)
-		case !utf8.ValidString(value):
-			return fail(http.StatusBadRequest, "Metadata must be valid UTF-8: %.64s", name)
 		case count > l.MetaCountMax:
 			return fail(http.StatusBadRequest, "Too many metadata items; max %d", l.MetaCountMax)
 		case size > l.MetaOverallMax:

@@ -104,13 +104,18 @@ def test_names_are_held_to_their_limits() -> None:
         [("X-Object-Meta-K", "v" * 257)],
         [(f"X-Object-Meta-{i}", "v") for i in range(91)],
         [(f"X-Object-Meta-{i}", "v" * 256) for i in range(17)],
-        [("X-Object-Meta-K", "\xff")],
         [("X-Whatever", "v" * 8193)],
     ],
 )
 def test_metadata_over_a_limit_is_refused(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(ConstraintError):
         Constraints().check_metadata("object", headers)
+
+
+def test_metadata_of_objects_alone_may_be_any_bytes() -> None:
+    Constraints().check_metadata("object", [("X-Object-Meta-K", "\xff")])
+    with pytest.raises(ConstraintError):
+        Constraints().check_metadata("container", [("X-Container-Meta-K", "\xff")])
 
 
 def test_metadata_at_the_limits_is_taken() -> None:
