@@ -34,8 +34,10 @@ COMPRESSIONS = {"tar": "", "tar.gz": "gz", "tar.bz2": "bz2"}
 #: Files up to this size are read ahead, bytes.
 READ_AHEAD_MAX = 64 * 1024
 _TAR_READ_BYTES = 64 * 1024
-#: tarfile holds a header with long names or extended attributes in memory.
-_LONG_HEADER_MAX = 1024 * 1024
+#: tarfile holds headers with long names or extended attributes in memory: each of the few hundred
+#: that may follow one another, and those about all files to the end. All attributes that a file can
+#: have on Linux fit, bytes.
+_LONG_HEADER_MAX = 128 * 1024
 _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
@@ -119,6 +121,9 @@ class _Archive:
             return None
         try:
             member = self._tar.next()
+            # Of all files; a copy is made for each.
+            if sum(len(k) + len(v) for k, v in self._tar.pax_headers.items()) > _LONG_HEADER_MAX:
+                raise tarfile.ReadError("the headers of all files are too long")
         except _BROKEN as error:
             raise _broken(error) from None
         self._is_at_end = member is None

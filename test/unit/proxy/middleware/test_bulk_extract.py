@@ -399,6 +399,15 @@ def test_a_header_too_long_for_the_memory(ask: Any, store: Store) -> None:
     assert report["Response Body"] == "Invalid Tar File: a header is too long"
 
 
+def test_headers_about_all_files_do_not_fill_the_memory(ask: Any, store: Store) -> None:
+    directory = tarfile.TarInfo("d")
+    directory.type = tarfile.DIRTYPE
+    headers = ({f"k{i}": "v" * 100_000} for i in range(3))
+    parts = (tarfile.TarInfo.create_pax_global_header(h) + directory.tobuf() for h in headers)
+    report = extract(ask, store, b"".join(parts) + tar({"c/o": b""}))
+    assert report["Response Body"] == "Invalid Tar File: the headers of all files are too long"
+
+
 def test_headers_about_headers(ask: Any, store: Store) -> None:
     header = tarfile.TarInfo("c/o")
     header.type = tarfile.GNUTYPE_LONGNAME
