@@ -13,6 +13,7 @@ import gzip
 import re
 import tarfile
 import threading
+import time
 import zlib
 from io import BytesIO
 from typing import IO, Any, Self
@@ -81,6 +82,7 @@ class _Bytes:
         elif compression == "bz2":
             stream = bz2.BZ2File(stream)
         self._stream = stream
+        self._is_packed = bool(compression)
         self._empty_reads = 0
 
     def read(self, size: int) -> bytes:
@@ -89,6 +91,8 @@ class _Bytes:
         :raises tarfile.ReadError: the end is long past. tarfile goes on, block by block, to the end
             that the header of a file names, be it a year away.
         """
+        if self._is_packed:
+            time.sleep(0)  # a packed byte may stand for a million: let other requests go on
         piece: bytes = self._stream.read(size)
         if not piece:
             self._empty_reads += 1
@@ -221,6 +225,10 @@ class Extraction:
             if name.lower() in _KEPT_HEADERS or name.lower().startswith("x-object-meta-"):
                 headers[name] = value
         self._template = sub_environ(self._environ, "PUT", "", SOURCE, headers=headers)
+        # Before anything is unpacked: somebody who is not known could keep us busy with little.
+        path = f"/{version}/{account}"
+        if ask_app(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)).status == 401:
+            raise http_error(401)
 
     def _store_next(self) -> bool:
         """Store the next file of the archive; False when there is none, or enough failed."""

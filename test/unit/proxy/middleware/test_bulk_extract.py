@@ -34,10 +34,13 @@ class Store:
         self.objects: dict[str, bytes] = {}
         self.requests: list[Environ] = []
         self.statuses: dict[str, int] = {}
+        self.account_status = 204
         self.lock = threading.Lock()
         self.most_at_once = self.at_once = 0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/v1/a":  # whether who asks is known
+            return Response(self.account_status)(environ, start_response)
         with self.lock:
             self.requests.append(environ)
             self.at_once += 1
@@ -270,6 +273,12 @@ def test_who_is_not_known_learns_it_at_once(ask: Any, store: Store) -> None:
     report = extract(ask, store, tar(FILES), upload_concurrency=1)
     assert report["Response Status"] == "401 Unauthorized"
     assert report["Errors"] == [["c1/o1", "401 Unauthorized"]]
+
+
+def test_for_a_stranger_nothing_is_unpacked(ask: Any, store: Store) -> None:
+    store.account_status = 401
+    report = extract(ask, store, b"no archive at all")
+    assert (report["Response Status"], store.requests) == ("401 Unauthorized", [])
 
 
 def test_without_the_container_an_object_may_succeed(ask: Any, store: Store) -> None:
