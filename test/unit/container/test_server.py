@@ -125,7 +125,7 @@ def test_metadata(call: Caller, container: str) -> None:
         "X-Container-Read": ".r:*",
         "X-Container-Sysmeta-A": "1",
         "X-Container-Meta-Snow": "\xe2\x98\x83",
-        "X-Container-Sync-To": "//realm/cluster/a/c",
+        "X-Container-Sync-To": "http://127.0.0.1/v1/a/c",
     }
     assert call("POST", C, 2, headers).status == 204
     for answer in (call("HEAD", C), call("GET", C)):

@@ -30,7 +30,7 @@ def sample(name: str) -> dict[str, dict[str, str]]:
 )
 def test_the_sample_shows_every_option(name: str, options: type[StorageOptions]) -> None:
     sections = sample(name)
-    assert sections["pipeline:main"] == {"pipeline": f"{name}-server"}
+    assert sections["pipeline:main"] == {"pipeline": f"healthcheck recon {name}-server"}
     shown = sections[f"app:{name}-server"]
     assert shown.pop("use") == f"egg:martlet#{name}"
     assert set(shown) == {field.name for field in dataclasses.fields(options)}

@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paste.deploy import loadapp
+from paste.deploy import loadapp, loadwsgi
 
 from martlet.config import ConfigError
 from martlet.http import Environ, Request, StartResponse
+
+
+@pytest.fixture(autouse=True)
+def _own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenStack Swift, which other tests import, puts a loader of its own into PasteDeploy."""
+    classes = loadwsgi.ConfigLoader.__mro__
+    own = next(cls for cls in classes if cls.__module__ == loadwsgi.__name__)
+    monkeypatch.setattr(loadwsgi, "ConfigLoader", own)
+
 
 CONF = """
 [DEFAULT]
