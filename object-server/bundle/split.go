@@ -216,7 +216,7 @@ func (f *Files) Share(from, to ID) error {
 func isLargePath(name string) bool { return strings.HasPrefix(name, largeDirectory+"/") }
 
 // link gives a file a further name, unless it has that already. A file that is
-// gone meanwhile was replaced by others.
+// gone meanwhile was replaced by others; it may go between opening and linking.
 func (f *Files) link(from, to string) error {
 	file, err := f.FS.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,10 +226,22 @@ func (f *Files) link(from, to string) error {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	defer file.Close() // only linked
-	if err := f.FS.Link(file, to); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("bundle: %w", err)
+	err = f.FS.Link(file, to)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	return nil
+	if errors.Is(err, fs.ErrNotExist) && f.isGone(from) {
+		return nil
+	}
+	return fmt.Errorf("bundle: %w", err)
+}
+
+func (f *Files) isGone(name string) bool {
+	file, err := f.FS.Open(name)
+	if err == nil {
+		file.Close() // only looked for
+	}
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // SyncAll makes the names of a bundle's files durable, and that of its directory,
