@@ -60,7 +60,8 @@ def test_a_lost_segment_cuts_the_connection(
     assert account.call("DELETE", container, "2").status == 204
     with pytest.raises(http.client.IncompleteRead) as cut:
         account.call("GET", container, "whole")
-    assert cut.value.partial == parts["1"]
+    # What was under way when the connection was cut may be lost, too.
+    assert parts["1"].startswith(cut.value.partial)
     log = cluster.home / "logs" / "proxy-server.log"
     lost = f"segment /v1/AUTH_test/{container}/2: 404"
     await_true(lambda: lost in log.read_text(), "a line about the segment in the log")
