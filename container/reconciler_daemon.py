@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from container.daemon_arguments import daemon_arguments
 
 if TYPE_CHECKING:
     from container.reconciler import Reconciler
@@ -17,7 +17,13 @@ NAME = "martlet-container-reconciler"
 
 def main(argv: list[str] | None = None) -> int:
     """Work off the queue until told to stop, or once; returns the exit status."""
-    arguments = _arguments(argv)
+    arguments = daemon_arguments(
+        argv,
+        NAME,
+        "Brings objects that lie in a wrong storage policy to that of their container.",
+        "the configuration file",
+        "/etc/martlet/container-reconciler.conf",
+    )
     from martlet.server import patch_standard_library
 
     patch_standard_library()
@@ -46,22 +52,6 @@ def run_once(reconciler: Reconciler) -> int:
     except Failed as error:
         print(f"{NAME}: the queue cannot be read: {error}", file=sys.stderr)
         return 1
-
-
-def _arguments(argv: list[str] | None) -> Any:
-    parser = argparse.ArgumentParser(
-        prog=NAME,
-        description="Brings objects that lie in a wrong storage policy to that of their container.",
-        epilog=f"Example: {NAME} /etc/martlet/container-reconciler.conf --once",
-    )
-    parser.add_argument("conf", type=Path, help="the configuration file")
-    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
-    parser.add_argument("-o", "--once", action="store_true", help="one pass, then end")
-    version = importlib.metadata.version("martlet")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    arguments = parser.parse_args(argv)
-    arguments.once = arguments.once or arguments.word is not None
-    return arguments
 
 
 def load_reconciler(conf_path: Path) -> Reconciler:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from container.daemon_arguments import daemon_arguments
 
 if TYPE_CHECKING:
     from container.sync import ContainerSync, Held
@@ -22,7 +22,13 @@ NAME = "martlet-container-sync"
 
 def main(argv: list[str] | None = None) -> int:
     """Sync until told to stop, or once; returns the exit status."""
-    arguments = _arguments(argv)
+    arguments = daemon_arguments(
+        argv,
+        NAME,
+        "Brings what is written to containers to other clusters.",
+        "the container server's configuration file",
+        "/etc/martlet/container-server.conf",
+    )
     from martlet.server import patch_standard_library
 
     patch_standard_library()
@@ -40,22 +46,6 @@ def main(argv: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             return 0
     return 1 if daemon.run_once() else 0
-
-
-def _arguments(argv: list[str] | None) -> Any:
-    parser = argparse.ArgumentParser(
-        prog=NAME,
-        description="Brings what is written to containers to other clusters.",
-        epilog=f"Example: {NAME} /etc/martlet/container-server.conf --once",
-    )
-    parser.add_argument("conf", type=Path, help="the container server's configuration file")
-    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
-    parser.add_argument("-o", "--once", action="store_true", help="one pass, then end")
-    version = importlib.metadata.version("martlet")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    arguments = parser.parse_args(argv)
-    arguments.once = arguments.once or arguments.word is not None
-    return arguments
 
 
 def load_daemon(conf_path: Path) -> ContainerSync:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from martlet.cluster_conf import ClusterConf
-from martlet.config import parse_bool
 from martlet.constraints import ConstraintError, Constraints
 from martlet.http import (
     Environ,
@@ -36,6 +35,7 @@ from martlet.http import (
     http_error,
 )
 from martlet.names import BadNameError, split_path, wsgi_to_str
+from proxy.headers import is_true
 from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.filter_options import load_filter_options
 
@@ -240,7 +240,7 @@ def _sink_environ(
         result.pop(key, None)
     if result.get("HTTP_IF_NONE_MATCH", "*").strip() != "*":
         del result["HTTP_IF_NONE_MATCH"]
-    is_fresh = _is_true(environ.get("HTTP_X_FRESH_METADATA", ""))
+    is_fresh = is_true(environ.get("HTTP_X_FRESH_METADATA"))
     for name, value in source.items():
         lowered = name.lower()
         is_kept = lowered in _KEPT_HEADERS or lowered.startswith(_METADATA_PREFIXES)
@@ -341,13 +341,6 @@ def _container_and_object(header: str, name: str) -> tuple[str, str]:
 
 def _four(segments: list[str | None]) -> list[str]:
     return [segment or "" for segment in segments]
-
-
-def _is_true(text: str) -> bool:
-    try:
-        return parse_bool(text)
-    except ValueError:
-        return False
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Copy]:
