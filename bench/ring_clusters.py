@@ -247,9 +247,11 @@ def _stage_lines(stage: str, cases: list[tuple[int, Figures, Figures]]) -> list[
         if any(gap > TOLERANCE_PERCENT for gap in _gaps(swift, ours))
         and not any(gap < -TOLERANCE_PERCENT for gap in _gaps(swift, ours))
     ]
+    wider = sum(ours.places > swift.places for _, swift, ours in worse)
     moved = [sum(figures.moved for figures in side) for side in list(zip(*cases, strict=True))[1:]]
     return [
-        f"  {stage}: {'; '.join(counts)}; worse and in nothing better {len(worse)}; "
+        f"  {stage}: {'; '.join(counts)}; worse and in nothing better {len(worse)}, "
+        f"{wider} of them in more places; "
         f"replicas moved {moved[1]}, Swift {moved[0]}",
         *(
             f"    seed {seed}: balance {ours.balance:.2f} against {swift.balance:.2f}, "
