@@ -78,6 +78,8 @@ class BackendRatelimit:
         self._read_file = read_file
         self._clock = clock
         self._turns: dict[tuple[str, str], float] = {}  # when the next request may come
+        self._options = options
+        self._expects_file = bool(options.backend_ratelimit_conf_path)
         self._load()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -95,10 +97,15 @@ class BackendRatelimit:
     def _load(self) -> None:
         self._loaded_at = self._clock()
         try:
-            self._options = self._read_file() or self._base
+            found = self._read_file()
         except ConfigError as error:
             log.warning("the limits stay as they are: %s", error)
-            self._options = getattr(self, "_options", self._base)
+        else:
+            if found is not None:
+                self._options = found
+            elif self._expects_file:
+                log.warning("the limits stay as they are: the file with them is not there")
+            self._expects_file = found is not None
         self._is_limited = any(self._options.rate_of(method) for method in ("", *_METHODS))
 
     def _may_go_on(self, device: str, method: str) -> bool:
@@ -109,7 +116,7 @@ class BackendRatelimit:
             if not rate:
                 continue
             earliest = now - self._options.requests_per_device_rate_buffer
-            turn = max(self._turns.get((device, kind), earliest), earliest)
+            turn = max(self._turns.get((device, kind), now), earliest)
             if turn > now:
                 return False
             taken[device, kind] = turn + 1 / rate
@@ -126,18 +133,17 @@ def filter_factory(
     """
     where = f"{global_conf.get('__file__', '')} [filter:backend_ratelimit]".strip()
     options = load_options(BackendRatelimitOptions, local_conf, where)
-    named = options.backend_ratelimit_conf_path
-    path = Path(named or Path(global_conf.get("swift_dir", "/etc/martlet")) / CONF_NAME)
+    swift_dir = Path(global_conf.get("swift_dir", "/etc/martlet"))
+    path = Path(options.backend_ratelimit_conf_path or swift_dir / CONF_NAME)
 
     def read_file() -> BackendRatelimitOptions | None:
         if not path.exists():
             return None
         parser = read_ini(path)
-        found = dict(parser.items(_SECTION)) if parser.has_section(_SECTION) else {}
-        merged = {**local_conf, **found}
+        if not parser.has_section(_SECTION):
+            raise ConfigError(f"{path} has no section [{_SECTION}]")
+        merged = {**local_conf, **dict(parser.items(_SECTION))}
         return load_options(BackendRatelimitOptions, merged, f"{path} [{_SECTION}]")
 
-    if named and not path.exists():
-        raise ConfigError(f"{where}: backend_ratelimit_conf_path = {named}: there is no such file")
     read_file()  # what is wrong at the start is said at once
     return lambda app: BackendRatelimit(app, options, read_file)
