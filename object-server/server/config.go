@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type Config struct {
 
 	AllowedHeaders []string
 	Device         device.Options
+	Ratelimit      RatelimitConfig
 
 	// From martlet.conf.
 	HashPrefix, HashSuffix string
@@ -59,6 +61,9 @@ func ReadConfigIn(path, swiftDir string) (*Config, error) {
 	}
 	if swiftDir != "" {
 		config.SwiftDir = swiftDir
+	}
+	if err := config.Ratelimit.finish(file, config.SwiftDir); err != nil {
+		return nil, err
 	}
 	return config, config.readCluster()
 }
@@ -91,7 +96,7 @@ func (c *Config) read(file *ini.File) error {
 		if isForeign(name) {
 			continue
 		}
-		if name != defaultSection && name != appSection && name != updaterSection {
+		if !slices.Contains(ownSections, name) {
 			return fmt.Errorf("unknown section [%s]", name)
 		}
 		for _, key := range section.Keys() {
@@ -104,6 +109,9 @@ func (c *Config) read(file *ini.File) error {
 }
 
 func isForeign(section string) bool {
+	if section == ratelimitSection {
+		return false
+	}
 	if strings.HasPrefix(section, "pipeline:") || strings.HasPrefix(section, "filter:") {
 		return true // PasteDeploy's; the pipeline is fixed here
 	}
@@ -119,7 +127,7 @@ func isForeign(section string) bool {
 // sets it ([DEFAULT] comes first), and "set name" is the same as "name".
 func setOption(options []option, section string, key *ini.Key) error {
 	name := strings.TrimSpace(strings.TrimPrefix(key.Name(), "set "))
-	if name == "use" && section == appSection {
+	if name == "use" && (section == appSection || section == ratelimitSection) {
 		return nil
 	}
 	for _, o := range options {

@@ -14,7 +14,7 @@ import (
 
 const cluster = "[swift-hash]\nswift_hash_path_suffix = s\n[storage-policy:0]\nname = gold\n[storage-policy:3]\nname = x\n"
 
-func writeConfig(t *testing.T, server, cluster string) string {
+func writeConfig(t testing.TB, server, cluster string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if cluster != "" {
@@ -115,7 +115,7 @@ func TestSampleHasEveryOption(t *testing.T) {
 	for _, line := range strings.Split(string(content), "\n") {
 		if strings.HasPrefix(line, "[") {
 			section = line
-		} else if found := regexp.MustCompile(`^# ?([a-z_]+ = .*)$`).FindStringSubmatch(line); found != nil {
+		} else if found := regexp.MustCompile(`^# ?([a-z_]+ =.*)$`).FindStringSubmatch(line); found != nil {
 			if !strings.HasPrefix(found[1], "use = ") {
 				inSample = append(inSample, section+" "+found[1])
 			}
@@ -125,7 +125,7 @@ func TestSampleHasEveryOption(t *testing.T) {
 	if err := PrintOptions(&printed); err != nil {
 		t.Fatal(err)
 	}
-	inCode := strings.Split(strings.TrimSpace(printed.String()), "\n")
+	inCode := strings.Split(strings.TrimSpace(strings.ReplaceAll(printed.String(), " \n", "\n")), "\n")
 	slices.Sort(inSample)
 	slices.Sort(inCode)
 	if !slices.Equal(inSample, inCode) {

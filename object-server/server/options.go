@@ -20,6 +20,8 @@ const (
 	updaterSection = "object-updater"
 )
 
+var ownSections = []string{defaultSection, appSection, updaterSection, ratelimitSection}
+
 // option is one line of the configuration file; etc/object-server.conf-sample says what each does.
 type option struct {
 	section string
@@ -30,7 +32,7 @@ type option struct {
 
 // options lists every option. [DEFAULT] stands for those that [app:object-server] may set too.
 func (c *Config) options() []option {
-	return []option{
+	return append([]option{
 		{defaultSection, "bind_ip", "0.0.0.0", text(&c.BindIP)},
 		{defaultSection, "bind_port", "6200", integer(&c.BindPort, 0, 65535)},
 		{defaultSection, "devices", "/srv/node", text(&c.Devices)},
@@ -61,7 +63,7 @@ func (c *Config) options() []option {
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
 		{defaultSection, "reclaim_age", "604800", seconds(&c.Device.ReclaimAge)},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},
-	}
+	}, c.Ratelimit.options()...)
 }
 
 // PrintOptions writes one line for each option: its section, name and default.

@@ -29,6 +29,7 @@ type Server struct {
 	devices *slots
 	version string
 	rings   rings
+	limiter *ratelimiter // nil without limits
 	http    *http.Server
 }
 
@@ -73,7 +74,8 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 			Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
 			Logger:        logger,
 		}),
-		rings: rings{directory: config.SwiftDir},
+		rings:   rings{directory: config.SwiftDir},
+		limiter: newRatelimiter(&config.Ratelimit, logger),
 		devices: &slots{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
 			byName: map[string]*slot{}, failed: map[string]failedSlot{},
@@ -154,6 +156,11 @@ func (s *Server) dispatch(x *exchange) error {
 		return s.recon(x)
 	case x.r.Method == http.MethodOptions:
 		return s.whoAmI(x)
+	}
+	if s.limiter != nil {
+		if err := s.limiter.admit(x); err != nil {
+			return err
+		}
 	}
 	handle := s.handler(x.r.Method)
 	if handle == nil {
