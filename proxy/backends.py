@@ -86,7 +86,7 @@ class Backends:
 
     def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
         """Note that a device gave no usable answer."""
-        self._log_error("backend_failed", node, request, reason=error.reason)
+        self._log(logging.ERROR, "backend_failed", node, request, reason=error.reason)
         self._count_failure(node)
 
     def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
@@ -94,11 +94,14 @@ class Backends:
         if status < 500:
             self.limiter.forgive(node)
             return True
-        self._log_error("backend_error", node, request, status=status)
+        if status == 529:  # busy, as its rate limit says; that is no failure
+            self._log(logging.INFO, "backend_busy", node, request)
+            return False
+        self._log(logging.ERROR, "backend_error", node, request, status=status)
         if status == 507:
             self.limiter.limit(node)
             self._log_limited(node)
-        elif status != 529:  # busy, as its rate limit says; that is no failure
+        else:
             self._count_failure(node)
         return False
 
@@ -112,10 +115,11 @@ class Backends:
             fields(device=node_name(node), seconds=self.limiter.interval),
         )
 
-    def _log_error(
-        self, event: str, node: Node, request: BackendRequest, **details: object
+    def _log(
+        self, level: int, event: str, node: Node, request: BackendRequest, **details: object
     ) -> None:
-        self.logger.error(
+        self.logger.log(
+            level,
             "event=%s %s",
             event,
             fields(

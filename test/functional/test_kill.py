@@ -14,14 +14,6 @@ UPLOADS_BEFORE = 120
 UPLOADS_AFTER = 120
 
 
-def kill_and_await_restart(cluster: RunningCluster, service: str) -> None:
-    """Kill the service's process; the supervisor must bring it back."""
-    before = cluster.pid_of(service)
-    os.kill(before, signal.SIGKILL)
-    await_true(lambda: cluster.pid_of(service) != before, f"a new process for {service}")
-    await_true(lambda: cluster.services()[service]["state"] == "ok", f"{service} answers again")
-
-
 def kill_proxy_worker(cluster: RunningCluster) -> None:
     """Kill one worker of the proxy; its parent must replace it."""
     proxy = cluster.pid_of("proxy-server")
@@ -41,7 +33,7 @@ def test_one_of_four_servers(four_nodes: RunningCluster, kind: str) -> None:
     assert account.call("PUT", container).status == 201
     with Uploader(four_nodes.port, container).running() as uploader:
         uploader.await_more(UPLOADS_BEFORE)
-        kill_and_await_restart(four_nodes, f"{kind}-server-node2")
+        four_nodes.kill_and_await_restart(f"{kind}-server-node2")
         uploader.await_more(UPLOADS_AFTER)
     assert_nothing_is_lost(account, uploader)
 
@@ -53,7 +45,7 @@ def test_the_only_server(cluster: RunningCluster, kind: str) -> None:
     assert account.call("PUT", container).status == 201
     with Uploader(cluster.port, container).running() as uploader:
         uploader.await_more(UPLOADS_BEFORE)
-        kill_and_await_restart(cluster, f"{kind}-server")
+        cluster.kill_and_await_restart(f"{kind}-server")
         uploader.await_more(UPLOADS_AFTER)
     assert_nothing_is_lost(account, uploader)
 
@@ -74,7 +66,7 @@ def test_the_whole_proxy(cluster: RunningCluster) -> None:
     assert account.call("PUT", "kill-proxy").status == 201
     with Uploader(cluster.port, "kill-proxy").running() as uploader:
         uploader.await_more(UPLOADS_BEFORE)
-        kill_and_await_restart(cluster, "proxy-server")
+        cluster.kill_and_await_restart("proxy-server")
         uploader.await_more(UPLOADS_AFTER)
     account.close()
     assert_nothing_is_lost(account, uploader)

@@ -113,6 +113,19 @@ class RunningCluster:
         """The process id of a service, read from the home."""
         return int((self.home / "run" / f"{name}.pid").read_text())
 
+    def kill_and_await_restart(self, *services: str) -> None:
+        """Kill the services' processes; the supervisor must bring them back."""
+        before = {service: self.pid_of(service) for service in services}
+        for pid in before.values():
+            os.kill(pid, signal.SIGKILL)
+        for service, pid in before.items():
+            await_true(lambda s=service, p=pid: self.pid_of(s) != p, f"a new process: {service}")
+        await_true(lambda: self._answer(services), f"{services} answer again")
+
+    def _answer(self, services: tuple[str, ...]) -> bool:
+        found = self.services()
+        return all(found[service]["state"] == "ok" for service in services)
+
     def storage_port(self, kind: str, node: int = 1) -> int:
         """The port of a node's account, container or object server."""
         layout = json.loads((self.home / "cluster.json").read_text())

@@ -1,0 +1,136 @@
+"""Object servers that take so many requests a second: the others serve in their place."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+from cluster.ports import HOST
+
+NODES = ("node1", "node2", "node3", "node4")
+METHODS = ("PUT", "POST", "GET", "HEAD", "DELETE")
+NO_LIMIT = "[backend_ratelimit]\n"
+NAMES = [f"o{number}" for number in range(12)]
+LARGE = b"sent in pieces " * 20_000
+
+
+class Limits:
+    """The limits of the four object servers, changed while they run."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self.cluster = cluster
+        self.confs: dict[Path, str] = {}
+        for node in NODES:
+            conf = cluster.home / "etc" / node / "object-server.conf"
+            self.confs[conf] = text = conf.read_text()
+            self._file(node).write_text(NO_LIMIT)
+            text = text.replace("recon object-server", "recon backend_ratelimit object-server")
+            assert text != self.confs[conf]
+            conf.write_text(
+                f"{text}\n[filter:backend_ratelimit]\nuse = egg:martlet#backend_ratelimit\n"
+                f"backend_ratelimit_conf_path = {self._file(node)}\n"
+                "config_reload_interval = 0.05\n"
+            )
+        cluster.kill_and_await_restart(*(f"object-server-{node}" for node in NODES))
+
+    def limit(self, node: str) -> None:
+        """From now on the node's devices take nothing of all that a client may ask."""
+        lines = [f"{method.lower()}_requests_per_device_per_second = 1e-6" for method in METHODS]
+        lines.append("requests_per_device_rate_buffer = 0")
+        self._file(node).write_text(NO_LIMIT + "\n".join(lines))
+        await_true(lambda: all(self._asked(node, m) == 529 for m in METHODS), f"limits of {node}")
+
+    def lift(self) -> None:
+        for node in NODES:
+            self._file(node).write_text(NO_LIMIT)
+        for node in NODES:
+            await_true(lambda node=node: self._asked(node, "GET") == 404, f"no limits of {node}")
+
+    def refused(self, node: str) -> dict[str, int]:
+        """How many requests the node's devices refused, by method."""
+        found: dict[str, int] = {}
+        _, body = self._request(node, "GET", "/recon/backend_ratelimit")
+        for counts in json.loads(body)["refused"].values():
+            for method, count in counts.items():
+                found[method] = found.get(method, 0) + count
+        return found
+
+    def restore(self) -> None:
+        """Without limits from now on, and the confs as they were at the next start."""
+        self.lift()
+        for conf, text in self.confs.items():
+            conf.write_text(text)
+
+    def _file(self, node: str) -> Path:
+        return self.cluster.home / "etc" / node / "limits.conf"
+
+    def _devices(self, node: str) -> list[str]:
+        return [path.name for path in (self.cluster.home / "devices" / node).iterdir()]
+
+    def _asked(self, node: str, method: str) -> int:
+        """The answer of all of the node's devices to a request, -1 where they differ."""
+        paths = [f"/{device}/0/a/c/nothing" for device in self._devices(node)]
+        statuses = {self._request(node, method, path)[0] for path in paths}
+        return statuses.pop() if len(statuses) == 1 else -1
+
+    def _request(self, node: str, method: str, path: str) -> tuple[int, bytes]:
+        port = self.cluster.storage_port("object", NODES.index(node) + 1)
+        connection = http.client.HTTPConnection(HOST, port, timeout=10)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def limits(four_nodes: RunningCluster) -> Iterator[Limits]:
+    limits = Limits(four_nodes)
+    yield limits
+    limits.restore()
+
+
+def statuses(account: Account, method: str, container: str, body: bytes | None = None) -> set[int]:
+    return {account.call(method, container, name, body=body).status for name in NAMES}
+
+
+def test_clients_see_nothing_of_one_server_that_is_busy(
+    four_nodes: RunningCluster, limits: Limits
+) -> None:
+    account = Account(four_nodes.port)
+    assert account.call("PUT", "busy").status == 201
+    log = four_nodes.home / "logs" / "proxy-server.log"
+    logged_before = log.stat().st_size
+    limits.limit("node2")
+    before = limits.refused("node2")
+    for body in (b"small", LARGE):
+        assert statuses(account, "PUT", "busy", body) == {201}
+        assert {account.call("GET", "busy", name).body for name in NAMES} == {body}
+        assert statuses(account, "HEAD", "busy") == {200}
+        assert statuses(account, "POST", "busy") == {202}
+        assert statuses(account, "DELETE", "busy") == {204}
+        assert statuses(account, "GET", "busy") == {404}
+    after = limits.refused("node2")
+    assert {method for method in METHODS if after[method] > before[method]} == set(METHODS)
+    with log.open() as lines:
+        lines.seek(logged_before)
+        text = lines.read()
+    assert "backend_busy" in text
+    assert "device_suppressed" not in text
+
+    # Only where nobody has a turn left the client is told to come again; nothing is lost by it.
+    limits.lift()
+    assert statuses(account, "PUT", "busy", b"kept") == {201}
+    for node in NODES:
+        limits.limit(node)
+    for method in METHODS:
+        assert statuses(account, method, "busy", b"lost" if method == "PUT" else None) == {503}
+    limits.lift()
+    assert {account.call("GET", "busy", name).body for name in NAMES} == {b"kept"}
