@@ -39,11 +39,10 @@ class AccountRules:
         return self._rules[self._resellers.prefix_of(account) or ""]
 
     def is_account_of(self, identity: Identity, account: str) -> bool:
-        """Whether the account is that of the user's project, under any prefix."""
+        """Whether the account is that of the user's project, under its prefix."""
         project_id = identity.project_id  # None in tokens for a domain or for the system
-        return project_id is not None and any(
-            account == f"{p}{project_id}" for p in self._resellers.prefixes
-        )
+        prefix = self._resellers.prefix_of(account)
+        return None not in (project_id, prefix) and account == f"{prefix}{project_id}"
 
     @property
     def option_names(self) -> frozenset[str]:
@@ -55,10 +54,11 @@ class AccountRules:
 
 
 def _rules_of(prefix: str, values: Mapping[str, str]) -> PrefixRules:
+    """An option that is empty is as none."""
     given = {}
     for name in RULE_NAMES:
-        text = values.get(_option(prefix, name), values.get(name))
-        if text is not None:
+        text = values.get(_option(prefix, name)) or values.get(name)
+        if text:
             given[name] = read_roles(text)
     return PrefixRules(**given)
 

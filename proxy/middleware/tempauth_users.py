@@ -60,11 +60,8 @@ class Resellers:
         return self.prefixes[0]
 
     def prefix_of(self, account: str) -> str | None:
-        """The prefix of an account, or None where it is not ours; the empty one matches last."""
-        for prefix in self.prefixes:
-            if prefix and account.startswith(prefix):
-                return prefix
-        return "" if "" in self.prefixes else None
+        """The prefix of an account, or None where it is not ours; of two the longer one."""
+        return max(filter(account.startswith, self.prefixes), key=len, default=None)
 
     def is_ordinary(self, account: str) -> bool:
         """Whether a reseller may use it: not a bare prefix, not a hidden (dot) account."""
@@ -81,11 +78,11 @@ class Resellers:
         words = [word.strip() for word in prefix_list.split(",") if word.strip()]
         prefixes: list[str] = []
         for word in words or ["''"]:
-            prefix = "" if word == "''" else word.rstrip("_") + "_"
+            prefix = "" if word == "''" else word.removesuffix("_") + "_"
             if prefix not in prefixes:
                 prefixes.append(prefix)
         common = values.get(_REQUIRE_GROUP, "").strip()
-        required = {p: values.get(_group_option(p), common).strip() for p in prefixes}
+        required = {p: values.get(_group_option(p), "").strip() or common for p in prefixes}
         return cls(tuple(prefixes), required)
 
     @property

@@ -265,6 +265,40 @@ def test_service_tokens(
     assert status(ask, proxy, path, "PUT", environ, **options) == expected
 
 
+@pytest.mark.parametrize("prefixes", ["AUTH, AUTH_S", "AUTH_S, AUTH"])
+@pytest.mark.parametrize(
+    ("path", "project", "service_roles", "expected"),
+    [
+        ("/v1/AUTH_S_p1/c/o", "p1", "service", 200),
+        ("/v1/AUTH_S_p1/c/o", "p1", "", 403),
+        ("/v1/AUTH_p1/c/o", "p1", "", 200),
+        ("/v1/AUTH_S_p1/c/o", "S_p1", "service", 403),
+    ],
+)
+def test_a_prefix_that_begins_with_another(
+    ask: Any,
+    proxy: Proxy,
+    prefixes: str,
+    path: str,
+    project: str,
+    service_roles: str,
+    expected: int,
+) -> None:
+    environ = token("admin", project, service_roles=service_roles)
+    options = {"reseller_prefix": prefixes, "AUTH_S_service_roles": "service"}
+    assert status(ask, proxy, path, "PUT", environ, **options) == expected
+
+
+def test_an_empty_option_is_as_none(ask: Any, proxy: Proxy) -> None:
+    def put(roles: str, **options: str) -> int:
+        return status(ask, proxy, method="PUT", environ=token(roles), **options)
+
+    assert put("admin", operator_roles="") == 200
+    assert put("admin", operator_roles="boss", AUTH_operator_roles="") == 403
+    assert put("boss", operator_roles="boss", AUTH_operator_roles="") == 200
+    assert put("admin", service_roles="service", AUTH_service_roles="") == 403
+
+
 def test_the_empty_prefix(ask: Any, proxy: Proxy) -> None:
     options = {"reseller_prefix": "''", "''operator_roles": "boss"}
     assert status(ask, proxy, "/v1/p1/c/o", environ=token("boss"), **options) == 200

@@ -109,6 +109,7 @@ def test_key_is_not_shown() -> None:
     [
         ("AUTH", ("AUTH_",)),
         ("AUTH_", ("AUTH_",)),
+        ("AUTH__", ("AUTH__",)),
         ("AUTH, SERVICE,AUTH", ("AUTH_", "SERVICE_")),
         ("'', SERVICE", ("", "SERVICE_")),
         ("", ("",)),
@@ -126,7 +127,7 @@ def test_prefix_list(text: str, prefixes: tuple[str, ...]) -> None:
         ({"SERVICE_require_group": ".service"}, {"": "", "SERVICE_": ".service"}),
         (
             {"require_group": "g", "''require_group": "e", "SERVICE_require_group": ""},
-            {"": "e", "SERVICE_": ""},
+            {"": "e", "SERVICE_": "g"},
         ),
     ],
 )
@@ -151,6 +152,13 @@ def test_required_groups(options: dict[str, str], groups: dict[str, str]) -> Non
 def test_accounts_and_their_prefixes(account: str, prefix: str | None, is_ordinary: bool) -> None:
     assert BOTH.prefix_of(account) == prefix
     assert BOTH.is_ordinary(account) is is_ordinary
+
+
+@pytest.mark.parametrize("text", ["AUTH, '', AUTH_S", "'', AUTH_S, AUTH"])
+def test_the_longest_prefix_counts(text: str) -> None:
+    resellers = Resellers.from_options(text, {})
+    accounts = ("AUTH_S_p", "AUTH_p", "p")
+    assert [resellers.prefix_of(account) for account in accounts] == ["AUTH_S_", "AUTH_", ""]
 
 
 @pytest.mark.parametrize(
