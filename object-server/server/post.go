@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device"
 )
 
 // post answers 202, 400, 404, 409 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
@@ -40,15 +41,22 @@ func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) err
 	if err != nil {
 		return err
 	}
-	if ok {
+	if ok && !id.IsNull() {
 		return at.PostVersion(x.at, id, edit)
 	}
 	var elsewhere *bundle.VersionID
 	var since bundle.Timestamp
 	err = at.Post(x.at, func(m *bundle.Metadata) error {
-		if isRestored(m.VersionID) {
-			target := restoredTarget(m)
-			elsewhere, since = &target, m.Timestamp
+		current := m.VersionID
+		if isRestored(current) {
+			current = restoredTarget(m)
+			elsewhere, since = &current, m.Timestamp
+		}
+		switch {
+		case ok && !current.IsNull():
+			elsewhere = nil
+			return &device.NotFoundError{}
+		case elsewhere != nil:
 			return errElsewhere
 		}
 		return edit(m)
@@ -123,7 +131,8 @@ func (e *metadataEdit) apply(m *bundle.Metadata) error {
 	if m.Name != e.x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
-	if isExpired(m, e.timestamp) && !e.x.opensExpired() {
+	// What expires of a version is that it is current.
+	if isExpired(m, e.timestamp) && !e.x.opensExpired() && e.x.header(versionHeader) == "" {
 		return &failure{status: http.StatusNotFound, text: errExpired.Error()}
 	}
 	isTypeNewer := e.typeTimestamp.Compare(m.TypeTimestamp) > 0

@@ -279,6 +279,25 @@ func TestRestoreOfAVersionThatHasExpired(t *testing.T) {
 	f.wantCurrent("two", moment(2))
 }
 
+func TestPostNamesTheVersionThatItMeans(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.send(202, "POST", "", 2, versionHeader, "null", "X-Object-Meta-Color", "red")
+	f.wantCurrent("null", "") // the name has no versions because of that
+	f.send(201, "PUT", "three", 3, versionHeader, moment(3), "X-Delete-At", "1700000010")
+	f.send(404, "POST", "", 4, versionHeader, "null", "X-Object-Meta-Color", "green")
+	f.send(404, "POST", "", 4, versionHeader, moment(4), "X-Object-Meta-Color", "green")
+	late := append(f.rows.headers(), "X-Timestamp", "1700000011.00000", versionHeader, moment(3), "X-Object-Meta-Color", "blue")
+	if got := f.do("POST", objectPath, "", late...); got.status != 202 { // it was current when the proxy looked
+		t.Errorf("POST of a version that has expired: %d", got.status)
+	}
+	for id, want := range map[string]string{"null": "red", moment(3): "blue"} {
+		if got := f.do("HEAD", objectPath, "", versionHeader, id); got.header.Get("X-Object-Meta-Color") != want {
+			t.Errorf("%s: %v, want %s", id, got.header, want)
+		}
+	}
+}
+
 // A device that missed the removal still has the version: the proxy knows by the time that it is not to be served.
 func TestARemovedVersionTellsWhenItWasRemoved(t *testing.T) {
 	f := newVersionsFixture(t)

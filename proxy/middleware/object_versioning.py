@@ -140,9 +140,7 @@ class ObjectVersioning:
             if target.version and target.version != NULL:
                 return self._delete_version(environ, target)
             return self._delete(environ, target)
-        if method == "POST" and target.version:
-            raise http_error(400, "POST to a specific version is not allowed")
-        return self._app
+        return self._post(environ, target) if method == "POST" else self._app
 
     def _read(self, target: _Object) -> WSGIApp:
         def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -218,6 +216,9 @@ class ObjectVersioning:
         ):
             raise http_error(400, "PUT version-id requests require a zero byte body")
         found = self._head(environ, VersionRequest(request.path, _named(target.version), True))
+        if VERSION_MARKER in found.headers:
+            named = {_CLIENT_ID: target.version}
+            raise http_error(400, "A delete marker cannot be made current", named)
         if not found.is_success:
             raise HTTPException(Response(found.status, _without_length(found.headers)))
         headers = dict(request.headers)
@@ -232,6 +233,22 @@ class ObjectVersioning:
                     headers[name] = found.headers[name]
 
         return self._changed(show)
+
+    def _post(self, environ: Environ, target: _Object) -> WSGIApp:
+        """Name the version that is current: while others are written each replica would take the
+        POST for the one that is current there.
+        """
+        if target.version:
+            raise http_error(400, "POST to a specific version is not allowed")
+        if not self._is_versioned(environ, *target[:2]):
+            return self._app
+        path = environ["PATH_INFO"]
+        found = self._head_current(environ, path)
+        # Of the moment of this POST there is no version: so it is 404 for whoever may write.
+        version = found.headers.get(VERSION_ID, NULL) if found.is_success else None
+        headers = _named(version or self._write_time(environ))
+        environ[VERSION_REQUEST] = VersionRequest(path, headers)
+        return self._app
 
     def _delete(self, environ: Environ, target: _Object) -> WSGIApp:
         # A DELETE of the null version is one without versioning; so is that of the expirer.
@@ -288,17 +305,33 @@ class ObjectVersioning:
 
     def _current(self, environ: Environ, path: str) -> str:
         """The id of the version, or delete marker, that is current; "null" for none."""
-        request = make_sub_environ(environ, "HEAD", path, _SOURCE, pre_authorized=True)
-        request["HTTP_X_NEWEST"] = "true"
-        request["HTTP_X_BACKEND_OPEN_EXPIRED"] = "true"
+        headers = {"X-Backend-Open-Expired": "true"}
+        version: str = self._head_current(environ, path, headers).headers.get(VERSION_ID, NULL)
+        return version
+
+    def _head_current(
+        self, environ: Environ, path: str, headers: dict[str, str] | None = None
+    ) -> Answered:
+        """HEAD of what is current.
+
+        :raises HTTPException: 503 nobody can say.
+        """
+        request = make_sub_environ(
+            environ,
+            "HEAD",
+            path,
+            _SOURCE,
+            query="symlink=get",
+            headers={"X-Newest": "true", **(headers or {})},
+            pre_authorized=True,
+        )
         answer = ask_app(self._app, request)
         if answer.status >= 500:
             raise http_error(503)
-        version: str = answer.headers.get(VERSION_ID, NULL)
-        return version
+        return answer
 
     def _head(self, environ: Environ, request: VersionRequest) -> Answered:
-        head = make_sub_environ(environ, "HEAD", request.path, _SOURCE)
+        head = make_sub_environ(environ, "HEAD", request.path, _SOURCE, query="symlink=get")
         head[VERSION_REQUEST] = request
         return ask_app(self._app, head)
 

@@ -7,11 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 from running_cluster import RunningCluster, await_true
 from swift_api import Account, Answer
+
+from ring.ring import load_rings
 
 WRITERS = 8
 ENABLED = {"X-Versions-Enabled": "true"}
@@ -172,6 +174,41 @@ def test_many_writers_of_one_name(account: Account, versioned: str) -> None:
     assert not any(writer.failed for writer in writers)
     assert len(versions) >= 200
     assert_all_there(account, versioned, "o", versions)
+
+
+def test_posts_among_writers(cluster: RunningCluster, account: Account, versioned: str) -> None:
+    """A POST reaches one version, the same on all replicas, whatever is written meanwhile."""
+    with writing(account, versioned, "o") as writers:
+        await_more(writers, 1)
+        statuses = [
+            account.call("POST", versioned, "o", headers={"X-Object-Meta-N": str(number)}).status
+            for number in range(60)
+        ]
+    names = (account.path.rpartition("/")[2], versioned, "o")
+    reached: dict[str, set[str]] = {}
+    for version in acknowledged(writers):
+        for number in posts_of_replicas(cluster, names, version):
+            reached.setdefault(number, set()).add(version)
+    assert statuses.count(202) > 30
+    assert {number: versions for number, versions in reached.items() if len(versions) > 1} == {}
+    assert len(reached) > 30
+
+
+def posts_of_replicas(
+    cluster: RunningCluster, names: tuple[str, str, str], version: str
+) -> Iterator[str]:
+    """X-Object-Meta-N of a version, of each device that has it."""
+    partition, nodes = load_rings(cluster.home / "etc").object_ring(0).get_nodes(*names)
+    for node in nodes:
+        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
+        headers = {"X-Backend-Version-Id": version, "X-Backend-Storage-Policy-Index": "0"}
+        path = f"/{node['device']}/{partition}/{'/'.join(names)}"
+        connection.request("HEAD", path, None, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        if number := answer.headers["X-Object-Meta-N"]:
+            yield number
+        connection.close()
 
 
 def test_kill_of_an_object_server(four_nodes: RunningCluster) -> None:

@@ -99,6 +99,28 @@ def test_plain_deletes_of_a_versioned_container(app: Application) -> None:
     assert app.seen == [("DELETE", {}, False)] * 2
 
 
+@pytest.mark.parametrize("current", [ID, "null", None])
+@pytest.mark.parametrize("enabled", ["True", "False"])
+def test_a_post_names_the_version(app: Application, enabled: str, current: str | None) -> None:
+    stored = {"X-Backend-Version-Id": current} if current else {}
+    app.answers = [(200, stored), (202, {})]
+    assert call(app, "POST", OBJECT, enabled).status == 202
+    named = {"X-Backend-Version-Id": current or "null"}
+    assert app.seen == [("HEAD", {}, False), ("POST", named, False)]
+
+
+def test_a_post_of_nothing(app: Application) -> None:
+    app.answers = [(404, {"X-Backend-Version-Id": ID}), (404, {})]
+    assert call(app, "POST", OBJECT).status == 404  # whoever may not write is told so
+    assert app.seen[1][1] == {"X-Backend-Version-Id": app.environ["HTTP_X_TIMESTAMP"]}
+    app.answers = [(503, {})]
+    assert call(app, "POST", OBJECT).status == 503
+    assert app.environ["QUERY_STRING"] == "symlink=get"
+    assert len(app.seen) == 3
+    call(app, "POST", OBJECT, None)  # a container without versions
+    assert app.seen[3:] == [("POST", {}, False)]
+
+
 def test_reads_name_the_version(app: Application) -> None:
     app.answers = [(206, {"X-Backend-Version-Id": ID})]
     answer = call(app, "GET", "/v1/AUTH_test/c/%C3%A4%20b")
@@ -177,6 +199,7 @@ def test_restore(app: Application) -> None:
     for status in (404, 403):
         app.answers = [(status, {"Content-Length": "3"})]
         assert call(app, "PUT", f"{OBJECT}?version-id={ID}").status == status
+        assert app.environ["QUERY_STRING"] == "symlink=get"  # of the link, not of its target
     assert [method for method, *_ in app.seen] == ["HEAD", "HEAD"]
 
 
@@ -216,6 +239,13 @@ def test_no_removal_where_nobody_can_say_what_is_current(app: Application) -> No
 def test_bad_requests(app: Application, method: str, query: str, enabled: str | None) -> None:
     assert call(app, method, f"{OBJECT}?{query}", enabled).status == 400
     assert app.seen == []
+
+
+def test_a_delete_marker_is_not_restored(app: Application) -> None:
+    app.answers = [(404, {"X-Backend-Version-Marker": "true"})]
+    answer = call(app, "PUT", f"{OBJECT}?version-id={ID}")
+    assert (answer.status, answer.headers["X-Object-Version-Id"]) == (400, ID)
+    assert len(app.seen) == 1
 
 
 def test_a_restore_has_no_body(app: Application) -> None:
