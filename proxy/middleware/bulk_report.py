@@ -100,13 +100,10 @@ def answer(environ: Environ, report: Report, work: Work) -> Response:
         content_type = listing_content_type(None, environ.get("HTTP_ACCEPT"))
     except HTTPException as error:
         report.refuse(error)
-        return Response(200, {"Content-Type": _type(PLAIN)}, report.render(PLAIN))
+        report.status = 406
+        return Response(200, {"Content-Type": PLAIN}, report.render(PLAIN))
     body = _body(report, work, content_type)
-    return Response(200, {"Content-Type": _type(content_type)}, app_iter=body)
-
-
-def _type(content_type: str) -> str:
-    return f"{content_type}; charset=UTF-8" if content_type.startswith("text/") else content_type
+    return Response(200, {"Content-Type": content_type}, app_iter=body)
 
 
 def _body(report: Report, work: Work, content_type: str) -> Iterator[bytes]:

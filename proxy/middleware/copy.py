@@ -148,7 +148,9 @@ class Copy:
         return _Place(source.version, account, container, obj)
 
     def _source(self, environ: Environ, sink: _Place) -> _Place:
-        account = self._account(environ.get("HTTP_X_COPY_FROM_ACCOUNT"), sink.account)
+        # Unlike an empty Destination-Account, an empty one says nothing: so it is in Swift.
+        named = environ.get("HTTP_X_COPY_FROM_ACCOUNT") or None
+        account = self._account(named, sink.account)
         container, obj = _container_and_object(environ["HTTP_X_COPY_FROM"], "X-Copy-From")
         return _Place(sink.version, account, container, obj)
 

@@ -31,7 +31,7 @@ from martlet.http import (
     error_response,
     find_header,
 )
-from martlet.names import BadNameError, split_path, str_to_wsgi, wsgi_to_str
+from martlet.names import BadNameError, split_path, str_to_wsgi
 from proxy.info_registry import register_info
 from proxy.middleware.backend_hints import ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange, parse_ranges
@@ -76,9 +76,8 @@ class _Refused(Exception):
 
 
 class _Source(NamedTuple):
-    """Where segments are: WSGI path ``/version/account``, text of container and prefix."""
+    """Where segments are: WSGI path ``/version/account/container``, text of the prefix."""
 
-    base: str
     container: str
     prefix: str
 
@@ -194,7 +193,7 @@ class Dlo:
                 last = min(wanted.last - begin, row.size - 1)
                 begin += row.size
                 if first <= last:
-                    path = f"{source.base}/{str_to_wsgi(f'{source.container}/{row.name}')}"
+                    path = f"{source.container}/{str_to_wsgi(row.name)}"
                     yield Segment(path, row.etag, row.size, ByteRange(first, last))
             if len(page) < self._page_size or begin > wanted.last:
                 return
@@ -209,9 +208,8 @@ class Dlo:
 
         :raises _Refused: with what the container server or the auth system said.
         """
-        path = f"{source.base}/{str_to_wsgi(source.container)}"
         query = urlencode({"format": "json", "prefix": source.prefix, "marker": marker})
-        answered = ask_app(self._app, sub_environ(environ, "GET", path, "DLO", query=query))
+        answered = ask_app(self._app, sub_environ(environ, "GET", source.container, "DLO", query=query))
         if not answered.is_success:
             raise _Refused(Response(answered.status, answered.headers, answered.body))
         try:
@@ -249,10 +247,9 @@ def _source(environ: Environ, headers: Headers) -> _Source:
         path = unquote(headers["content-location"], encoding="latin-1")
     version, account, _, _ = split_path(path, 4, 4, True)
     container, _, prefix = unquote(headers[MANIFEST], encoding="latin-1").partition("/")
-    try:
-        return _Source(f"/{version}/{account}", wsgi_to_str(container), wsgi_to_str(prefix))
-    except BadNameError:
-        raise _Refused(error_response(409, f"{MANIFEST} names no container/prefix")) from None
+    # No object has a name that is not UTF-8: none is found under such a prefix.
+    text = prefix.encode("latin-1").decode("utf-8", "replace")
+    return _Source(f"/{version}/{account}/{container}", text)
 
 
 def _wants_manifest(environ: Environ) -> bool:

@@ -67,8 +67,8 @@ class Slo:
     def _change(
         self, environ: Environ, start_response: StartResponse, method: str
     ) -> Iterable[bytes]:
-        if method == "PUT" and not environ.get("swift.slo_override"):
-            if _manifest_parameter(environ) == "put":
+        if method in ("PUT", "POST") and not environ.get("swift.slo_override"):
+            if method == "PUT" and _manifest_parameter(environ) == "put":
                 return self._upload(environ, start_response)
             if "HTTP_X_STATIC_LARGE_OBJECT" in environ:
                 return error_response(400, _RESERVED)(environ, start_response)

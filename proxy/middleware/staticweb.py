@@ -61,6 +61,7 @@ class _Site(NamedTuple):
 
     index_name: str
     error: str
+    sets_listings: bool
     has_listings: bool
     css: str
     label: str
@@ -69,7 +70,7 @@ class _Site(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        return bool(self.index_name or self.has_listings)
+        return bool(self.index_name or self.sets_listings)
 
     @classmethod
     def of(cls, info: Mapping[str, object], meta: Mapping[str, str]) -> _Site:
@@ -77,6 +78,7 @@ class _Site(NamedTuple):
         return cls(
             meta.get("web-index", "").strip(),
             meta.get("web-error", "").strip(),
+            bool(meta.get("web-listings", "").strip()),
             is_true(meta.get("web-listings")),
             meta.get("web-listings-css", "").strip(),
             meta.get("web-listings-label", "").strip(),

@@ -248,9 +248,9 @@ class Symlink:
             start_response(status, header_list)
             return body
         close_body(body)
-        show_link(headers)
-        shown = {name: value for name, value in headers.items() if name.startswith(TARGET)}
-        shown["Location"] = _quoted(target.path(environ["PATH_INFO"]))
+        shown = {"Location": _quoted(target.path(environ["PATH_INFO"]))}
+        if etag := headers.get(STORED_ETAG):
+            shown[TARGET_ETAG] = etag
         return plain_error(307, _POSTED, shown)(environ, start_response)
 
 

@@ -75,18 +75,7 @@ def _is_in_container_acl(request: Request, groups: frozenset[str], obj: str | No
         request.environ.get("HTTP_REFERER"), acl.referrers
     ):
         return True
-    if not acl.groups or not groups:
-        return False
-    return not acl.groups.isdisjoint(groups) or _is_wildcard_member(request, acl.groups)
-
-
-def _is_wildcard_member(request: Request, wanted: frozenset[str]) -> bool:
-    """Whether the ACL names the user as ``account:*``, ``*:user`` or ``*:*``."""
-    user_id = request.environ["REMOTE_USER"].split(",", 2)[1:2]
-    if not user_id:
-        return False  # identified by another filter, whose names may have other forms
-    account, _, name = user_id[0].partition(":")
-    return not wanted.isdisjoint((f"{account}:*", f"*:{name}", "*:*"))
+    return not acl.groups.isdisjoint(groups)
 
 
 def _is_in_account_acl(

@@ -41,7 +41,12 @@ def real_swift(home: Path) -> Iterator[str]:
         for kind in ("account", "container", "object", "proxy"):
             log = (home / f"{kind}.log").open("wb")
             command = [str(binaries / f"swift-{kind}-server"), str(home / f"{kind}-server.conf")]
-            environ = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
+            environ = {
+                **os.environ,
+                "PATH": f"{binaries}:{os.environ['PATH']}",
+                # An error that is logged in a thread of eventlet's pool stops the object server.
+                "EVENTLET_THREADPOOL_SIZE": "0",
+            }
             processes.append(
                 subprocess.Popen(
                     [*command, "-v"], stdout=log, stderr=subprocess.STDOUT, env=environ

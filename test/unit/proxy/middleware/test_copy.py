@@ -253,6 +253,7 @@ def test_conditions(ask: Any, store: Store, condition: str, status: int, exists:
         ("PUT", {"X-Copy-From": "container"}, b"", 412),
         ("PUT", {"X-Copy-From": "/"}, b"", 412),
         ("PUT", {"X-Copy-From": "c/o", "X-Copy-From-Account": "a/b"}, b"", 412),
+        ("PUT", {"X-Copy-From": "c1/missing", "X-Copy-From-Account": ""}, b"", 404),
         ("PUT", {"X-Copy-From": "c1/o1"}, b"body", 400),
         ("PUT", {"X-Copy-From": "c1/missing"}, b"", 404),
     ],

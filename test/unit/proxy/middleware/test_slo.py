@@ -176,9 +176,10 @@ def test_who_may_not_write_is_told_so_first(ask: Ask, slo: Slo, store: ObjectSto
 
 def test_the_header_is_reserved(ask: Ask, slo: Slo, store: ObjectStore) -> None:
     headers = {"X-Static-Large-Object": "true"}
-    answer = ask(slo, MAN, "PUT", headers)
-    assert answer.status == 400
-    assert answer.body.startswith(b"X-Static-Large-Object is a reserved header")
+    for method in ("PUT", "POST"):
+        answer = ask(slo, MAN, method, headers)
+        assert answer.status == 400
+        assert answer.body.startswith(b"X-Static-Large-Object is a reserved header")
     override = {"swift.slo_override": True}
     assert ask(slo, MAN, "PUT", headers, b"as it is", override).status == 201
     assert store.objects[MAN].body == b"as it is"

@@ -126,6 +126,8 @@ def test_where_listings_are_off_the_page_says_so(site: Any) -> None:
     assert answer.status == 404
     assert b"Web Listing Disabled" in answer.body
     assert b"nope.html" in answer.body
+    site_without = site(web_listings="false")
+    assert [site_without.get(path).status for path in ("", "/", "/deep")] == [301, 404, 301]
 
 
 def test_listings(site: Any) -> None:
