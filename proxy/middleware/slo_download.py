@@ -26,7 +26,7 @@ from martlet.http import (
 from martlet.names import BadNameError, split_path, str_to_wsgi
 from proxy.headers import is_true
 from proxy.middleware.backend_hints import etag_is_at, ignore_range_of
-from proxy.middleware.byte_ranges import ByteRange
+from proxy.middleware.byte_ranges import ByteRange, parse_ranges
 from proxy.middleware.row_etag import OVERRIDE_ETAG
 from proxy.middleware.segments import (
     AS_STORED,
@@ -207,7 +207,7 @@ def _check_part_number(environ: Environ, text: str | None, body: Iterable[bytes]
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     if number < 1:
         problem = "Part number must be an integer greater than 0"
-    elif "HTTP_RANGE" in environ:
+    elif parse_ranges(environ.get("HTTP_RANGE"), 1) is not None:
         problem = "Range requests are not supported with part number queries"
     if problem:
         close_body(body)

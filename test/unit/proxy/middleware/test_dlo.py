@@ -108,6 +108,13 @@ def test_conditions_speak_of_the_whole(ask: Ask, dlo: Dlo, store: ObjectStore, m
         assert answer.body == (DATA if (status, method) == (200, "GET") else answer.body)
 
 
+def test_a_condition_that_the_manifest_itself_meets(ask: Ask, dlo: Dlo, store: ObjectStore) -> None:
+    store.objects[MAN].headers["Content-Type"] = "video/x"
+    answer = ask(dlo, MAN, headers={"If-None-Match": store.objects[MAN].etag})
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "video/x")
+    assert answer.body
+
+
 def test_the_manifest_itself(ask: Ask, dlo: Dlo) -> None:
     answer = ask(dlo, f"{MAN}?multipart-manifest=get")
     assert answer.body == b"bytes of the manifest"
