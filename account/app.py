@@ -104,7 +104,7 @@ class AccountServer(StorageServer):
                     break
                 except DatabaseMissing:
                     self._check(updates)
-                    created = _create(database, account, timestamp)
+                    created = _create(database, account, timestamp, updates)
         if info.is_marked_deleted:
             return error_response(403, "Recently deleted", _DELETED)
         return empty_response(201 if created else 202)
@@ -122,7 +122,8 @@ class AccountServer(StorageServer):
                     if not account.startswith(prefix):
                         raise
                 has_time = "x-timestamp" in req.headers
-                _create(database, account, req.timestamp if has_time else Timestamp.now())
+                timestamp = req.timestamp if has_time else Timestamp.now()
+                _create(database, account, timestamp, {})
         if not taken:
             raise http_error(404)
         is_deletion = record.delete_timestamp > record.put_timestamp
@@ -206,9 +207,11 @@ class AccountServer(StorageServer):
         return entry
 
 
-def _create(database: AccountDatabase, account: str, timestamp: Timestamp) -> bool:
+def _create(
+    database: AccountDatabase, account: str, timestamp: Timestamp, metadata: Metadata
+) -> bool:
     try:
-        database.create(account, timestamp.internal)
+        database.create(account, timestamp.internal, metadata)
     except DatabaseExists:
         return False  # another request was faster
     return True

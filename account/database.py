@@ -83,8 +83,8 @@ class AccountDatabase(Database):
         {"container", "account_stat", "policy_stat"}
     )
 
-    def create(self, account: str, put_timestamp: str) -> None:
-        """Create the file, durably.
+    def create(self, account: str, put_timestamp: str, metadata: Metadata) -> None:
+        """Create the file, durably, with its metadata.
 
         :raises DatabaseExists: somebody else was first.
         """
@@ -94,8 +94,15 @@ class AccountDatabase(Database):
             database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
             connection.execute(
                 "INSERT INTO account_stat (account, created_at, id, put_timestamp,"
-                " status_changed_at, container_count) VALUES (?, ?, ?, ?, ?, 0)",
-                (account, Timestamp.now().normal, database_id, put_timestamp, put_timestamp),
+                " status_changed_at, container_count, metadata) VALUES (?, ?, ?, ?, ?, 0, ?)",
+                (
+                    account,
+                    Timestamp.now().normal,
+                    database_id,
+                    put_timestamp,
+                    put_timestamp,
+                    dump_metadata(metadata),
+                ),
             )
 
         self.build(self.path, fill)

@@ -122,7 +122,7 @@ def _fill_ours(home: Path, rows: list[dict[str, Any]]) -> None:
     digest = md5(f"/{ACCOUNT}/{CONTAINER}{SALT}".encode(), usedforsecurity=False).hexdigest()
     path = database_path(str(home / "devices" / DEVICE), "containers", str(PARTITION), digest)
     database = ContainerDatabase(path)
-    database.create(ACCOUNT, CONTAINER, PUT_AT, 0)
+    database.create(ACCOUNT, CONTAINER, PUT_AT, 0, {})
     for start in range(0, len(rows), ROWS_AT_ONCE):
         database.merge([parse_record(row) for row in rows[start : start + ROWS_AT_ONCE]])
     database.close()

@@ -205,7 +205,7 @@ class ContainerServer(StorageServer):
                 return created or existed[0], existed[1]
             except DatabaseMissing:
                 self._check(updates)
-                created = self._create(database, account, container, timestamp, new_policy)
+                created = self._create(database, account, container, timestamp, new_policy, updates)
 
     @staticmethod
     def _create(
@@ -214,9 +214,10 @@ class ContainerServer(StorageServer):
         container: str,
         timestamp: Timestamp,
         policy: int,
+        metadata: Metadata,
     ) -> bool:
         try:
-            database.create(account, container, timestamp.internal, policy)
+            database.create(account, container, timestamp.internal, policy, metadata)
         except DatabaseExists:
             return False  # another request was faster
         return True
@@ -344,7 +345,7 @@ class ContainerServer(StorageServer):
                     raise http_error(400, "X-Backend-Storage-Policy-Index header is required")
                 # An object's offset is of no meaning for the container.
                 created_at = Timestamp.from_ticks(timestamp.ticks)
-                self._create(database, account, container, created_at, policy or 0)
+                self._create(database, account, container, created_at, policy or 0, {})
         self.reporter.mark_changed(path)
 
     def _creates_itself(self, req: Request, account: str) -> bool:

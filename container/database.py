@@ -123,9 +123,14 @@ class ContainerDatabase(Database):
         connection.executescript(f"BEGIN IMMEDIATE;{drop}{COUNTING_TRIGGERS}COMMIT")
 
     def create(
-        self, account: str, container: str, put_timestamp: str, storage_policy_index: int
+        self,
+        account: str,
+        container: str,
+        put_timestamp: str,
+        storage_policy_index: int,
+        metadata: Metadata,
     ) -> None:
-        """Create the file, durably.
+        """Create the file, durably, with its metadata.
 
         :raises DatabaseExists: somebody else was first.
         """
@@ -135,7 +140,8 @@ class ContainerDatabase(Database):
             database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
             connection.execute(
                 "INSERT INTO container_info (account, container, created_at, id, put_timestamp,"
-                " status_changed_at, storage_policy_index) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                " status_changed_at, storage_policy_index, metadata)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     account,
                     container,
@@ -144,6 +150,7 @@ class ContainerDatabase(Database):
                     put_timestamp,
                     put_timestamp,
                     storage_policy_index,
+                    dump_metadata(metadata),
                 ),
             )
             connection.execute(

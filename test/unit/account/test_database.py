@@ -88,7 +88,7 @@ def path(tmp_path: Path) -> str:
 
 def test_swift_reads_and_writes_ours(path: str) -> None:
     database = AccountDatabase(path)
-    database.create("AUTH_test", "1795223500.00000")
+    database.create("AUTH_test", "1795223500.00000", {})
     database.put_container(record("a", 5, totals=(2, 20)), is_override=False)
     database.put_container(record("b-ü", 5, totals=(3, 30), policy=1), is_override=False)
     database.close()

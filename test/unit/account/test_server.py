@@ -1,5 +1,6 @@
 """The account server through WSGI: each verb, each answer, bad input, damage."""
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -7,6 +8,7 @@ import pytest
 from storage_calls import Answer, Caller, stamp
 
 from account.app import AccountServer
+from account.database import AccountDatabase
 
 A = "/d1/0/AUTH_test"
 
@@ -50,6 +52,21 @@ def test_put_creates_and_repeats(call: Caller) -> None:
     assert head.headers["Content-Length"] == "0"
     for count in ("Container-Count", "Object-Count", "Bytes-Used"):
         assert head.headers[f"X-Account-{count}"] == "0"
+
+
+def test_an_account_that_can_be_seen_has_its_metadata(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    link = os.link
+
+    def link_and_look(source: str, path: str) -> None:
+        link(source, path)
+        seen.append(AccountDatabase(path).info().metadata)
+
+    monkeypatch.setattr(os, "link", link_and_look)
+    assert call("PUT", A, 1, {"X-Account-Meta-Color": "blue"}).status == 201
+    assert seen == [{"X-Account-Meta-Color": ("blue", stamp(1))}]
 
 
 def test_a_missing_account(call: Caller) -> None:

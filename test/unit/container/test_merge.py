@@ -69,7 +69,7 @@ def state_of(connection: sqlite3.Connection) -> dict[str, Any]:
 def database(tmp_path: Path) -> ContainerDatabase:
     path = database_path(str(tmp_path / "d1"), "containers", "0", "ab" * 16)
     made = ContainerDatabase(path)
-    made.create("a", "c", "1795223500.00000", 0)
+    made.create("a", "c", "1795223500.00000", 0, {})
     return made
 
 

@@ -10,6 +10,7 @@ import pytest
 from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
+from container.database import ContainerDatabase
 
 C = "/d1/0/AUTH_test/c"
 
@@ -59,6 +60,24 @@ def test_put_creates_and_repeats(call: Caller) -> None:
     assert head.headers["Content-Length"] == "0"
     assert call("PUT", C, 3).status == 202
     assert call("HEAD", C).headers["X-PUT-Timestamp"] == stamp(5)
+
+
+def test_a_container_that_can_be_seen_has_its_metadata(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads between two steps of the PUT, and after a crash there."""
+    seen = []
+    link = os.link
+
+    def link_and_look(source: str, path: str) -> None:
+        link(source, path)
+        seen.append(ContainerDatabase(path).info().metadata)
+
+    monkeypatch.setattr(os, "link", link_and_look)
+    versioned = {"X-Container-Sysmeta-Versions-Enabled": "true", "X-Container-Read": ".r:*"}
+    assert call("PUT", C, 1, versioned).status == 201
+    assert seen == [{name: (value, stamp(1)) for name, value in versioned.items()}]
+    assert call("HEAD", C).headers["X-Container-Read"] == ".r:*"
 
 
 def test_policies(call: Caller) -> None:

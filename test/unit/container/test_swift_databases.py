@@ -109,7 +109,7 @@ def without_case(columns: dict[tuple[str, str], Any]) -> Any:
 
 def test_our_schema_has_everything_that_swifts_has(path: str, tmp_path: Path) -> None:
     database = ContainerDatabase(path)
-    database.create("a", "c", "1795223500.00000", 0)
+    database.create("a", "c", "1795223500.00000", 0, {})
     database.close()
     theirs = tmp_path / "theirs.db"
     shutil.copy(SAMPLE, theirs)
@@ -118,7 +118,7 @@ def test_our_schema_has_everything_that_swifts_has(path: str, tmp_path: Path) ->
 
 def test_swift_reads_and_writes_ours(path: str) -> None:
     database = ContainerDatabase(path)
-    database.create("AUTH_test", "c", "1795223500.00000", 0)
+    database.create("AUTH_test", "c", "1795223500.00000", 0, {})
     database.merge(rows("a", "b/1", "b/2", "ü"))
     database.close()
     broker = ContainerBroker(path)
@@ -168,7 +168,7 @@ def test_both_come_to_the_same_hash_and_rows(path: str, tmp_path: Path) -> None:
     broker = ContainerBroker(str(theirs), account="AUTH_test", container="c")
     broker.initialize("1795223500.00000", 0)
     database = ContainerDatabase(path)
-    database.create("AUTH_test", "c", "1795223500.00000", 0)
+    database.create("AUTH_test", "c", "1795223500.00000", 0, {})
     for update in updates:
         broker.merge_items([dict(update)])
         database.merge([parse_record(update)])

@@ -290,7 +290,7 @@ def test_a_look_up_does_not_depend_on_how_many_versions_there_are(query: str) ->
 
 def test_a_container_without_versions_has_no_table_of_them(tmp_path: Any) -> None:
     database = ContainerDatabase(str(tmp_path / "d1" / "containers" / "0" / "x" / "x" / "x.db"))
-    database.create("a", "c", stamp(1), 0)
+    database.create("a", "c", stamp(1), 0, {})
     database.merge([parse_record(item("o", 2))])
     query = "SELECT name FROM sqlite_master WHERE name LIKE '%version%'"
     assert database.read(lambda connection: connection.execute(query).fetchall()) == []
