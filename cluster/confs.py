@@ -78,7 +78,6 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "app:proxy-server": {
             "use": "egg:martlet#proxy",
             "account_autocreate": "true",
-            "allow_account_management": "true",
             "allow_open_expired": "true",
         },
         "filter:catch_errors": {"use": "egg:martlet#catch_errors"},

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import judges
 from running_cluster import await_true, free_port
@@ -20,6 +21,7 @@ from suite import CONSTRAINTS, STORAGE_DOMAIN, SWIFT
 from cluster.confs import TRIAL_USERS, render
 
 _DEVICES = ("d1", "d2", "d3", "d4")
+_IN_MEMORY = "/dev/shm"
 _PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache etag-quoter domain_remap "
     "listing_formats bulk tempurl ratelimit crossdomain container_sync tempauth staticweb formpost "
@@ -30,11 +32,19 @@ _PIPELINE = (
 
 @contextmanager
 def real_swift(home: Path) -> Iterator[str]:
-    """Run one of each server over four devices in ``home``; its URL."""
+    """Run one of each server over four devices in memory, the rest in ``home``; its URL."""
+    with TemporaryDirectory(prefix="real-swift-", dir=_IN_MEMORY) as devices:
+        _make_devices(Path(devices))
+        with _servers(home, Path(devices)) as url:
+            yield url
+
+
+@contextmanager
+def _servers(home: Path, devices: Path) -> Iterator[str]:
     binaries = judges.environment(SWIFT.name, *SWIFT.requirements)
     shutil.rmtree(home, ignore_errors=True)
     ports = {kind: free_port() for kind in ("account", "container", "object", "proxy", "memcached")}
-    _write(home, binaries, ports)
+    _write(home, devices, binaries, ports)
     _point_to(binaries, home / "swift.conf")
     processes = [_memcached(ports["memcached"])]
     try:
@@ -62,6 +72,21 @@ def real_swift(home: Path) -> Iterator[str]:
             process.terminate()
         for process in processes:
             process.wait(30)
+
+
+def _make_devices(devices: Path) -> None:
+    """Make the devices, where an object's metadata find room in extended attributes.
+
+    Swift asks for XFS. ext4 gives 4 KiB to a file, which is less than its own limits allow: the
+    tests of these limits then get a 507, and the thread that logs it stops the object server.
+    """
+    try:
+        os.setxattr(devices, "user.room", bytes(60000))
+    except OSError as error:
+        raise SystemExit(f"{devices}: needs room for extended attributes: {error}") from error
+    os.removexattr(devices, "user.room")
+    for device in _DEVICES:
+        (devices / device).mkdir()
 
 
 def _point_to(binaries: Path, conf: Path) -> None:
@@ -93,10 +118,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _write(home: Path, binaries: Path, ports: dict[str, int]) -> None:
+def _write(home: Path, devices: Path, binaries: Path, ports: dict[str, int]) -> None:
     home.mkdir(parents=True)
-    for device in _DEVICES:
-        (home / "devices" / device).mkdir(parents=True)
     conf: dict[str, dict[str, object]] = {
         "swift-hash": {"swift_hash_path_suffix": "conformance"},
         "swift-constraints": CONSTRAINTS,
@@ -112,7 +135,7 @@ def _write(home: Path, binaries: Path, ports: dict[str, int]) -> None:
             render(
                 {
                     "DEFAULT": _common(home, ports[kind])
-                    | {"devices": home / "devices", "mount_check": "false"},
+                    | {"devices": devices, "mount_check": "false"},
                     "pipeline:main": {"pipeline": f"{kind}-server"},
                     f"app:{kind}-server": {"use": f"egg:swift#{kind}"},
                 }
@@ -157,7 +180,6 @@ def _proxy_conf(home: Path, ports: dict[str, int]) -> dict[str, dict[str, object
         "pipeline:main": {"pipeline": _PIPELINE},
         "app:proxy-server": {
             "use": "egg:swift#proxy",
-            "allow_account_management": "true",
             "account_autocreate": "true",
             "allow_open_expired": "true",
         },

@@ -5,8 +5,8 @@
   clients      rclone, Glance's store, openstack and swift, each through what it is used for
   fuzz         requests that make no sense: no answer may be a 5xx
 
-Without a name all of them. Fails when a test that passes on real Swift does not pass here, or when
-any of the others fails.
+Without a name all of them. Fails when a test that passes on real Swift does not pass here, nor at a
+second go by itself, or when any of the others fails.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from suite import (
     SWIFT,
     SWIFTCLIENT,
     Result,
+    node_of,
     read_expected,
     summary,
+    with_second_go,
     worse,
     write_expected,
 )
@@ -41,6 +43,8 @@ EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
 # What the tests of storage policies need.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
+# A machine that is busy may make a test miss its moment; more than these are no accident.
+_SECOND_GOES_MAX = 5
 
 
 def main() -> int:
@@ -92,7 +96,7 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
         started = time.monotonic()
         if judge == "swift":
             results = SWIFT.run(url, arguments.tests)
-            failed = _worse_than_swift(results, complete=not arguments.tests)
+            results, failed = _worse_than_swift(url, results, complete=not arguments.tests)
         else:
             if judge == "swiftclient":
                 results = SWIFTCLIENT.run(url, arguments.tests)
@@ -108,19 +112,31 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
     return 1 if failures else 0
 
 
-def _worse_than_swift(results: Sequence[Result], complete: bool) -> list[Result]:
+def _worse_than_swift(
+    url: str, results: list[Result], complete: bool
+) -> tuple[list[Result], list[Result]]:
+    """All results, the better of two where a test had a second go; and those worse than Swift's."""
     expected = read_expected(EXPECTED)
     if not complete:
         ran = {result.test for result in results}
         expected = {test: outcome for test, outcome in expected.items() if test in ran}
+    first = worse(expected, results)
+    again: list[Result] = []
+    if 0 < len(first) <= _SECOND_GOES_MAX:
+        again = SWIFT.run(url, [node_of(result.test) for result in first], "second-go.txt")
+        results = with_second_go(results, again)
     failed = worse(expected, results)
     passing = sum(outcome == "passed" for outcome in expected.values())
+    for result in first:
+        if result.test not in {still.test for still in failed}:
+            print(f"  passed at the second go: {result.test}: {result.reason}")
     _tell(failed)
     print(
         f"conformance: {passing - len(failed)} of the {passing} tests that pass on OpenStack Swift "
-        f"{judges.pinned('swift')} pass; details in {SWIFT.output}"
+        f"{judges.pinned('swift')} pass, {len(first) - len(failed)} of them at the second go; "
+        f"details in {SWIFT.scratch}"
     )
-    return failed
+    return results, failed
 
 
 def _tell_skipped(results: Sequence[Result]) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 import judges
 
 STORAGE_DOMAIN = "example.net"
+#: A suite that has not ended by then stands still.
+SECONDS_MAX = 1800.0
 #: Swift's suite announces objects of the largest size, for which servers reserve room: a small one.
 CONSTRAINTS: dict[str, object] = {"max_file_size": (8 << 20) + 2}
 # The users are those of `martlet up`.
@@ -63,13 +65,17 @@ class Suite:
     requirements: tuple[str, ...]
     options: tuple[str, ...] = ()
 
-    def run(self, url: str, selection: Sequence[str] = ()) -> list[Result]:
-        """Run the tests, or those that ``selection`` (pytest's arguments) picks, by name."""
+    def run(
+        self, url: str, selection: Sequence[str] = (), output: str = "output.txt"
+    ) -> list[Result]:
+        """Run the tests, or those that ``selection`` (pytest's arguments) picks, by name.
+
+        What pytest says is in the file ``output`` of ``scratch``.
+        """
         binaries = judges.environment(self.name, *self.requirements)
         source = judges.source(self.package)
-        scratch = judges.WORK / f"{self.name}-results"
-        scratch.mkdir(parents=True, exist_ok=True)
-        conf, report = scratch / "test.conf", scratch / "report.xml"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        conf, report = self.scratch / "test.conf", self.scratch / "report.xml"
         conf.write_text(_CONF.format(url=url, storage_domain=STORAGE_DOMAIN))
         report.unlink(missing_ok=True)
         _make_account(url)
@@ -88,23 +94,24 @@ class Suite:
             "PYTHONPATH": str(source),
             "SWIFT_TEST_CONFIG_FILE": str(conf),
         }
-        with self.output.open("wb") as output:
+        with (self.scratch / output).open("wb") as said:
             subprocess.run(
                 [*command, *(selection or ["test/functional"])],
                 cwd=source,
                 env=environ,
-                stdout=output,
+                stdout=said,
                 stderr=subprocess.STDOUT,
                 check=False,
+                timeout=SECONDS_MAX,
             )
         if not report.exists():
-            raise RuntimeError(f"{self.name} did not run: see {self.output}")
+            raise RuntimeError(f"{self.name} did not run: see {self.scratch / output}")
         return read_report(report)
 
     @property
-    def output(self) -> Path:
-        """What pytest said."""
-        return judges.WORK / f"{self.name}-results" / "output.txt"
+    def scratch(self) -> Path:
+        """Where the results and what pytest said are."""
+        return judges.WORK / f"{self.name}-results"
 
 
 #: ``s3api`` is left out: the S3 API has judges of its own.
@@ -130,6 +137,12 @@ SWIFTCLIENT = Suite(
     "python-swiftclient",
     ("openstacksdk", "pytest", "python-openstackclient", "python-swiftclient"),
 )
+
+
+def node_of(test: str) -> str:
+    """pytest's argument that picks the test of a `Result`."""
+    module, case, name = test.rsplit(".", 2)
+    return f"test/functional/{module.replace('.', '/')}.py::{case}::{name}"
 
 
 def _make_account(url: str) -> None:
@@ -184,6 +197,14 @@ def worse(expected: dict[str, str], results: Sequence[Result]) -> list[Result]:
         for test, outcome in expected.items()
         if outcome == "passed" and (test not in here or here[test].outcome != "passed")
     ]
+
+
+def with_second_go(results: Sequence[Result], again: Sequence[Result]) -> list[Result]:
+    """The results, with those that passed at the second go in place of the first ones."""
+    passed = {result.test: result for result in again if result.outcome == "passed"}
+    first = {result.test: result for result in results}
+    merged = first | passed
+    return [merged[test] for test in sorted(merged)]
 
 
 def summary(results: Sequence[Result]) -> str:
