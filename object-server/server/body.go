@@ -28,7 +28,7 @@ type receivedBody struct {
 
 // receive copies the body of a PUT to target. Reading its first byte makes the client send it (100 Continue).
 func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
-	body := &timedBody{x: x, timeout: s.config.ClientTimeout, end: x.received.Add(s.config.MaxUploadTime)}
+	body := s.bodyOf(x)
 	var received *receivedBody
 	var err error
 	if x.flag(footerFlag) {
@@ -36,15 +36,10 @@ func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
 	} else {
 		received, err = s.copyBody(target, body, x.r.ContentLength)
 	}
-	x.bytesIn = body.count
-	if now := time.Now(); now.Sub(x.received) > s.config.ClientTimeout/8 {
-		x.extendWriteDeadline(now.Add(s.config.ClientTimeout)) // it began to run with the request
-	}
+	body.end(err)
 	if err != nil {
-		x.setReadDeadline(time.Now()) // what is still to come is not waited for
 		return nil, err
 	}
-	x.setReadDeadline(time.Time{}) // the connection will be used again
 	return received, nil
 }
 
@@ -80,22 +75,39 @@ func (s *Server) copyBody(target io.Writer, body io.Reader, size int64) (*receiv
 
 // timedBody reads a request body that must keep coming.
 type timedBody struct {
-	x       *exchange
-	timeout time.Duration // for each read
-	end     time.Time     // for the whole
-	count   int64
+	x        *exchange
+	timeout  time.Duration // for each read
+	deadline time.Time     // for the whole
+	count    int64
+}
+
+func (s *Server) bodyOf(x *exchange) *timedBody {
+	return &timedBody{x: x, timeout: s.config.ClientTimeout, deadline: x.received.Add(s.config.MaxUploadTime)}
 }
 
 // Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	now := time.Now()
-	if now.After(b.end) {
+	if now.After(b.deadline) {
 		return 0, fail(http.StatusRequestTimeout, "The upload took longer than max_upload_time.")
 	}
 	b.x.setReadDeadline(now.Add(b.timeout))
 	n, err := b.x.r.Body.Read(p)
 	b.count += int64(n)
 	return n, err
+}
+
+// end is called once nothing more is read; err says why not all was.
+func (b *timedBody) end(err error) {
+	b.x.bytesIn = b.count
+	if now := time.Now(); now.Sub(b.x.received) > b.timeout/8 {
+		b.x.extendWriteDeadline(now.Add(b.timeout)) // it began to run with the request
+	}
+	if err != nil {
+		b.x.setReadDeadline(time.Now()) // what is still to come is not waited for
+		return
+	}
+	b.x.setReadDeadline(time.Time{}) // the connection will be used again
 }
 
 // setReadDeadline ends all reading of the request's body at a time; the zero time is never.

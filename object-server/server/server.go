@@ -156,6 +156,8 @@ func (s *Server) dispatch(x *exchange) error {
 		return s.recon(x)
 	case x.r.Method == http.MethodOptions:
 		return s.whoAmI(x)
+	case x.r.Method == batchMethod:
+		return s.batch(x)
 	}
 	if s.limiter != nil {
 		if err := s.limiter.admit(x); err != nil {
