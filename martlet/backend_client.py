@@ -46,6 +46,7 @@ __all__ = [
     "ConnectionLost",
     "ReadTimeout",
     "encode_headers",
+    "request_head",
 ]
 
 # Up to this size a body travels in the same send as the headers: copying it is cheaper than a
@@ -126,8 +127,7 @@ class BackendClient:
         :raises BackendError: the request could not be sent.
         """
         lines = headers if isinstance(headers, bytes) else encode_headers(headers)
-        length = b"Content-Length: %d\r\n" % len(body) if body or method in ("PUT", "POST") else b""
-        head = _request_line(method, path, address) + lines + length + b"\r\n"
+        head = request_head(method, path, address, lines, len(body))
         return BackendExchange(self, address, method, head, body, node_timeout)
 
     def start_upload(
@@ -367,6 +367,19 @@ class BackendUpload(BackendExchange):
         """
         self.end()
         return self.response()
+
+
+def request_head(
+    method: str, path: str, address: Address, lines: bytes, content_length: int
+) -> bytes:
+    """All of a request but its body; ``lines`` are encoded headers.
+
+    :raises ValueError: the path is not quoted.
+    """
+    length = b""
+    if content_length or method in ("PUT", "POST"):
+        length = b"Content-Length: %d\r\n" % content_length
+    return _request_line(method, path, address) + lines + length + b"\r\n"
 
 
 def _request_line(method: str, path: str, address: Address) -> bytes:

@@ -171,7 +171,7 @@ class Incoming:
         self.reason = status.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = _header_names.get(name) or _learn_header_name(name)
+        key = header_key(name)
         text = value.decode("latin-1")
         if key in self.headers:
             text = f"{self.headers[key]}, {text}"
@@ -238,6 +238,21 @@ class BackendResponse:
                 reason = f"the body stopped for {self._timeout} s"
                 raise ConnectionLost(incoming.address, reason) from error
 
+    def read_some(self, timeout: float) -> list[bytes]:
+        """The pieces of the body that have come since; none are left where there is none.
+
+        After a ReadTimeout the call may be repeated.
+
+        :raises BackendError: the body stopped short, or nothing came for ``timeout`` seconds.
+        """
+        incoming = self._incoming
+        while not incoming.chunks and not incoming.is_complete:
+            incoming.fill(timeout)
+        chunks, incoming.chunks = incoming.chunks, []
+        if incoming.is_complete:
+            incoming.release()
+        return chunks
+
     def body(self, limit_bytes: int | None = None) -> bytes:
         """The whole body.
 
@@ -269,6 +284,11 @@ class BackendResponse:
             pass  # release() closes what is not complete
         incoming.chunks = []
         incoming.release()
+
+
+def header_key(name: bytes) -> str:
+    """The name of a header, from the wire, in lower case."""
+    return _header_names.get(name) or _learn_header_name(name)
 
 
 def _learn_header_name(name: bytes) -> str:

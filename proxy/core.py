@@ -11,6 +11,8 @@ from martlet.cluster_conf import ClusterConf
 from martlet.http import Request, http_error
 from martlet.log import fields
 from proxy.backends import BackendRequest, Backends
+from proxy.batch import Batches
+from proxy.batch_fanout import ask_in_batches
 from proxy.config import ProxyOptions
 from proxy.fanout import Decided, Outcome, ask_all
 from proxy.nodes import ErrorLimiter, NodeQueue
@@ -34,6 +36,7 @@ class Core:
         )
         limiter = ErrorLimiter(options.error_suppression_interval, options.error_suppression_limit)
         self.backends = Backends(client, limiter, logger)
+        self.batches = Batches(client)
 
     def nodes(self, ring: Ring, partition: int, *, shuffle: bool = False) -> NodeQueue:
         """The devices for one request about a partition."""
@@ -75,17 +78,21 @@ class Core:
         nodes: NodeQueue,
         headers: Sequence[bytes],
         decided: Decided | None = None,
+        *,
+        in_batches: bool = False,
     ) -> list[Outcome]:
-        """`fanout.ask_all` with this proxy's settings; decided by a quorum of the primaries."""
+        """`fanout.ask_all` with this proxy's settings; decided by a quorum of the primaries.
+
+        ``in_batches``: the request is small and others are made at the same time.
+        """
         replicas = nodes.primary_count
-        return ask_all(
-            self.backends,
-            request,
-            nodes,
-            headers,
-            decided or (lambda statuses: have_quorum(statuses, replicas)),
-            self.options.post_quorum_timeout,
-        )
+        decided = decided or (lambda statuses: have_quorum(statuses, replicas))
+        patience = self.options.post_quorum_timeout
+        if in_batches:
+            return ask_in_batches(
+                self.backends, self.batches, request, nodes, headers, decided, patience
+            )
+        return ask_all(self.backends, request, nodes, headers, decided, patience)
 
     def ask_for_one(
         self,

@@ -116,7 +116,7 @@ def ask_all(
         if answer is None:
             if slot.start(nodes):
                 pending.append(slot)
-        elif _says_something(slot.node, answer):
+        elif says_something(slot.node, answer):
             outcomes.append(Outcome(slot.index, slot.node, answer))
     for slot in pending:
         slot.exchange.abort()
@@ -180,7 +180,8 @@ def usable_answer(
     return None
 
 
-def _says_something(node: Node, answer: Answer) -> bool:
+def says_something(node: Node, answer: Answer) -> bool:
+    """False for a 404 of a hand-off that never had the thing."""
     return (
         answer.status != 404
         or "handoff_index" not in node

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from martlet.http import Headers, Request, Response, http_date, http_error
 from proxy.backends import BackendRequest
+from proxy.batch import IN_BATCHES
 from proxy.core import Core, header_lines
 from proxy.fanout import Outcome
 from proxy.footers import MimeBody, footers_of, has_footers, overridden
@@ -110,7 +111,8 @@ class Store:
             self.request.timeout,
             body,
         )
-        return self.core.ask(request, self.nodes, self._lines(footers))
+        in_batches = IN_BATCHES in self.req.environ
+        return self.core.ask(request, self.nodes, self._lines(footers), in_batches=in_batches)
 
     def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
         """How many bytes came, with which footers, and what became of them."""

@@ -22,6 +22,7 @@ from martlet.constraints import Constraints
 from martlet.http import Environ, HTTPException, Request, WSGIApp, environ_key, http_error
 from martlet.log import get_logger
 from martlet.names import BadNameError, check_text, split_path, str_to_wsgi, wsgi_to_str
+from proxy.batch import IN_BATCHES
 from proxy.crew import run_crew
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
@@ -225,6 +226,7 @@ class Extraction:
             if name.lower() in _KEPT_HEADERS or name.lower().startswith("x-object-meta-"):
                 headers[name] = value
         self._template = sub_environ(self._environ, "PUT", "", SOURCE, headers=headers)
+        self._template[IN_BATCHES] = True
         # Before anything is unpacked: somebody who is not known could keep us busy with little.
         path = f"/{version}/{account}"
         if ask_app(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)).status == 401:

@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 HANG_UP = "hang up"  # closes the connection once it has read the headers
@@ -52,8 +53,9 @@ class FakeDevice:
 
     ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
     them; ``cut_after`` ends the bodies of GET answers after so many bytes; without
-    ``takes_footers`` it knows nothing of metadata behind a body. What came there is among the
-    headers of Seen afterwards.
+    ``takes_footers`` it knows nothing of metadata behind a body, without ``takes_batches`` nothing
+    of batches. What came there is among the headers of Seen afterwards. The requests of a batch are
+    answered the last one first.
     """
 
     def __init__(self, number: int) -> None:
@@ -62,6 +64,7 @@ class FakeDevice:
         self.fault: Any = None
         self.cut_after: int | None = None
         self.takes_footers = True
+        self.takes_batches = True
         self.seen: list[Seen] = []
         self.stored: dict[str, Stored] = {}
         self.listings: dict[str, Any] = {}  # by name, in place of what is stored
@@ -125,6 +128,8 @@ class FakeDevice:
         seen = _read_head(reader)
         if seen is None:
             return False
+        if seen.method == "BATCH":
+            return self._serve_batch(sock, reader, seen)
         method, headers = seen.method, seen.headers
         self.seen.append(seen)
         fault = self.fault(seen) if callable(self.fault) else self.fault
@@ -158,6 +163,40 @@ class FakeDevice:
         if fault == LOSE_ANSWER:
             return False
         return self._answer(sock, method, status, answer_headers, body)
+
+    def _serve_batch(self, sock: socket.socket, reader: Any, batch: Seen) -> bool:
+        """Faults are those of the single requests: a status, or what makes sense here."""
+        batch.body, batch.whole = _read_body(reader, batch.headers)
+        self.seen.append(batch)
+        if not self.takes_batches:
+            return self._answer(sock, "BATCH", 405, {}, b"")
+        sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        parts = _read_parts(batch.body)
+        self.seen += parts
+        faults = set()
+        for number, seen in reversed(list(enumerate(parts))):
+            fault = self.fault(seen) if callable(self.fault) else self.fault
+            faults.add(fault)
+            if fault == HANG_UP:
+                return False
+            if fault == GARBAGE:
+                _send_chunk(sock, b"220 smtp.example.com ESMTP\r\n")
+                continue
+            status, headers, body = (fault, {}, b"") if isinstance(fault, int) else (200, {}, b"")
+            if not isinstance(fault, int) and fault != SILENT:
+                with self._lock:
+                    status, headers, body = self._act(seen)
+            if fault in (SILENT, LOSE_ANSWER):
+                continue
+            headers = {**headers, "X-Backend-Part": str(number), "Content-Length": str(len(body))}
+            lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
+            _send_chunk(sock, f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode("latin-1") + body)
+        if SILENT in faults:
+            self.release.wait(30)
+        if faults & {SILENT, LOSE_ANSWER}:
+            return False
+        sock.sendall(b"0\r\n\r\n")
+        return True
 
     def _fails_before_the_body(self, sock: socket.socket, fault: Any) -> bool:
         if fault == GARBAGE:
@@ -334,6 +373,20 @@ def _read_body(reader: Any, headers: dict[str, str]) -> tuple[bytes, bool]:
         if size == 0:
             return body, True
         body += chunk[:-2]
+
+
+def _read_parts(body: bytes) -> list[Seen]:
+    parts = []
+    reader = BytesIO(body)
+    while (part := _read_head(reader)) is not None:
+        part.body, part.whole = _read_body(reader, part.headers)
+        assert part.whole
+        parts.append(part)
+    return parts
+
+
+def _send_chunk(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 def _take_footers(seen: Seen) -> None:

@@ -20,7 +20,13 @@ from ring.ring import RingSet
 
 
 @pytest.fixture
-def make_cluster() -> Iterator[MakeCluster]:
+def client_environ() -> dict[str, Any]:
+    """What every request carries."""
+    return {}
+
+
+@pytest.fixture
+def make_cluster(client_environ: dict[str, Any]) -> Iterator[MakeCluster]:
     made: list[FakeDevice] = []
 
     def make(
@@ -43,7 +49,7 @@ def make_cluster() -> Iterator[MakeCluster]:
         }
         cluster = ClusterConf(HashOptions("", "salt"), constraints or Constraints(), policies)
         app = Application(ProxyOptions(**settings), cluster, rings, logging.getLogger("test.proxy"))
-        return FakeCluster(fakes, app)
+        return FakeCluster(fakes, app, client_environ)
 
     yield make
     clear_info()

@@ -22,10 +22,18 @@ from fake_devices import (
 )
 
 from martlet.constraints import Constraints
+from proxy.batch import IN_BATCHES
 
 SMALL = b"x" * 4096
 LARGE = bytes(range(256)) * 4096  # 1 MiB
 SIZES = pytest.mark.parametrize("body", [b"", SMALL, LARGE], ids=["empty", "small", "large"])
+
+
+@pytest.fixture(params=[{}, {IN_BATCHES: True}], ids=["", "batches"])
+def client_environ(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Nothing is different for a small object that is stored along with others."""
+    environ: dict[str, Any] = request.param
+    return environ
 
 
 class ChunkedBody:
