@@ -77,7 +77,12 @@ class ContainerQuotas:
 
 def parse_quota(text: str | None) -> int | None:
     """A quota as a number; None where there is none, or what is stored is none."""
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    if not text or not (text.isascii() and text.isdigit()):
+        return None
+    try:
+        return int(text)
+    except ValueError:  # thousands of digits
+        return None
 
 
 def _check_new_quota(environ: Environ) -> WSGIApp | None:

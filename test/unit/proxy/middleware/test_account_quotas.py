@@ -155,7 +155,7 @@ def test_nobody_else_does(ask: Any, proxy: FakeProxy, header: str) -> None:
     assert len(proxy.requests) == 1
 
 
-@pytest.mark.parametrize("value", ["-1", "ten", "1.5", "²"])
+@pytest.mark.parametrize("value", ["-1", "ten", "1.5", "²", "9" * 5000])
 def test_a_quota_is_a_whole_number(ask: Any, proxy: FakeProxy, value: str) -> None:
     app = AccountQuotas(proxy, POLICIES)
     headers = {"X-Account-Quota-Count": value}

@@ -114,6 +114,7 @@ def test_who_may_not_write_learns_nothing(ask: Any, proxy: FakeProxy) -> None:
         ("Bytes", "1.5", 400),
         ("Count", "10", 204),
         ("Count", "1e3", 400),
+        ("Count", "9" * 5000, 400),
     ],
 )
 def test_a_quota_is_a_whole_number(
