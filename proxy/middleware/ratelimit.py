@@ -8,6 +8,7 @@ explains the options.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -154,7 +155,8 @@ class Ratelimit:
         """
         accuracy = self._options.clock_accuracy
         now = round(self._clock() * accuracy)
-        step = max(1, round(accuracy / rate))
+        # In whole steps, and right on the average: 700 a second is a step of 1 or of 2.
+        step = int(accuracy / rate + random.random())
         following = cache.incr(key, step)
         if following is None:
             return 0.0  # the cache is out of reach: better without limits than not at all

@@ -71,6 +71,16 @@ def test_containers_of_an_account(ask: Any, path: str, method: str) -> None:
     assert limited.time.now - began == pytest.approx(10)
 
 
+@pytest.mark.parametrize("rate", [0.7, 300, 667, 700, 1500])
+def test_a_rate_is_kept_that_is_no_whole_number_of_steps_of_the_clock(ask: Any, rate: float) -> None:
+    limited = Limited(account_ratelimit=rate)
+    began = limited.time.now
+    limited.ask(ask, CONTAINER)
+    for _ in range(2000):
+        limited.ask(ask, CONTAINER)
+    assert 2000 / (limited.time.now - began) == pytest.approx(rate, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("path", "method"), [(CONTAINER, "POST"), (CONTAINER, "GET"), (OBJECT, "PUT"), (ACCOUNT, "PUT")]
 )
