@@ -26,10 +26,10 @@ DEPRECATED_DIGESTS = ("sha1",)
 
 _BY_HEX_LENGTH = {40: "sha1", 64: "sha256", 128: "sha512"}
 _is_hex = re.compile("[0-9a-f]+").fullmatch
-_is_whole_number = re.compile(" *[+]?[0-9]{1,11} *", re.ASCII).fullmatch
+_is_whole_number = re.compile(" *[+]?[0-9]{1,100} *", re.ASCII).fullmatch
 _KEY_NAMES = ("temp-url-key", "temp-url-key-2")
-# The last second that a date with four digits for the year can show.
-_TIME_MAX = 253402300799
+#: The last second that a date with four digits for the year can show.
+SHOWN_TIME_MAX = 253402300799
 
 
 class Signature(NamedTuple):
@@ -79,7 +79,7 @@ def parse_expiry(text: str) -> int | None:
             seconds = timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
         except ValueError:
             return None
-    return seconds if time.time() < seconds <= _TIME_MAX else None
+    return seconds if time.time() < seconds else None
 
 
 def scoped_keys(

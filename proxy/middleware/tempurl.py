@@ -32,6 +32,7 @@ from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.header_patterns import HeaderPatterns
 from proxy.middleware.signatures import (
     DIGESTS,
+    SHOWN_TIME_MAX,
     ScopedKey,
     Signature,
     authorize_within,
@@ -274,7 +275,7 @@ def _present(headers: HeaderList, claim: _Claim, expires: int, path: str, is_pag
         headers[:] = [h for h in headers if h[0].lower() != "content-disposition"]
         headers.append(("Content-Disposition", disposition))
     if _value_of(headers, "Expires") is None:
-        headers.append(("Expires", http_date(expires)))
+        headers.append(("Expires", http_date(min(expires, SHOWN_TIME_MAX))))
 
 
 def _disposition(kind: str, filename: str) -> str:
