@@ -16,20 +16,21 @@ from suite import Result
 
 _METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "COPY", "OPTIONS", "PATCH", "REPORT")
 _HEADER_NAMES = """
-    accept accept-encoding access-control-request-headers access-control-request-method cache-
-    control content-disposition content-encoding content-type destination destination-account etag
-    expect if-match if-modified-since if-none-match if-unmodified-since origin range referer
-    x-account-access-control x-account-meta-a x-account-meta-quota-bytes x-account-meta-temp-url-
-    key x-account-quota-bytes x-account-quota-count x-auth-token x-backend-storage-policy-index
-    x-container-meta-a x-container-meta-access-control-allow-origin x-container-meta-quota-bytes
+    accept accept-encoding access-control-request-headers access-control-request-method
+    cache-control content-disposition content-encoding content-type destination
+    destination-account etag expect if-match if-modified-since if-none-match if-unmodified-since
+    origin range referer x-account-access-control x-account-meta-a x-account-meta-quota-bytes
+    x-account-meta-temp-url-key x-account-quota-bytes x-account-quota-count x-auth-token
+    x-backend-storage-policy-index x-container-meta-a
+    x-container-meta-access-control-allow-origin x-container-meta-quota-bytes
     x-container-meta-quota-count x-container-meta-web-index x-container-meta-web-listings
     x-container-read x-container-sync-key x-container-sync-to x-container-write x-copy-from
     x-copy-from-account x-delete-after x-delete-at x-detect-content-type x-fresh-metadata
     x-history-location x-if-delete-at x-newest x-object-manifest x-object-meta-a x-object-meta-
-    x-object-sysmeta-a x-open-expired x-remove-container-meta-a x-remove-container-read x-remove-
-    delete-at x-service-token x-static-large-object x-storage-policy x-symlink-target x-symlink-
-    target-account x-symlink-target-etag x-timestamp x-trans-id-extra x-versions-enabled
-    x-versions-location
+    x-object-sysmeta-a x-open-expired x-remove-container-meta-a x-remove-container-read
+    x-remove-delete-at x-service-token x-static-large-object x-storage-policy x-symlink-target
+    x-symlink-target-account x-symlink-target-etag x-timestamp x-trans-id-extra
+    x-versions-enabled x-versions-location
 """
 _HEADERS = _HEADER_NAMES.split()
 _PARAMETER_NAMES = """
@@ -51,6 +52,13 @@ _WORDS = (
     "100-continue", "chunked", "application/json", "text/plain; charset=\xfc", "a;b=c;d", ",",
     "x" * 300,
     "1795289479.69636", "1795289479.69636_0000000000000001", "AUTH_test", "AUTH_none", "\u00e4",
+)  # fmt: skip
+_PLACES = (
+    "", "/fz", "/fz/o1", "/fz/slo", "/fz/dlo", "/fz/link", "/fv", "/fv/o", "/none", "/none/o",
+)  # fmt: skip
+_ELSEWHERE = (
+    "/", "/info", "/healthcheck", "/auth", "/auth/v1.0", "/v1", "/v1/", "/v2/AUTH_test",
+    "/v1/AUTH_none/c/o", "/v1//c/o", "/v1/SERVICE_test", "/v1/.misplaced_objects",
 )  # fmt: skip
 _BODIES = (
     b"", b"x", b"\x00" * 10, b"{", b"[]", b"[{}]", b'[{"path": "/fz/o1"}]',
@@ -114,19 +122,9 @@ class _Client:
         """One request, described, and its status."""
         chance = self._chance
         method = chance.choice(_METHODS)
-        names = [
-            "",
-            "/fz",
-            "/fz/o1",
-            "/fz/slo",
-            "/fz/dlo",
-            "/fz/link",
-            "/fv",
-            "/fv/o",
-            "/none",
-            "/none/o",
-        ]
-        path = self._account + chance.choice(names)
+        path = self._account + chance.choice(_PLACES)
+        if chance.random() < 0.05:
+            path = chance.choice(_ELSEWHERE)
         if chance.random() < 0.15:
             path += "/" + quote(self._word().encode("utf-8"), safe="/")
         pairs = [
