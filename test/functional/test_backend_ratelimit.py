@@ -49,8 +49,7 @@ class Limits:
     def lift(self) -> None:
         for node in NODES:
             self._file(node).write_text(NO_LIMIT)
-        for node in NODES:
-            await_true(lambda node=node: self._asked(node, "GET") == 404, f"no limits of {node}")
+        await_true(lambda: all(self._asked(node, "GET") == 404 for node in NODES), "no limits")
 
     def refused(self, node: str) -> dict[str, int]:
         """How many requests the node's devices refused, by method."""

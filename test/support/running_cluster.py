@@ -118,8 +118,10 @@ class RunningCluster:
         before = {service: self.pid_of(service) for service in services}
         for pid in before.values():
             os.kill(pid, signal.SIGKILL)
-        for service, pid in before.items():
-            await_true(lambda s=service, p=pid: self.pid_of(s) != p, f"a new process: {service}")
+        await_true(
+            lambda: all(self.pid_of(service) != pid for service, pid in before.items()),
+            f"new processes for {services}",
+        )
         await_true(lambda: self._answer(services), f"{services} answer again")
 
     def _answer(self, services: tuple[str, ...]) -> bool:

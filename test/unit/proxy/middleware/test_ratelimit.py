@@ -72,7 +72,7 @@ def test_containers_of_an_account(ask: Any, path: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.7, 300, 667, 700, 1500])
-def test_a_rate_is_kept_that_is_no_whole_number_of_steps_of_the_clock(ask: Any, rate: float) -> None:
+def test_a_rate_need_not_be_a_whole_step_of_the_clock(ask: Any, rate: float) -> None:
     limited = Limited(account_ratelimit=rate)
     began = limited.time.now
     limited.ask(ask, CONTAINER)
