@@ -182,7 +182,9 @@ class FakeDevice:
             if fault == GARBAGE:
                 _send_chunk(sock, b"220 smtp.example.com ESMTP\r\n")
                 continue
-            status, headers, body = (fault, {}, b"") if isinstance(fault, int) else (200, {}, b"")
+            status = fault if isinstance(fault, int) else 200
+            headers: dict[str, str] = {}
+            body = b""
             if not isinstance(fault, int) and fault != SILENT:
                 with self._lock:
                     status, headers, body = self._act(seen)
