@@ -226,7 +226,6 @@ func TestWrongLimitsAreRefusedAtTheStart(t *testing.T) {
 func TestARequestBeyondTheLimitDoesNothing(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
 		c.Ratelimit.Enabled, c.Ratelimit.path = true, filepath.Join(c.SwiftDir, "none")
-		c.Ratelimit.base = rates{}
 		c.Ratelimit.base.perSecond[kindOf(http.MethodPut)] = 0.001
 	})
 	f.mustPut(objectPath, "first", "1700000000.00000")
@@ -238,6 +237,22 @@ func TestARequestBeyondTheLimitDoesNothing(t *testing.T) {
 	}
 	if got := f.do("GET", "/recon/backend_ratelimit", ""); got.body != `{"refused":{"sda":{"PUT":2}}}` {
 		t.Errorf("recon: %+v", got)
+	}
+}
+
+func TestEachRequestOfABatchIsLimitedByItself(t *testing.T) {
+	f := newFixture(t, func(c *Config) {
+		c.Ratelimit.Enabled, c.Ratelimit.path = true, filepath.Join(c.SwiftDir, "none")
+		c.Ratelimit.base.perSecond[kindOf(http.MethodPut)] = 0.001
+	})
+	got := f.batch(partOf("a", "") + partOf("b", "") + partOf("c", ""))
+	f.expect(got, 200, "the batch")
+	statuses := map[int]int{}
+	for _, answer := range partAnswers(t, got.body) {
+		statuses[answer.status]++
+	}
+	if statuses[201] != 1 || statuses[529] != 2 {
+		t.Errorf("answers: %v", statuses)
 	}
 }
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_cluster import RunningCluster, await_true
@@ -100,6 +103,17 @@ def statuses(account: Account, method: str, container: str, body: bytes | None =
     return {account.call(method, container, name, body=body).status for name in NAMES}
 
 
+def bulk_upload(account: Account, container: str, names: list[str]) -> dict[str, Any]:
+    """What an archive's upload says; its files travel in batches."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name in names:
+            tar.addfile(tarfile.TarInfo(name))
+    path = account.url(container, **{"extract-archive": "tar"})
+    answer = account.send("PUT", path, {"Accept": "application/json"}, archive.getvalue())
+    return {"files": answer.json["Number Files Created"], "errors": answer.json["Errors"]}
+
+
 def test_clients_see_nothing_of_one_server_that_is_busy(
     four_nodes: RunningCluster, limits: Limits
 ) -> None:
@@ -116,6 +130,8 @@ def test_clients_see_nothing_of_one_server_that_is_busy(
         assert statuses(account, "POST", "busy") == {202}
         assert statuses(account, "DELETE", "busy") == {204}
         assert statuses(account, "GET", "busy") == {404}
+    assert bulk_upload(account, "busy", NAMES) == {"files": len(NAMES), "errors": []}
+    assert statuses(account, "GET", "busy") == {200}
     after = limits.refused("node2")
     assert {method for method in METHODS if after[method] > before[method]} == set(METHODS)
     with log.open() as lines:
@@ -129,6 +145,8 @@ def test_clients_see_nothing_of_one_server_that_is_busy(
     assert statuses(account, "PUT", "busy", b"kept") == {201}
     for node in NODES:
         limits.limit(node)
+    errors = bulk_upload(account, "busy", NAMES)["errors"]
+    assert {status for _, status in errors} == {"503 Service Unavailable"}
     for method in METHODS:
         assert statuses(account, method, "busy", b"lost" if method == "PUT" else None) == {503}
     limits.lift()
