@@ -24,7 +24,7 @@ from container.reporter import Reporter
 from container.sync_rows import SyncPoints, set_points
 from martlet.backend_client import BackendClient
 from martlet.cluster_conf import ClusterConf
-from martlet.config import load_options
+from martlet.config import is_true, load_options
 from martlet.http import HeaderList, Request, Response, http_date, http_error
 from martlet.listing import JSON, listing_content_type, render_container
 from martlet.names import quote_path, wsgi_to_str
@@ -34,7 +34,7 @@ from martlet.timestamp import Timestamp
 from replicator.database_pool import DatabasePool
 from replicator.errors import DatabaseExists, DatabaseMissing
 from replicator.metadata import Metadata, check_total, metadata_of_request, shown_metadata
-from replicator.storage_server import StorageServer, empty_response, is_true, listing_query
+from replicator.storage_server import StorageServer, empty_response, listing_query
 from ring.ring import Ring
 
 SAVED_HEADERS = frozenset(

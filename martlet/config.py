@@ -71,6 +71,11 @@ def parse_bool(text: str) -> bool:
     raise ValueError("expected true or false")
 
 
+def is_true(text: str | None) -> bool:
+    """Whether a header or a parameter of a request says yes, in the words of an option."""
+    return text is not None and text.strip().lower() in _TRUE
+
+
 def _convert(kind: Any, text: str) -> Any:
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):

@@ -124,11 +124,6 @@ def client_name(name: str) -> str:
     return known
 
 
-def is_true(value: str | None) -> bool:
-    """Whether a header says yes."""
-    return value is not None and value.strip().lower() in ("true", "1", "yes", "on", "t", "y")
-
-
 def _learn_wire_name(key: str) -> str | None:
     name = None
     if key.startswith("HTTP_"):

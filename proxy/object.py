@@ -8,13 +8,14 @@ from functools import partial
 from typing import NamedTuple
 
 from martlet.backend_client import BackendError
+from martlet.config import is_true
 from martlet.constraints import ConstraintError
 from martlet.http import Request, Response, http_error
 from proxy.core import Core, header_lines
 from proxy.expiration import delete_at
 from proxy.fanout import ask_all
 from proxy.fetch import Search, Source
-from proxy.headers import is_true, object_headers, returned_headers
+from proxy.headers import object_headers, returned_headers
 from proxy.info import Info, container_info
 from proxy.object_get import ObjectBody, clean_content_type
 from proxy.object_put import ONE_MESSAGE_BYTES_MAX, Store

@@ -19,6 +19,7 @@ from martlet.backend_client import (
     BadResponse,
     ReadTimeout,
 )
+from martlet.config import is_true
 from proxy.backends import BackendRequest, Backends
 from proxy.fanout import (
     ANSWER_BYTES_MAX,
@@ -32,7 +33,6 @@ from proxy.fanout import (
     usable_answer,
 )
 from proxy.footers import AGREEMENT
-from proxy.headers import is_true
 from proxy.quorum import Answer
 from ring.ring import Node
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from martlet.cluster_conf import CONF_NAME, ClusterConf
-from martlet.config import option
+from martlet.config import is_true, option
 from martlet.constraints import ConstraintError
 from martlet.http import (
     Environ,
@@ -40,12 +40,6 @@ Handler = Callable[[Request], Response]
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*", re.ASCII).fullmatch
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII).fullmatch
 _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
-_TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
-
-
-def is_true(value: str | None) -> bool:
-    """Whether a header or parameter says yes."""
-    return value is not None and value.lower() in _TRUE
 
 
 @dataclass(frozen=True)

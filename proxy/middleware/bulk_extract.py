@@ -55,7 +55,7 @@ _BROKEN = (
 )  # fmt: skip
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_-]+")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_\x80-\xff-]+")  # WSGI strings
 _KEPT_HEADERS = ("x-delete-at", "x-delete-after")
 
 
@@ -355,7 +355,7 @@ def _headers_of(member: tarfile.TarInfo) -> Environ | None:
         match = _XATTR.fullmatch(key)
         if match is None:
             continue  # times, access rights, and attributes that are nobody's metadata
-        name = "Content-Type" if match[1] else f"X-Object-Meta-{match[2]}"
+        name = "Content-Type" if match[1] else f"X-Object-Meta-{str_to_wsgi(match[2])}"
         if not _HEADER_NAME.fullmatch(name):
             return None
         found[environ_key(name)] = str_to_wsgi(value)

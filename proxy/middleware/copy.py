@@ -21,6 +21,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from martlet.cluster_conf import ClusterConf
+from martlet.config import is_true
 from martlet.constraints import ConstraintError, Constraints
 from martlet.http import (
     Environ,
@@ -35,7 +36,6 @@ from martlet.http import (
     http_error,
 )
 from martlet.names import BadNameError, split_path, wsgi_to_str
-from proxy.headers import is_true
 from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.filter_options import load_filter_options
 

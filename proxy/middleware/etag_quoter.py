@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from martlet.config import option
+from martlet.config import is_true, option
 from martlet.http import Environ, HeaderList, StartResponse, WSGIApp, call_app
 from martlet.names import BadNameError, split_path, wsgi_to_str
-from proxy.headers import is_true
 from proxy.info_registry import register_info
 from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.subrequest import get_account_info, get_container_info

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from martlet.config import is_true
 from martlet.http import (
     Environ,
     HeaderList,
@@ -27,7 +28,6 @@ from martlet.http import (
 )
 from martlet.names import BadNameError, split_path, str_to_wsgi, wsgi_to_str
 from martlet.timestamp import Timestamp
-from proxy.headers import is_true
 from proxy.info import Info
 from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.slo_options import SLO_SIZE

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from martlet.config import is_true
 from martlet.http import (
     Environ,
     HeaderList,
@@ -27,7 +28,6 @@ from martlet.http import (
 from martlet.listing import JSON, accepts
 from martlet.names import BadNameError, split_path, wsgi_to_str
 from martlet.timestamp import Timestamp
-from proxy.headers import is_true
 from proxy.info import Info
 from proxy.listing import LISTING_IS_JSON
 from proxy.middleware.subrequest import Answered, ask_app, close_body, get_container_info

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from martlet.config import is_true
 from martlet.http import (
     STATUS_LINES,
     Environ,
@@ -24,7 +25,6 @@ from martlet.http import (
     http_error,
 )
 from martlet.names import BadNameError, split_path, str_to_wsgi
-from proxy.headers import is_true
 from proxy.middleware.backend_hints import etag_is_at, ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange, parse_ranges
 from proxy.middleware.row_etag import OVERRIDE_ETAG

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from martlet.config import option
-from proxy.headers import is_true
+from martlet.config import is_true, option
 
 #: On the manifest of a static large object.
 IS_SLO = "X-Static-Large-Object"

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from io import BytesIO
 from urllib.parse import quote
 
+from martlet.config import is_true
 from martlet.http import (
     STATUS_LINES,
     Environ,
@@ -31,7 +32,6 @@ from martlet.http import (
 from martlet.listing import PLAIN, listing_content_type
 from martlet.names import split_path, str_to_wsgi, wsgi_to_str
 from proxy.crew import run_crew
-from proxy.headers import is_true
 from proxy.middleware.bulk_report import Failure, render_outcome
 from proxy.middleware.row_etag import OVERRIDE_ETAG, join_row_etag
 from proxy.middleware.slo_manifest import (

@@ -16,7 +16,7 @@ from html import escape
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from martlet.config import option
+from martlet.config import is_true, option
 from martlet.http import (
     Environ,
     Headers,
@@ -28,7 +28,6 @@ from martlet.http import (
     error_response,
 )
 from martlet.names import BadNameError, split_path, wsgi_to_str
-from proxy.headers import is_true
 from proxy.info_registry import register_info
 from proxy.middleware.filter_options import load_filter_options
 from proxy.middleware.staticweb_pages import ListingPage, no_listing_page

@@ -195,6 +195,7 @@ def test_metadata_from_the_request_and_from_the_archive(ask: Any, store: Store) 
         "SCHILY.xattr.user.mime_type": "text/x-own",
         "SCHILY.xattr.user.meta.lunch": "burger é",
         "LIBARCHIVE.xattr.user.meta.dinner": "ziti",
+        "SCHILY.xattr.user.meta.é": "x",
         "SCHILY.xattr.user.stuff": "whee",
         "SCHILY.xattr.security.selinux": "x",
     }
@@ -214,6 +215,7 @@ def test_metadata_from_the_request_and_from_the_archive(ask: Any, store: Store) 
         "X-Object-Meta-Color": "blue",
         "X-Object-Meta-Lunch": "burger \xc3\xa9",
         "X-Object-Meta-Dinner": "ziti",
+        "X-Object-Meta-\xc3\xa9": "x",
     }
     assert first.headers["Content-Type"] == "text/x-own"
     assert first.headers["X-Delete-At"] == "9999999999"
@@ -223,7 +225,7 @@ def test_metadata_from_the_request_and_from_the_archive(ask: Any, store: Store) 
     assert second.headers["X-Object-Meta-Lunch"] == "soup"
 
 
-@pytest.mark.parametrize("key", ["a b", "a:b", "a\r\nX-Evil", "é"])
+@pytest.mark.parametrize("key", ["a b", "a:b", "a\r\nX-Evil"])
 def test_an_attribute_that_cannot_be_a_header_is_refused(ask: Any, store: Store, key: str) -> None:
     body = tar({"c/o": b"x"}, **{"c/o": {f"SCHILY.xattr.user.meta.{key}": "v"}})
     report = extract(ask, store, body)
