@@ -14,7 +14,7 @@ from martlet.config import load_options
 from martlet.http import HeaderList, Request, Response, error_response, http_error
 from martlet.listing import listing_content_type, render_account
 from martlet.names import str_to_wsgi
-from martlet.server import ServerOptions
+from martlet.server import ServerOptions, read_server_options
 from martlet.timestamp import Timestamp
 from replicator.database_pool import DatabasePool
 from replicator.errors import DatabaseExists, DatabaseMissing
@@ -52,7 +52,7 @@ class AccountServer(StorageServer):
 
         :raises ConfigError: a section cannot be used.
         """
-        server = load_options(ServerOptions, global_conf, "[DEFAULT]", ignore=("here", "__file__"))
+        server = read_server_options(global_conf, "[DEFAULT]")
         options = load_options(AccountOptions, local_conf, "[app:account-server]")
         return cls(options, ClusterConf.load(server.swift_dir), server)
 

@@ -28,7 +28,7 @@ from martlet.config import is_true, load_options
 from martlet.http import HeaderList, Request, Response, http_date, http_error
 from martlet.listing import JSON, listing_content_type, render_container
 from martlet.names import quote_path, wsgi_to_str
-from martlet.server import ServerOptions
+from martlet.server import ServerOptions, read_server_options
 from martlet.sync_realms import SyncRealms
 from martlet.timestamp import Timestamp
 from replicator.database_pool import DatabasePool
@@ -100,7 +100,7 @@ class ContainerServer(StorageServer):
 
         :raises ConfigError: a section cannot be used.
         """
-        server = load_options(ServerOptions, global_conf, "[DEFAULT]", ignore=("here", "__file__"))
+        server = read_server_options(global_conf, "[DEFAULT]")
         options = load_options(ContainerOptions, local_conf, "[app:container-server]")
         return cls(options, ClusterConf.load(server.swift_dir), server)
 

@@ -62,7 +62,7 @@ def load_daemon(conf_path: Path) -> ContainerSync:
     from martlet.config import load_options, read_ini
     from martlet.internal_client import InternalClient
     from martlet.log import setup_logging
-    from martlet.server import ServerOptions, load_pipeline
+    from martlet.server import load_pipeline, read_server_options
     from martlet.sync_realms import SyncRealms
     from ring.hashing import HashPath
     from ring.ring import Ring
@@ -75,7 +75,7 @@ def load_daemon(conf_path: Path) -> ContainerSync:
             return {}
         return {n: v for n, v in parser.items(name) if n not in defaults and n not in ignore}
 
-    server = load_options(ServerOptions, defaults, f"{conf_path} [DEFAULT]")
+    server = read_server_options(defaults, f"{conf_path} [DEFAULT]")
     options = load_options(SyncOptions, section("container-sync"), f"{conf_path} [container-sync]")
     own = section("app:container-server", ("use",))
     allowed = load_options(ContainerOptions, own, f"{conf_path} [app:container-server]")

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import configparser
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from martlet.log import get_logger
+from martlet.swift_options import REFUSED, without_effect
+
 T = TypeVar("T")
 
+_SECTION = re.compile(r".*\[([^\]]*)\]")
 _TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 _FALSE = frozenset({"false", "0", "no", "off", "f", "n"})
 
@@ -37,10 +43,12 @@ def load_options(
 ) -> T:
     """Build the options class ``cls`` from ini strings.
 
-    ``where`` names the file and section in errors; names in ``ignore`` are another reader's.
+    ``where`` names the file and, in brackets at its end, the section; names in ``ignore`` are
+    another reader's. An option of OpenStack Swift that has no effect here is told in the log.
 
     :raises ConfigError: an unknown option, or a value of the wrong form.
     """
+    section = _SECTION.sub(r"\1", where)
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     prefix = f"{where}: " if where else ""
@@ -48,6 +56,11 @@ def load_options(
     for name, text in values.items():
         if name in ignore:
             continue
+        if name not in fields and (reason := without_effect(section, name)):
+            warn_once(f"{prefix}option {name} of OpenStack Swift has no effect here: {reason}")
+            continue
+        if name not in fields and (reason := REFUSED.get(section, {}).get(name)):
+            raise ConfigError(f"{prefix}option {name} of OpenStack Swift: {reason}")
         if name not in fields:
             known = ", ".join(sorted(fields))
             raise ConfigError(f"{prefix}unknown option {name!r}; known options: {known}")
@@ -59,6 +72,12 @@ def load_options(
         return cls(**loaded)
     except ValueError as error:
         raise ConfigError(f"{prefix}{error}") from None
+
+
+@cache
+def warn_once(text: str) -> None:
+    """Log what an operator should know of his conf, which several may read."""
+    get_logger("martlet.config").warning("%s", text)
 
 
 def parse_bool(text: str) -> bool:

@@ -87,9 +87,9 @@ def _parse_media_range(item: str) -> tuple[str, float]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "q":
             quality = float(value)
-    if not 0.0 <= quality <= 1.0:
+    if not quality >= 0.0:
         raise ValueError(item)
-    return media.lower(), quality
+    return media.lower(), min(quality, 1.0)
 
 
 def _quality_of(offered: str, ranges: Iterable[tuple[str, float]]) -> float:

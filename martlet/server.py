@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from martlet.cluster_conf import ClusterConf
 from martlet.config import ConfigError, load_options, option, read_ini
 from martlet.http import WSGIApp
 from martlet.log import get_logger, setup_logging
+from martlet.swift_options import PROXY_DEFAULTS
 
 #: How long a worker may take to finish its requests after SIGTERM, seconds.
 GRACE_SECONDS = 10.0
@@ -39,7 +40,9 @@ class ServerOptions:
     bind_ip: str = option("0.0.0.0", "Address to listen on")
     bind_port: int = option(0, "Port to listen on; required")
     backlog: int = option(4096, "Connections waiting to be accepted, at most")
-    workers: int = option(0, "Worker processes; 0 serves from the one process")
+    workers: int = option(
+        0, "Worker processes; 0 serves from the one process, auto means one a processor"
+    )
     client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
     keepalive_timeout: float = option(65.0, "Longest idle time of a kept connection", "s")
     max_clients: int = option(1024, "Requests served at once by one worker")
@@ -57,6 +60,7 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
     threads.
     """
     try:
+        setup_logging(ServerOptions.log_level)
         options = load_server_options(conf_path)
         setup_logging(options.log_level)
         cluster = ClusterConf.load(options.swift_dir)
@@ -85,11 +89,21 @@ def load_server_options(conf_path: Path) -> ServerOptions:
 
     :raises ConfigError: it is unreadable, has an unknown option, or names no port.
     """
-    defaults = dict(read_ini(conf_path).defaults())
-    options = load_options(ServerOptions, defaults, f"{conf_path} [DEFAULT]")
+    options = read_server_options(read_ini(conf_path).defaults(), f"{conf_path} [DEFAULT]")
     if not 0 < options.bind_port < 65536:
         raise ConfigError(f"{conf_path} [DEFAULT]: bind_port must be set, from 1 to 65535")
     return options
+
+
+def read_server_options(values: Mapping[str, str], where: str) -> ServerOptions:
+    """The options of a ``[DEFAULT]`` section, be it as PasteDeploy hands it on.
+
+    :raises ConfigError: an option is unknown, or has a value of the wrong form.
+    """
+    given = dict(values)
+    if given.get("workers", "").strip() == "auto":
+        given["workers"] = str(len(os.sched_getaffinity(0)))
+    return load_options(ServerOptions, given, where, ("here", "__file__", *PROXY_DEFAULTS))
 
 
 def load_pipeline(conf_path: Path) -> WSGIApp:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from martlet.cluster_conf import ClusterConf
-from martlet.config import ConfigError, load_options
+from martlet.config import ConfigError, load_options, warn_once
 from martlet.http import (
     Environ,
     HTTPException,
@@ -24,6 +24,7 @@ from martlet.http import (
 )
 from martlet.log import get_logger
 from martlet.names import BadNameError, check_text, split_path
+from martlet.swift_options import PROXY_DEFAULTS, RANDOM
 from martlet.timestamp import Timestamp
 from proxy.account import AccountController
 from proxy.config import ProxyOptions
@@ -234,7 +235,10 @@ def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
     :raises ConfigError: an option is wrong, or a ring cannot be read.
     """
     where = f"{global_conf.get('__file__', '')} [app:proxy-server]".strip()
-    options = load_options(ProxyOptions, local_conf, where)
+    shared = {name: global_conf[name] for name in PROXY_DEFAULTS if name in global_conf}
+    options = load_options(ProxyOptions, {**shared, **local_conf}, where)
+    if options.sorting_method != "shuffle":
+        warn_once(f"{where}: sorting_method {options.sorting_method} has no effect here: {RANDOM}")
     swift_dir = global_conf.get("swift_dir", "/etc/martlet")
     logger = get_logger("martlet.proxy")
     cluster = ClusterConf.load(swift_dir)

@@ -44,7 +44,9 @@ class ProxyOptions:
     rebalance_missing_suppression_count: int = option(
         1, "How many 404s of primaries say nothing, since a rebalance may have moved the data"
     )
-    sorting_method: str = option("shuffle", "Order in which replicas are read: shuffle")
+    sorting_method: str = option(
+        "shuffle", "Order in which replicas are read: shuffle; timing and affinity mean the same"
+    )
     log_handoffs: bool = option(True, "Log requests that need more hand-offs than expected")
     recheck_account_existence: int = option(60, "Longest age of cached account information", "s")
     recheck_container_existence: int = option(60, "The same for containers", "s")
@@ -78,7 +80,7 @@ class ProxyOptions:
     admin_key: str = option("", "Key that signs requests for the admin part of /info; empty: none")
 
     def __post_init__(self) -> None:
-        if self.sorting_method != "shuffle":
+        if self.sorting_method not in ("shuffle", "timing", "affinity"):
             raise ValueError(f"sorting_method must be shuffle, not {self.sorting_method!r}")
         if self.client_chunk_size <= 0:
             raise ValueError("client_chunk_size must be positive")

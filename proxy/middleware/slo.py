@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from martlet.config import warn_once
 from martlet.http import (
     Environ,
     HTTPException,
@@ -24,7 +25,7 @@ from martlet.http import (
 )
 from martlet.names import BadNameError, split_path
 from proxy.info_registry import register_info
-from proxy.middleware.filter_options import load_filter_options
+from proxy.middleware.filter_options import load_filter_options, where
 from proxy.middleware.row_etag import Row, join_row_etag, pass_listing, split_row_etag
 from proxy.middleware.slo_delete import SloDelete
 from proxy.middleware.slo_download import SloDownload
@@ -99,6 +100,9 @@ def _show(row: Row) -> None:
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Slo]:
     """PasteDeploy's entry point."""
     options = load_filter_options(SloOptions, "slo", global_conf, local_conf)
+    if options.allow_async_delete:
+        section = where("slo", global_conf)
+        warn_once(f"{section}: allow_async_delete has no effect here: there is no object expirer")
     register_info(
         "slo",
         max_manifest_segments=options.max_manifest_segments,
@@ -106,6 +110,6 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
         yield_frequency=options.yield_frequency,
         # Always 1; older clients ask for it.
         min_segment_size=1,
-        allow_async_delete=options.allow_async_delete,
+        allow_async_delete=False,
     )
     return lambda app: Slo(app, options)

@@ -39,12 +39,10 @@ class SloOptions:
     concurrency: int = option(2, "Segments that one PUT looks at together", "count")
     delete_concurrency: int = option(2, "Objects that one DELETE deletes together", "count")
     allow_async_delete: bool = option(
-        False, "Leave the segments of a DELETE to the object expirer; only false for now"
+        False, "Leave the segments of a DELETE to the object expirer; only false has an effect"
     )
 
     def __post_init__(self) -> None:
-        if self.allow_async_delete:
-            raise ValueError("allow_async_delete needs an object expirer, which is not there yet")
         for name in (
             "max_manifest_segments",
             "max_manifest_size",

@@ -19,6 +19,7 @@ import pytest
 from source_tree import ROOT, PythonFile
 
 from martlet.config import load_options
+from martlet.swift_options import REFUSED, WITHOUT_EFFECT
 
 OBJECT_SERVER = Path(
     os.environ.get("MARTLET_OBJECT_SERVER") or ROOT / "build/bin/martlet-object-server"
@@ -175,6 +176,17 @@ def test_every_option_is_explained(sample: str, section: str, classes: list[str]
     for path in classes:
         for field in dataclasses.fields(load_class(path)):
             assert field.metadata["help"], f"{path}.{field.name}"
+
+
+def test_options_of_swift_without_effect_are_shown_and_are_not_ours() -> None:
+    page = (ROOT / "doc" / "swift-options.md").read_text(encoding="utf-8")
+    shown = {line for line in page.splitlines() if line.startswith("| `")}
+    known = {f"| `{n}` | {why} |" for table in WITHOUT_EFFECT.values() for n, why in table.items()}
+    known |= {f"| `[{s}]` | `{n}` | {why} |" for s, t in REFUSED.items() for n, why in t.items()}
+    assert shown == known
+    for _, section, paths in sample_cases():
+        ours = {f.name for path in paths for f in dataclasses.fields(load_class(path))}
+        assert not ours & {*WITHOUT_EFFECT.get(section, ()), *REFUSED.get(section, ())}, section
 
 
 def test_the_object_server_has_the_options_of_its_sample() -> None:

@@ -41,6 +41,24 @@ def test_mistakes_are_named(values: dict[str, str], sentence: str) -> None:
         load_options(Sample, values, "x.conf [app:x]")
 
 
+def test_options_of_swift_that_do_nothing_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"read_affinity": "r1=100", "log_name": "swift", "log_statsd_port": "8125"}
+    for _ in range(2):
+        assert load_options(Sample, values, "told.conf [app:proxy-server]") == Sample()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert caplog.messages[0] == (
+        "told.conf [app:proxy-server]: option read_affinity of OpenStack Swift has no effect here: "
+        "replicas are read in random order, one after the other"
+    )
+    with pytest.raises(ConfigError, match="unknown option 'read_affinity'"):
+        load_options(Sample, values, "told.conf [filter:slo]")
+
+
+def test_an_option_of_swift_on_which_safety_hangs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cert_file of OpenStack Swift: martlet speaks no TLS"):
+        load_options(Sample, {"cert_file": "/x"}, "x.conf [DEFAULT]")
+
+
 def write_conf(directory: Path, text: str) -> Path:
     (directory / "martlet.conf").write_text(text)
     return directory

@@ -90,6 +90,7 @@ def test_nothing_stands_between_the_elements() -> None:
         (None, "application/json;q=0, */*;q=0.5", PLAIN),
         (None, "text/*;q=0.5, text/plain;q=0", TEXT_XML),
         (None, "Application/JSON; charset=utf-8; q=1", JSON),
+        (None, "application/json;q=2", JSON),
     ],
 )
 def test_which_format_is_wanted(query: str | None, accept: str | None, expected: str) -> None:
@@ -105,7 +106,7 @@ def test_which_format_is_wanted(query: str | None, accept: str | None, expected:
         ("a/b/c", 400),
         ("*/json", 400),
         ("text/plain;q=x", 400),
-        ("text/plain;q=2", 400),
+        ("text/plain;q=-1", 400),
         ("text/plain;q=nan", 400),
     ],
 )

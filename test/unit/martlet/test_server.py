@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from martlet.server import read_server_options
+
 APP = """
     import os
     from martlet.http import Request, Response
@@ -194,3 +196,8 @@ def test_a_port_in_use_is_one_sentence(service: Service) -> None:
     assert f"127.0.0.1:{service.port} is in use by another program" in errors
     assert "Traceback" not in errors
     service.process = first
+
+
+def test_a_worker_for_each_processor() -> None:
+    options = read_server_options({"bind_port": "1", "workers": "auto"}, "x.conf [DEFAULT]")
+    assert options.workers == len(os.sched_getaffinity(0))

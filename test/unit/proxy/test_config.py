@@ -48,7 +48,7 @@ def test_every_filter_of_the_sample_pipeline_has_its_section() -> None:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"sorting_method": "affinity"}, "sorting_method"),
+        ({"sorting_method": "afinity"}, "sorting_method"),
         ({"request_node_count": "many"}, "request_node_count"),
         ({"request_node_count": "0"}, "request_node_count"),
         ({"node_timeout": "soon"}, "node_timeout"),

@@ -497,7 +497,7 @@ def test_derived_secret_covers_salts_and_keys(swift_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"log_name": "x"}, "unknown option 'log_name'"),
+        ({"log_naem": "x"}, "unknown option 'log_naem'"),
         ({"OTHER_require_group": "x"}, "unknown option 'OTHER_require_group'"),
         ({"token_life": "0"}, "token_life must be positive"),
         ({"token_life": "x"}, "whole number"),

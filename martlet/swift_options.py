@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of OpenStack Swift that martlet does not have, and why it can do without.
+
+An operator brings the confs of his Swift. What is said there and means nothing here is told in the
+log, a line for each at the start, and is no reason to stay down; doc/swift-options.md shows the
+tables, for which a test sees. What would be lost without notice is refused, with the reason. An
+option in none of the tables is a typing error. The names are those of Swift 2.38.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+_PROCESS = "systemd (User=, Nice=, IOSchedulingClass=) says how a service runs"
+_LOG = "the log goes to standard error, which systemd keeps"
+_STATSD = "figures are those of proxy-logging: its access_log_statsd_* options"
+_NO_FALLOCATE = "account and container databases are small and grow by themselves"
+_NO_SHARDS = "containers are not sharded"
+_NO_EC = "there are no erasure coded policies"
+RANDOM = "replicas are read in random order, one after the other"
+_OWN_LOG = "account and container servers have no access log of a form of its own"
+_EVENTLET = "there is nothing to adjust here"
+
+#: Section -> option, which may end in ``*`` -> why it has no effect.
+WITHOUT_EFFECT: dict[str, dict[str, str]] = {
+    # In every section.
+    "": {
+        "user": _PROCESS,
+        "nice_priority": _PROCESS,
+        "ionice_class": _PROCESS,
+        "ionice_priority": _PROCESS,
+        "log_name": _LOG,
+        "log_facility": _LOG,
+        "log_address": _LOG,
+        "log_udp_host": _LOG,
+        "log_udp_port": _LOG,
+        "log_custom_handlers": _LOG,
+        "log_max_line_length": _LOG,
+        "log_statsd_*": _STATSD,
+        "statsd_emit_legacy": _STATSD,
+        "statsd_label_mode": _STATSD,
+        "statsd_user_label_*": _STATSD,
+    },
+    "DEFAULT": {
+        "bind_timeout": "a port that is taken is told at once",
+        "keep_idle": _EVENTLET,
+        "eventlet_debug": _EVENTLET,
+        "log_headers": "access_log_headers of proxy-logging logs them",
+        "log_format": _OWN_LOG,
+        "log_anonymization_method": _OWN_LOG,
+        "log_anonymization_salt": _OWN_LOG,
+        "trans_id_suffix": "transaction ids have no suffix",
+        "disable_fallocate": _NO_FALLOCATE,
+        "fallocate_reserve": _NO_FALLOCATE,
+        "db_preallocation": _NO_FALLOCATE,
+        "db_query_logging": "queries are not logged",
+        "allowed_sync_hosts": "it stands in [app:container-server] and [container-sync]",
+    },
+    "app:proxy-server": {
+        "read_affinity": RANDOM,
+        "timing_expiry": RANDOM,
+        "concurrent_gets": RANDOM,
+        "concurrency_timeout": RANDOM,
+        "write_affinity": "every replica is written at once",
+        "write_affinity_node_count": "every replica is written at once",
+        "write_affinity_handoff_delete_count": "every replica is written at once",
+        "concurrent_ec_extra_requests": _NO_EC,
+        "write_legacy_ec_crc": _NO_EC,
+        "object_chunk_size": "bodies are passed on in the pieces in which they come",
+        "account_existence_skip_cache_pct": "recheck_account_existence alone decides",
+        "container_existence_skip_cache_pct": "recheck_container_existence alone decides",
+        "recheck_updating_shard_ranges": _NO_SHARDS,
+        "recheck_listing_shard_ranges": _NO_SHARDS,
+        "container_updating_shard_ranges_skip_cache_pct": _NO_SHARDS,
+        "container_listing_shard_ranges_skip_cache_pct": _NO_SHARDS,
+        "namespace_avg_backend_fetch_time": _NO_SHARDS,
+        "namespace_cache_tokens_per_session": _NO_SHARDS,
+        "stale_worker_timeout": "workers are not replaced while they run",
+        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+    },
+    "app:account-server": {
+        "replication_server": "nothing is replicated through this server yet",
+        "stale_worker_timeout": "workers are not replaced while they run",
+        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+    },
+    "app:container-server": {
+        "replication_server": "nothing is replicated through this server yet",
+        "stale_worker_timeout": "workers are not replaced while they run",
+        "allow_versions": "versioned_writes of the proxy decides",
+        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+    },
+    "filter:proxy-logging": {
+        "access_log_name": _LOG,
+        "access_log_route": _LOG,
+        "access_log_facility": _LOG,
+        "access_log_address": _LOG,
+        "access_log_udp_host": _LOG,
+        "access_log_udp_port": _LOG,
+        "statsd_emit_buffer_xfer_bytes_seconds": "bytes are counted at the end of a request",
+        "storage_domain": "the log shows the path that domain_remap made",
+    },
+    "filter:tempauth": {
+        "fernet_key_*": "tokens are signed with token_secret, or what all proxies share",
+        "active_fernet_key_id": "tokens are signed with token_secret, or what all proxies share",
+    },
+    "filter:recon": {
+        "recon_lock_path": "figures are replaced in one step, without a lock",
+    },
+}
+
+_TLS = "martlet speaks no TLS: put a proxy before it that does"
+
+#: Section -> option -> why it is refused, though Swift has it: its absence would be noticed late.
+REFUSED: dict[str, dict[str, str]] = {
+    "DEFAULT": {"cert_file": _TLS, "key_file": _TLS},
+    "app:proxy-server": {
+        "require_proxy_protocol": "the PROXY protocol is not spoken: a proxy before this one must "
+        "not send it",
+    },
+}
+
+#: Of [app:proxy-server], where Swift's sample has them in [DEFAULT]: read there, too.
+PROXY_DEFAULTS = (
+    "admin_key",
+    "cors_allow_origin",
+    "cors_expose_headers",
+    "disallowed_sections",
+    "expose_info",
+    "strict_cors_mode",
+)
+
+
+def without_effect(section: str, name: str) -> str | None:
+    """Why an option of Swift's has no effect; None where it is none of these."""
+    for pattern, reason in _entries(section):
+        if fnmatchcase(name, pattern):
+            return reason
+    return None
+
+
+def _entries(section: str) -> Iterator[tuple[str, str]]:
+    yield from WITHOUT_EFFECT.get(section, {}).items()
+    yield from WITHOUT_EFFECT[""].items()
