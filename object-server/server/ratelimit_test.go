@@ -108,10 +108,15 @@ func TestNamesOfDevicesAreBounded(t *testing.T) {
 	}
 }
 
-// However many ask at once, none is let through twice for the same turn.
+// However many ask at once, and while the file is read again, none is let through twice for the same turn.
 func TestConcurrentRequestsShareALimit(t *testing.T) {
-	l, _ := limiterOf(t, "requests_per_device_per_second = 1000", "put_requests_per_device_per_second = 100",
-		"requests_per_device_rate_buffer = 0")
+	path := filepath.Join(t.TempDir(), "limits")
+	limits := "requests_per_device_per_second = 1000\nput_requests_per_device_per_second = 100\n" +
+		"requests_per_device_rate_buffer = 0\n"
+	if err := os.WriteFile(path, []byte("[backend_ratelimit]\n"+limits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := limiterOf(t, "backend_ratelimit_conf_path = "+path, "config_reload_interval = 0.05")
 	var clock, puts, gets, refused atomic.Int64
 	var all sync.WaitGroup
 	for range 8 {
