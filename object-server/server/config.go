@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -38,6 +39,7 @@ type Config struct {
 	AllowedHeaders []string
 	Device         device.Options
 	Ratelimit      RatelimitConfig
+	WithoutEffect  []string // options of OpenStack Swift that mean nothing here, each with the reason
 
 	// From martlet.conf.
 	HashPrefix, HashSuffix string
@@ -45,8 +47,8 @@ type Config struct {
 	Policies               map[int]bool // indexes of the storage policies
 }
 
-// ReadConfig reads the configuration file at path, and martlet.conf in its swift_dir. An option that
-// the server does not know, or a value that makes no sense, is an error of one sentence.
+// ReadConfig reads the configuration file at path, and martlet.conf in its swift_dir. An option that neither the server
+// nor OpenStack Swift knows, or a value that makes no sense, is an error of one sentence.
 func ReadConfig(path string) (*Config, error) { return ReadConfigIn(path, "") }
 
 // ReadConfigIn is ReadConfig with another swift_dir, unless that is empty.
@@ -100,7 +102,7 @@ func (c *Config) read(file *ini.File) error {
 			return fmt.Errorf("unknown section [%s]", name)
 		}
 		for _, key := range section.Keys() {
-			if err := setOption(options, name, key); err != nil {
+			if err := c.setOption(options, name, key); err != nil {
 				return err
 			}
 		}
@@ -123,10 +125,28 @@ func isForeign(section string) bool {
 	return false
 }
 
+// setOption applies one line of the file, or passes it over if it is one of Swift's without effect.
+func (c *Config) setOption(options []option, section string, key *ini.Key) error {
+	err := setOption(options, section, key)
+	if errors.Is(err, errUnknownOption) {
+		isPassed, refusal := c.passOver(section, optionName(key), strings.TrimSpace(key.Value()))
+		if isPassed || refusal != nil {
+			return refusal
+		}
+	}
+	return err
+}
+
+var errUnknownOption = errors.New("unknown option")
+
+func optionName(key *ini.Key) string {
+	return strings.TrimSpace(strings.TrimPrefix(key.Name(), "set "))
+}
+
 // setOption applies one line of the file. As in PasteDeploy, [DEFAULT] sets any section's option unless the section
 // sets it ([DEFAULT] comes first), and "set name" is the same as "name".
 func setOption(options []option, section string, key *ini.Key) error {
-	name := strings.TrimSpace(strings.TrimPrefix(key.Name(), "set "))
+	name := optionName(key)
 	if name == "use" && (section == appSection || section == ratelimitSection) {
 		return nil
 	}
@@ -140,7 +160,7 @@ func setOption(options []option, section string, key *ini.Key) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("[%s] has an unknown option %q", section, name)
+	return fmt.Errorf("[%s] has an %w %q", section, errUnknownOption, name)
 }
 
 // readSalt reads a salt byte by byte; as everywhere in Swift's file, "%%" stands for "%".

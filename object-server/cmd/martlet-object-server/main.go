@@ -107,6 +107,9 @@ func serve(path string, stdout, stderr io.Writer) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: config.LogLevel}))
+	for _, option := range config.WithoutEffect {
+		logger.Warn("option of OpenStack Swift has no effect", "option", option)
+	}
 	s, err := server.New(config, logger, versionText())
 	if err != nil {
 		return errors.Join(err, listener.Close())

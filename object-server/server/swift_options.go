@@ -1,0 +1,86 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// swiftOption are options of OpenStack Swift 2.38.3 that mean nothing here. An operator's conf may hold them: they are
+// told in the log and change nothing. doc/swift-options.md shows them.
+type swiftOption struct {
+	section string // empty for every section
+	names   string // separated by spaces; one may end in *
+	why     string
+}
+
+const everySection = ""
+
+var swiftOptions = []swiftOption{
+	{everySection, "user nice_priority ionice_class ionice_priority",
+		"systemd (User=, Nice=, IOSchedulingClass=) says how a service runs"},
+	{everySection, "log_name log_facility log_address log_udp_host log_udp_port log_custom_handlers log_max_line_length",
+		"the log goes to standard error, which systemd keeps"},
+	{everySection, "log_statsd_* statsd_emit_legacy statsd_label_mode statsd_user_label_* recon_cache_path",
+		"figures are asked for at /recon/"},
+	{defaultSection, "workers max_clients backlog bind_timeout keep_idle eventlet_debug",
+		"one process serves all connections, on all processors"},
+	{defaultSection, "network_chunk_size disk_chunk_size", "bodies are taken in the pieces in which they come"},
+	{defaultSection, "disable_fallocate", "room is kept free without fallocate; fallocate_reserve says how much"},
+	{defaultSection, "commit_window", "there are no data files that wait to be made durable"},
+	{defaultSection, "servers_per_port ring_ip", "this server listens on bind_port alone"},
+	{defaultSection, "log_format log_headers log_anonymization_method log_anonymization_salt",
+		"the log of requests has a form of its own"},
+	{appSection, "network_chunk_size disk_chunk_size", "bodies are taken in the pieces in which they come"},
+	{appSection, "keep_cache_size keep_cache_private keep_cache_slo_manifest splice",
+		"the kernel decides what it keeps in memory"},
+	{appSection, "mb_per_sync", "what is written is flushed in groups; bundle_sync_method says how"},
+	{appSection, "cooperative_period eventlet_tpool_num_threads stale_worker_timeout", "there are no workers and no green threads"},
+	{appSection, "etag_validate_pct", "every read is checked"},
+	{appSection, "slow", "it makes a server slow for tests"},
+	{appSection, "slow_delete_log_threshold_seconds", "the log of requests says how long each took"},
+	{appSection, "replication_server replication_concurrency replication_concurrency_per_device replication_lock_timeout " +
+		"replication_failure_threshold replication_failure_ratio", "nothing is replicated through this server yet"},
+	{appSection, "auto_create_account_prefix", "it stands in martlet.conf, [swift-constraints]"},
+	{updaterSection, "concurrency updater_workers objects_per_second max_objects_per_container_per_second " +
+		"per_container_ratelimit_buckets max_deferred_updates slowdown async_tracker_max_entries async_tracker_dump_count",
+		"updates go in batches, one at a time to each database"},
+	{updaterSection, "conn_timeout node_timeout log_level", "that of [DEFAULT] counts"},
+	{updaterSection, "report_interval", "GET /recon/async says how many updates wait"},
+}
+
+// refused are options of Swift's whose absence would be noticed late.
+var refused = []swiftOption{
+	{defaultSection, "cert_file key_file", "martlet speaks no TLS: put a proxy before it that does"},
+	{defaultSection, "servers_per_port", "this server listens on bind_port alone: start one for each port"},
+}
+
+// of tells whether an option of a section is among those of o.
+func (o *swiftOption) of(section, name string) bool {
+	if o.section != everySection && o.section != section {
+		return false
+	}
+	for _, pattern := range strings.Fields(o.names) {
+		if matches, _ := path.Match(pattern, name); matches { // the patterns are well-formed
+			return true
+		}
+	}
+	return false
+}
+
+// passOver notes an option of Swift's that has no effect; false for one that must not be passed over.
+func (c *Config) passOver(section, name, value string) (bool, error) {
+	isOff := name == "servers_per_port" && value == "0"
+	for _, o := range refused {
+		if o.of(section, name) && !isOff {
+			return false, fmt.Errorf("[%s] option %s of OpenStack Swift: %s", section, name, o.why)
+		}
+	}
+	for _, o := range swiftOptions {
+		if o.of(section, name) {
+			c.WithoutEffect = append(c.WithoutEffect, fmt.Sprintf("[%s] %s: %s", section, name, o.why))
+			return true, nil
+		}
+	}
+	return false, nil
+}
