@@ -28,6 +28,8 @@ def setup_logging(level: str) -> None:
     """
     if level.upper() not in LEVELS:
         raise ValueError(f"log_level must be one of {', '.join(LEVELS)}, not {level!r}")
+    # No line shows them. Under eventlet each record would look through all green threads.
+    logging.logThreads = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.root.handlers[:] = [handler]
