@@ -7,7 +7,7 @@ Every failure is logged here, once, with the transaction that met it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from martlet.backend_client import (
     BackendClient,
@@ -20,8 +20,7 @@ from proxy.nodes import ErrorLimiter, node_name
 from ring.ring import Node
 
 
-@dataclass(frozen=True, slots=True)
-class BackendRequest:
+class BackendRequest(NamedTuple):
     """What is asked of the servers of one partition.
 
     :param server_type: Account, Container or Object.

@@ -102,15 +102,7 @@ class Store:
             self.row().send_missed(method, told, values)
 
     def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
-        request = BackendRequest(
-            self.request.server_type,
-            self.request.method,
-            self.request.partition,
-            self.request.path,
-            self.request.trans_id,
-            self.request.timeout,
-            body,
-        )
+        request = self.request._replace(body=body)
         in_batches = IN_BATCHES in self.req.environ
         return self.core.ask(request, self.nodes, self._lines(footers), in_batches=in_batches)
 

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 _DECIDING_CLASSES = (2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What one storage server said. ``headers`` has lower-case names.
 
     ``was_resent``: the request was sent twice, since the connection was lost the first time.
     """
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     body: bytes = b""
     was_resent: bool = False
 
