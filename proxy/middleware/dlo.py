@@ -23,7 +23,6 @@ from martlet.http import (
     Environ,
     Headers,
     HTTPException,
-    Request,
     Response,
     StartResponse,
     WSGIApp,
@@ -32,11 +31,12 @@ from martlet.http import (
     find_header,
     http_error,
 )
-from martlet.names import BadNameError, split_path, str_to_wsgi
+from martlet.names import split_path, str_to_wsgi
 from proxy.info_registry import register_info
 from proxy.middleware.backend_hints import ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange, parse_ranges
 from proxy.middleware.filter_options import load_filter_options
+from proxy.middleware.query import parameter
 from proxy.middleware.segments import (
     LargeObject,
     Pace,
@@ -119,7 +119,7 @@ class Dlo:
                 text = f"{MANIFEST} must be in the format container/prefix"
                 return error_response(400, text)(environ, start_response)
             return self._app(environ, start_response)
-        if _wants_manifest(environ):
+        if parameter(environ, "multipart-manifest") == "get":
             return self._app(environ, start_response)
         return self._get(environ, start_response)
 
@@ -267,15 +267,6 @@ def _source(environ: Environ, headers: Headers) -> _Source:
     # No object has a name that is not UTF-8: none is found under such a prefix.
     text = prefix.encode("latin-1").decode("utf-8", "replace")
     return _Source(f"/{version}/{account}/{container}", text)
-
-
-def _wants_manifest(environ: Environ) -> bool:
-    if "multipart-manifest" not in environ.get("QUERY_STRING", ""):
-        return False
-    try:
-        return Request(environ).params.get("multipart-manifest") == "get"
-    except BadNameError:
-        return False
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Dlo]:

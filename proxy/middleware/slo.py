@@ -18,14 +18,14 @@ from martlet.config import warn_once
 from martlet.http import (
     Environ,
     HTTPException,
-    Request,
     StartResponse,
     WSGIApp,
     error_response,
 )
-from martlet.names import BadNameError, split_path
+from martlet.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.filter_options import load_filter_options, where
+from proxy.middleware.query import parameter
 from proxy.middleware.row_etag import Row, join_row_etag, pass_listing, split_row_etag
 from proxy.middleware.slo_delete import SloDelete
 from proxy.middleware.slo_download import SloDownload
@@ -69,23 +69,13 @@ class Slo:
         self, environ: Environ, start_response: StartResponse, method: str
     ) -> Iterable[bytes]:
         if method in ("PUT", "POST") and not environ.get("swift.slo_override"):
-            if method == "PUT" and _manifest_parameter(environ) == "put":
+            if method == "PUT" and parameter(environ, "multipart-manifest") == "put":
                 return self._upload(environ, start_response)
             if "HTTP_X_STATIC_LARGE_OBJECT" in environ:
                 return error_response(400, _RESERVED)(environ, start_response)
-        if method == "DELETE" and _manifest_parameter(environ) == "delete":
+        if method == "DELETE" and parameter(environ, "multipart-manifest") == "delete":
             return self._delete(environ, start_response)
         return self._app(environ, start_response)
-
-
-def _manifest_parameter(environ: Environ) -> str | None:
-    """The value of ``multipart-manifest``."""
-    if "multipart-manifest" not in environ.get("QUERY_STRING", ""):
-        return None
-    try:
-        return Request(environ).params.get("multipart-manifest")
-    except BadNameError:
-        return None
 
 
 def _show(row: Row) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -15,7 +15,6 @@ from martlet.http import (
     Environ,
     Headers,
     HTTPException,
-    Request,
     Response,
     StartResponse,
     WSGIApp,
@@ -24,9 +23,10 @@ from martlet.http import (
     find_header,
     http_error,
 )
-from martlet.names import BadNameError, split_path, str_to_wsgi
+from martlet.names import split_path, str_to_wsgi
 from proxy.middleware.backend_hints import etag_is_at, ignore_range_of
 from proxy.middleware.byte_ranges import ByteRange, parse_ranges
+from proxy.middleware.query import parameter
 from proxy.middleware.row_etag import OVERRIDE_ETAG
 from proxy.middleware.segments import (
     AS_STORED,
@@ -73,9 +73,8 @@ class SloDownload:
         """What the object's GET or HEAD answers, or for a large one 200, 206, 304; 400 a bad part
         number; 409 its first segment is not what it was; 412, 416; 500 a damaged manifest; 503.
         """
-        params = _params(environ)
-        if params.get("multipart-manifest") == "get":
-            is_raw = params.get("format") == "raw"
+        if parameter(environ, "multipart-manifest") == "get":
+            is_raw = parameter(environ, "format") == "raw"
             return self._manifest(environ, start_response, is_raw)
         etag_is_at(environ, SLO_ETAG)
         ignore_range_of(environ, IS_SLO)
@@ -83,7 +82,7 @@ class SloDownload:
         if not is_true(find_header(header_list, _IS_SLO_LOWERED)):  # as of nearly all objects
             start_response(status, header_list)
             return body
-        part_number = params.get("part-number")
+        part_number = parameter(environ, "part-number")
         headers = Headers(header_list)
         try:
             return self._large(environ, start_response, int(status[:3]), headers, body, part_number)
@@ -177,16 +176,6 @@ class SloDownload:
         walk = _Walk(self._app, environ)
         top = _Manifest(base, entries)
         return LargeObject(headers, size, lambda wanted: reader.read(walk.parts(top, wanted)))
-
-
-def _params(environ: Environ) -> Mapping[str, str]:
-    """The query; one that is not UTF-8 has nothing to say to us."""
-    if "=" not in environ.get("QUERY_STRING", ""):
-        return {}
-    try:
-        return Request(environ).params
-    except BadNameError:
-        return {}
 
 
 def _load(text: bytes) -> list[Entry]:

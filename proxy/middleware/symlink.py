@@ -33,10 +33,11 @@ from martlet.http import (
     http_error,
     plain_error,
 )
-from martlet.names import BadNameError, split_path
+from martlet.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.backend_hints import ignore_range_of
 from proxy.middleware.filter_options import load_filter_options
+from proxy.middleware.query import parameter
 from proxy.middleware.row_etag import (
     OVERRIDE_ETAG,
     Row,
@@ -125,7 +126,7 @@ class Symlink:
         return self._app(environ, start_response)
 
     def _read(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if _wants_link(environ):
+        if parameter(environ, "symlink") == "get":
             status, header_list, body = call_app(self._app, environ)
             headers = Headers(header_list)
             if stored_target(headers) is not None:
@@ -287,15 +288,6 @@ def _conflict(text: str, path: str | None) -> HTTPException:
 
 def _quoted(path: str) -> str:
     return quote(path, encoding="latin-1")
-
-
-def _wants_link(environ: Environ) -> bool:
-    if "symlink" not in environ.get("QUERY_STRING", ""):
-        return False
-    try:
-        return Request(environ).params.get("symlink") == "get"
-    except BadNameError:
-        return False
 
 
 def _show(row: dict[str, Any], own_base: str) -> None:

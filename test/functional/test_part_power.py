@@ -9,15 +9,13 @@ import random
 import signal
 import subprocess
 import sysconfig
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
-from uploader import content_of
+from uploader import Uploader, content_of
 
 from cluster.ports import HOST
 from cluster.rings import PART_POWER
@@ -33,49 +31,19 @@ COLOR = {"X-Object-Meta-Color": "blue"}
 BUILDER = str(Path(sysconfig.get_path("scripts")) / "martlet-ring-builder")
 
 
-class Clients:
+class Clients(Uploader):
     """Threads that upload new objects, and read all the time what was acknowledged."""
 
     def __init__(self, port: int) -> None:
-        self.port = port
-        self.acknowledged: list[str] = []
+        super().__init__(port, CONTAINER, CLIENTS, NAMES_MAX // CLIENTS)
         self.unreadable: list[str] = []
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, args=(number,)) for number in range(CLIENTS)
-        ]
+        self._choice = random.Random(1)
 
-    @contextmanager
-    def running(self) -> Iterator[Clients]:
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            for thread in self._threads:
-                thread.join(60)
-
-    def _work(self, client: int) -> None:
-        account, choice, number = Account(self.port), random.Random(client), 0
-        while not self._stop.is_set():
-            if number < NAMES_MAX // CLIENTS:
-                name = f"t{client}-{number:03d}"
-                number += 1
-                try:
-                    answer = account.call("PUT", CONTAINER, name, body=content_of(name))
-                except (OSError, http.client.HTTPException):
-                    continue
-                if answer.status == 201:
-                    self.acknowledged.append(name)
-            for name in choice.choices(self.acknowledged, k=5) if self.acknowledged else ():
-                self._read(account, name)
-        account.close()
-
-    def _read(self, account: Account, name: str) -> None:
-        answer = account.call("GET", CONTAINER, name)
-        if answer.status != 200 or answer.body != content_of(name):
-            self.unreadable.append(f"{name}: {answer.status} {answer.body[:80]!r}")
+    def _between_uploads(self, account: Account) -> None:
+        for name in self._choice.choices(self.acknowledged, k=5) if self.acknowledged else ():
+            answer = account.call("GET", CONTAINER, name)
+            if answer.status != 200 or answer.body != content_of(name):
+                self.unreadable.append(f"{name}: {answer.status} {answer.body[:80]!r}")
 
 
 class Operator:

@@ -7,6 +7,7 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from running_cluster import await_true
 from swift_api import Account
@@ -24,7 +25,11 @@ def content_of(name: str) -> bytes:
 class Uploader:
     """Threads that upload new objects to one container until told to stop."""
 
-    def __init__(self, port: int, container: str, threads: int = 6) -> None:
+    def __init__(
+        self, port: int, container: str, threads: int = 6, names_max: int | None = None
+    ) -> None:
+        """``names_max`` is the number of names that each thread uploads at most."""
+        self.names_max = names_max
         self.container = container
         self.acknowledged: list[str] = []
         self.failures: list[str] = []
@@ -37,18 +42,25 @@ class Uploader:
     def _upload(self, account: Account, prefix: str) -> None:
         number = 0
         while not self._stop.is_set():
-            name = f"{prefix}-{number:06d}"
-            number += 1
-            try:
-                answer = account.call("PUT", self.container, name, body=content_of(name))
-            except (OSError, http.client.HTTPException) as error:
-                self.failures.append(repr(error))
-                continue
-            if answer.status == 201:
-                self.acknowledged.append(name)
-            else:
-                self.failures.append(f"{answer.status} {answer.body[:200]!r}")
+            if self.names_max is None or number < self.names_max:
+                self._put(account, f"{prefix}-{number:06d}")
+                number += 1
+            self._between_uploads(account)
         account.close()
+
+    def _put(self, account: Account, name: str) -> None:
+        try:
+            answer = account.call("PUT", self.container, name, body=content_of(name))
+        except (OSError, http.client.HTTPException) as error:
+            self.failures.append(repr(error))
+            return
+        if answer.status == 201:
+            self.acknowledged.append(name)
+        else:
+            self.failures.append(f"{answer.status} {answer.body[:200]!r}")
+
+    def _between_uploads(self, account: Account) -> None:
+        """What else a thread does."""
 
     def await_more(self, count: int, seconds: float = 60.0) -> None:
         """Wait until ``count`` more uploads are acknowledged than now."""
@@ -60,7 +72,7 @@ class Uploader:
         )
 
     @contextmanager
-    def running(self) -> Iterator[Uploader]:
+    def running(self) -> Iterator[Self]:
         """Upload while the block runs."""
         for thread in self._threads:
             thread.start()

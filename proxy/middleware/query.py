@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One parameter of a query, for filters that most requests do not concern."""
+
+from __future__ import annotations
+
+from martlet.http import Environ, Request
+from martlet.names import BadNameError
+
+
+def parameter(environ: Environ, name: str) -> str | None:
+    """Its value; None without it, and of a query that is not UTF-8: the proxy refuses that."""
+    if name not in environ.get("QUERY_STRING", ""):
+        return None  # as of nearly all requests
+    try:
+        return Request(environ).params.get(name)
+    except BadNameError:
+        return None
