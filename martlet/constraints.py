@@ -32,6 +32,7 @@ class Constraints:
     max_meta_count: int = option(90, "Most metadata items of one account, container or object")
     max_meta_overall_size: int = option(4096, "Names and values of all metadata together, bytes")
     max_header_size: int = option(8192, "Longest header line, bytes")
+    max_request_line: int = option(8192, "Longest request line, bytes")
     extra_header_count: int = option(0, "Headers allowed beyond what Swift needs, count")
     max_object_name_length: int = option(1024, "Longest object name, bytes")
     container_listing_limit: int = option(10000, "Most entries in a container listing")

@@ -18,8 +18,9 @@ from eventlet import wsgi
 
 from martlet.header_names import lower_name, upper_name
 
-#: Longest request line and longest header line, bytes; set from the constraints at start.
+#: Longest header line and longest request line, bytes; set from the constraints at start.
 max_line_length = 8192
+max_request_line = 8192
 #: Most headers in one request; set from the constraints at start.
 max_header_count = 195
 
@@ -133,7 +134,7 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         # One byte too many is enough for parse_request() to say so, and too few for eventlet,
         # which would answer without a word.
         line: bytes = super()._read_request_line()
-        return line[: max_line_length + 1]
+        return line[: max_request_line + 1]
 
     def parse_request(self) -> bool:
         """Read and check the request line and the headers; False once an error was answered."""
@@ -156,9 +157,9 @@ class HttpProtocol(wsgi.HttpProtocol):  # type: ignore[misc]
         return True
 
     def _parse_request_line(self, line: bytes) -> None:
-        if len(line) > max_line_length:
+        if len(line) > max_request_line:
             self.requestline = self.command = ""
-            sentence = f"Request line longer than {max_line_length} bytes"
+            sentence = f"Request line longer than {max_request_line} bytes"
             raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
         match = _REQUEST_LINE.fullmatch(line)
         if match is None:

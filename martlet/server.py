@@ -175,6 +175,7 @@ def _serve_requests(
 
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     http_protocol.max_line_length = cluster.constraints.max_header_size
+    http_protocol.max_request_line = cluster.constraints.max_request_line
     http_protocol.max_header_count = cluster.constraints.max_header_count
     pool = eventlet.GreenPool(options.max_clients)
 
@@ -193,7 +194,7 @@ def _serve_requests(
             log_output=False,
             protocol=http_protocol.HttpProtocol,
             # Room for one byte too many: the protocol says so in a sentence, eventlet says nothing.
-            url_length_limit=cluster.constraints.max_header_size + 2,
+            url_length_limit=cluster.constraints.max_request_line + 2,
             custom_pool=pool,
             keepalive=options.keepalive_timeout,
             socket_timeout=options.client_timeout,

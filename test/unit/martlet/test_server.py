@@ -190,6 +190,23 @@ def test_a_conf_may_lie_anywhere(tmp_path: Path) -> None:
         process.communicate()
 
 
+def test_the_longest_request_line_is_an_option_of_its_own(tmp_path: Path) -> None:
+    service = Service(tmp_path, 0)
+    with (tmp_path / "martlet.conf").open("a") as conf:
+        conf.write("[swift-constraints]\nmax_request_line = 100\n")
+    process = service.start()
+    try:
+        wait_until(service.get_pid)
+        for length, status in ((60, 200), (100, 414)):
+            connection = service.connect()
+            connection.request("GET", "/" + "x" * length, headers={"X-Long": "x" * 200})
+            assert connection.getresponse().status == status
+            connection.close()
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_port_in_use_is_one_sentence(service: Service) -> None:
     first = service.process
     _, errors = service.start().communicate(timeout=20)
