@@ -4,9 +4,10 @@
   swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through what it is used for
   fuzz         requests that make no sense: no answer may be a 5xx
+  differences  odd requests to real Swift and to the cluster: what an application could tell apart
 
-Without a name all of them. Fails when a test that passes on real Swift does not pass here, nor at a
-second go by itself, or when any of the others fails.
+Without a name all but the last. Fails when a test that passes on real Swift does not pass here, nor
+at a second go by itself, or when any of the others fails.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 import judges
 from clients import run_clients
+from differences import run_differences
 from fuzz_api import run_fuzz
 from real_swift import real_swift
 from running_cluster import RunningCluster
@@ -41,6 +44,7 @@ from cluster.confs import render
 
 EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
+_ON_REQUEST = ("differences",)
 # What the tests of storage policies need.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # A machine that is busy may make a test miss its moment; more than these are no accident.
@@ -71,21 +75,23 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("judge", nargs="*", help=f"{', '.join(_JUDGES)}; default: all")
+    parser.add_argument("judge", nargs="*", help=f"{', '.join((*_JUDGES, *_ON_REQUEST))}")
     parser.add_argument("--url", help="a cluster that runs already, e.g. that of `make up`")
     parser.add_argument(
         "--tests", nargs="+", default=[], metavar="ARGUMENT",
-        help="pytest's arguments for the suites, e.g. test/functional/test_slo.py",
+        help="pytest's arguments for the suites, e.g. test/functional/test_slo.py; or walks",
     )  # fmt: skip
     parser.add_argument("--requests", type=int, default=4000, help="of the fuzz (4000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the fuzz (1)")
+    parser.add_argument("--seed", type=int, default=1, help="of the fuzz and the differences (1)")
+    parser.add_argument("--rounds", type=int, default=5, help="of the differences (5)")
+    parser.add_argument("--peer", help="a real Swift that runs already, for the differences")
     parser.add_argument(
         "--reference",
         action="store_true",
         help="run Swift's functional tests on real Swift, and keep the outcomes as expected",
     )
     arguments = parser.parse_args()
-    if unknown := set(arguments.judge) - set(_JUDGES):
+    if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
         parser.error(f"no such judge: {', '.join(sorted(unknown))}")
     return arguments
 
@@ -102,6 +108,8 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
                 results = SWIFTCLIENT.run(url, arguments.tests)
             elif judge == "clients":
                 results = run_clients(url)
+            elif judge == "differences":
+                results = _differences(arguments, url)
             else:
                 results = run_fuzz(url, arguments.requests, arguments.seed)
             failed = [result for result in results if result.outcome == "failed"]
@@ -110,6 +118,12 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
         failures += len(failed) if results else 1
         print(f"conformance: {judge}: {summary(results)} in {time.monotonic() - started:.0f} s")
     return 1 if failures else 0
+
+
+def _differences(arguments: argparse.Namespace, url: str) -> list[Result]:
+    running = nullcontext(arguments.peer) if arguments.peer else None
+    with running or real_swift(judges.WORK / "real-swift") as peer:
+        return run_differences(peer, url, arguments.rounds, arguments.seed, arguments.tests)
 
 
 def _worse_than_swift(

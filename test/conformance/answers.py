@@ -1,0 +1,142 @@
+"""What of an answer an application can rely on, and two servers can have in common."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import xml.etree.ElementTree
+from dataclasses import dataclass, field
+from typing import Any
+
+# Of one connection or one server.
+_IGNORED = [
+    "connection",
+    "date",
+    "keep-alive",
+    "server",
+    "transfer-encoding",
+    "x-openstack-request-id",
+    "x-trans-id",
+]
+# Moments, and the ETag of a manifest, which holds those of its segments.
+_MOMENTS = [
+    "last-modified",
+    "x-copied-from-last-modified",
+    "x-manifest-etag",
+    "x-put-timestamp",
+    "x-timestamp",
+]
+_SETS = [
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-expose-headers",
+    "allow",
+    "vary",
+]
+# The rest of a refusal is for people, in each server's own words.
+_TOLD_BY_REFUSALS = ["allow", "content-range", "location", "retry-after", "www-authenticate"]
+# Container servers tell account servers a while later.
+_LATE = re.compile(r"x-account-.*(count|bytes-used.*)")
+#: Values of X-Delete-At that walks set; others come from X-Delete-After.
+FIXED_TIMES = ("4102444800", "9999999999", "2147483648")
+_TIME = re.compile(
+    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
+)
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_BOUNDARY = re.compile(r"boundary=(\S+)")
+# Of manifests of ranges within ranges, too.
+_BOUNDARY_LINE = re.compile(rb"--[0-9a-f]{32}")
+_SENTENCE = re.compile(rb"(?<=Response Body: )[^\n]*|(?<=<response_body>)[^<]*")
+_SHOWN_MAX = 2000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers by lower-case name, and body: bytes, or what JSON holds. Status 0: none."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Any = b""
+
+    def differences(self, other: Answer) -> list[str]:
+        """What is not the same, a line each; of a status nothing but that."""
+        if self.status != other.status:
+            return [f"status {self.status} != {other.status}"]
+        found = [
+            f"{name} {self.headers.get(name)!r} != {other.headers.get(name)!r}"
+            for name in sorted({*self.headers, *other.headers})
+            if self.headers.get(name) != other.headers.get(name)
+        ]
+        if self.body != other.body:
+            mine, its = str(self.body)[:_SHOWN_MAX], str(other.body)[:_SHOWN_MAX]
+            found.append(f"body {mine} != {its}")
+        return found
+
+
+def normal(response: http.client.HTTPResponse, body: bytes) -> Answer:
+    """An answer without what is of one server or one moment."""
+    headers = _normal_headers(response)
+    status, content_type = response.status, headers.get("content-type", "")
+    if status >= 400:
+        return Answer(status, {n: v for n, v in headers.items() if n in _TOLD_BY_REFUSALS})
+    if status >= 300 or body.startswith(b"<html><h1>") or headers.get("content-length") == "0":
+        for name in ("content-type", "content-length"):
+            headers.pop(name, None)
+        return Answer(status, headers)
+    if match := _BOUNDARY.search(content_type):
+        headers["content-type"] = content_type.replace(match[1], "BOUNDARY")
+    shown = _normal_body(body, content_type)
+    if shown != body:
+        headers.pop("content-length", None)
+    return Answer(status, headers, shown)
+
+
+def _normal_headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for given, value in response.getheaders():
+        name = given.lower()
+        if name in _IGNORED:
+            continue
+        if name in _SETS:
+            value = ", ".join(sorted(re.split(", ?", value)))
+        is_late = _LATE.fullmatch(name) or (name == "x-delete-at" and value not in FIXED_TIMES)
+        if name in _MOMENTS or is_late:
+            value = "*"
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if "x-static-large-object" in headers and "x-manifest-etag" not in headers:
+        headers["etag"] = "*"  # the manifest itself is shown
+    return headers
+
+
+def _normal_body(body: bytes, content_type: str) -> Any:
+    if content_type.startswith("application/json"):
+        try:
+            return _without_times(json.loads(body))
+        except ValueError:
+            pass  # none, or a part of it
+    if "xml" in content_type:
+        body = _normal_xml(body)
+    if content_type.startswith("multipart/") or body.startswith(b"--"):
+        body = _BOUNDARY_LINE.sub(b"--BOUNDARY", body)
+    return _SENTENCE.sub(b"*", _TIME.sub(b"*", body))
+
+
+def _normal_xml(body: bytes) -> bytes:
+    # Swift sends some characters as they are, and so no reader of XML takes the whole.
+    text = _NOT_IN_XML.sub("\ufffd", body.decode("utf-8", "replace"))
+    try:
+        text = xml.etree.ElementTree.canonicalize(text).replace("&#xD;", "\n")
+    except (ValueError, xml.etree.ElementTree.ParseError):
+        return body
+    return text.replace(">\n<", "><").encode()
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    shown = {name: _without_times(item) for name, item in value.items()}
+    hidden = ["last_modified", "Response Body", *(["hash"] if "slo_etag" in value else [])]
+    return shown | {name: "*" for name in hidden if name in shown}
