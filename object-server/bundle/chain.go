@@ -242,6 +242,20 @@ func (c *Chain) Null() (t Timestamp, lives bool) {
 	return c.head.block.null.Timestamp, c.head.block.nullLives
 }
 
+// NullIsOld tells whether the null version was an old one at a time: a version had
+// been written since.
+func (c *Chain) NullIsOld(at Timestamp) (isOld bool, err error) {
+	null, lives := c.Null()
+	if !lives || null.Compare(at) >= 0 {
+		return false, nil
+	}
+	err = c.walk(null, func(v *Version) bool {
+		isOld = !v.ID.IsNull() && v.Type.isVersion() && v.Timestamp.Compare(null) > 0 && v.Timestamp.Compare(at) < 0
+		return !isOld
+	})
+	return isOld, err
+}
+
 // Latest is the latest timestamp in the chain, removals included.
 func (c *Chain) Latest() Timestamp {
 	if c.head == nil {

@@ -305,6 +305,33 @@ func TestChainEqualsModel(t *testing.T) {
 	})
 }
 
+func TestNullIsOldOnceAVersionIsWritten(t *testing.T) {
+	at := func(ticks int) Timestamp { return Timestamp{Ticks: uint64(ticks)} }
+	s := newChainStore()
+	s.plain(TypePut, at(20))
+	want := func(ticks int, want bool) {
+		t.Helper()
+		if got, err := s.chain().NullIsOld(at(ticks)); err != nil || got != want {
+			t.Errorf("at %d: %v, %v", ticks, got, err)
+		}
+	}
+	want(100, false)
+	s.add(t, TypePut, VersionID{1}, at(10)) // comes late
+	want(100, false)
+	for i := range 100 { // by whatever marker, and after many more versions
+		id, _ := numbered(i)
+		s.add(t, TypeDeleteMarker, id, at(30+i))
+	}
+	want(20, false)
+	want(30, false)
+	want(31, true)
+	want(200, true)
+	a, err := s.chain().Remove(VersionID{}, at(200))
+	check(t, err)
+	s.put(a, TypeTombstone, VersionID{}, at(200), 0)
+	want(300, false)
+}
+
 // The same writes in two orders give equal listings, counts and newest versions.
 func TestChainOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

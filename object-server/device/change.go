@@ -26,13 +26,21 @@ type erasure struct {
 	name string
 
 	hides   bool             // of a name with versions, all are hidden and none is removed
+	renames bool             // it removes a null version that has been kept, no other
+	kept    bundle.Timestamp // of the null version that has been kept
 	current bundle.Reference // what was current; of a hiding erasure
 }
 
 // succeed continues a chain of versions with the erasure.
-func (e *erasure) succeed(c *bundle.Chain) (bundle.Addition, error) {
+func (e *erasure) succeed(d *Device, c *bundle.Chain) (bundle.Addition, error) {
 	if e.hides {
+		if err := d.checkNull(c, e.time, e.kept); err != nil {
+			return bundle.Addition{}, err
+		}
 		return e.hide(c)
+	}
+	if null, lives := c.Null(); e.renames && lives && null != e.kept {
+		return bundle.Addition{}, &nullIsOldError{null}
 	}
 	if e.kind == bundle.TypeTombstone {
 		return c.Remove(e.id, e.time)
@@ -72,8 +80,8 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	b := s.bundle
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull()
-	old, err := previous(b, at.Hash, e.time, needsChain, e.succeed)
+	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull() || e.renames
+	old, err := previous(b, at.Hash, e.time, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, c) })
 	if err != nil {
 		return State{}, err
 	}

@@ -27,6 +27,7 @@ type State struct {
 	Existed   bool             // a live object was there
 	Metadata  *bundle.Metadata // of that object; nil unless Existed
 	Tombstone bundle.Timestamp // of the last delete; zero if none
+	Kept      *bundle.Metadata // of a null version that is kept, see Options.KeptID; nil if none is
 }
 
 // Device is one disk. All methods are safe for concurrent use.

@@ -7,7 +7,9 @@ import "martlet/object-server/bundle"
 // in place of the null version. The state is that of what was current. Errors as
 // of Upload.Commit.
 func (d *Device) Hide(at Location, t bundle.Timestamp, name string) (State, error) {
-	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name, hides: true})
+	return d.keepingNull(at, func(kept bundle.Timestamp) (State, error) {
+		return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name, hides: true, kept: kept})
+	})
 }
 
 // hide continues a chain with a null delete marker, and notes what was current.

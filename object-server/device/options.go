@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"martlet/object-server/bundle"
 )
 
 // SyncMethod chooses how a batch is made durable.
@@ -47,6 +49,9 @@ type Options struct {
 	ReserveBytes    int64         // refuse PUTs and POSTs when less than this is free; default 0
 	ReservePercent  float64       // the same as a share of the file system; default 0
 	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
+	// KeptID is the id under which a null version is kept when a version has been written since; its timestamp is
+	// given. Default nil: a write without an id replaces the null version wherever it stands.
+	KeptID func(bundle.Timestamp) bundle.VersionID
 
 	noFloor       bool    // nothing is kept for compaction, for tests of other things
 	compactByHand bool    // only Compact compacts, for tests that look at the files

@@ -121,12 +121,17 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	if u.ended || u.failed != nil || m.Size != u.size || m.Timestamp.IsZero() {
 		return State{}, fmt.Errorf("%w: commit of %d bytes, %d written", ErrInvalid, m.Size, u.size)
 	}
+	defer u.end()
+	return u.device.keepingNull(u.at, func(kept bundle.Timestamp) (State, error) { return u.commit(m, kept) })
+}
+
+// commit is Commit once the null version of the time kept has been kept.
+func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error) {
 	d := u.device
 	if err := d.enter(); err != nil {
 		return State{}, err
 	}
 	defer d.leave()
-	defer u.end()
 	if u.large != nil {
 		if err := u.large.finish(); err != nil {
 			return State{}, err
@@ -140,6 +145,11 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
 	old, err := previous(s.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+		if m.VersionID.IsNull() {
+			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
+				return bundle.Addition{}, err
+			}
+		}
 		return c.Add(m.VersionID, m.Timestamp)
 	})
 	if err != nil {

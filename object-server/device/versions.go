@@ -189,6 +189,9 @@ func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage err
 		return old, err
 	}
 	old.chain = &a
+	if head != nil && !head.Versioned() && !head.Live() {
+		old.state.Tombstone = head.Timestamp()
+	}
 	v := a.Replaced()
 	if v.LSN == 0 {
 		return old, nil

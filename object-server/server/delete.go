@@ -42,7 +42,7 @@ func (s *Server) remove(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := s.updateAfterDelete(x, slot, timestamp, previous.Metadata); err != nil {
+	if err := s.updateAfterDelete(x, slot, timestamp, previous); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())

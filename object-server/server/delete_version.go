@@ -40,11 +40,11 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 		}
 		rows = append(rows, row)
 	}
-	row := versionRow(x, versionText(id), timestamp)
+	rows = append(rows, versionRow(x, versionText(id), timestamp))
 	removed := id
 	if _, err := slot.store.HeadVersion(x.at, id); isAlias(slot.store, x.at, id, err) {
 		removed = bundle.VersionID{}
-		row.CreatedAt, row.VersionID = timeOfVersion(id).String(), nullVersion
+		rows = append(rows, versionRow(x, nullVersion, timeOfVersion(id)))
 		if _, err := s.hideOlder(x, slot.store, id); err != nil { // as the row does
 			return err
 		}
@@ -55,10 +55,13 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 		wasMarker = gone.Marker
 	}
 	previous, err := slot.store.DeleteVersion(x.at, removed, timestamp, x.name())
+	if err == nil && removed != id { // a replica that misses this may keep it under its id
+		_, err = slot.store.DeleteVersion(x.at, id, timestamp, x.name())
+	}
 	if err != nil {
 		return err
 	}
-	all := s.containerUpdates(x, append(rows, row)...)
+	all := s.containerUpdates(x, rows...)
 	if m := previous.Metadata; m != nil {
 		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, m.DeleteAt)...)
 	}
@@ -116,6 +119,16 @@ func (s *Server) hideOlder(x *exchange, at store, id bundle.VersionID) (updates.
 		return updates.Row{}, err
 	}
 	return versionRow(x, updates.CurrentVersion, since), nil
+}
+
+// hideLate makes a version not be current where the name had no versions yet and was deleted after the version's time.
+// On replicas that had the version first, the DELETE has hidden it.
+func hideLate(x *exchange, at store, m *bundle.Metadata, previous device.State) error {
+	deleted := previous.Tombstone
+	if m.VersionID.IsNull() || deleted.Compare(m.Timestamp) <= 0 {
+		return nil
+	}
+	return at.DeleteMarker(x.at, deleted, versionIDOf(deleted, hiddenBit), x.name())
 }
 
 // expireVersion makes a version that has expired not be current any more: 204. The version stays.

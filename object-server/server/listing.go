@@ -23,10 +23,7 @@ const (
 func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
-	row := updates.Row{
-		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
-		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
-	}
+	row := objectRow(x, m)
 	if m.TypeTimestamp != m.Timestamp { // a newer POST outlives this PUT
 		stamp := m.TypeTimestamp.String()
 		row.ContentTypeTimestamp = &stamp
@@ -45,7 +42,7 @@ func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, foo
 			return strings.Join(values, ","), len(values) > 0
 		})
 	}
-	all := s.containerUpdates(x, row)
+	all := s.containerUpdates(x, append(keptRows(x, previous.Kept), row)...)
 	if isOutlived { // and has told the queue
 		return s.deliver(x, slot, all)
 	}
@@ -75,17 +72,7 @@ func override(row *updates.Row, prefix string, header func(string) (string, bool
 // updateAfterPost tells the container of new metadata. The row is that of the PUT with the times of what changed.
 func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) error {
 	m := &edit.after
-	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
-	row := updates.Row{
-		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
-		PolicyIndex: x.at.Policy, ContentTypeTimestamp: &typeTimestamp, MetaTimestamp: &metaTimestamp, VersionID: rowVersion(m),
-	}
-	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
-		override(&row, prefix, func(name string) (string, bool) {
-			value, ok := m.System[name]
-			return value, ok && !strings.HasSuffix(name, "Content-Type")
-		})
-	}
+	row := storedRow(x, m)
 	all := s.containerUpdates(x, row)
 	if edit.isMetaChanged {
 		all = append(all, s.expirerUpdates(x, m, edit.timestamp, edit.deleteAtBefore)...)
@@ -93,10 +80,41 @@ func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) er
 	return s.deliver(x, slot, all)
 }
 
-// updateAfterDelete takes an object out of the listing; old is what was there, nil if nothing.
-func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp bundle.Timestamp, old *bundle.Metadata) error {
-	all := s.containerUpdates(x, updates.DeletedRow(x.object, timestamp.String(), x.at.Policy))
-	if old != nil {
+// objectRow is the row of an object as it was put.
+func objectRow(x *exchange, m *bundle.Metadata) updates.Row {
+	return updates.Row{
+		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
+		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
+	}
+}
+
+// storedRow is the row of an object as it is stored, with what the listing shows instead and the times of a POST.
+func storedRow(x *exchange, m *bundle.Metadata) updates.Row {
+	row := objectRow(x, m)
+	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
+	row.ContentTypeTimestamp, row.MetaTimestamp = &typeTimestamp, &metaTimestamp
+	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
+		override(&row, prefix, func(name string) (string, bool) {
+			value, ok := m.System[name]
+			return value, ok && !strings.HasSuffix(name, "Content-Type")
+		})
+	}
+	return row
+}
+
+// keptRows is the row of a null version that was kept as a version of its own; none if there is none.
+func keptRows(x *exchange, kept *bundle.Metadata) []updates.Row {
+	if kept == nil {
+		return nil
+	}
+	return []updates.Row{storedRow(x, kept)}
+}
+
+// updateAfterDelete takes an object out of the listing; previous is what was there.
+func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp bundle.Timestamp, previous device.State) error {
+	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
+	all := s.containerUpdates(x, append(keptRows(x, previous.Kept), row)...)
+	if old := previous.Metadata; old != nil {
 		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, old.DeleteAt)...)
 	}
 	return s.deliver(x, slot, all)

@@ -6,7 +6,6 @@ import (
 	"regexp"
 
 	"martlet/object-server/bundle"
-	"martlet/object-server/device"
 )
 
 // post answers 202, 400, 404, 409 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
@@ -55,7 +54,7 @@ func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) err
 		switch {
 		case ok && !current.IsNull():
 			elsewhere = nil
-			return &device.NotFoundError{}
+			return otherIsCurrent(m)
 		case elsewhere != nil:
 			return errElsewhere
 		}

@@ -52,6 +52,9 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := hideLate(x, slot.store, &m, previous); err != nil {
+		return err
+	}
 	if err := s.updateAfterPut(x, slot, &m, received.footers, previous); err != nil {
 		return err
 	}

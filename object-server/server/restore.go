@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device"
 	"martlet/object-server/updates"
 )
 
@@ -30,7 +31,17 @@ func (s *Server) restore(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	target = found.VersionID // the null version has another name as well
+	var rows []updates.Row
+	if found.VersionID.IsNull() { // which is to keep the id that clients know it under
+		if found, err = slot.store.KeepNull(x.at, timestamp, x.name()); err != nil {
+			return err
+		}
+		if found == nil {
+			return &device.NotFoundError{}
+		}
+		target = found.VersionID
+		rows = append(keptRows(x, found), versionRow(x, nullVersion, timestamp))
+	}
 	upload, err := slot.store.NewUpload(x.at, 0)
 	if err != nil {
 		return err
@@ -44,11 +55,11 @@ func (s *Server) restore(x *exchange) error {
 	if _, err := upload.Commit(&m); err != nil {
 		return err
 	}
-	row := updates.Row{
+	rows = append(rows, updates.Row{
 		Name: x.object, CreatedAt: timestamp.String(), ETag: versionText(target), ContentType: "", PolicyIndex: x.at.Policy,
 		VersionID: updates.CurrentVersion,
-	}
-	if err := s.deliver(x, slot, s.containerUpdates(x, row)); err != nil {
+	})
+	if err := s.deliver(x, slot, s.containerUpdates(x, rows...)); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+found.ETag+`"`)

@@ -38,6 +38,7 @@ func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 	fileSystem := vfs.OS{}
 	deviceOptions := config.Device
 	deviceOptions.Logger = logger
+	deviceOptions.KeptID = keptID
 	s := newServer(config, logger, version)
 	s.devices.open = func(path string) (store, *updates.Pending, error) {
 		opened, err := device.Open(fileSystem, path, deviceOptions)

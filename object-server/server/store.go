@@ -26,6 +26,7 @@ type versionStore interface {
 	OpenVersion(at device.Location, id bundle.VersionID) (object, error)
 	HeadVersion(at device.Location, id bundle.VersionID) (*bundle.Metadata, error)
 	PostVersion(at device.Location, id bundle.VersionID, edit func(*bundle.Metadata) error) error
+	KeepNull(at device.Location, timestamp bundle.Timestamp, name string) (*bundle.Metadata, error)
 	DeleteMarker(at device.Location, timestamp bundle.Timestamp, id bundle.VersionID, name string) error
 	DeleteVersion(
 		at device.Location, id bundle.VersionID, timestamp bundle.Timestamp, name string,

@@ -37,6 +37,9 @@ func versionIDOf(t bundle.Timestamp, bits byte) (id bundle.VersionID) {
 	return id
 }
 
+// keptID is the id under which a null version is kept that is not current any more. Clients knew it under that already.
+func keptID(t bundle.Timestamp) bundle.VersionID { return versionIDOf(t, 0) }
+
 // timeOfVersion is the timestamp of an id as versionIDOf makes it.
 func timeOfVersion(id bundle.VersionID) bundle.Timestamp {
 	id[0] &^= hiddenBit
@@ -102,11 +105,15 @@ func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, e
 	switch {
 	case err != nil:
 		return nil, since, err
-	case ok:
+	case ok && !id.IsNull():
 		o, err = openVersion(from, x.at, id)
 		return o, since, err
 	}
 	o, err = from.Open(x.at)
+	if ok && err == nil && !o.Metadata().VersionID.IsNull() {
+		defer o.Close()
+		return nil, since, otherIsCurrent(o.Metadata())
+	}
 	if err == nil && isRestored(o.Metadata().VersionID) {
 		since = o.Metadata().Timestamp
 		target := restoredTarget(o.Metadata())
@@ -150,12 +157,20 @@ func headRequested(x *exchange, from store) (m *bundle.Metadata, since bundle.Ti
 	switch {
 	case err != nil:
 		return nil, since, err
-	case ok:
+	case ok && !id.IsNull():
 		m, err = headVersion(from, x.at, id)
 		return m, since, err
 	}
-	return headCurrent(from, x.at)
+	m, since, err = headCurrent(from, x.at)
+	if ok && err == nil && !m.VersionID.IsNull() {
+		return nil, since, otherIsCurrent(m)
+	}
+	return m, since, err
 }
+
+// otherIsCurrent is the error for the null version where a version is current that has an id: what was the null version
+// has one, too.
+func otherIsCurrent(m *bundle.Metadata) error { return &device.NotFoundError{Tombstone: m.Timestamp} }
 
 // headCurrent is the metadata of the version that is current.
 func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bundle.Timestamp, err error) {
@@ -182,7 +197,7 @@ func headVersion(from store, at device.Location, id bundle.VersionID) (*bundle.M
 // version is not current any more.
 func isAlias(from store, at device.Location, id bundle.VersionID, err error) bool {
 	var gone *device.NotFoundError
-	if !errors.As(err, &gone) || gone.Marker || id.IsNull() {
+	if !errors.As(err, &gone) || gone.Marker || !gone.Tombstone.IsZero() || id.IsNull() {
 		return false
 	}
 	m, err := from.HeadVersion(at, bundle.VersionID{})

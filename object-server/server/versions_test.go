@@ -21,6 +21,7 @@ type versionsFixture struct {
 func newVersionsFixture(t *testing.T) *versionsFixture {
 	t.Helper()
 	f := newFixture(t, patient)
+	f.config.Device.KeptID = keptID
 	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
 		if err != nil {
@@ -98,7 +99,7 @@ func TestVersionsOfAName(t *testing.T) {
 	f.putVersion(3, "three")
 	f.wantCurrent("three", moment(3))
 	f.wantVersion(moment(2), "two")
-	f.wantVersion("null", "null")
+	f.wantVersion("null", "")
 	f.wantVersion(moment(1), "null") // its id once it is not current
 	f.wantVersion(moment(4), "")
 
@@ -147,7 +148,7 @@ func TestDeleteOfTheCurrentVersion(t *testing.T) {
 	f.wantCurrent("", "")
 	f.wantVersion(moment(3), "")
 	f.wantVersion(moment(2), "two")
-	f.wantVersion("null", "null")
+	f.wantVersion(moment(1), "null")
 	f.send(404, "DELETE", "", 10, versionHeader, moment(3), hideHeader, "true") // again
 	f.putVersion(4, "four")                                                     // came while it was deleted
 	f.wantCurrent("four", moment(4))
@@ -163,7 +164,7 @@ func TestDeleteOfAnotherVersion(t *testing.T) {
 	f.wantRows(moment(2) + " " + moment(9) + " 1")
 	f.wantCurrent("three", moment(3))
 	f.send(204, "DELETE", "", 10, versionHeader, moment(1)) // the null version, by its time
-	f.wantRows("null " + moment(1) + " 1")
+	f.wantRows(moment(1)+" "+moment(10)+" 1", "null "+moment(1)+" 1")
 	f.wantVersion("null", "")
 	f.wantCurrent("three", moment(3))
 	f.send(204, "DELETE", "", 11, versionHeader, moment(11), markerHeader, "yes")
@@ -202,23 +203,71 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.putVersion(1, "one")
 	f.send(201, "PUT", "null", 2)
+	f.wantVersion("null", "null")
 	f.putVersion(3, "three")
+	f.wantVersion("null", "") // it has an id now
+	f.wantVersion(moment(2), "null")
 	f.rows.take("/sdb/5/AUTH_a/c")
 	f.send(201, "PUT", "", 4, restoreHeader, moment(2))
-	rows := f.rows.take("/sdb/5/AUTH_a/c")
-	if len(rows) != 1 || rows[0].ETag != "null" {
-		t.Errorf("rows of a restore: %+v", rows)
-	}
-	f.wantCurrent("null", "null")
-	f.send(204, "DELETE", "", 5, versionHeader, moment(2))
+	f.wantRows(moment(2)+" "+moment(2)+" 0", "null "+moment(4)+" 1", "current "+moment(4)+" 0")
+	f.wantCurrent("null", moment(2))
+	f.send(204, "DELETE", "", 5, versionHeader, moment(2), hideHeader, "true")
 	f.wantCurrent("", "")
 
 	f.send(201, "PUT", "again", 6)
 	f.rows.take("/sdb/5/AUTH_a/c")
 	f.send(204, "DELETE", "", 7, versionHeader, moment(6)) // it is current, and no older one comes forward
-	f.wantRows("null " + moment(6) + " 1")
+	f.wantRows(moment(6)+" "+moment(7)+" 1", "null "+moment(6)+" 1")
 	f.wantCurrent("", "")
 	f.wantVersion(moment(3), "three")
+}
+
+func TestAnOldNullVersionIsNotReplaced(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "one", 1)
+	f.send(202, "POST", "", 2, "X-Object-Meta-Color", "red")
+	f.putVersion(3, "three")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(201, "PUT", "four", 4) // suspended
+	f.wantRows(moment(1)+" "+moment(1)+" 0", " "+moment(4)+" 0")
+	f.wantVersion(moment(1), "one")
+	if got := f.do("HEAD", objectPath, "", versionHeader, moment(1)); got.header.Get("X-Object-Meta-Color") != "red" {
+		t.Errorf("kept: %v", got.header)
+	}
+	f.wantVersion(moment(3), "three")
+	f.send(201, "PUT", "five", 5) // the null version is current, and replaced
+	f.wantVersion(moment(4), "")
+	f.putVersion(6, "six")
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(204, "DELETE", "", 7) // suspended again
+	f.wantRows(moment(5)+" "+moment(5)+" 0", " "+moment(7)+" 1")
+	f.wantCurrent("", "")
+	f.wantVersion(moment(5), "five")
+	f.send(204, "DELETE", "", 8, versionHeader, moment(5))
+	f.send(204, "DELETE", "", 8, versionHeader, moment(1))
+	f.wantVersion(moment(5), "")
+	f.wantVersion(moment(6), "six")
+}
+
+// What a DELETE without versioning and a PUT with it leave, made at the same time, does not hang on which comes first.
+func TestADeleteBesideTheFirstVersion(t *testing.T) {
+	for _, isDeleteFirst := range []bool{true, false} {
+		f := newVersionsFixture(t)
+		f.send(201, "PUT", "null", 1)
+		put := func() { f.putVersion(2, "two") }
+		remove := func() { f.send(204, "DELETE", "", 3) }
+		if isDeleteFirst {
+			remove()
+			put()
+		} else {
+			put()
+			remove()
+		}
+		f.wantCurrent("", "")
+		f.wantVersion(moment(2), "two")
+		f.putVersion(4, "four")
+		f.wantCurrent("four", moment(4))
+	}
 }
 
 func TestSuspendedVersions(t *testing.T) {
@@ -252,7 +301,7 @@ func TestExpiryOfTheCurrentVersion(t *testing.T) {
 	}
 	f.wantRows("current " + moment(2) + " 1")
 	f.wantVersion(moment(2), "two")
-	f.wantVersion("null", "null")
+	f.wantVersion(moment(1), "null")
 	f.wantCurrent("", "")
 }
 
@@ -291,7 +340,7 @@ func TestPostNamesTheVersionThatItMeans(t *testing.T) {
 	if got := f.do("POST", objectPath, "", late...); got.status != 202 { // it was current when the proxy looked
 		t.Errorf("POST of a version that has expired: %d", got.status)
 	}
-	for id, want := range map[string]string{"null": "red", moment(3): "blue"} {
+	for id, want := range map[string]string{moment(1): "red", moment(3): "blue"} {
 		if got := f.do("HEAD", objectPath, "", versionHeader, id); got.header.Get("X-Object-Meta-Color") != want {
 			t.Errorf("%s: %v, want %s", id, got.header, want)
 		}

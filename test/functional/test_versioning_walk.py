@@ -9,6 +9,8 @@ import pytest
 from running_cluster import await_true
 from swift_api import Account
 
+from martlet.timestamp import Timestamp
+
 STEPS = 120
 NULL = "null"
 
@@ -19,7 +21,8 @@ class Model:
 
     is_enabled: bool = False
     versions: dict[str, bytes | None] = field(default_factory=dict)  # None: a delete marker
-    null: bytes | None = None
+    null: bytes | None = None  # while it is current
+    null_id: str = ""  # of the null version, from then on
     current: str | None = None  # an id that can be read, NULL, or nothing
 
     def body(self) -> bytes | None:
@@ -27,6 +30,11 @@ class Model:
         if self.current is None:
             return None
         return self.null if self.current == NULL else self.versions[self.current]
+
+    def keep_null(self) -> None:
+        """What is written now comes after the null version."""
+        if self.null is not None:
+            self.versions[self.null_id], self.null = self.null, None
 
     def remove(self, version: str, newest: str | None) -> None:
         del self.versions[version]
@@ -71,8 +79,11 @@ class Walk:
         status, version = self.call("PUT", body=body)
         assert (status, bool(version)) == (201, self.model.is_enabled)
         if version:
+            self.model.keep_null()
             self.model.versions[version], self.model.current = body, version
         else:
+            head = self.account.call("HEAD", self.container, "o").headers
+            self.model.null_id = Timestamp(head["x-timestamp"]).internal
             self.model.null, self.model.current = body, NULL
 
     def delete(self) -> None:
@@ -80,10 +91,9 @@ class Walk:
         status, version = self.call("DELETE")
         assert (status, bool(version)) == (expected, self.model.is_enabled)
         if version:
+            self.model.keep_null()
             self.model.versions[version] = None
-        else:
-            self.model.null = None
-        self.model.current = None
+        self.model.null = self.model.current = None
 
     def remove(self) -> None:
         if version := self.pick(list(self.model.versions)):
@@ -99,6 +109,7 @@ class Walk:
         readable = [version for version, body in self.model.versions.items() if body is not None]
         if version := self.pick(readable):
             assert self.call("PUT", version, b"") == (201, version)
+            self.model.keep_null()
             self.model.current = version
 
     def switch(self) -> None:
@@ -134,16 +145,13 @@ class Walk:
         entries = self.account.call("GET", self.container, versions="").json
         found = {(e["version_id"], e["is_latest"]) for e in entries if e["version_id"] != NULL}
         ids = {version for version, _ in found}
-        others = ids - set(model.versions)  # the null version, under its timestamp
-        has_null = model.null is not None
         nulls = [e for e in entries if e["version_id"] == NULL]
         plain = self.account.call("GET", self.container).lines
         bytes_used = sum(len(b) for b in [*model.versions.values(), model.null] if b)
         head = self.account.call("HEAD", self.container).headers
         return (
-            set(model.versions) <= ids
+            set(model.versions) == ids
             and {v for v, is_latest in found if is_latest} == {model.latest()} - {NULL, None}
-            and len(others) == (has_null and model.current != NULL)
             and len(nulls) == (model.current == NULL)
             and plain == (["o"] if model.body() is not None else [])
             and head["x-container-bytes-used"] == str(bytes_used)
