@@ -33,6 +33,8 @@ from martlet.timestamp import Timestamp
 from replicator.concurrency import for_each
 
 _POLICY = "X-Backend-Storage-Policy-Index"
+_VERSION = "X-Backend-Version-Id"
+_STAYS = frozenset(("waiting", "versions"))
 # Of one answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
 _NOT_OF_THE_OBJECT_NAMES = """
     accept-ranges connection content-length content-range date last-modified transfer-encoding
@@ -165,7 +167,7 @@ class Reconciler:
         except Exception:
             self._log.exception("to be repeated entry=%s", entry.name)
             return "failed"
-        if end != "waiting":
+        if end not in _STAYS:
             self._queue.remove_entry(container, entry)
         return end
 
@@ -181,15 +183,25 @@ class Reconciler:
             return "in_place"
         with self._ask("HEAD", entry, policy, {"X-Newest": "true"}, (2, 404)) as there:
             is_there = _time_of(there.headers) >= entry.written_at
-        if is_there:
-            self._remove_source(entry, entry.written_at)
-            return "found"
-        return self._bring(entry, policy)
+        if not is_there:
+            return self._bring(entry, policy)
+        with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
+            if _VERSION in source.headers:
+                return self._leave(entry)
+        self._remove_source(entry, entry.written_at)
+        return "found"
+
+    def _leave(self, entry: Entry) -> str:
+        """An object with versions is not moved: only the current one would come along."""
+        self._log.warning("the object has versions and is not moved entry=%s", entry.name)
+        return "versions"
 
     def _bring(self, entry: Entry, policy: int) -> str:
         """Copy the object, or its deletion, to the policy of its container."""
         headers = {"X-Newest": "true"}
         with self._ask("GET", entry, entry.policy_index, headers) as source:
+            if _VERSION in source.headers:
+                return self._leave(entry)
             written_at = _time_of(source.headers)
             age = self._options.reclaim_age
             step = next_step(entry, source.status, written_at, self._now(), age)

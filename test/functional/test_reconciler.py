@@ -276,3 +276,23 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     assert records(split, put) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
     await_true(lambda: user.call("GET", "theirs").lines == ["put"], "listed")
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
+
+
+def test_an_object_with_versions_stays_where_it_is(split: RunningCluster, user: Account) -> None:
+    """The reconciler would bring one of them: it brings none, and none is lost.
+
+    The last of these tests: the entry stays in the queue.
+    """
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "kept", headers=headers).status == 201
+    names, times = names_of(user, "kept", "o"), [Timestamp.now()]
+    times.insert(0, Timestamp(float(times[0]) - 1))
+    for time, body in zip(times, (b"one", b"two"), strict=True):
+        version = {"X-Backend-Version-Id": time.internal}
+        write_misplaced(split, "PUT", names, SILVER, time, body, **version)
+    await_true(lambda: queue(split, times[1]), "queued")
+    stored = records(split, names)
+    for _ in range(2):
+        assert "versions=1" in reconcile(split)
+        assert len(queue(split, times[1])) == 1
+    assert records(split, names) == stored

@@ -211,6 +211,18 @@ def test_the_policy_of_the_container_decides(policy: int | None, end: str, left:
     assert (state(cluster, AWAY) == (b"body", at(1).internal)) == (end != "copied")
 
 
+@pytest.mark.parametrize("there", [None, b"newer"])
+def test_versions_stay_where_they_are(there: bytes | None) -> None:
+    cluster = Cluster()
+    cluster.write(AWAY, at(1), b"body")
+    cluster.objects[AWAY][PATH].headers = {"X-Backend-Version-Id": at(1).internal}
+    if there:
+        cluster.write(HOME, at(2), there)
+    assert reconciler(cluster).run_once() == {"versions": 1}
+    assert len(cluster.entries) == 1
+    assert state(cluster, AWAY) == (b"body", at(1).internal)
+
+
 def test_what_is_not_there_is_waited_for_and_given_up_in_the_end() -> None:
     cluster = Cluster()
     cluster.enqueue(f"{AWAY}:{PATH}", at(1), False)
