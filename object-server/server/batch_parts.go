@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // Limits of a batch. All of it is in memory before the first request is served.
@@ -62,7 +63,10 @@ func mayBePart(r *http.Request) bool {
 	case r.ContentLength < 0, r.ContentLength > batchPartBytesMax:
 		return false
 	}
-	for _, values := range r.Header {
+	for name, values := range r.Header {
+		if strings.Contains(name, " ") { // the only names that http.ReadRequest lets through and a connection refuses
+			return false
+		}
 		for _, value := range values {
 			if !isHeaderValue(value) {
 				return false

@@ -106,6 +106,8 @@ func TestBatchWithOneBadRequestDoesNothing(t *testing.T) {
 		"a large head":    partOf("o", "", "X-Object-Meta-A", strings.Repeat("x", 1<<17)),
 		"bare line ends":  strings.ReplaceAll(rawPut, "\r\n", "\n") + "\n" + rawPut + "\r\n",
 		"control bytes":   partOf("o", "", "X-Object-Meta-A", "a\x01b"),
+		"a hidden length": rawPut + "Content-Length : 200\r\n\r\n" + partOf("inner", "x"),
+		"a spaced name":   rawPut + "X-Object-Meta-A b: v\r\nContent-Length: 0\r\n\r\n",
 		"an old protocol": "PUT /sda/7/AUTH_a/c/o HTTP/1.0\r\nX-Timestamp: 1\r\nContent-Length: 0\r\n\r\n",
 		"more after it":   partOf("o", "") + "\r\n",
 		"too many":        strings.Repeat(partOf("o", ""), batchPartsMax),
