@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from martlet.backend_client import (
     Address,
@@ -39,6 +39,10 @@ MESSAGE_BYTES_MAX = 224 * 1024
 MESSAGE_PARTS_MAX = 256
 #: Messages to one server that may be under way, without those that are late; the next waits.
 MESSAGES_MAX = 2
+#: From when on a message is late although its answers keep dripping, seconds.
+LATE_SECONDS = 0.2
+#: How often a courier that is late looks whether anybody still waits, seconds.
+LOOK_SECONDS = 0.5
 #: How long a server that knows no batches is not asked again, seconds.
 SINGLY_SECONDS = 60.0
 
@@ -48,12 +52,6 @@ _UNKNOWN_STATUSES = (404, 405, 501)
 _REFUSED_STATUSES = (400, 411, 412, 413)
 
 _T = TypeVar("_T")
-
-
-class Wait(Protocol):
-    """Calls ``read`` with a time-out that makes ``timeout`` in all."""
-
-    def __call__(self, read: Callable[[float], _T], timeout: float) -> _T: ...
 
 
 class Part:
@@ -149,6 +147,8 @@ class _Route:
         """Let a part wait for a courier."""
         with self._lock:
             self._waiting.append(part)
+            while self._waiting[0].is_withdrawn:  # a server may take nothing for seconds
+                self._waiting.popleft()
             if self._couriers >= MESSAGES_MAX:
                 return
             self._couriers += 1
@@ -179,16 +179,21 @@ class _Route:
 
 
 class _Courier:
-    """Carries messages to a server, one after another, until one is late."""
+    """Carries messages to a server, one after another, until one is late.
 
-    def __init__(self, route: _Route) -> None:
+    :param is_late: nothing waits for it from the beginning.
+    """
+
+    def __init__(self, route: _Route, *, is_late: bool = False) -> None:
         self._route = route
-        self._is_late = False
+        self._is_late = is_late
+        self._late_at = 0.0  # when the message will be late; time.monotonic()
 
     def run(self) -> None:
         """Work until nothing waits."""
         try:
             while not self._is_late and (message := self._route.next_message()):
+                self._late_at = time.monotonic() + LATE_SECONDS
                 self._deliver(message)
         finally:
             self._be_late()
@@ -200,7 +205,7 @@ class _Courier:
 
     def _deliver(self, message: list[Part]) -> None:
         if len(message) == 1:
-            _ask_alone(self._route.client, message[0], self._wait)
+            self.ask_alone(message[0])
         elif time.monotonic() < self._route.singly_until:
             self._deliver_singly(message)
         else:
@@ -208,7 +213,27 @@ class _Courier:
 
     def _deliver_singly(self, message: Iterable[Part]) -> None:
         for part in message:
-            _start(partial(_ask_alone, self._route.client, part, _wait))
+            _start(partial(_Courier(self._route, is_late=True).ask_alone, part))
+
+    def ask_alone(self, part: Part) -> None:
+        """Send a part as a request of its own."""
+        answer: Answer | None = None
+        lost: BackendError = ConnectionLost(part.address, "there was no answer")
+        try:
+            exchange = self._route.client.start(
+                part.address, part.method, part.path, part.headers, part.body, part.timeout
+            )
+            try:
+                response = self._wait([part], exchange.response, part.timeout)
+            except ReadTimeout:
+                exchange.abort()
+                raise
+            body = response.body(ANSWER_BYTES_MAX)
+            answer = Answer(response.status, response.headers, body, exchange.was_resent)
+        except BackendError as error:
+            lost = error
+        finally:
+            part.end(answer, None if answer else lost)
 
     def _deliver_together(self, message: list[Part]) -> None:
         parts = dict(enumerate(message))
@@ -232,13 +257,13 @@ class _Courier:
         body = b"".join([part.encoded() for part in parts.values()])
         exchange = self._route.client.start(address, _METHOD, "/", _HEADERS, body, timeout)
         try:
-            response = self._wait(exchange.response, timeout)
+            response = self._wait(parts.values(), exchange.response, timeout)
             if response.status != 200:
                 response.close()
                 self._be_refused(parts, response.status)
                 return
             parser = AnswerParser(exchange.was_resent, lambda n, answer: parts.pop(n).end(answer))
-            while pieces := self._wait(response.read_some, timeout):
+            while pieces := self._wait(parts.values(), response.read_some, timeout):
                 parser.feed(b"".join(pieces))
         except ValueError as error:
             exchange.abort()
@@ -255,34 +280,22 @@ class _Courier:
         self._deliver_singly(parts.values())
         parts.clear()
 
-    def _wait(self, read: Callable[[float], _T], timeout: float) -> _T:
-        """What ``read`` gives. Others do not wait for it much longer than is usual."""
-        if not self._is_late:
+    def _wait(self, parts: Iterable[Part], read: Callable[[float], _T], timeout: float) -> _T:
+        """What ``read`` gives. Others do not wait for it much longer than is usual, and we only as
+        long as anybody waits for one of the parts.
+        """
+        until = time.monotonic() + timeout
+        while True:
+            now = time.monotonic()
+            if now >= self._late_at:
+                self._be_late()
+            longest = LOOK_SECONDS if self._is_late else PATIENCE
             try:
-                return read(PATIENCE)
+                return read(max(0.001, min(longest, until - now)))
             except ReadTimeout:
                 self._be_late()
-        return read(timeout)
-
-
-def _wait(read: Callable[[float], _T], timeout: float) -> _T:
-    return read(timeout)
-
-
-def _ask_alone(client: BackendClient, part: Part, wait: Wait) -> None:
-    try:
-        exchange = client.start(
-            part.address, part.method, part.path, part.headers, part.body, part.timeout
-        )
-        try:
-            response = wait(exchange.response, part.timeout)
-        except ReadTimeout:
-            exchange.abort()
-            raise
-        body = response.body(ANSWER_BYTES_MAX)
-        part.end(Answer(response.status, response.headers, body, exchange.was_resent))
-    except BackendError as error:
-        part.end(None, error)
+                if time.monotonic() >= until or all(part.is_withdrawn for part in parts):
+                    raise ReadTimeout(self._route.address, f"no answer in {timeout} s") from None
 
 
 def _start(work: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -89,6 +90,7 @@ class Sender:
 
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sender]:
+    monkeypatch.setattr(proxy.batch, "LATE_SECONDS", 20.0)
     monkeypatch.setattr(proxy.batch, "PATIENCE", 20.0)  # nothing is late unless a test says so
     device = FakeDevice(0)
     yield Sender(device, 5.0)
@@ -283,6 +285,58 @@ def test_who_is_late_does_not_hold_up_the_others(
     later = sender.send("later")
     sender.await_ends(1)
     assert ends([*waiting, later]) == [201] * 4
+
+
+def test_answers_that_drip_do_not_hold_up_the_others(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy.batch, "MESSAGE_PARTS_MAX", 2)
+    sender.fault = lambda seen: SILENT if "/silent-" in seen.path else None
+    sender.hold()
+    for number in range(MESSAGES_MAX):
+        sender.send(f"quick-{number}")
+        sender.send(f"silent-{number}")
+    monkeypatch.setattr(proxy.batch, "LATE_SECONDS", 0.0)
+    sender.let_go()
+    sender.await_ends(MESSAGES_MAX)
+    assert sender.messages() == [2] * MESSAGES_MAX
+    later = sender.send("later")
+    sender.await_ends(1)
+    assert ends([later]) == [201]
+
+
+@pytest.mark.parametrize("takes_batches", [True, False])
+def test_nothing_is_kept_of_what_nobody_waits_for(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, takes_batches: bool
+) -> None:
+    sender.device.takes_batches = takes_batches
+    sender.fault = SILENT
+    sender.hold()
+    sender.send("queued").is_withdrawn = True
+    sender._timeout = 60.0
+    parts = [sender.send(name) for name in "ab"]
+    [route] = sender.batches._routes.values()
+    assert list(route._waiting) == parts
+    monkeypatch.setattr(proxy.batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(proxy.batch, "LOOK_SECONDS", 0.01)
+    sender.let_go()
+    while sender.device.methods().count("PUT") < MESSAGES_MAX + 2:
+        time.sleep(0.001)
+    for part in parts:
+        part.is_withdrawn = True
+    sender.await_ends(2)
+    assert ends(parts) == [ReadTimeout] * 2
+
+
+def test_a_mistake_of_ours_is_an_end_as_well(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes: Queue[type[BaseException]] = Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda args: mistakes.put(args.exc_type))
+    parts = [sender.send("not quoted"), sender.send("a")]
+    sender.await_ends(2)
+    assert ends(parts) == [ConnectionLost, 201]
+    assert mistakes.get(timeout=20) is ValueError
 
 
 def test_a_connection_that_was_closed_meanwhile(sender: Sender) -> None:
