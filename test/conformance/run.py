@@ -5,9 +5,10 @@
   clients      rclone, Glance's store, openstack and swift, each through what it is used for
   fuzz         requests that make no sense: no answer may be a 5xx
   differences  odd requests to real Swift and to the cluster: what an application could tell apart
+  versions     sequences of requests about versions to both, with the listings that they leave
 
-Without a name all but the last. Fails when a test that passes on real Swift does not pass here, nor
-at a second go by itself, or when any of the others fails.
+Without a name all but the last two. Fails when a test that passes on real Swift does not pass here,
+nor at a second go by itself, or when any of the others fails.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ from suite import (
     worse,
     write_expected,
 )
+from versions import run_versions
 
 from cluster.confs import render
 
 EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
-_ON_REQUEST = ("differences",)
+_ON_REQUEST = ("differences", "versions")
 # What the tests of storage policies need.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # A machine that is busy may make a test miss its moment; more than these are no accident.
@@ -82,9 +84,11 @@ def _parse() -> argparse.Namespace:
         help="pytest's arguments for the suites, e.g. test/functional/test_slo.py; or walks",
     )  # fmt: skip
     parser.add_argument("--requests", type=int, default=4000, help="of the fuzz (4000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the fuzz and the differences (1)")
-    parser.add_argument("--rounds", type=int, default=5, help="of the differences (5)")
-    parser.add_argument("--peer", help="a real Swift that runs already, for the differences")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn by chance (1)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of the differences; 10 sequences of versions (5)"
+    )
+    parser.add_argument("--peer", help="a real Swift that runs already, to compare with")
     parser.add_argument(
         "--reference",
         action="store_true",
@@ -108,8 +112,8 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
                 results = SWIFTCLIENT.run(url, arguments.tests)
             elif judge == "clients":
                 results = run_clients(url)
-            elif judge == "differences":
-                results = _differences(arguments, url)
+            elif judge in _ON_REQUEST:
+                results = _beside_swift(judge, arguments, url)
             else:
                 results = run_fuzz(url, arguments.requests, arguments.seed)
             failed = [result for result in results if result.outcome == "failed"]
@@ -120,9 +124,11 @@ def _judge(arguments: argparse.Namespace, url: str) -> int:
     return 1 if failures else 0
 
 
-def _differences(arguments: argparse.Namespace, url: str) -> list[Result]:
+def _beside_swift(judge: str, arguments: argparse.Namespace, url: str) -> list[Result]:
     running = nullcontext(arguments.peer) if arguments.peer else None
     with running or real_swift(judges.WORK / "real-swift") as peer:
+        if judge == "versions":
+            return run_versions(peer, url, 10 * arguments.rounds, arguments.seed)
         return run_differences(peer, url, arguments.rounds, arguments.seed, arguments.tests)
 
 
