@@ -133,7 +133,8 @@ class ObjectVersioning:
     def _object_method(self, environ: Environ, target: _Object) -> WSGIApp:
         method = environ["REQUEST_METHOD"]
         if method in ("GET", "HEAD"):
-            return self._read_version(environ, target) if target.version else self._read(target)
+            read = self._read_version if target.version else self._read
+            return read(environ, target)
         if method == "PUT":
             return self._restore(environ, target) if target.version else self._put(environ, target)
         if method == "DELETE":
@@ -142,18 +143,16 @@ class ObjectVersioning:
             return self._delete(environ, target)
         return self._post(environ, target) if method == "POST" else self._app
 
-    def _read(self, target: _Object) -> WSGIApp:
-        def answer(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            def start(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
-                info = get_container_info(environ, self._app, *target[:2], _SOURCE)
-                # From any other container a symlink may lead to a version, which is not its own.
-                if info["sysmeta"].get(_ENABLED_KEY):
-                    headers = _naming_version(headers, status, environ["PATH_INFO"])
-                return start_response(status, headers, exc_info)
+    def _read(self, environ: Environ, target: _Object) -> WSGIApp:
+        path = environ["PATH_INFO"]
 
-            return self._app(environ, start)
+        def show(status: int, headers: Headers) -> None:
+            info = get_container_info(environ, self._app, *target[:2], _SOURCE)
+            # From any other container a symlink may lead to a version, which is not its own.
+            if info["sysmeta"].get(_ENABLED_KEY):
+                _name_version(status, headers, path)
 
-        return answer
+        return self._changed(show)
 
     def _read_version(self, environ: Environ, target: _Object) -> WSGIApp:
         version = target.version
@@ -410,14 +409,12 @@ def _check_listing(environ: Environ) -> None:
     environ[LISTING_IS_JSON] = True
 
 
-def _naming_version(header_list: HeaderList, status: str, path: str) -> HeaderList:
-    headers = Headers(header_list)
+def _name_version(status: int, headers: Headers, path: str) -> None:
     version = headers.get(VERSION_ID, NULL)
-    headers[_CLIENT_ID] = NULL if status[:3] == "404" else version
+    headers[_CLIENT_ID] = NULL if status == 404 else version
     if headers[_CLIENT_ID] != NULL:
         quoted = quote(path, encoding="latin-1")
         headers["Content-Location"] = f"{quoted}?version-id={version}"
-    return headers.as_list()
 
 
 def _show_enabled(status: int, headers: Headers) -> None:
