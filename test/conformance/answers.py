@@ -41,7 +41,7 @@ _LATE = re.compile(r"x-account-.*(count|bytes-used.*)")
 #: Values of X-Delete-At that walks set; others come from X-Delete-After.
 FIXED_TIMES = ("4102444800", "9999999999", "2147483648")
 _TIME = re.compile(
-    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
+    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
 )
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BOUNDARY = re.compile(r"boundary=(\S+)")
