@@ -60,6 +60,8 @@ def load_options(
             warn_once(f"{prefix}option {name} of OpenStack Swift has no effect here: {reason}")
             continue
         if name not in fields and (reason := REFUSED.get(section, {}).get(name)):
+            if text.strip().lower() in {"", *_FALSE}:
+                continue
             raise ConfigError(f"{prefix}option {name} of OpenStack Swift: {reason}")
         if name not in fields:
             known = ", ".join(sorted(fields))

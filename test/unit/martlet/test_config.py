@@ -57,6 +57,10 @@ def test_options_of_swift_that_do_nothing_are_told_once(caplog: pytest.LogCaptur
 def test_an_option_of_swift_on_which_safety_hangs_is_refused() -> None:
     with pytest.raises(ConfigError, match="cert_file of OpenStack Swift: martlet speaks no TLS"):
         load_options(Sample, {"cert_file": "/x"}, "x.conf [DEFAULT]")
+    with pytest.raises(ConfigError, match="PROXY"):
+        load_options(Sample, {"require_proxy_protocol": "true"}, "x.conf [app:proxy-server]")
+    off = {"require_proxy_protocol": "false"}
+    assert load_options(Sample, off, "x.conf [app:proxy-server]") == Sample()
 
 
 def write_conf(directory: Path, text: str) -> Path:
