@@ -43,6 +43,9 @@ func (s *Server) putCopy(x *exchange) error {
 	if err != nil {
 		return sourceFailure(err)
 	}
+	if err := hideLate(x, slot.store, m, previous); err != nil {
+		return err
+	}
 	// What the listing shows instead may have come with the source.
 	if err := s.updateAfterPut(x, slot, m, m.System, previous); err != nil {
 		return err

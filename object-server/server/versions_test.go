@@ -251,17 +251,24 @@ func TestAnOldNullVersionIsNotReplaced(t *testing.T) {
 
 // What a DELETE without versioning and a PUT with it leave, made at the same time, does not hang on which comes first.
 func TestADeleteBesideTheFirstVersion(t *testing.T) {
-	for _, isDeleteFirst := range []bool{true, false} {
+	for _, order := range []string{"delete, put", "delete, copy", "put, delete"} {
 		f := newVersionsFixture(t)
 		f.send(201, "PUT", "null", 1)
 		put := func() { f.putVersion(2, "two") }
+		if order == "delete, copy" {
+			const etag = "b8a9f715dbb64fd5c56e7783c6820a61" // of "two"
+			f.do("PUT", "/sda/7/AUTH_a/c/source", "two", "X-Timestamp", moment(1), "Content-Type", "text/plain")
+			put = func() {
+				f.send(201, "PUT", "", 2, versionHeader, moment(2), copyFromHeader, "/7/AUTH_a/c/source", "Etag", etag)
+			}
+		}
 		remove := func() { f.send(204, "DELETE", "", 3) }
-		if isDeleteFirst {
-			remove()
+		if order == "put, delete" {
 			put()
+			remove()
 		} else {
-			put()
 			remove()
+			put()
 		}
 		f.wantCurrent("", "")
 		f.wantVersion(moment(2), "two")
