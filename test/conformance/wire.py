@@ -33,7 +33,7 @@ class Ask:
 
     def __str__(self) -> str:
         target = (
-            self.target if len(self.target) < 200 else f"{self.target[:150]}…({len(self.target)})"
+            self.target if len(self.target) < 600 else f"{self.target[:150]}…({len(self.target)})"
         )
         headers = [(k[:60], v if len(v) < 120 else f"{v[:60]}…({len(v)})") for k, v in self.headers]
         extra = " ".join(
