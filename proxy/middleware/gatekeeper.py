@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from martlet.config import option
 from martlet.http import Environ, HeaderList, StartResponse, WSGIApp
@@ -63,6 +64,8 @@ class Gatekeeper:
                 for name, value in headers
                 if name[0] not in "xX" or not _is_private_header(name)
             ]
+            if environ.get("swift.leave_relative_location"):
+                clean = [_without_host(*header) for header in clean]
             return start_response(status, clean, exc_info)
 
         return self._app(environ, start_clean_response)
@@ -78,6 +81,13 @@ class Gatekeeper:
             environ["HTTP_X_BACKEND_ALLOW_RESERVED_NAMES"] = environ.pop(
                 "HTTP_X_ALLOW_RESERVED_NAMES"
             )
+
+
+def _without_host(name: str, value: str) -> tuple[str, str]:
+    """A header as it was before a foreign filter, as auth_token, put the host into it."""
+    if name.lower() == "location":
+        value = urlsplit(value)._replace(scheme="", netloc="").geturl()
+    return name, value
 
 
 def filter_factory(

@@ -249,6 +249,7 @@ class Symlink:
             start_response(status, header_list)
             return body
         close_body(body)
+        environ["swift.leave_relative_location"] = True
         shown = {"Location": _quoted(target.path(environ["PATH_INFO"]))}
         if etag := headers.get(STORED_ETAG):
             shown[TARGET_ETAG] = etag

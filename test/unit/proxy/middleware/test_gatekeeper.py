@@ -73,6 +73,20 @@ def test_many_private_headers_at_once(ask: Any, Inner: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("is_relative", "expected"),
+    [(True, "/v1/a/c%20d/o?x=1"), (False, "http://host:80/v1/a/c%20d/o?x=1")],
+)
+def test_a_location_that_others_made_absolute(
+    ask: Any, Inner: Any, is_relative: bool, expected: str
+) -> None:
+    location = ("Location", "http://host:80/v1/a/c%20d/o?x=1")
+    inner = Inner(headers=[location, ("Content-Length", "4")])
+    environ = {"swift.leave_relative_location": is_relative}
+    answer = ask(Gatekeeper(inner, GatekeeperOptions()), "/v1/a", environ=environ)
+    assert answer.headers["Location"] == expected
+
+
+@pytest.mark.parametrize(
     ("shunt", "expected"),
     [
         (True, {"HTTP_X_BACKEND_INBOUND_X_TIMESTAMP": "5"}),
