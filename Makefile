@@ -92,8 +92,8 @@ linear: .go-ok ## Go: what concurrent clients see has an order (LINEAR_SECONDS=6
 fuzz: .go-ok ## Go: every fuzz target in turn (FUZZ_SECONDS=60 each)
 	@$(PYTHON) .ci/fuzz $(FUZZ_SECONDS)
 
-conformance: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what others' suites say of us (CONFORMANCE_ARGS="fuzz")
-	PYTHONPATH=test/support $(BIN)/python test/conformance/run.py $(CONFORMANCE_ARGS)
+conformance: $(INSTALLED_FOR_TESTS) $(if $(findstring keystone,$(CONFORMANCE_ARGS)),$(KEYSTONE_INSTALLED)) $(OBJECT_SERVER) test-tools ## what others' suites say of us (CONFORMANCE_ARGS="fuzz")
+	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin PYTHONPATH=test/support $(BIN)/python test/conformance/run.py $(CONFORMANCE_ARGS)
 
 judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suite, and requests that make no sense
 	PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift fuzz

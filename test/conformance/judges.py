@@ -12,7 +12,7 @@ from pathlib import Path
 from source_tree import ROOT
 
 WORK = ROOT / "build" / "conformance"
-_CONSTRAINTS = (ROOT / "constraints.txt", ROOT / "constraints-conformance.txt")
+_CONSTRAINTS = tuple(ROOT / f"constraints{part}.txt" for part in ("", "-conformance", "-keystone"))
 
 
 def pinned(package: str) -> str:

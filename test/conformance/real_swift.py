@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,9 @@ from running_cluster import await_true, free_port
 from suite import CONSTRAINTS, STORAGE_DOMAIN, SWIFT
 
 from cluster.confs import TRIAL_USERS, render
+
+#: Name -> options.
+Filters = Mapping[str, Mapping[str, object]]
 
 _DEVICES = ("d1", "d2", "d3", "d4")
 _IN_MEMORY = "/dev/shm"
@@ -31,20 +34,23 @@ _PIPELINE = (
 
 
 @contextmanager
-def real_swift(home: Path) -> Iterator[str]:
-    """Run one of each server over four devices in memory, the rest in ``home``; its URL."""
+def real_swift(home: Path, auth: Filters | None = None) -> Iterator[str]:
+    """Run one of each server over four devices in memory, the rest in ``home``; its URL.
+
+    :param auth: the filters in place of tempauth, each with its options.
+    """
     with TemporaryDirectory(prefix="real-swift-", dir=_IN_MEMORY) as devices:
         _make_devices(Path(devices))
-        with _servers(home, Path(devices)) as url:
+        with _servers(home, Path(devices), auth or {"tempauth": _tempauth()}) as url:
             yield url
 
 
 @contextmanager
-def _servers(home: Path, devices: Path) -> Iterator[str]:
+def _servers(home: Path, devices: Path, auth: Filters) -> Iterator[str]:
     binaries = judges.environment(SWIFT.name, *SWIFT.requirements)
     shutil.rmtree(home, ignore_errors=True)
     ports = {kind: free_port() for kind in ("account", "container", "object", "proxy", "memcached")}
-    _write(home, devices, binaries, ports)
+    _write(home, devices, binaries, ports, auth)
     _point_to(binaries, home / "swift.conf")
     processes = [_memcached(ports["memcached"])]
     try:
@@ -118,7 +124,12 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _write(home: Path, devices: Path, binaries: Path, ports: dict[str, int]) -> None:
+def _tempauth() -> dict[str, object]:
+    users = {f"user_{name.replace(':', '_')}": value for name, value in TRIAL_USERS.items()}
+    return {"reseller_prefix": "AUTH, SERVICE", "SERVICE_require_group": "service", **users}
+
+
+def _write(home: Path, devices: Path, binaries: Path, ports: dict[str, int], auth: Filters) -> None:
     home.mkdir(parents=True)
     conf: dict[str, dict[str, object]] = {
         "swift-hash": {"swift_hash_path_suffix": "conformance"},
@@ -141,7 +152,7 @@ def _write(home: Path, devices: Path, binaries: Path, ports: dict[str, int]) -> 
                 }
             )
         )
-    (home / "proxy-server.conf").write_text(render(_proxy_conf(home, ports)))
+    (home / "proxy-server.conf").write_text(render(_proxy_conf(home, ports, auth)))
 
 
 def _common(home: Path, port: int) -> dict[str, object]:
@@ -155,29 +166,22 @@ def _common(home: Path, port: int) -> dict[str, object]:
     }
 
 
-def _proxy_conf(home: Path, ports: dict[str, int]) -> dict[str, dict[str, object]]:
-    users = {f"user_{name.replace(':', '_')}": value for name, value in TRIAL_USERS.items()}
-    own: dict[str, dict[str, object]] = {
-        "cache": {
-            "use": "egg:swift#memcache",
-            "memcache_servers": f"127.0.0.1:{ports['memcached']}",
-        },
-        "tempauth": {
-            "reseller_prefix": "AUTH, SERVICE",
-            "SERVICE_require_group": "service",
-            **users,
-        },
+def _proxy_conf(home: Path, ports: dict[str, int], auth: Filters) -> Filters:
+    pipeline = _PIPELINE.replace("tempauth", " ".join(auth))
+    own: Filters = {
+        "cache": {"memcache_servers": f"127.0.0.1:{ports['memcached']}"},
         "versioned_writes": {"allow_versioned_writes": "true", "allow_object_versioning": "true"},
         "domain_remap": {"storage_domain": STORAGE_DOMAIN},
+        **auth,
     }
     filters = {
-        f"filter:{name}": {"use": f"egg:swift#{name.replace('-', '_')}", **own.get(name, {})}
-        for name in dict.fromkeys(_PIPELINE.split())
+        f"filter:{name}": {**_origin(name), **own.get(name, {})}
+        for name in dict.fromkeys(pipeline.split())
         if name != "proxy-server"
     }
     return {
         "DEFAULT": _common(home, ports["proxy"]),
-        "pipeline:main": {"pipeline": _PIPELINE},
+        "pipeline:main": {"pipeline": pipeline},
         "app:proxy-server": {
             "use": "egg:swift#proxy",
             "account_autocreate": "true",
@@ -185,6 +189,12 @@ def _proxy_conf(home: Path, ports: dict[str, int]) -> dict[str, dict[str, object
         },
         **filters,
     }
+
+
+def _origin(name: str) -> Mapping[str, object]:
+    """Where PasteDeploy finds a filter that is Swift's own."""
+    entry = {"cache": "memcache"}.get(name, name.replace("-", "_"))
+    return {} if name == "authtoken" else {"use": f"egg:swift#{entry}"}
 
 
 def _write_ring(home: Path, binaries: Path, kind: str, port: int) -> None:

@@ -6,9 +6,11 @@
   fuzz         requests that make no sense: no answer may be a 5xx
   differences  odd requests to real Swift and to the cluster: what an application could tell apart
   versions     sequences of requests about versions to both, with the listings that they leave
+  keystone     both suites with users of a real Keystone, Swift's held against real Swift with it
 
-Without a name all but the last two. Fails when a test that passes on real Swift does not pass here,
-nor at a second go by itself, or when any of the others fails.
+Without a name all but the last three. For keystone, MARTLET_KEYSTONE names a directory with
+Keystone and a martlet-proxy-server that has keystonemiddleware. Fails when a test that passes on
+real Swift does not pass here, nor at a second go by itself, or when any of the others fails.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 import judges
 from clients import run_clients
@@ -36,17 +39,22 @@ from suite import (
     node_of,
     read_expected,
     summary,
+    trial_users,
     with_second_go,
     worse,
     write_expected,
 )
 from versions import run_versions
+from with_keystone import real_swift_with_keystone, with_keystone
 
 from cluster.confs import render
 
-EXPECTED = ROOT / "test" / "conformance" / "expected" / "swift-functional.txt"
+_EXPECTED = ROOT / "test" / "conformance" / "expected"
+EXPECTED = _EXPECTED / "swift-functional.txt"
+EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
-_ON_REQUEST = ("differences", "versions")
+_KEYSTONE = "keystone"
+_ON_REQUEST = ("differences", "versions", _KEYSTONE)
 # What the tests of storage policies need.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # A machine that is busy may make a test miss its moment; more than these are no accident.
@@ -57,9 +65,12 @@ def main() -> int:
     """The exit status: 0 when nothing failed that should not."""
     arguments = _parse()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if arguments.reference and _KEYSTONE in arguments.judge:
+        with real_swift_with_keystone(judges.WORK / "real-swift") as test_conf:
+            return _measure(test_conf, arguments.tests, EXPECTED_WITH_KEYSTONE)
     if arguments.reference:
         with real_swift(judges.WORK / "real-swift") as url:
-            return _keep(SWIFT.run(url, arguments.tests), complete=not arguments.tests)
+            return _measure(trial_users(url), arguments.tests, EXPECTED)
     if arguments.url:
         return _judge(arguments, arguments.url)
     home = judges.WORK / "cluster"
@@ -68,7 +79,7 @@ def main() -> int:
     (home / "etc" / "martlet.conf").write_text(render({"swift-constraints": CONSTRAINTS}))
     cluster = RunningCluster(home, *_POLICIES).start()
     try:
-        return _judge(arguments, cluster.url)
+        return _judge(arguments, cluster.url, home)
     finally:
         cluster.stop()
 
@@ -97,19 +108,22 @@ def _parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
         parser.error(f"no such judge: {', '.join(sorted(unknown))}")
+    if arguments.url and _KEYSTONE in arguments.judge:
+        parser.error(f"{_KEYSTONE} starts a cluster of its own")
     return arguments
 
 
-def _judge(arguments: argparse.Namespace, url: str) -> int:
+def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) -> int:
     failures = 0
     for judge in arguments.judge or _JUDGES:
         started = time.monotonic()
         if judge == "swift":
-            results = SWIFT.run(url, arguments.tests)
-            results, failed = _worse_than_swift(url, results, complete=not arguments.tests)
+            results, failed = _compare(trial_users(url), arguments.tests, EXPECTED)
+        elif judge == _KEYSTONE and home is not None:
+            results, failed = _judge_with_keystone(home, arguments.tests)
         else:
             if judge == "swiftclient":
-                results = SWIFTCLIENT.run(url, arguments.tests)
+                results = SWIFTCLIENT.run(trial_users(url), arguments.tests)
             elif judge == "clients":
                 results = run_clients(url)
             elif judge in _ON_REQUEST:
@@ -132,18 +146,31 @@ def _beside_swift(judge: str, arguments: argparse.Namespace, url: str) -> list[R
         return run_differences(peer, url, arguments.rounds, arguments.seed, arguments.tests)
 
 
-def _worse_than_swift(
-    url: str, results: list[Result], complete: bool
+def _judge_with_keystone(home: Path, selection: Sequence[str]) -> tuple[list[Result], list[Result]]:
+    """All results, and those that fail the run; ``selection`` is of Swift's tests only."""
+    with with_keystone(home) as test_conf:
+        results, failed = _compare(test_conf, selection, EXPECTED_WITH_KEYSTONE)
+        if selection:
+            return results, failed
+        clients = SWIFTCLIENT.run(test_conf)
+    failed_too = [result for result in clients if result.outcome == "failed"]
+    _tell(failed_too)
+    return [*results, *clients], [*failed, *failed_too]
+
+
+def _compare(
+    test_conf: str, selection: Sequence[str], kept: Path
 ) -> tuple[list[Result], list[Result]]:
     """All results, the better of two where a test had a second go; and those worse than Swift's."""
-    expected = read_expected(EXPECTED)
-    if not complete:
+    results = SWIFT.run(test_conf, selection)
+    expected = read_expected(kept)
+    if selection:
         ran = {result.test for result in results}
         expected = {test: outcome for test, outcome in expected.items() if test in ran}
     first = worse(expected, results)
     again: list[Result] = []
     if 0 < len(first) <= _SECOND_GOES_MAX:
-        again = SWIFT.run(url, [node_of(result.test) for result in first], "second-go.txt")
+        again = SWIFT.run(test_conf, [node_of(result.test) for result in first], "second-go.txt")
         results = with_second_go(results, again)
     failed = worse(expected, results)
     passing = sum(outcome == "passed" for outcome in expected.values())
@@ -165,12 +192,13 @@ def _tell_skipped(results: Sequence[Result]) -> None:
         print(f"  skipped {count}: {reason}")
 
 
-def _keep(results: Sequence[Result], complete: bool) -> int:
+def _measure(test_conf: str, selection: Sequence[str], kept: Path) -> int:
+    results = SWIFT.run(test_conf, selection)
     _tell(result for result in results if result.outcome != "passed")
     print(f"conformance: OpenStack Swift {judges.pinned('swift')}: {summary(results)}")
-    if complete:
-        write_expected(EXPECTED, results)
-        print(f"conformance: kept in {EXPECTED.relative_to(ROOT)}")
+    if not selection:
+        write_expected(kept, results)
+        print(f"conformance: kept in {kept.relative_to(ROOT)}")
     return 0
 
 

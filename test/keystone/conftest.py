@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from real_keystone import PASSWORD, Keystone
-from running_cluster import RunningCluster, await_true, free_port
-from swift_api import Account, RawConnection
+from keystone_proxy import keystone_proxy
+from real_keystone import Keystone
+from running_cluster import RunningCluster
+from swift_api import Account
 
 #: Who is what where: user, project, role.
 GRANTS = [
@@ -23,42 +23,12 @@ GRANTS = [
     ("boss", "service", "ResellerAdmin"),
     ("glance", "service", "service"),
 ]
-_PROXY_CONF = """\
-[DEFAULT]
-bind_ip = 127.0.0.1
-bind_port = {port}
-workers = 2
-swift_dir = {swift_dir}
-[pipeline:main]
-pipeline = {pipeline}
-[filter:authtoken]
-paste.filter_factory = keystonemiddleware.auth_token:filter_factory
-www_authenticate_uri = {keystone}
-auth_url = {keystone}
-auth_type = password
-project_domain_id = default
-user_domain_id = default
-project_name = admin
-username = admin
-password = {password}
-delay_auth_decision = True
-include_service_catalog = False
-cache = swift.cache
-token_cache_time = 3600
-[filter:keystoneauth]
-use = egg:martlet#keystoneauth
-reseller_prefix = AUTH, SERVICE
-operator_roles = swiftoperator
-project_reader_roles = auditor
-SERVICE_service_roles = service
-[app:proxy-server]
-use = egg:martlet#proxy
-account_autocreate = true
-"""
-_PIPELINE = (
-    "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats bulk authtoken "
-    "keystoneauth copy container-quotas account-quotas slo dlo proxy-logging proxy-server"
-)
+_OPTIONS = {
+    "reseller_prefix": "AUTH, SERVICE",
+    "operator_roles": "swiftoperator",
+    "project_reader_roles": "auditor",
+    "SERVICE_service_roles": "service",
+}
 
 
 @pytest.fixture(scope="session")
@@ -89,39 +59,10 @@ def proxy_port(
     """The port of a proxy that asks Keystone, in front of a cluster."""
     home = tmp_path_factory.mktemp("cluster")
     cluster = RunningCluster(home).start()
-    port = free_port()
-    conf = home / "keystone-proxy.conf"
-    text = _PROXY_CONF.format(
-        port=port,
-        swift_dir=home / "etc",
-        keystone=keystone.url,
-        password=PASSWORD,
-        pipeline=_PIPELINE,
-    )
-    for name in dict.fromkeys(_PIPELINE.split()):
-        if f":{name}]" not in text:
-            text += f"[filter:{name}]\nuse = egg:martlet#{name.replace('-', '_')}\n"
-    conf.write_text(text)
-    with (home / "keystone-proxy.log").open("wb") as log:
-        process = subprocess.Popen(
-            [programs / "martlet-proxy-server", conf], stdout=log, stderr=log
-        )
-
-    def is_up() -> bool:
-        assert process.poll() is None, (home / "keystone-proxy.log").read_text()
-        try:
-            with RawConnection(port) as connection:
-                connection.send(b"GET /healthcheck HTTP/1.1\r\nHost: martlet\r\n\r\n")
-                return connection.answer().status == 200
-        except OSError:
-            return False
-
     try:
-        await_true(is_up, "the proxy's first answer", 60)
-        yield port
+        with keystone_proxy(programs, keystone, home, _OPTIONS) as port:
+            yield port
     finally:
-        process.terminate()
-        process.wait(30)
         cluster.stop()
 
 

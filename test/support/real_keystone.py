@@ -21,14 +21,22 @@ connection = sqlite:///{directory}/keystone.db
 [fernet_tokens]
 key_repository = {directory}/fernet-keys
 [cache]
-enabled = false
+enabled = true
+backend = dogpile.cache.memory
 [token]
 provider = fernet
+[identity]
+# The least that Keystone takes: who logs in a thousand times should not wait for hashes.
+password_hash_rounds = 4
 """
+DEFAULT_DOMAIN = "default"
 
 
 class Keystone:
-    """Projects, users and roles are made by its API; names are of the default domain."""
+    """Projects, users, roles and domains are made by its API.
+
+    A user is made in the domain of the first project that it is granted a role in.
+    """
 
     def __init__(self, programs: Path, directory: Path) -> None:
         """``programs`` holds keystone-manage and the Python that it runs with."""
@@ -71,7 +79,7 @@ class Keystone:
             self._process.wait(10)
 
     def make(self, kind: str, name: str, **values: str) -> str:
-        """A new project, user or role; its id. A role that there is already is taken."""
+        """A new project, user, role or domain; its id. One that there is already is taken."""
         found = self._call("GET", f"/v3/{kind}s?name={name}")[1][f"{kind}s"]
         if not found:
             wanted = {kind: {"name": name, **values}}
@@ -83,12 +91,19 @@ class Keystone:
         """The id of what was made before."""
         return self._ids[kind, name]
 
-    def grant(self, user: str, project: str, role: str) -> None:
-        """Give a user, made if need be, a role in a project, made if need be."""
+    def grant(
+        self,
+        user: str,
+        project: str,
+        role: str,
+        password: str = PASSWORD,
+        domain: str = DEFAULT_DOMAIN,
+    ) -> None:
+        """Give a user, made if need be, a role in a project, made if need be, of a domain's id."""
         if ("user", user) not in self._ids:
-            self.make("user", user, password=PASSWORD)
+            self.make("user", user, password=password, domain_id=domain)
         if ("project", project) not in self._ids:
-            self.make("project", project)
+            self.make("project", project, domain_id=domain)
         self.make("role", role)
         path = f"/v3/projects/{self.id_of('project', project)}/users/{self.id_of('user', user)}"
         self._call("PUT", f"{path}/roles/{self.id_of('role', role)}")
@@ -104,12 +119,12 @@ class Keystone:
         """End a token before its time."""
         self._call("DELETE", "/v3/auth/tokens", headers={"X-Subject-Token": token})
 
-    def token(self, user: str, project: str) -> str:
-        """A token of a user for a project."""
-        default = {"domain": {"id": "default"}}
+    def token(self, user: str, project: str, password: str = PASSWORD) -> str:
+        """A token of a user for a project, both of the default domain."""
+        default = {"domain": {"id": DEFAULT_DOMAIN}}
         identity = {
             "methods": ["password"],
-            "password": {"user": {"name": user, "password": PASSWORD, **default}},
+            "password": {"user": {"name": user, "password": password, **default}},
         }
         scope = {"project": {"name": project, **default}}
         body = {"auth": {"identity": identity, "scope": scope}}

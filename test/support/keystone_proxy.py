@@ -1,0 +1,82 @@
+"""A proxy that takes Keystone's tokens, in front of a cluster whose own proxy has tempauth."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from contextlib import contextmanager
+from pathlib import Path
+
+from real_keystone import PASSWORD, Keystone
+from running_cluster import await_true, free_port
+from swift_api import RawConnection
+
+from cluster.confs import render
+
+
+def authtoken(keystone: Keystone) -> dict[str, str]:
+    """The section of keystonemiddleware's filter."""
+    return {
+        "paste.filter_factory": "keystonemiddleware.auth_token:filter_factory",
+        "www_authenticate_uri": keystone.url,
+        "auth_url": keystone.url,
+        "auth_type": "password",
+        "project_domain_id": "default",
+        "user_domain_id": "default",
+        "project_name": "admin",
+        "username": "admin",
+        "password": PASSWORD,
+        "delay_auth_decision": "True",
+        "include_service_catalog": "False",
+        "cache": "swift.cache",
+        "token_cache_time": "3600",
+        # Swift's tests send users' tokens as service tokens and expect that keystoneauth decides.
+        "service_token_roles_required": "False",
+    }
+
+
+@contextmanager
+def keystone_proxy(
+    programs: Path, keystone: Keystone, home: Path, options: Mapping[str, str]
+) -> Iterator[int]:
+    """Run the proxy of the cluster in ``home`` a second time; its port.
+
+    It has the filters of the first one, but Keystone's in place of tempauth.
+
+    :param programs: holds a martlet-proxy-server that has keystonemiddleware.
+    :param options: of keystoneauth.
+    """
+    parser = ConfigParser(default_section="", interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(home / "etc" / "proxy-server.conf")
+    sections = {name: dict(parser[name]) for name in parser.sections()}
+    port = free_port()
+    pipeline = sections["pipeline:main"]["pipeline"].replace("tempauth", "authtoken keystoneauth")
+    sections["pipeline:main"]["pipeline"] = pipeline
+    sections["DEFAULT"] |= {"bind_port": str(port), "workers": "2"}
+    sections["filter:authtoken"] = authtoken(keystone)
+    sections["filter:keystoneauth"] = {"use": "egg:martlet#keystoneauth", **options}
+    del sections["filter:tempauth"]
+    conf, output = home / "keystone-proxy.conf", home / "keystone-proxy.log"
+    conf.write_text(render(sections))
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [programs / "martlet-proxy-server", conf], stdout=log, stderr=log
+        )
+
+    def is_up() -> bool:
+        assert process.poll() is None, output.read_text()
+        try:
+            with RawConnection(port) as connection:
+                connection.send(b"GET /healthcheck HTTP/1.1\r\nHost: martlet\r\n\r\n")
+                return connection.answer().status == 200
+        except OSError:
+            return False
+
+    try:
+        await_true(is_up, "the proxy's first answer", 60)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
