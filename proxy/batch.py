@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -280,9 +280,9 @@ class _Courier:
         self._deliver_singly(parts.values())
         parts.clear()
 
-    def _wait(self, parts: Iterable[Part], read: Callable[[float], _T], timeout: float) -> _T:
+    def _wait(self, parts: Collection[Part], read: Callable[[float], _T], timeout: float) -> _T:
         """What ``read`` gives. Others do not wait for it much longer than is usual, and we only as
-        long as anybody waits for one of the parts.
+        long as anybody waits for one of the parts. Where all are answered the end is to come.
         """
         until = time.monotonic() + timeout
         while True:
@@ -294,7 +294,8 @@ class _Courier:
                 return read(max(0.001, min(longest, until - now)))
             except ReadTimeout:
                 self._be_late()
-                if time.monotonic() >= until or all(part.is_withdrawn for part in parts):
+                is_wanted = not parts or not all(part.is_withdrawn for part in parts)
+                if time.monotonic() >= until or not is_wanted:
                     raise ReadTimeout(self._route.address, f"no answer in {timeout} s") from None
 
 

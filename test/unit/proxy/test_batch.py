@@ -23,7 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proxy.batch
-from martlet.backend_client import BackendClient, BadResponse, ConnectionLost, ReadTimeout
+from martlet.backend_client import (
+    BackendClient,
+    BackendResponse,
+    BadResponse,
+    ConnectionLost,
+    ReadTimeout,
+)
 from proxy.batch import IN_BATCHES, MESSAGES_MAX, Batches, Part
 from proxy.batch_answers import AnswerParser
 from proxy.quorum import Answer
@@ -303,6 +309,52 @@ def test_answers_that_drip_do_not_hold_up_the_others(
     later = sender.send("later")
     sender.await_ends(1)
     assert ends([later]) == [201]
+
+
+def test_a_late_end_of_the_answers_keeps_the_connection(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    looks = threading.Semaphore(0)
+    read_some = BackendResponse.read_some
+
+    def look(response: BackendResponse, timeout: float) -> list[bytes]:
+        try:
+            return read_some(response, timeout)
+        except ReadTimeout:
+            looks.release()
+            raise
+
+    monkeypatch.setattr(BackendResponse, "read_some", look)
+
+    def serve(sock: Any, reader: Any, batch: Seen) -> bool:
+        reader.read(int(batch.headers["content-length"]))
+        line = "HTTP/1.1 201 X\r\nX-Backend-Part: %d\r\nContent-Length: 0\r\n\r\n"
+        body = (line % 0 + line % 1).encode()
+        sock.sendall(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+        sock.sendall(b"%x\r\n%b\r\n" % (len(body), body))
+        may_end.wait(20)
+        sock.sendall(b"0\r\n\r\n")
+        return True
+
+    monkeypatch.setattr(sender.device, "_serve_batch", serve)
+    sender.hold()
+    parts = [sender.send(name) for name in "ab"]
+    monkeypatch.setattr(proxy.batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(proxy.batch, "LOOK_SECONDS", 0.01)
+    sender.let_go()
+    sender.await_ends(2)
+    assert ends(parts) == [201, 201]
+    while looks.acquire(blocking=False):
+        pass  # before the answers came
+    for _ in range(2):
+        assert looks.acquire(timeout=20)
+    may_end.set()
+    [idle] = sender.client._idle.values()
+    give_up_at = time.monotonic() + 20
+    while len(idle) < MESSAGES_MAX:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("takes_batches", [True, False])
