@@ -50,11 +50,12 @@ class Side:
     def __init__(self, url: str) -> None:
         self.account = Account(urlsplit(url).port or 80)
         self.container = ""
-        self.labels: dict[str, str] = {}
-        self.nulls: dict[str, str] = {}
+        self.labels: dict[str, str] = {}  # of timestamps, a version that was null has several
+        self.ids: dict[str, str] = {}  # of versions that were listed, by label
+        self.nulls: dict[str, str] = {}  # labels of null versions, by name
 
     def begin(self, container: str) -> None:
-        self.container, self.labels, self.nulls = container, {}, {}
+        self.container, self.labels, self.ids, self.nulls = container, {}, {}, {}
         assert self.account.call("PUT", container).status in (201, 202)
 
     def label(self, version: str) -> str:
@@ -64,8 +65,7 @@ class Side:
     def ask(self, method: str, name: str, version: str = "", **more: Any) -> Answer:
         path = self.account.url(self.container, *([name] if name else []))
         if version:
-            own = {label: one for one, label in self.labels.items()}
-            path += f"?version-id={own.get(version, version)}"
+            path += f"?version-id={self.ids.get(version, version)}"
         return self.account.send(method, path, **more)
 
     def told(self, method: str, answer: Answer) -> tuple[Any, ...]:
@@ -83,8 +83,7 @@ class Side:
         """A listing of versions."""
         query = dict(query)
         if "version_marker" in query:
-            own = {label: one for one, label in self.labels.items()}
-            query["version_marker"] = own.get(query["version_marker"], query["version_marker"])
+            query["version_marker"] = self.ids.get(query["version_marker"], _NULL)
         answer = self.account.call("GET", self.container, versions="", **query)
         if answer.status != 200:
             return answer.status, None
@@ -93,7 +92,9 @@ class Side:
         for entry in entries:
             entry.pop("last_modified", None)
             if "version_id" in entry:
-                entry["version_id"] = self.label(entry["version_id"])
+                label = self.label(entry["version_id"])
+                self.ids[label] = entry["version_id"]
+                entry["version_id"] = label
             if entry.get("name") in latest and entry["hash"] == _MARKER_ETAG:
                 entry["is_latest"] = False  # Swift calls two of them the latest
         return 200, entries
