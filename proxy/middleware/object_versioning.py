@@ -266,8 +266,10 @@ class ObjectVersioning:
 
     def _delete_version(self, environ: Environ, target: _Object) -> WSGIApp:
         request = self._requested(environ, target, {})
-        current = self._current(environ, request.path)
-        if current == target.version:
+        found = self._head_current(environ, request.path, {"X-Backend-Open-Expired": "true"})
+        newest = found.headers.get(VERSION_ID, NULL)  # a delete marker has one, too
+        current = newest if found.is_success else NULL
+        if newest == target.version:
             hiding = {**request.headers, VERSION_HIDE: "true"}
             request, current = VersionRequest(request.path, hiding, owner_only=True), NULL
         environ[VERSION_REQUEST] = request
@@ -301,12 +303,6 @@ class ObjectVersioning:
                 400, "version-aware operations require that the container is versioned"
             )
         return VersionRequest(environ["PATH_INFO"], headers or _named(target.version), True)
-
-    def _current(self, environ: Environ, path: str) -> str:
-        """The id of the version, or delete marker, that is current; "null" for none."""
-        headers = {"X-Backend-Open-Expired": "true"}
-        version: str = self._head_current(environ, path, headers).headers.get(VERSION_ID, NULL)
-        return version
 
     def _head_current(
         self, environ: Environ, path: str, headers: dict[str, str] | None = None

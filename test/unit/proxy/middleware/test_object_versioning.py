@@ -184,6 +184,13 @@ def test_removal_of_the_current_version(app: Application) -> None:
     assert answer.headers["X-Object-Current-Version-Id"] == "null"
 
 
+def test_a_delete_marker_is_not_told_as_current(app: Application) -> None:
+    app.answers = [(404, {"X-Backend-Version-Id": OTHER}), (204, {})]
+    answer = call(app, "DELETE", f"{OBJECT}?version-id={ID}")
+    assert app.seen[1] == ("DELETE", {"X-Backend-Version-Id": ID}, True)
+    assert answer.headers["X-Object-Current-Version-Id"] == "null"
+
+
 def test_restore(app: Application) -> None:
     known = {"Last-Modified": "then", "Etag": "e"}
     app.answers = [(200, known | {"Content-Length": "3"}), (201, {"Etag": "of what is stored"})]
