@@ -185,5 +185,5 @@ def test_error_in_the_middle_is_logged_once_and_breaks_off(
 def test_factory_takes_its_option_and_no_other(ask: Any, Inner: Any) -> None:
     app = filter_factory({}, trans_id_suffix="-x")(Inner())
     assert ask(app, "/").headers["X-Trans-Id"].endswith("-x")
-    with pytest.raises(ConfigError, match=r"\[filter:catch_errors\].*'log_name'"):
-        filter_factory({"__file__": "proxy.conf"}, log_name="x")
+    with pytest.raises(ConfigError, match=r"\[filter:catch_errors\].*'trans_id_sufix'"):
+        filter_factory({"__file__": "proxy.conf"}, trans_id_sufix="x")
