@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -13,12 +14,19 @@ class LineFormatter(logging.Formatter):
     """One line an event: ISO time, level, logger, message; a traceback is folded into it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = f"{moment[:-6]}Z {record.levelname} {record.name}[{record.process}] "
+        second, fraction = divmod(record.created, 1)
+        moment = f"{_iso_second(int(second))}.{int(fraction * 1000):03d}Z"
+        line = f"{moment} {record.levelname} {record.name}[{record.process}] "
         line += record.getMessage()
         if record.exc_info:
             line += " traceback=" + repr(self.formatException(record.exc_info))
         return line.replace("\n", "\\n").replace("\r", "\\r")
+
+
+@lru_cache(16)
+def _iso_second(seconds: int) -> str:
+    """Many lines are of the same second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2026-01-01T00:00:00")]
 
 
 def setup_logging(level: str) -> None:
@@ -28,7 +36,7 @@ def setup_logging(level: str) -> None:
     """
     if level.upper() not in LEVELS:
         raise ValueError(f"log_level must be one of {', '.join(LEVELS)}, not {level!r}")
-    # No line shows them. Under eventlet each record would look through all green threads.
+    # No line shows these. Under eventlet each record would look through all green threads.
     logging.logThreads = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())

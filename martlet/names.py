@@ -8,6 +8,7 @@ every header value through ``str_to_wsgi`` on its way out.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import quote
 
 # Control characters would end a header or a request line early.
@@ -70,8 +71,13 @@ def split_path(
 
     :raises ValueError: the path has too few, too many or empty segments.
     """
-    if maxsegs is None:
-        maxsegs = minsegs
+    return list(_segments(path, minsegs, minsegs if maxsegs is None else maxsegs, rest_with_last))
+
+
+@lru_cache(1024)  # each filter of a pipeline asks for the same
+def _segments(
+    path: str, minsegs: int, maxsegs: int, rest_with_last: bool
+) -> tuple[str | None, ...]:
     if minsegs > maxsegs:
         raise ValueError(f"minsegs {minsegs} > maxsegs {maxsegs}")
     if not path.startswith("/"):
@@ -90,4 +96,4 @@ def split_path(
     required = parts[:minsegs]
     if len(required) < minsegs or not all(required) or "" in parts:
         raise ValueError(f"Invalid path: {quote(path)}")
-    return parts + [None] * (maxsegs - len(parts))
+    return (*parts, *[None] * (maxsegs - len(parts)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import configparser
 import errno
+import gc
 import importlib.metadata
 import os
 import signal
@@ -65,6 +66,7 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
         setup_logging(options.log_level)
         cluster = ClusterConf.load(options.swift_dir)
         app = load_pipeline(conf_path)
+        gc.freeze()  # what was loaded stays: the collector need not look through it, nor unshare it
         listeners = _listen(options)
     except (ConfigError, ValueError, OSError) as error:
         print(f"{app_name}: {error}", file=sys.stderr)

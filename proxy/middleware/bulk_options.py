@@ -19,7 +19,7 @@ class BulkOptions:
     yield_frequency: float = option(
         10.0, "How often white space is sent while the work goes on", "s"
     )
-    upload_concurrency: int = option(64, "Small files of one archive that are stored at once")
+    upload_concurrency: int = option(128, "Small files of one archive that are stored at once")
     delete_concurrency: int = option(2, "Objects of one request that are deleted at once")
     delete_container_retry_count: int = option(
         0, "How often the delete of a container that is not empty is tried again"

@@ -82,7 +82,7 @@ def test_an_archive_is_held_to_the_quota(account: Account, container: str) -> No
     files = {f"o{number}": b"x" for number in range(300)}
     report = extract(account, f"/{container}", "tar", archive(files))
     stored = len(account.call("GET", container).lines)
-    in_flight = 64  # upload_concurrency
+    in_flight = 128  # upload_concurrency
     assert 50 <= stored <= 50 + in_flight - 1
     assert report["Response Status"] == "400 Bad Request"
     assert report["Number Files Created"] == stored

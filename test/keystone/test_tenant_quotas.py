@@ -120,7 +120,7 @@ def test_archives(ann: Account, limited: str) -> None:
             archive.addfile(info, io.BytesIO(b"x" * 100))
     path = f"{ann.url(limited)}?extract-archive=tar"
     report = ann.send("PUT", path, {"Accept": "application/json"}, stream.getvalue()).json
-    created, in_flight = report["Number Files Created"], 64
+    created, in_flight = report["Number Files Created"], 128
     assert 10 <= created <= 10 + in_flight - 1
     assert report["Response Status"] == "400 Bad Request"
     assert {status for _, status in report["Errors"]} == {"413 Request Entity Too Large"}
