@@ -34,7 +34,9 @@ class AccountController:
             self.routes |= {"PUT": Route(self.put), "DELETE": Route(self.delete)}
 
     def get(self, req: Request, target: Target) -> Response:
-        """200 with the listing, 204 for HEAD; 400, 404, 410 (deleted, not yet gone), 412, 503."""
+        """200 with the listing, 204 for HEAD, 200 where nobody made the account; 400, 404, 410
+        (deleted, not yet gone), 412, 503.
+        """
         core = self._core
         self._check_name(target)
         query = json_query(req, core.constraints.account_listing_limit)
@@ -150,6 +152,4 @@ def _empty_listing(req: Request) -> Response:
         "X-Backend-Fake-Account-Listing": "yes",
         "Content-Type": "application/json; charset=utf-8",
     }
-    if req.method == "HEAD":
-        return Response(204, headers)
-    return Response(200, headers, b"[]")
+    return Response(200, headers, b"" if req.method == "HEAD" else b"[]")
