@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class ObjectController:
         source = search.find_newest(lines) if newest else search.find(lines)
         if source is None:
             answer = search.failure()
-            return Response(answer.status, returned_headers(answer.headers), answer.body)
+            return _answered(answer.status, answer.headers, answer.body)
         return _found(req, search, source, headers)
 
     def put(self, req: Request, target: Target) -> Response:
@@ -258,13 +259,21 @@ def _content_type(req: Request, target: Target) -> str:
     return given
 
 
+def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    """What the client gets of an object server's answer to a GET or HEAD."""
+    response = Response(status, returned_headers(headers), body)
+    # A 304 of our object server has the type beside what its HTTP library lets through.
+    content_type = headers.get("content-type") or headers.get("x-backend-content-type")
+    if content_type:
+        response.headers["Content-Type"] = clean_content_type(content_type)
+    return response
+
+
 def _found(req: Request, search: Search, source: Source, headers: dict[str, str]) -> Response:
     """What the client gets of a device that has the object."""
     answer = source.response
-    response = Response(answer.status, returned_headers(answer.headers))
+    response = _answered(answer.status, answer.headers)
     response.headers["Accept-Ranges"] = "bytes"
-    if "content-type" in answer.headers:
-        response.headers["Content-Type"] = clean_content_type(answer.headers["content-type"])
     length = answer.headers.get("content-length", "")
     if length and answer.status != 304:
         response.headers["Content-Length"] = length

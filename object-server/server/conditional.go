@@ -74,6 +74,15 @@ func (x *exchange) conditionStatus(m *bundle.Metadata) int {
 	return 0
 }
 
+// answerUnmet ends the exchange with a 304 or 412.
+func (x *exchange) answerUnmet(status int, m *bundle.Metadata) {
+	if status == http.StatusNotModified {
+		// net/http leaves Content-Type out.
+		x.set("X-Backend-Content-Type", m.ContentType)
+	}
+	x.answerEmpty(status)
+}
+
 // absent turns the 404 of a GET or HEAD into a 412 where the client asked for any existing object.
 func (x *exchange) absent(f *failure) *failure {
 	if f.status == http.StatusNotFound && parseETags(x.header("If-Match"))["*"] {

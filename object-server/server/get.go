@@ -31,9 +31,9 @@ func (s *Server) get(x *exchange) error {
 		return err
 	}
 	x.since = since
+	x.describe(m)
 	if status := x.conditionStatus(m); status != 0 {
-		x.describe(m)
-		x.answerEmpty(status)
+		x.answerUnmet(status, m)
 		return nil
 	}
 	return s.sendObject(x, found, m)
@@ -60,7 +60,7 @@ func (s *Server) head(x *exchange) error {
 	x.since = since
 	x.describe(m)
 	if status := x.conditionStatus(m); status != 0 {
-		x.answerEmpty(status)
+		x.answerUnmet(status, m)
 		return nil
 	}
 	x.set("Content-Length", strconv.FormatInt(m.Size, 10))
@@ -81,9 +81,8 @@ func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp
 	return nil
 }
 
-// sendObject answers with the bytes that the Range header asks for.
+// sendObject answers with the bytes that the Range header asks for, of an object that is described.
 func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error {
-	x.describe(m)
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
 	header := x.header("Range")
 	if header == "" || x.ignoresRange(m) {
@@ -92,16 +91,7 @@ func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error
 	ranges, ok := parseRanges(header, m.Size)
 	switch {
 	case ok && len(ranges) == 0:
-		f := fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
-			with("Content-Range", "bytes */"+strconv.FormatInt(m.Size, 10)).
-			with("Etag", `"`+m.ETag+`"`).
-			with("X-Timestamp", m.MetaTimestamp.Normal()).
-			with(timestampHeader, m.MetaTimestamp.String())
-		// Filters of the proxy read there what the client's ETag is.
-		for name, value := range systemHeaders(m) {
-			f.with(name, value)
-		}
-		return f
+		return x.notSatisfiable(m.Size)
 	case !ok || m.Size == 0:
 		return s.sendRange(x, body, found, byteRange{0, m.Size})
 	case len(ranges) == 1:
@@ -112,6 +102,20 @@ func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error
 		body.status = http.StatusPartialContent
 		return s.sendMultipart(body, found, newMultiRange(m.ContentType, m.Size, ranges))
 	}
+}
+
+// notSatisfiable is a 416 with what is known of the object, but for what its sentence is not.
+func (x *exchange) notSatisfiable(size int64) *failure {
+	f := fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
+		with("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+	for name, values := range x.w.Header() {
+		switch name {
+		case "Content-Disposition", "Content-Encoding", "Content-Language":
+		default:
+			f.with(name, values[0])
+		}
+	}
+	return f
 }
 
 // ignoresRange tells whether the object has a header that makes the proxy want all of it (a manifest, for example).

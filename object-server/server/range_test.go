@@ -71,7 +71,7 @@ func FuzzParseRanges(f *testing.F) {
 func TestRanges(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "0123456789", "1700000000.00000", "X-Object-Meta-Manifest", "1",
-		"X-Object-Sysmeta-Crypto-Etag", "plain")
+		"X-Object-Sysmeta-Crypto-Etag", "plain", "X-Delete-At", "9999999999", "Content-Encoding", "gzip")
 	for _, c := range []struct {
 		header, body, contentRange string
 		status                     int
@@ -90,11 +90,14 @@ func TestRanges(t *testing.T) {
 	}
 	got := f.do("GET", objectPath, "", "Range", "bytes=10-")
 	f.expect(got, 416, "behind the end")
-	if got.header.Get("X-Object-Sysmeta-Crypto-Etag") != "plain" {
-		t.Errorf("416 without system metadata: %v", got.header)
-	}
-	if got.header.Get("Content-Range") != "bytes */10" {
-		t.Errorf("416: %v", got.header)
+	for name, value := range map[string]string{
+		"Content-Range": "bytes */10", "X-Object-Sysmeta-Crypto-Etag": "plain", "X-Object-Meta-Manifest": "1",
+		"X-Delete-At": "9999999999", "Last-Modified": "Tue, 14 Nov 2023 22:13:20 GMT",
+		"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "", "Content-Length": fmt.Sprint(len(got.body)),
+	} {
+		if got.header.Get(name) != value {
+			t.Errorf("416 with %s %q, want %q", name, got.header.Get(name), value)
+		}
 	}
 	got = f.do("GET", objectPath, "", "Range", "bytes=2-4", "X-Backend-Ignore-Range-If-Metadata-Present",
 		"x-none, x-object-meta-manifest")
@@ -165,6 +168,13 @@ func TestConditions(t *testing.T) {
 			f.expect(got, c.status, fmt.Sprint(method, c.headers))
 			if got.header.Get("Etag") != `"`+etag+`"` {
 				t.Errorf("%v: %d without Etag", c.headers, got.status)
+			}
+			named := "Content-Type"
+			if c.status == 304 {
+				named = "X-Backend-Content-Type"
+			}
+			if got.header.Get(named) != "text/plain" {
+				t.Errorf("%v: %d without %s", c.headers, got.status, named)
 			}
 		}
 	}

@@ -22,14 +22,12 @@ from martlet.config import option
 from martlet.http import (
     Environ,
     Headers,
-    HTTPException,
     Response,
     StartResponse,
     WSGIApp,
     call_app,
     error_response,
     find_header,
-    http_error,
 )
 from martlet.names import split_path, str_to_wsgi
 from proxy.info_registry import register_info
@@ -133,26 +131,9 @@ class Dlo:
             return body
         close_body(body)
         try:
-            headers = Headers(header_list)
-            if status[:3] == "304":
-                headers = self._headers_of_manifest(environ)
-            return self._large(environ, start_response, headers)
+            return self._large(environ, start_response, Headers(header_list))
         except _Refused as refusal:
             return refusal.response(environ, start_response)
-        except HTTPException as error:
-            return error(environ, start_response)
-
-    def _headers_of_manifest(self, environ: Environ) -> Headers:
-        """All of them: a 304 does not say what type the whole has.
-
-        :raises HTTPException: the manifest cannot be had any more.
-        """
-        query = environ.get("QUERY_STRING", "")
-        request = sub_environ(environ, "HEAD", environ["PATH_INFO"], "DLO", query=query)
-        answered = ask_app(self._app, request)
-        if not answered.is_success or MANIFEST not in answered.headers:
-            raise http_error(answered.status if answered.status >= 400 else 503)
-        return answered.headers
 
     def _large(
         self, environ: Environ, start_response: StartResponse, headers: Headers

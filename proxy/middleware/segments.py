@@ -189,9 +189,12 @@ class LargeObject:
 def unmet_condition(environ: Environ, headers: Headers) -> Response | None:
     """304 or 412 where the request has a condition that an object with these headers fails."""
     status = condition_status(environ, headers["Etag"], headers.get("last-modified"))
-    if status == 304:
-        return Response(304, headers, app_iter=[])
-    return error_response(status, headers=headers) if status else None
+    return unmet(status, headers) if status else None
+
+
+def unmet(status: int, headers: Headers) -> Response:
+    """304 or 412, with what is known of the object."""
+    return Response(status, headers, app_iter=[] if status == 304 else None)
 
 
 def send(environ: Environ, start_response: StartResponse, large: LargeObject) -> Iterable[bytes]:
@@ -200,7 +203,7 @@ def send(environ: Environ, start_response: StartResponse, large: LargeObject) ->
     is_head = environ["REQUEST_METHOD"] == "HEAD" or large.read is None
     ranges = None if is_head or size is None else parse_ranges(environ.get("HTTP_RANGE"), size)
     if ranges == []:
-        return not_satisfiable(headers, size or 0)(environ, start_response)
+        return not_satisfiable(headers, size)(environ, start_response)
     if is_head or size == 0:
         if size is not None:
             headers["Content-Length"] = size
@@ -209,10 +212,14 @@ def send(environ: Environ, start_response: StartResponse, large: LargeObject) ->
     return send_ranges(environ, start_response, large, ranges)
 
 
-def not_satisfiable(headers: Headers, size: int) -> Response:
-    """416, with what else is known of the object."""
-    response = error_response(416, "The requested range is not available.", headers)
-    response.headers["Content-Range"] = f"bytes */{size}"
+def not_satisfiable(
+    headers: Headers, size: int | None, text: str = "The requested range is not available."
+) -> Response:
+    """416, with what is known of the object, but for what ``text`` is not."""
+    response = error_response(416, text, headers)
+    response.headers["Content-Range"] = f"bytes */{size or 0}"
+    for name in ("Content-Disposition", "Content-Encoding", "Content-Language"):
+        response.headers.pop(name, None)
     return response
 
 

@@ -15,7 +15,6 @@ from martlet.http import (
     Environ,
     Headers,
     HTTPException,
-    Response,
     StartResponse,
     WSGIApp,
     call_app,
@@ -35,8 +34,10 @@ from proxy.middleware.segments import (
     Segment,
     SegmentError,
     SegmentReader,
+    not_satisfiable,
     send,
     send_ranges,
+    unmet,
     unmet_condition,
 )
 from proxy.middleware.slo_manifest import (
@@ -94,7 +95,7 @@ class SloDownload:
     ) -> Iterable[bytes]:
         status, header_list, body = call_app(self._app, environ)
         headers = Headers(header_list)
-        if status[:3] not in ("200", "206") or not is_slo(headers):
+        if status[:3] not in ("200", "206", "304") or not is_slo(headers):
             start_response(status, header_list)
             return body
         if not is_raw:
@@ -133,13 +134,13 @@ class SloDownload:
             if not is_known or (number and status == 200):
                 entries = self._fetch_manifest(environ)
         large = self._large_object(environ, headers, entries)
-        unmet = None
+        refusal = None
         if status not in (200, 206) and is_known:
-            unmet = Response(status, large.headers, app_iter=[] if status == 304 else None)
+            refusal = unmet(status, large.headers)
         elif not is_known:
-            unmet = unmet_condition(environ, large.headers)
-        if unmet is not None:
-            return unmet(environ, start_response)
+            refusal = unmet_condition(environ, large.headers)
+        if refusal is not None:
+            return refusal(environ, start_response)
         if number:
             return _send_part(environ, start_response, large, entries or [], number)
         return send(environ, start_response, large)
@@ -215,8 +216,7 @@ def _send_part(
     headers, size = large.headers, large.size or 0
     headers["X-Parts-Count"] = len(entries)
     if number > len(entries):
-        headers["Content-Range"] = f"bytes */{size}"
-        refusal = error_response(416, "The requested part number is not satisfiable", headers)
+        refusal = not_satisfiable(headers, size, "The requested part number is not satisfiable")
         if environ["REQUEST_METHOD"] == "HEAD":
             refusal.body = b""
         return refusal(environ, start_response)

@@ -107,7 +107,8 @@ def test_nothing_in_the_clear_is_on_a_disk(
 @pytest.mark.parametrize("size", SIZES)
 def test_ranges(user: Account, box: str, size: int) -> None:
     body = os.urandom(size)
-    assert user.call("PUT", box, "o", body=body).status == 201
+    secret = {"X-Object-Meta-Secret": "s"}
+    assert user.call("PUT", box, "o", headers=secret, body=body).status == 201
     spans = [(0, 0), (size // 2, size - 1), (min(17, size - 1), min(70_000, size - 1))]
     for first, last in spans:
         got = user.call("GET", box, "o", headers={"Range": f"bytes={first}-{last}"})
@@ -115,6 +116,7 @@ def test_ranges(user: Account, box: str, size: int) -> None:
         assert got.headers["content-range"] == f"bytes {first}-{last}/{size}"
     got = user.call("GET", box, "o", headers={"Range": f"bytes={size}-"})
     assert (got.status, got.headers["etag"].strip('"')) == (416, md5(body).hexdigest())
+    assert got.headers["x-object-meta-secret"] == "s"
     if size == 1:
         return  # there are no two ranges of it
     asked = ",".join(f"{first}-{last}" for first, last in spans)

@@ -99,7 +99,8 @@ def test_several_ranges_come_as_parts(account: Account, container: str) -> None:
 
 
 def test_conditional_requests(account: Account, container: str) -> None:
-    assert account.call("PUT", container, "o", body=b"x").status == 201
+    given = {"Content-Type": "a/b", "X-Object-Meta-A": "b"}
+    assert account.call("PUT", container, "o", headers=given, body=b"x").status == 201
     found = account.call("HEAD", container, "o").headers
     etag, modified = found["etag"], found["last-modified"]
     for headers, status in (
@@ -111,7 +112,11 @@ def test_conditional_requests(account: Account, container: str) -> None:
         ({"If-Unmodified-Since": modified}, 200),
         ({"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:01 GMT"}, 412),
     ):
-        assert account.call("GET", container, "o", headers=headers).status == status, headers
+        answer = account.call("GET", container, "o", headers=headers)
+        assert (answer.status, answer.headers["content-type"]) == (status, "a/b"), headers
+        assert answer.headers["x-object-meta-a"] == "b"
+    answer = account.call("GET", container, "o", headers={"Range": "bytes=1-"})
+    assert (answer.status, answer.headers["x-object-meta-a"]) == (416, "b")
     again = account.call("PUT", container, "o", headers={"If-None-Match": "*"}, body=b"y")
     assert again.status == 412
     assert account.call("GET", container, "o").body == b"x"

@@ -311,8 +311,11 @@ class FakeDevice:
         if known.is_deleted:
             return 404, shown, b"<html>missing</html>"
         shown["X-Timestamp"] = known.timestamp
-        if seen.headers.get("if-none-match", "").strip('"') == known.headers["Etag"].strip('"'):
-            shown.pop("Content-Type", None)
+        etag = known.headers["Etag"].strip('"')
+        if seen.headers.get("if-match", etag).strip('"') != etag:
+            return 412, shown, b""
+        if seen.headers.get("if-none-match", "").strip('"') == etag:
+            shown["X-Backend-Content-Type"] = shown.pop("Content-Type")
             return 304, shown, b""
         return _with_ranges(seen.headers.get("range"), shown, known.body)
 

@@ -132,8 +132,6 @@ class ObjectStore:
         ]
         unmet = _unmet(environ, stored)
         if unmet:
-            if unmet.startswith("304"):
-                headers = [item for item in headers if item[0] != "Content-Type"]
             start_response(unmet, headers)
             return []
         body, status = stored.body, "200 OK"

@@ -170,7 +170,20 @@ def test_conditional_get(stored: FakeCluster) -> None:
     etag = stored.call("HEAD", "/v1/a/c/o").headers["etag"]
     reply = stored.call("GET", "/v1/a/c/o", headers={"If-None-Match": etag})
     assert (reply.status, reply.body) == (304, b"")
-    assert "content-type" not in reply.headers, "caches would take it for the object's"
+    assert reply.headers["content-type"] == "application/octet-stream"
+
+
+def test_what_swift_keeps_in_a_content_type_is_not_shown(stored: FakeCluster) -> None:
+    for device in stored.devices[:3]:
+        device.stored["/a/c/o"].headers["Content-Type"] = "a/b;swift_bytes=15"
+    etag = stored.call("HEAD", "/v1/a/c/o").headers["etag"]
+    for headers, status in (
+        ({}, 200),
+        ({"If-None-Match": etag}, 304),
+        ({"If-Match": "x"}, 412),
+    ):
+        reply = stored.call("GET", "/v1/a/c/o", headers=headers)
+        assert (reply.status, reply.headers["content-type"]) == (status, "a/b")
 
 
 @pytest.mark.parametrize(("allowed", "opened"), [(True, ["true"]), (False, [])])

@@ -113,6 +113,7 @@ def test_a_condition_that_the_manifest_itself_meets(ask: Ask, dlo: Dlo, store: O
     answer = ask(dlo, MAN, headers={"If-None-Match": store.objects[MAN].etag})
     assert (answer.status, answer.headers["Content-Type"]) == (200, "video/x")
     assert answer.body
+    assert len([call for call in store.calls if call.endswith(MAN)]) == 1
 
 
 def test_the_manifest_itself(ask: Ask, dlo: Dlo) -> None:
