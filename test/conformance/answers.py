@@ -36,6 +36,15 @@ _SETS = [
 ]
 # The rest of a refusal is for people, in each server's own words.
 _TOLD_BY_REFUSALS = ["allow", "content-range", "location", "retry-after", "www-authenticate"]
+# But for these, which have an object's metadata, and of them what is about the sentence.
+_TELL_OF_THE_OBJECT = (412, 416)
+_OF_THE_SENTENCE = [
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-type",
+]
 # Container servers tell account servers a while later.
 _LATE = re.compile(r"x-account-.*(count|bytes-used.*)")
 #: Values of X-Delete-At that walks set; others come from X-Delete-After.
@@ -78,8 +87,14 @@ def normal(response: http.client.HTTPResponse, body: bytes) -> Answer:
     """An answer without what is of one server or one moment."""
     headers = _normal_headers(response)
     status, content_type = response.status, headers.get("content-type", "")
+    if status in _TELL_OF_THE_OBJECT:
+        shown = {n: v for n, v in headers.items() if n not in _OF_THE_SENTENCE}
+        return Answer(status, shown)
     if status >= 400:
         return Answer(status, {n: v for n, v in headers.items() if n in _TOLD_BY_REFUSALS})
+    if status == 304:
+        headers.pop("content-length", None)
+        return Answer(status, headers)
     if status >= 300 or body.startswith(b"<html><h1>") or headers.get("content-length") == "0":
         for name in ("content-type", "content-length"):
             headers.pop(name, None)

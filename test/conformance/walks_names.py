@@ -382,4 +382,43 @@ def protocols(chance: random.Random, container: str) -> Iterator[Ask]:
             yield put(f"{base}/o", b"0123456789")
 
 
-WALKS: tuple[Walk, ...] = (names, listings, metadata, protocols)
+def unmade_accounts(chance: random.Random, container: str) -> Iterator[Ask]:
+    """An account that nobody has made, as one sees it who may see all."""
+    account = f"/v1/AUTH_{container}"
+    queries = ("", "", "?format=json", "?format=xml", "?format=x", "?limit=0", "?marker=a")
+    for method in ("HEAD", "GET", "HEAD", "GET"):
+        headers = (("Accept", chance.choice(ACCEPTS)),) if chance.random() < 0.4 else ()
+        yield Ask(method, account + chance.choice(queries), headers, user="admin:admin")
+    yield Ask("HEAD", f"{account}/c", user="admin:admin")
+    yield Ask("POST", account, (("X-Account-Meta-A", "b"),), user="admin:admin")
+    yield Ask("HEAD", account, user="admin:admin")
+
+
+_ARCHIVES = (
+    "old",
+    "%20",
+    "a%2Fb",
+    "%ff",
+    "a/b",
+    "",
+    "/",
+    "%C3%A4",
+    ".",
+    "x" * 256,
+    "x" * 257,
+    "%zz",
+)
+
+
+def archive_names(chance: random.Random, container: str) -> Iterator[Ask]:
+    """Where a container has its old versions kept."""
+    for number, value in enumerate(chance.sample(_ARCHIVES, 6)):
+        base = f"{ACCOUNT}/{container}{number}"
+        mode = chance.choice(("X-Versions-Location", "X-History-Location"))
+        yield put(base, b"", (mode, value))
+        yield Ask("HEAD", base)
+        yield Ask("POST", base, ((f"X-Remove-{mode[2:]}", "x"),))
+        yield Ask("HEAD", base)
+
+
+WALKS: tuple[Walk, ...] = (names, listings, metadata, protocols, unmade_accounts, archive_names)
