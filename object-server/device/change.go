@@ -39,7 +39,7 @@ func (e *erasure) succeed(d *Device, c *bundle.Chain) (bundle.Addition, error) {
 		}
 		return e.hide(c)
 	}
-	if null, lives := c.Null(); e.renames && lives && null != e.kept {
+	if null, lives := c.Null(); e.renames && lives && null != e.kept && null.Compare(e.time) < 0 {
 		return bundle.Addition{}, &nullIsOldError{null}
 	}
 	if e.kind == bundle.TypeTombstone {
