@@ -36,7 +36,10 @@ func checkCrashed(fs *vfs.Mem, o Options, m *model, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if split, err := finishRaise(d); err != nil || !maps.Equal(first, split) {
+	if err := finishRaise(d); err != nil {
+		return err
+	}
+	if split, err := observeAll(d); err != nil || !maps.Equal(first, split) {
 		return fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, first)
 	}
 	again, err := Open(fs.CrashClone(rng), "/d", o) // a crash while opening

@@ -13,17 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
 // crashPlan is what the explorer does under a seed.
 func crashPlan(seed uint64) (history, *explorer) {
 	n := int(seed)
-	h := history{seed: seed, writers: []int{1, 4, 2, 4, 1}[n%5], changes: 64, ticks: smallTicks, raises: n%3 == 1}
+	h := history{seed: seed, writers: []int{1, 4, 2, 4, 1}[n%5], changes: 64, ticks: smallTicks, raises: n%3 == 1, versions: n%2 == 0}
 	x := &explorer{wrap: honest, limit: 160, options: Options{
 		SyncMethod: SyncMethods[n%len(SyncMethods)], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
 		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[n/2%3], IndexOnDisk: n%4 > 1,
-		splitByHand: true,
+		splitByHand: true, KeptID: keptID,
 	}}
 	if h.raises { // a split is many operations
 		h.changes, x.limit = 32, 40
@@ -120,8 +121,8 @@ func (c *crashHunt) line() string {
 		failures = 1
 	}
 	seconds := time.Since(c.start).Seconds()
-	return fmt.Sprintf("crash: %d states made, %d distinct explored, %d changes, %d crash points, %d failures, %.1f s, %.0f states/s",
-		c.found.tried, c.found.states, c.found.changes, c.found.points, failures, seconds, float64(c.found.states)/seconds)
+	return fmt.Sprintf("crash: %d states made, %d distinct explored, %d changes, %d null versions kept, %d crash points, %d failures, %.1f s, %.0f states/s",
+		c.found.tried, c.found.states, c.found.changes, c.found.kept, c.found.points, failures, seconds, float64(c.found.states)/seconds)
 }
 
 // keepState copies the state that failed out of memory, and says where it is.
@@ -206,6 +207,16 @@ func TestPowerCutsFindLies(t *testing.T) {
 			}
 			t.Fatal("not found")
 		})
+	}
+}
+
+// The explorer finds a device that keeps old null versions where nobody looks for
+// them.
+func TestPowerCutsFindLostNullVersions(t *testing.T) {
+	h, x := crashPlan(2)
+	x.options.KeptID = func(bundle.Timestamp) bundle.VersionID { return versionID(1) }
+	if err := x.run(h); err == nil || !strings.Contains(err.Error(), "shows") {
+		t.Fatal(err)
 	}
 }
 

@@ -19,6 +19,7 @@ type explorer struct {
 	wrap    func(*vfs.Mem) vfs.FS         // between device and disk, where the history is written
 	lacks   vfs.Feature                   // of the file system
 	limit   int                           // of states for each crash point, about
+	begin   func() *model                 // for the history's kind of names
 	seen    map[uint64]map[string]version // by digest: what the state showed
 	found   explored
 	failed  *vfs.Mem // the state that was not as it should be
@@ -27,6 +28,7 @@ type explorer struct {
 // explored counts what an explorer did.
 type explored struct {
 	changes int // writes of histories
+	kept    int // old null versions that they have kept
 	points  int // moments at which the power was cut
 	tried   int // states made
 	states  int // distinct ones, each opened and used
@@ -34,6 +36,7 @@ type explored struct {
 
 func (e *explored) add(o explored) {
 	e.changes += o.changes
+	e.kept += o.kept
 	e.points += o.points
 	e.tried += o.tried
 	e.states += o.states
@@ -47,7 +50,11 @@ type moment struct {
 
 // run writes a history and cuts the power after each operation on the disk.
 func (x *explorer) run(h history) error {
-	mem, m := vfs.NewMem("/d"), newModel()
+	x.begin = newModel
+	if h.versions {
+		x.begin = newVersionModel
+	}
+	mem, m := vfs.NewMem("/d"), x.begin()
 	mem.Lack(x.lacks)
 	start, recording := mem.KillClone(), mem.Record()
 	var moments []moment
@@ -60,9 +67,10 @@ func (x *explorer) run(h history) error {
 		return err
 	}
 	x.found.changes += h.changes
+	x.found.kept += m.kept
 	x.seen = map[uint64]map[string]version{}
 	rng := rand.New(rand.NewPCG(h.seed, 7))
-	at, steps := newModel(), append([]vfs.Step{{Op: "nothing", State: start}}, recording.Steps()...)
+	at, steps := x.begin(), append([]vfs.Step{{Op: "nothing", State: start}}, recording.Steps()...)
 	for i, step := range steps {
 		for len(moments) > 0 && moments[0].position <= i {
 			at.apply(moments[0].event)
@@ -87,7 +95,7 @@ func (x *explorer) check(state *vfs.Mem, m *model, rng *rand.Rand) error {
 	all, isKnown := x.seen[digest]
 	if !isKnown {
 		var err error
-		if all, err = x.use(state, digest, rng); err != nil {
+		if all, err = x.use(state, digest, m, rng); err != nil {
 			return err
 		}
 		x.seen[digest] = all
@@ -95,7 +103,7 @@ func (x *explorer) check(state *vfs.Mem, m *model, rng *rand.Rand) error {
 	}
 	for name, v := range all {
 		if !m.allows(name, v) {
-			return fmt.Errorf("%s shows %+v, acknowledged %+v, tried %+v", name, v, m.acked[name], m.tried[name])
+			return m.unexpected(name, v)
 		}
 	}
 	return nil
@@ -103,15 +111,15 @@ func (x *explorer) check(state *vfs.Mem, m *model, rng *rand.Rand) error {
 
 // use opens a state, cuts the power, opens it again, writes, and cuts the power
 // again. It returns what the state showed.
-func (x *explorer) use(state *vfs.Mem, digest uint64, rng *rand.Rand) (map[string]version, error) {
+func (x *explorer) use(state *vfs.Mem, digest uint64, before *model, rng *rand.Rand) (map[string]version, error) {
 	all, d, err := x.open(state)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()    // nothing more is asked of it
 	if digest%2 == 0 { // else it goes on in the middle of it
-		if split, err := finishRaise(d); err != nil || !maps.Equal(all, split) {
-			return nil, fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, all)
+		if err := x.finishRaise(d, all); err != nil {
+			return nil, err
 		}
 	}
 	if again := state.CrashClone(rng); again.Digest() != digest { // opening has changed something
@@ -123,21 +131,40 @@ func (x *explorer) use(state *vfs.Mem, digest uint64, rng *rand.Rand) (map[strin
 			return nil, err
 		}
 	}
-	m := newModel()
-	maps.Copy(m.acked, all)
+	m := x.begin()
+	if err := m.goOn(before, all); err != nil {
+		return nil, err
+	}
 	for i, name := range modelNames {
-		if err := m.do(d, change{kinds[(i+rng.IntN(2))%len(kinds)], name, 10*smallTicks + uint64(i)}); err != nil {
+		if m.histories != nil {
+			err = m.doVersion(d, name, versionChangeAt(rng, 10*smallTicks))
+		} else {
+			err = m.do(d, change{kinds[(i+rng.IntN(2))%len(kinds)], name, 10*smallTicks + uint64(i)})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("writing after the crash: %w", err)
 		}
 	}
 	last, d, err := x.open(state.CrashClone(rng))
 	if err != nil || !maps.Equal(last, m.all()) {
-		return nil, fmt.Errorf("after the crash was written %v; after another one: %v, %v", m.all(), last, err)
+		return nil, fmt.Errorf("after the crash was written %v; after another one it shows %v: %w", m.all(), last, err)
 	}
-	if split, err := finishRaise(d); err != nil || !maps.Equal(last, split) {
-		return nil, fmt.Errorf("after the rest of the split: %v, %v after %v", err, split, last)
+	if err := x.finishRaise(d, last); err != nil {
+		return nil, err
 	}
 	return all, d.Close()
+}
+
+// finishRaise brings a split to an end, which changes nothing of what the device
+// shows.
+func (x *explorer) finishRaise(d *Device, before map[string]version) error {
+	if err := finishRaise(d); err != nil {
+		return err
+	}
+	if after, err := x.begin().observeAll(d); err != nil || !maps.Equal(before, after) {
+		return fmt.Errorf("after the rest of the split: %v, %v after %v", err, after, before)
+	}
+	return nil
 }
 
 // open opens a device and reads all names.
@@ -146,7 +173,7 @@ func (x *explorer) open(fs *vfs.Mem) (map[string]version, *Device, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := observeAll(d)
+	all, err := x.begin().observeAll(d)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Close())
 	}

@@ -9,9 +9,6 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// keptID is the id of the version of a time.
-func keptID(t bundle.Timestamp) bundle.VersionID { return versionID(t.Ticks) }
-
 func TestAnOldNullVersionIsKept(t *testing.T) {
 	const name, large = "/a/c/o", 3 << 20
 	loc := locate(name, 4)
@@ -31,11 +28,11 @@ func TestAnOldNullVersionIsKept(t *testing.T) {
 			}
 			putVersion(t, d, loc, name, 3, "three")
 			state := must[State](t)(c.replace(d))
-			if state.Kept == nil || state.Kept.Timestamp != at(2) || state.Kept.VersionID != versionID(2) {
+			if state.Kept == nil || state.Kept.Timestamp != at(2) || state.Kept.VersionID != keptID(at(2)) {
 				t.Fatalf("%s of %d bytes: kept %+v", c.kind, size, state.Kept)
 			}
 			for range 2 {
-				wantVersion(t, d, loc, versionID(2), body(2, size))
+				wantVersion(t, d, loc, keptID(at(2)), body(2, size))
 				wantVersion(t, d, loc, versionID(3), []byte("three"))
 				if err := d.Close(); err != nil {
 					t.Fatal(err)
@@ -61,10 +58,10 @@ func TestKeepNull(t *testing.T) {
 	d := open(t, vfs.OS{}, t.TempDir(), Options{KeptID: keptID})
 	defer d.Close()
 	must[State](t)(put(d, loc, name, 1, []byte("one")))
-	if m := must[*bundle.Metadata](t)(d.KeepNull(loc, at(2), name)); m.VersionID != versionID(1) {
+	if m := must[*bundle.Metadata](t)(d.KeepNull(loc, at(2), name)); m.VersionID != keptID(at(1)) {
 		t.Errorf("kept %+v", m)
 	}
-	wantVersion(t, d, loc, versionID(1), []byte("one"))
+	wantVersion(t, d, loc, keptID(at(1)), []byte("one"))
 	var gone *NotFoundError
 	if _, err := d.HeadVersion(loc, bundle.VersionID{}); !errors.As(err, &gone) {
 		t.Errorf("the null version is there still: %v", err)

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
@@ -61,11 +62,12 @@ type machine struct {
 	fs     *vfs.Mem
 	model  *model
 	device *Device
+	keptID func(bundle.Timestamp) bundle.VersionID // of the device's options
 }
 
 func (s *machine) start(rt *rapid.T) {
 	o := crashOptions(rapid.SampledFrom(crashMethods).Draw(rt, "method"))
-	o.IndexOnDisk = rapid.Bool().Draw(rt, "index on disk")
+	o.IndexOnDisk, o.KeptID = rapid.Bool().Draw(rt, "index on disk"), s.keptID
 	d, err := Open(s.fs, "/d", o)
 	if err != nil {
 		rt.Fatal(err)

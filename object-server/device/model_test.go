@@ -14,10 +14,14 @@ import (
 )
 
 // version is what one name shows: an object with data written at ticks and
-// metadata of meta, or a tombstone, or nothing at all (zero).
+// metadata of meta, or a tombstone, or nothing at all (zero). In a model with
+// versions it is all of them instead.
 type version struct {
 	ticks, meta uint64
 	deleted     bool
+
+	isChained bool
+	versions  string // of versionHistory
 }
 
 // model is what a device must hold: the newest acknowledged version of each
@@ -27,6 +31,9 @@ type model struct {
 	acked map[string]version
 	tried map[string][]version
 	watch func(event) // if set, hears of everything below in order
+
+	histories map[string]map[version]versionHistory // of a model with versions: what stands behind what a name showed
+	kept      int                                   // old null versions
 }
 
 // event is a step of a write: tried, or acknowledged.
@@ -34,6 +41,7 @@ type event struct {
 	acked bool
 	name  string
 	version
+	history versionHistory // of a model with versions
 }
 
 func newModel() *model {
@@ -53,13 +61,13 @@ func (m *model) clone() *model {
 func (m *model) try(name string, v version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.apply(event{false, name, v})
+	m.apply(event{name: name, version: v})
 }
 
 func (m *model) ack(name string, v version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.apply(event{true, name, v})
+	m.apply(event{acked: true, name: name, version: v})
 }
 
 // apply takes a step; m.mu is held, or nobody else knows m.
@@ -68,6 +76,9 @@ func (m *model) apply(e event) {
 		m.acked[e.name] = e.version
 	} else {
 		m.tried[e.name] = append(m.tried[e.name], e.version)
+	}
+	if m.histories != nil {
+		m.learn(&e)
 	}
 	if m.watch != nil {
 		m.watch(e)
@@ -82,11 +93,16 @@ func (m *model) allows(name string, v version) bool {
 		return true
 	}
 	for _, t := range m.tried[name] {
-		if t == v && (t.ticks > acked.ticks || t.ticks == acked.ticks && t.meta > acked.meta) {
+		if t == v && (m.histories != nil || t.ticks > acked.ticks || t.ticks == acked.ticks && t.meta > acked.meta) {
 			return true
 		}
 	}
 	return false
+}
+
+// unexpected is the error for what a name may not show.
+func (m *model) unexpected(name string, v version) error {
+	return fmt.Errorf("%s shows %+v, acknowledged %+v, tried %+v", name, v, m.acked[name], m.tried[name])
 }
 
 // modelBits spreads the names of a model over this many partition bits.
@@ -210,7 +226,7 @@ func (m *model) checkAll(d *Device, exact bool) error {
 		if v == m.acked[name] || !exact && m.allows(name, v) {
 			continue
 		}
-		return fmt.Errorf("%s shows %+v, acknowledged %+v, tried %+v", name, v, m.acked[name], m.tried[name])
+		return m.unexpected(name, v)
 	}
 	return nil
 }

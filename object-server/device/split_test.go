@@ -35,16 +35,15 @@ func raiseStep(d *Device) (err error) {
 	return err
 }
 
-// finishRaise brings what was begun to an end, and tells what the device shows
-// then.
-func finishRaise(d *Device) (map[string]version, error) {
+// finishRaise brings what was begun to an end.
+func finishRaise(d *Device) error {
 	for {
 		p, _ := d.splitter.power(0)
 		if p.Next == 0 {
-			return observeAll(d)
+			return nil
 		}
 		if err := raiseStep(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
+			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ func TestVersionsAfterCrashAtEveryOperation(t *testing.T) {
 		t.Run(string(method), func(t *testing.T) {
 			t.Parallel()
 			o := crashOptions(method)
-			o.IndexOnDisk = i%2 == 1
+			o.IndexOnDisk, o.KeptID = i%2 == 1, keptID
 			versionCrashRun(t, o, uint64(i))
 		})
 	}
@@ -46,9 +47,10 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 	const name = "/a/c/heron"
 	mem, rng, choices := vfs.NewMem("/d"), rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	var mu sync.Mutex // of what the history is: upkeep has a goroutine of its own
-	var h, next versionHistory
+	var h versionHistory
+	var next []versionHistory // after each record of the change that is being made
 	var failure error
-	operations := 0
+	operations, kept := 0, 0
 	fs := vfs.NewFaults(mem, func(op, path string) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -63,7 +65,7 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 			if i > 0 {
 				clone = mem.CrashClone(rng)
 			}
-			if err := checkCrashedVersions(clone, o, name, h, next); err != nil {
+			if err := checkCrashedVersions(clone, o, name, append(next, h)); err != nil {
 				failure = fmt.Errorf("before operation %d, %s %s, state %d: %w", operations, op, path, i, err)
 			}
 		}
@@ -71,29 +73,19 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 	})
 	d := open(t, fs, "/d", o)
 	for i := range 76 {
-		c := randomVersionChange(choices, 40)
-		if i < 25 { // long enough for lists of several records
-			c = versionChange{"put", uint64(i + 21), uint64(i+21) * 10}
-		} else if i >= 60 {
-			c = versionChange{"remove", uint64(i - 60 + 21), 2000}
-		}
-		if i > 25 && i%7 == 5 {
-			c.kind = "compact"
-		}
-		if i > 20 && i%3 == 1 {
-			c.kind = "raise"
-		}
+		c := crashVersionChange(choices, i)
 		mu.Lock()
-		if next = h; c.kind != "compact" && c.kind != "raise" {
-			next, _ = h.after(c)
-		}
+		next = h.steps(c, true)
 		mu.Unlock()
+		if len(next) > 1 {
+			kept++
+		}
 		done, err := h.do(d, name, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		mu.Lock()
-		h, next = done, done
+		h, next = done, nil
 		mu.Unlock()
 	}
 	if d.Stats().VersionsReclaimed == 0 {
@@ -103,24 +95,46 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 	if err = errors.Join(err, failure); err != nil {
 		t.Fatal(err)
 	}
-	if operations < 60 {
-		t.Fatalf("only %d operations", operations)
+	if operations < 60 || kept < 3 {
+		t.Fatalf("only %d operations, %d null versions kept", operations, kept)
 	}
 }
 
-func checkCrashedVersions(fs *vfs.Mem, o Options, name string, acked, tried versionHistory) error {
+// crashVersionChange is the i-th change of versionCrashRun.
+func crashVersionChange(rng *rand.Rand, i int) versionChange {
+	c := randomVersionChange(rng, 40)
+	switch {
+	case i < 25: // long enough for lists of several records
+		c = versionChange{"put", uint64(i + 21), uint64(i+21) * 10}
+	case i >= 60:
+		c = versionChange{"remove", uint64(i - 60 + 21), 2000}
+	case i%2 == 0 && i < 46: // versions are there that are newer than the last one
+		c = versionChange{[]string{"put", "put", "hide", "put", "keep"}[i/2%5], 0, uint64(i)*10 + 5}
+	}
+	if i > 25 && i%7 == 5 {
+		c.kind = "compact"
+	}
+	if i > 20 && i%3 == 1 {
+		c.kind = "raise"
+	}
+	return c
+}
+
+// checkCrashedVersions opens what a crash left: one of the histories.
+func checkCrashedVersions(fs *vfs.Mem, o Options, name string, all []versionHistory) error {
 	d, err := Open(fs, "/d", o)
 	if err != nil {
 		return err
 	}
 	got, err := observeVersions(d, name)
-	if err != nil || got != acked.String() && got != tried.String() {
-		return fmt.Errorf("%w: shows\n%sacknowledged\n%vtried\n%v", err, got, acked, tried)
+	i := slices.IndexFunc(all, func(h versionHistory) bool { return h.String() == got })
+	if err != nil || i < 0 {
+		return fmt.Errorf("%w: shows\n%stried, and last what was acknowledged\n%v", err, got, all)
 	}
+	now := all[i]
 	c := versionChange{"put", 199, 1990} // it goes on
-	now := acked
-	if got != acked.String() {
-		now = tried
+	if now[0].lives {
+		c.id = 0
 	}
 	if now, err = now.do(d, name, c); err != nil {
 		return err
@@ -299,7 +313,7 @@ func checkDamagedVersions(d *Device, name string, h versionHistory, more bool) (
 	}
 	shown := 0
 	for _, v := range page.Versions {
-		n := versionNumbers[v.ID]
+		n := numberOf(v.ID)
 		if more && n >= 150 {
 			continue
 		}

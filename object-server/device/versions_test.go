@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func versionID(n uint64) (id bundle.VersionID) {
 
 // versionChange is one write of a test with versions.
 type versionChange struct {
-	kind  string // "put", "marker", "remove" or "post", or "compact" or "raise", which change nothing
+	kind  string // "put", "marker", "remove" or "post", of the null version "hide" or "keep", or "compact" or "raise", which change nothing
 	id    uint64 // 0: the null version
 	ticks uint64
 }
@@ -35,23 +36,33 @@ type versionChange struct {
 // stored is what the model has of one version id: its last write that counts.
 type stored struct {
 	ticks, meta     uint64
+	wrote           uint64 // when it was put, also once it is removed
 	lives, isMarker bool
 }
 
 // versionHistory is what a name with versions has to show.
 type versionHistory map[uint64]stored
 
+// chained is a key of a versionHistory: the name has a chain.
+const chained = math.MaxUint64
+
 // after is the versionHistory with a change; ok is false if it is to be refused.
 func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 	was, known := h[c.id]
-	now := stored{ticks: c.ticks, meta: c.ticks, lives: c.kind != "remove", isMarker: c.kind == "marker"}
+	now := stored{ticks: c.ticks, meta: c.ticks, wrote: c.ticks, lives: true, isMarker: c.kind == "marker"}
 	refused := known && was.ticks >= c.ticks
 	switch c.kind {
+	case "hide":
+		_, now.isMarker = h[chained]
+		now.lives = now.isMarker
+	case "keep":
+		now.lives = false
 	case "put", "marker":
 		if c.id == 0 && was.lives && c.kind == "put" {
 			now.meta = max(c.ticks, was.meta) // a newer POST outlives the data it was for
 		}
 	case "remove":
+		now.lives, now.wrote = false, was.wrote
 		if c.id != 0 && was.lives && was.ticks == c.ticks {
 			refused = false
 		}
@@ -68,6 +79,9 @@ func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 		next = versionHistory{}
 	}
 	next[c.id] = now
+	if c.id != 0 || c.kind == "keep" || c.kind == "post" {
+		next[chained] = stored{}
+	}
 	return next, true
 }
 
@@ -102,7 +116,8 @@ func (h versionHistory) do(d *Device, name string, c versionChange) (versionHist
 	case "raise":
 		return h, raiseStep(d)
 	}
-	next, ok := h.after(c)
+	steps := h.steps(c, d.options.KeptID != nil)
+	ok := len(steps) > 0
 	err := doVersion(d, name, c)
 	var older *OlderError
 	var missing *NotFoundError
@@ -115,7 +130,7 @@ func (h versionHistory) do(d *Device, name string, c versionChange) (versionHist
 	if err != nil {
 		return h, fmt.Errorf("%+v: %w", c, err)
 	}
-	return next, nil
+	return steps[len(steps)-1], nil
 }
 
 func doVersion(d *Device, name string, c versionChange) error {
@@ -138,6 +153,12 @@ func doVersion(d *Device, name string, c versionChange) error {
 		return err
 	case "marker":
 		return d.DeleteMarker(loc, at(c.ticks), id, name)
+	case "hide":
+		_, err := d.Hide(loc, at(c.ticks), name)
+		return err
+	case "keep":
+		_, err := d.KeepNull(loc, at(c.ticks), name)
+		return err
 	case "remove":
 		if c.id == 0 {
 			_, err := d.Delete(loc, at(c.ticks), name)
@@ -155,14 +176,10 @@ func doVersion(d *Device, name string, c versionChange) error {
 	})
 }
 
-// versionNumbers are the ids that tests use, by their bytes.
-var versionNumbers = func() map[bundle.VersionID]uint64 {
-	all := map[bundle.VersionID]uint64{}
-	for n := range uint64(200) {
-		all[versionID(n)] = n
-	}
-	return all
-}()
+// numberOf is the number that an id of versionID was made of.
+func numberOf(id bundle.VersionID) uint64 {
+	return binary.BigEndian.Uint64(id[:]) * 0xf1de83e19937733d // times its factor: 1
+}
 
 // observeVersions reads all versions of a name, in the form of versionHistory.String.
 // Bytes that were never written are an error, as is a HEAD or GET that does not
@@ -179,7 +196,7 @@ func observeVersions(d *Device, name string) (string, error) {
 	}
 	var b strings.Builder
 	for i, v := range page.Versions {
-		n := versionNumbers[v.ID]
+		n := numberOf(v.ID)
 		marker := v.Type == bundle.TypeDeleteMarker
 		if i == 0 != v.Successor.IsZero() || i > 0 && v.Successor != page.Versions[i-1].Timestamp {
 			return "", fmt.Errorf("version %d has successor %v", n, v.Successor)
@@ -241,11 +258,14 @@ func observeNewest(d *Device, loc Location, listed []bundle.ListedVersion) error
 
 // drawVersionChange makes a change; ids and times go together, so that writes
 // come in any order.
-func drawVersionChange(t *rapid.T, ids uint64) versionChange {
-	c := versionChange{kind: rapid.SampledFrom([]string{"put", "put", "put", "marker", "remove", "post"}).Draw(t, "kind")}
-	c.id = rapid.Uint64Range(0, ids).Draw(t, "id")
+func drawVersionChange(t *rapid.T, ids uint64, more ...string) versionChange {
+	kinds := append([]string{"put", "put", "put", "marker", "remove", "post"}, more...)
+	c := versionChange{kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
+	if !slices.Contains(more, c.kind) { // which are of the null version
+		c.id = rapid.Uint64Range(0, ids).Draw(t, "id")
+	}
 	c.ticks = c.id * 10
-	if c.kind == "marker" && c.id == 0 {
+	if c.kind == "null" || c.kind == "marker" && c.id == 0 {
 		c.kind = "put"
 	}
 	if c.id == 0 {
@@ -262,6 +282,10 @@ func drawVersionChange(t *rapid.T, ids uint64) versionChange {
 func TestVersionStateMachine(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
+		kinds := []string{"hide"}
+		if rapid.Bool().Draw(rt, "old null versions are kept") {
+			s.keptID, kinds = keptID, []string{"null", "hide", "keep"}
+		}
 		s.start(rt)
 		const name = "/a/c/heron"
 		var h versionHistory
@@ -275,11 +299,11 @@ func TestVersionStateMachine(t *testing.T) {
 			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
+			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids, kinds...)) },
 			"compact": func(rt *rapid.T) { h = s.version(rt, h, name, versionChange{kind: "compact"}) },
 			"raise":   func(rt *rapid.T) { h = s.version(rt, h, name, versionChange{kind: "raise"}) },
 			"look":    func(*rapid.T) { look() },
-			"changes": func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids)) },
+			"changes": func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids, kinds...)) },
 			"again": func(rt *rapid.T) {
 				old := s.device
 				switch rapid.IntRange(0, 2).Draw(rt, "how") {

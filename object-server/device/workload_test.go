@@ -14,6 +14,8 @@ type history struct {
 	changes int    // altogether
 	ticks   uint64 // of the first write
 	raises  bool   // the part power is raised meanwhile, more than once
+
+	versions bool // names have versions, and old null versions are kept
 }
 
 // kinds are what a history is made of; twice means twice as often.
@@ -22,6 +24,10 @@ var kinds = []string{"put", "put", "post", "delete", "put", "put", "post", "dele
 // run writes the history to a device. Refusals that the model knows to be right
 // are no error.
 func (h history) run(d *Device, m *model) error {
+	names := len(modelNames) / h.writers
+	if h.versions { // long chains rather than many
+		names = 1
+	}
 	var group sync.WaitGroup
 	failed := make(chan error, h.writers)
 	for w := range h.writers {
@@ -32,13 +38,19 @@ func (h history) run(d *Device, m *model) error {
 			for i := range h.changes / h.writers {
 				c := change{
 					kind:  kinds[rng.IntN(len(kinds))],
-					name:  modelNames[w+h.writers*rng.IntN(len(modelNames)/h.writers)],
+					name:  modelNames[w+h.writers*rng.IntN(names)],
 					ticks: h.ticks + uint64(1+i+rng.IntN(3)), // some come late
 				}
 				if h.raises && rng.IntN(3) == 0 {
 					c = change{kind: "raise"}
 				}
-				if err := m.do(d, c); err != nil {
+				var err error
+				if h.versions && c.kind != "raise" {
+					err = m.doVersion(d, c.name, versionChangeAt(rng, c.ticks))
+				} else {
+					err = m.do(d, c)
+				}
+				if err != nil {
 					failed <- fmt.Errorf("%+v: %w", c, err)
 					return
 				}
