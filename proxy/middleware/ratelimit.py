@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from martlet.cluster_conf import ClusterConf
 from martlet.config import ConfigError, option
 from martlet.http import Environ, StartResponse, WSGIApp, error_response
 from martlet.log import fields, get_logger
@@ -72,6 +73,7 @@ class Ratelimit:
         options: RatelimitOptions,
         write_steps: list[RateStep],
         listing_steps: list[RateStep],
+        api_versions: Iterable[str],
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -80,6 +82,7 @@ class Ratelimit:
         self._options = options
         self._write_steps = write_steps
         self._listing_steps = listing_steps
+        self._api_versions = frozenset(api_versions)
         self._clock = clock
         self._sleep = sleep
 
@@ -90,10 +93,10 @@ class Ratelimit:
         if cache is not None and not environ.get(_COUNTED):
             try:
                 path = wsgi_to_str(environ["PATH_INFO"])
-                _, account, container, obj = split_path(path, 2, 4, True)
+                version, account, container, obj = split_path(path, 2, 4, True)
             except (ValueError, BadNameError):
-                pass  # /info and the like; the proxy application says what is wrong
-            else:
+                version = None  # /info and the like; the proxy application says what is wrong
+            if version in self._api_versions:
                 environ[_COUNTED] = True
                 app = self._hold(environ, cache, account or "", container, obj) or app
         return app(environ, start_response)
@@ -194,4 +197,6 @@ def filter_factory(
         "container_listing_ratelimits": [list(step) for step in listings],
     }
     register_info("ratelimit", **shown)
-    return lambda app: Ratelimit(app, options, writes, listings)
+    cluster = ClusterConf.load(global_conf.get("swift_dir", "/etc/martlet"))
+    api_versions = cluster.constraints.valid_api_versions
+    return lambda app: Ratelimit(app, options, writes, listings, api_versions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ class Limited:
             RatelimitOptions(**options),
             steps or [],
             steps or [],
+            ["v1", "v1.0"],
             self.time.clock,
             self.time.sleep,
         )
@@ -178,7 +180,7 @@ def test_a_request_is_counted_once(ask: Any) -> None:
     assert limited.proxy.requests[0]["swift.ratelimit.handled"]
 
 
-@pytest.mark.parametrize("path", ["/info", "/v1", "/v1/a/%FF/o"])
+@pytest.mark.parametrize("path", ["/info", "/v1", "/v1/a/%FF/o", "/v2/a/c/o", "/endpoints/a/c/o"])
 def test_what_has_no_account_goes_on(ask: Any, path: str) -> None:
     limited = Limited([RateStep(0, 1)], account_ratelimit=1)
     for _ in range(3):
@@ -242,8 +244,10 @@ def test_mistakes_are_said_at_the_start(name: str, value: str) -> None:
         filter_factory({}, **{name: value})
 
 
-def test_info() -> None:
-    filter_factory({}, account_ratelimit="5", container_ratelimit_100="50")
+def test_info(tmp_path: Path) -> None:
+    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    conf = {"swift_dir": str(tmp_path)}
+    filter_factory(conf, account_ratelimit="5", container_ratelimit_100="50")
     assert collect_info()["ratelimit"] == {
         "account_ratelimit": 5.0,
         "max_sleep_time_seconds": 60.0,
