@@ -26,6 +26,7 @@ from proxy.updates import (
     ContainerRow,
     container_spread,
     expirer_target,
+    have_known_rows,
     told_by,
     update_headers,
 )
@@ -150,13 +151,15 @@ class ObjectController:
         told = told_by(outcomes)
         # A delete marker is made also of an object that was not there.
         is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in headers)
-        if is_done and len(told) < len(lines):
+        misses_row = is_done and len(told) < len(lines)
+        if misses_row or have_known_rows(outcomes):
             row_headers = {
                 "X-Timestamp": timestamp,
                 "X-Backend-Storage-Policy-Index": str(place.policy_index),
             }
             row = self._container_row(req, target, len(lines))
-            for method, values in rows_of_delete(row_headers, headers):
+            row.send_known(outcomes, row_headers)
+            for method, values in rows_of_delete(row_headers, headers) if misses_row else ():
                 row.send_missed(method, told, values)
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 

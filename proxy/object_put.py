@@ -11,7 +11,7 @@ the body goes along as `proxy.footers` says.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from proxy.fanout import Outcome
 from proxy.footers import MimeBody, footers_of, has_footers, overridden
 from proxy.nodes import NodeQueue
 from proxy.quorum import Answer, have_quorum, own_write_done, quorum_size
-from proxy.updates import ContainerRow, told_by
+from proxy.updates import ContainerRow, have_known_rows, told_by
 from proxy.uploads import Uploads
 from proxy.versions import rows_of_put
 
@@ -76,6 +76,8 @@ class Store:
         etag = response.headers.get("Etag")
         if len(told) < len(self.updates) and etag is not None:
             self._tell_containers(told, length, etag, footers)
+        if have_known_rows(outcomes):
+            self.row().send_known(outcomes, _row_headers(self.headers))
         return response
 
     def _lines(self, more: Headers | dict[str, str]) -> list[bytes]:
@@ -92,11 +94,10 @@ class Store:
         metadata.update(footers)
         shown = overridden(size, etag, metadata["Content-Type"], metadata)
         headers = {
-            "X-Timestamp": metadata["X-Timestamp"],
+            **_row_headers(metadata),
             "X-Size": shown[0],
             "X-Etag": shown[1],
             "X-Content-Type": shown[2],
-            "X-Backend-Storage-Policy-Index": metadata["X-Backend-Storage-Policy-Index"],
         }
         for method, values in rows_of_put(headers, self.headers):
             self.row().send_missed(method, told, values)
@@ -206,6 +207,11 @@ class Store:
         for etag in etags:
             headers["Etag"] = etag
         return Response(best.status, headers)
+
+
+def _row_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """What all rows of a write have in common."""
+    return {name: headers[name] for name in ("X-Timestamp", "X-Backend-Storage-Policy-Index")}
 
 
 @lru_cache(16)

@@ -21,6 +21,10 @@ EXPIRER_CONTAINERS_PER_DAY = 100
 # A DELETE need not tell the queue at all; two object servers do, so that few rows stay behind.
 QUEUE_CLEANERS = 2
 
+# Rows of versions that a write has changed, as the body of an UPDATE, in the answer of an object
+# server that had them (wire-object.md).
+_KNOWN_ROWS = "x-backend-container-rows"
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateTarget:
@@ -94,6 +98,11 @@ def told_by(outcomes: Iterable[Outcome]) -> set[int]:
     }
 
 
+def have_known_rows(outcomes: Iterable[Outcome]) -> bool:
+    """Whether an object server knows of rows beside that of the write."""
+    return any(_KNOWN_ROWS in o.answer.headers for o in outcomes)
+
+
 def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:
     """The replicas of a container that each of ``count`` object servers is to tell."""
     told: list[list[Node]] = [[] for _ in range(count)]
@@ -119,12 +128,36 @@ class ContainerRow:
 
     def send_missed(self, method: str, told: Container[int], headers: Mapping[str, str]) -> None:
         """Send the row to the replicas of the object servers whose index is not in ``told``."""
+        self._send(method, self.path, told, headers)
+
+    def send_known(self, outcomes: Iterable[Outcome], headers: Mapping[str, str]) -> None:
+        """Send the rows that some object servers know of to the replicas of those that do not.
+
+        ``headers`` are those of the row of the write itself.
+        """
+        told: dict[str, set[int]] = {}
+        for outcome in outcomes:
+            rows = outcome.answer.headers.get(_KNOWN_ROWS)
+            if rows is not None:
+                told.setdefault(rows, set()).add(outcome.index)
+        container = "/".join(self.path.split("/")[:3])
+        for rows, indexes in told.items():
+            self._send("UPDATE", container, indexes, headers, rows.encode("latin-1"))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        told: Container[int],
+        headers: Mapping[str, str],
+        body: bytes = b"",
+    ) -> None:
         nodes = [n for i, nodes in enumerate(self.spread) if i not in told for n in nodes]
         if not nodes:
             return
         timeout = self.core.options.node_timeout
         request = BackendRequest(
-            "Container", method, self.partition, self.path, self.trans_id, timeout
+            "Container", method, self.partition, path, self.trans_id, timeout, body
         )
         ask_all(
             self.core.backends,

@@ -44,7 +44,9 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 	removed := id
 	if _, err := slot.store.HeadVersion(x.at, id); isAlias(slot.store, x.at, id, err) {
 		removed = bundle.VersionID{}
-		rows = append(rows, versionRow(x, nullVersion, timeOfVersion(id)))
+		null := versionRow(x, nullVersion, timeOfVersion(id))
+		rows = append(rows, null)
+		x.tellRows([]updates.Row{null})
 		if _, err := s.hideOlder(x, slot.store, id); err != nil { // as the row does
 			return err
 		}

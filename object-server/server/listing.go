@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -42,7 +43,9 @@ func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, foo
 			return strings.Join(values, ","), len(values) > 0
 		})
 	}
-	all := s.containerUpdates(x, append(keptRows(x, previous.Kept), row)...)
+	kept := keptRows(x, previous.Kept)
+	x.tellRows(kept)
+	all := s.containerUpdates(x, append(kept, row)...)
 	if isOutlived { // and has told the queue
 		return s.deliver(x, slot, all)
 	}
@@ -110,10 +113,25 @@ func keptRows(x *exchange, kept *bundle.Metadata) []updates.Row {
 	return []updates.Row{storedRow(x, kept)}
 }
 
+// rowsHeader has rows as JSON, as a container server takes them.
+const rowsHeader = "X-Backend-Container-Rows"
+
+// tellRows adds to the answer what nobody but an object server that has the versions knows to tell the container: the
+// proxy sends it to the replicas that none of them tells.
+func (x *exchange) tellRows(rows []updates.Row) {
+	if len(rows) == 0 {
+		return
+	}
+	text, _ := json.Marshal(rows) // there is nothing in a row that has no JSON
+	x.set(rowsHeader, string(text))
+}
+
 // updateAfterDelete takes an object out of the listing; previous is what was there.
 func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp bundle.Timestamp, previous device.State) error {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
-	all := s.containerUpdates(x, append(keptRows(x, previous.Kept), row)...)
+	kept := keptRows(x, previous.Kept)
+	x.tellRows(kept)
+	all := s.containerUpdates(x, append(kept, row)...)
 	if old := previous.Metadata; old != nil {
 		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, old.DeleteAt)...)
 	}

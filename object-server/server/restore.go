@@ -41,6 +41,7 @@ func (s *Server) restore(x *exchange) error {
 		}
 		target = found.VersionID
 		rows = append(keptRows(x, found), versionRow(x, nullVersion, timestamp))
+		x.tellRows(rows)
 	}
 	upload, err := slot.store.NewUpload(x.at, 0)
 	if err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -77,11 +78,28 @@ func (f *versionsFixture) wantVersion(id, body string) {
 	}
 }
 
+// wantTold checks the rows of which an answer tells the proxy, as "version created_at deleted".
+func (f *versionsFixture) wantTold(got answer, want ...string) {
+	f.t.Helper()
+	var rows []updates.Row
+	if text := got.header.Get(rowsHeader); text != "" {
+		if err := json.Unmarshal([]byte(text), &rows); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.compareRows(rows, want)
+}
+
 // wantRows checks the rows since the last call, as "version created_at deleted".
 func (f *versionsFixture) wantRows(want ...string) {
 	f.t.Helper()
+	f.compareRows(f.rows.take("/sdb/5/AUTH_a/c"), want)
+}
+
+func (f *versionsFixture) compareRows(rows []updates.Row, want []string) {
+	f.t.Helper()
 	var got []string
-	for _, row := range f.rows.take("/sdb/5/AUTH_a/c") {
+	for _, row := range rows {
 		got = append(got, fmt.Sprintf("%s %s %d", row.VersionID, row.CreatedAt, row.Deleted))
 	}
 	if !slices.Equal(got, want) {
@@ -208,7 +226,7 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 	f.wantVersion("null", "") // it has an id now
 	f.wantVersion(moment(2), "null")
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.send(201, "PUT", "", 4, restoreHeader, moment(2))
+	f.wantTold(f.send(201, "PUT", "", 4, restoreHeader, moment(2)), moment(2)+" "+moment(2)+" 0", "null "+moment(4)+" 1")
 	f.wantRows(moment(2)+" "+moment(2)+" 0", "null "+moment(4)+" 1", "current "+moment(4)+" 0")
 	f.wantCurrent("null", moment(2))
 	f.send(204, "DELETE", "", 5, versionHeader, moment(2), hideHeader, "true")
@@ -216,7 +234,7 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 
 	f.send(201, "PUT", "again", 6)
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.send(204, "DELETE", "", 7, versionHeader, moment(6)) // it is current, and no older one comes forward
+	f.wantTold(f.send(204, "DELETE", "", 7, versionHeader, moment(6)), "null "+moment(6)+" 1") // no older one comes forward
 	f.wantRows(moment(6)+" "+moment(7)+" 1", "null "+moment(6)+" 1")
 	f.wantCurrent("", "")
 	f.wantVersion(moment(3), "three")
@@ -228,18 +246,18 @@ func TestAnOldNullVersionIsNotReplaced(t *testing.T) {
 	f.send(202, "POST", "", 2, "X-Object-Meta-Color", "red")
 	f.putVersion(3, "three")
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.send(201, "PUT", "four", 4) // suspended
+	f.wantTold(f.send(201, "PUT", "four", 4), moment(1)+" "+moment(1)+" 0") // suspended
 	f.wantRows(moment(1)+" "+moment(1)+" 0", " "+moment(4)+" 0")
 	f.wantVersion(moment(1), "one")
 	if got := f.do("HEAD", objectPath, "", versionHeader, moment(1)); got.header.Get("X-Object-Meta-Color") != "red" {
 		t.Errorf("kept: %v", got.header)
 	}
 	f.wantVersion(moment(3), "three")
-	f.send(201, "PUT", "five", 5) // the null version is current, and replaced
+	f.wantTold(f.send(201, "PUT", "five", 5)) // the null version is current, and replaced
 	f.wantVersion(moment(4), "")
 	f.putVersion(6, "six")
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.send(204, "DELETE", "", 7) // suspended again
+	f.wantTold(f.send(204, "DELETE", "", 7), moment(5)+" "+moment(5)+" 0") // suspended again
 	f.wantRows(moment(5)+" "+moment(5)+" 0", " "+moment(7)+" 1")
 	f.wantCurrent("", "")
 	f.wantVersion(moment(5), "five")

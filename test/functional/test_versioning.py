@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -276,6 +277,43 @@ def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
     )
     assert get(account, versioned, "o") == (200, b"first")
     account.close()
+
+
+def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> None:
+    """Also in those that an object server was to tell which does not answer."""
+    account = Account(four_nodes.port)
+    names = (account.path.rpartition("/")[2], "kept-null", "o")
+    assert account.call("PUT", "kept-null").status == 201
+    assert account.call("PUT", "kept-null", "o", body=b"null").status == 201
+    kept = account.call("HEAD", "kept-null", "o").headers["x-timestamp"]
+    assert account.call("POST", "kept-null", headers=ENABLED).status == 204
+    version = put(account, "kept-null", "o", b"version")
+    suspended = {"X-Versions-Enabled": "false"}
+    assert account.call("POST", "kept-null", headers=suspended).status == 204
+    _, nodes = load_rings(four_nodes.home / "etc").object_ring(0).get_nodes(*names)
+    (number,) = (n for n in range(1, 5) if four_nodes.storage_port("object", n) == nodes[1]["port"])
+    stopped = four_nodes.pid_of(f"object-server-node{number}")
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        assert account.call("PUT", "kept-null", "o", body=b"new").status == 201
+        await_true(
+            lambda: all({kept, version} < ids for ids in listed_by_replicas(four_nodes, names)),
+            "the row of the null version at each replica",
+        )
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    account.close()
+
+
+def listed_by_replicas(cluster: RunningCluster, names: tuple[str, str, str]) -> Iterator[set[str]]:
+    """The versions that each replica of the container lists."""
+    partition, nodes = load_rings(cluster.home / "etc").container.get_nodes(*names[:2])
+    for node in nodes:
+        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
+        path = f"/{node['device']}/{partition}/{'/'.join(names[:2])}?versions&format=json"
+        connection.request("GET", path)
+        yield {entry["version_id"] for entry in json.loads(connection.getresponse().read())}
+        connection.close()
 
 
 def children(pid: int) -> list[int]:

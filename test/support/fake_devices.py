@@ -52,10 +52,10 @@ class FakeDevice:
     """One device behind a port of its own.
 
     ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
-    them; ``cut_after`` ends the bodies of GET answers after so many bytes; without
-    ``takes_footers`` it knows nothing of metadata behind a body, without ``takes_batches`` nothing
-    of batches. What came there is among the headers of Seen afterwards. The requests of a batch are
-    answered the last one first.
+    them; ``cut_after`` ends the bodies of GET answers after so many bytes; ``more_headers`` go with
+    each answer to an object's write; without ``takes_footers`` it knows nothing of metadata behind
+    a body, without ``takes_batches`` nothing of batches. What came there is among the headers of
+    Seen afterwards. The requests of a batch are answered the last one first.
     """
 
     def __init__(self, number: int) -> None:
@@ -63,6 +63,7 @@ class FakeDevice:
         self.number = number
         self.fault: Any = None
         self.cut_after: int | None = None
+        self.more_headers: dict[str, str] = {}
         self.takes_footers = True
         self.takes_batches = True
         self.seen: list[Seen] = []
@@ -239,7 +240,10 @@ class FakeDevice:
         depth = _name(seen).count("/")
         act: Callable[[Seen], tuple[int, dict[str, str], bytes]]
         act = self._act_on_object if depth >= 3 else self._act_on_database
-        return act(seen)
+        status, headers, body = act(seen)
+        if "x-container-host" in seen.headers:
+            headers |= self.more_headers
+        return status, headers, body
 
     def _act_on_database(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
         name = _name(seen)

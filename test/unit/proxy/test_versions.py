@@ -95,3 +95,39 @@ def test_rows_of_a_device_without_replacement(
     if "X-Backend-Version-Marker" in headers:
         types = [s.headers.get("x-content-type") for d in cluster.devices for s in d.seen]
         assert MARKER_TYPE in types
+
+
+KEPT = '[{"name":"o","version_id":"1795223541.91251","content_type":"Ã¤"}]'
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+@pytest.mark.parametrize("knowing", [["sd0", "sd2"], ["sd1"], ["sd0", "sd1", "sd2"], []])
+def test_rows_that_object_servers_know_of_reach_all_container_replicas(
+    cluster: FakeCluster, method: str, knowing: list[str]
+) -> None:
+    """One that was away when the null version was written has none to keep."""
+    cluster.call("PUT", OBJECT, b"data")
+    cluster.forget()
+    for device in cluster.devices:
+        if device.name in knowing:
+            device.more_headers = {"X-Backend-Container-Rows": KEPT}
+    cluster.call(method, OBJECT, b"")
+    told = {
+        seen.headers["x-container-device"]
+        for device in cluster.devices
+        for seen in device.seen
+        if device.name in knowing and "x-container-device" in seen.headers
+    }
+    sent = [
+        (seen.path.split("/")[1], seen)
+        for d in cluster.devices
+        for seen in d.seen
+        if seen.method == "UPDATE"
+    ]
+    assert sorted([*told, *(name for name, _ in sent)]) == (
+        ["sd0", "sd1", "sd2"] if knowing else []
+    )
+    for _, seen in sent:
+        assert seen.path.endswith("/a/c")
+        assert seen.body == KEPT.encode("latin-1")
+        assert seen.headers["x-backend-storage-policy-index"] == "0"
