@@ -97,7 +97,10 @@ def _compare(
             seen.findings.append(
                 Result(f"differences.{name}.{step}", "failed", "; ".join([str(ask), *left]))
             )
-        if ask.method in _WRITES and theirs.status // 100 != ours.status // 100:
+        did_other = theirs.status // 100 != ours.status // 100
+        if ask.method == "DELETE":
+            did_other |= theirs.body != ours.body  # reports of what was deleted
+        if ask.method in _WRITES and did_other:
             return  # from here on the two have different things
 
 
