@@ -33,6 +33,8 @@ class BackendError(Exception):
         super().__init__(f"{address[0]}:{address[1]} {reason}")
         self.address = address
         self.reason = reason
+        #: Of the service, those that the error has been counted for.
+        self.devices: set[str] = set()
 
 
 class ConnectError(BackendError):

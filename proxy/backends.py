@@ -84,9 +84,13 @@ class Backends:
             return None
 
     def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
-        """Note that a device gave no usable answer."""
+        """Note that a device gave no usable answer. One error of several requests, as when a batch
+        is lost, counts once for each device.
+        """
         self._log(logging.ERROR, "backend_failed", node, request, reason=error.reason)
-        self._count_failure(node)
+        if node["device"] not in error.devices:
+            error.devices.add(node["device"])
+            self._count_failure(node)
 
     def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
         """False for a server error, which is noted: 507 at once puts the device aside."""

@@ -30,6 +30,7 @@ from martlet.backend_client import (
     ConnectionLost,
     ReadTimeout,
 )
+from proxy.backends import BackendRequest
 from proxy.batch import IN_BATCHES, MESSAGES_MAX, Batches, Part
 from proxy.batch_answers import AnswerParser
 from proxy.quorum import Answer
@@ -224,6 +225,7 @@ def test_a_message_that_fails_is_a_failure_of_all(
     parts = sender.together("a", "b")
     sender.await_ends(2)
     assert ends(parts) == [BadResponse, BadResponse]
+    assert parts[0].error is parts[1].error, "it counts once for the device"
 
 
 @pytest.mark.parametrize("numbers", [(0, 0), (2,), (0, -1), ("",), ("x",)])
@@ -448,7 +450,23 @@ def test_handoffs_take_the_place_of_a_device(cluster: FakeCluster, fault: Any) -
     assert put_many(cluster, 40) == [201] * 40
     for number in range(40):
         assert cluster.holders(f"/a/c/{number}") == ["sd0", "sd2", "sd3"]
-    assert cluster.app.core.backends.limiter.is_limited(cluster.devices[1].node)
+    if isinstance(fault, int):
+        assert cluster.app.core.backends.limiter.is_limited(cluster.devices[1].node)
+
+
+def test_one_error_of_many_requests_is_one_failure(cluster: FakeCluster) -> None:
+    backends = cluster.app.core.backends
+    request = BackendRequest("Object", "PUT", 7, "/a/c/o", "tx", 1.0)
+    first, second = (device.node for device in cluster.devices[:2])
+    lost = ConnectionLost((first["ip"], first["port"]), "a message of 60 parts")
+    for _ in range(60):
+        backends.failed(first, request, lost)
+        backends.failed(second, request, lost)
+    assert not backends.limiter.is_limited(first)
+    for _ in range(10):
+        backends.failed(first, request, ConnectionLost(lost.address, "another message"))
+    assert backends.limiter.is_limited(first)
+    assert not backends.limiter.is_limited(second)
 
 
 def test_a_silent_device_costs_no_more_than_the_straggler_time(make_cluster: MakeCluster) -> None:
