@@ -41,27 +41,27 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 		rows = append(rows, row)
 	}
 	rows = append(rows, versionRow(x, versionText(id), timestamp))
-	removed := id
-	if _, err := slot.store.HeadVersion(x.at, id); isAlias(slot.store, x.at, id, err) {
-		removed = bundle.VersionID{}
-		null := versionRow(x, nullVersion, timeOfVersion(id))
-		rows = append(rows, null)
-		x.tellRows([]updates.Row{null})
-		if _, err := s.hideOlder(x, slot.store, id); err != nil { // as the row does
-			return err
-		}
-	}
 	wasMarker := false
 	var gone *device.NotFoundError
-	if _, err := slot.store.HeadVersion(x.at, removed); errors.As(err, &gone) {
+	if _, err := slot.store.HeadVersion(x.at, id); errors.As(err, &gone) {
 		wasMarker = gone.Marker
 	}
-	previous, err := slot.store.DeleteVersion(x.at, removed, timestamp, x.name())
-	if err == nil && removed != id { // a replica that misses this may keep it under its id
-		_, err = slot.store.DeleteVersion(x.at, id, timestamp, x.name())
-	}
+	null, err := s.removeNull(x, slot.store, id, timestamp)
 	if err != nil {
 		return err
+	}
+	if null.Existed {
+		row := versionRow(x, nullVersion, timeOfVersion(id))
+		rows = append(rows, row)
+		x.tellRows([]updates.Row{row})
+	}
+	// Also where it was the null version: a replica that misses this may keep it under its id.
+	previous, err := slot.store.DeleteVersion(x.at, id, timestamp, x.name())
+	if err != nil {
+		return err
+	}
+	if null.Existed {
+		previous = null
 	}
 	all := s.containerUpdates(x, rows...)
 	if m := previous.Metadata; m != nil {
@@ -78,6 +78,29 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 		x.answerEmpty(http.StatusNotFound)
 	}
 	return nil
+}
+
+// removeNull removes the null version if an id is its time, and returns what it was. It is removed as of just after that
+// time: one that has been written since stays, whether it is here or yet to come.
+func (s *Server) removeNull(x *exchange, at store, id bundle.VersionID, timestamp bundle.Timestamp) (device.State, error) {
+	since := timeOfVersion(id)
+	m, err := at.HeadVersion(x.at, bundle.VersionID{})
+	if err != nil || m.Timestamp != since { // what cannot be read is not removed
+		return device.State{}, nil
+	}
+	if timestamp.Compare(since) <= 0 {
+		return device.State{}, &device.OlderError{Existing: since}
+	}
+	if _, err := s.hideOlder(x, at, id); err != nil { // as the row does
+		return device.State{}, err
+	}
+	since.Offset++
+	previous, err := at.DeleteVersion(x.at, bundle.VersionID{}, since, x.name())
+	var replaced *device.OlderError
+	if errors.As(err, &replaced) {
+		return device.State{}, nil
+	}
+	return previous, err
 }
 
 // putMarker adds a delete marker: 204 where there was a current version, 404 where not.

@@ -240,6 +240,38 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 	f.wantVersion(moment(3), "three")
 }
 
+// The removal of the null version by its time leaves alone what is written later, though it comes after the removal.
+func TestDeleteOfTheNullVersionBeforeALaterWrite(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.putVersion(2, "two")
+	f.send(409, "DELETE", "", 1, versionHeader, moment(1))
+	f.wantVersion(moment(1), "null")
+	f.send(204, "DELETE", "", 9, versionHeader, moment(1))
+	f.wantVersion(moment(1), "")
+	f.send(201, "PUT", "late", 5)
+	f.wantCurrent("late", "null")
+	f.send(404, "DELETE", "", 10, versionHeader, moment(1))
+	f.wantCurrent("late", "null")
+	f.send(409, "PUT", "null", 1, versionHeader, moment(1)) // from a replica that kept it
+}
+
+// A crash may leave a null version that is being kept twice: as such and under its time.
+func TestDeleteOfANullVersionThatIsThereTwice(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(201, "PUT", "null", 1)
+	f.putVersion(2, "two")
+	f.putVersion(1, "null")
+	f.wantVersion(moment(1), "null")
+	f.send(204, "DELETE", "", 9, versionHeader, moment(1))
+	f.wantVersion(moment(1), "")
+	f.wantCurrent("two", moment(2))
+	f.rows.take("/sdb/5/AUTH_a/c")
+	f.send(201, "PUT", "new", 10)
+	f.wantRows(" " + moment(10) + " 0") // nothing is kept
+	f.wantVersion(moment(1), "")
+}
+
 func TestAnOldNullVersionIsNotReplaced(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.send(201, "PUT", "one", 1)
