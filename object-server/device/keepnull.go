@@ -49,8 +49,8 @@ func (d *Device) checkNull(c *bundle.Chain, t, kept bundle.Timestamp) error {
 }
 
 // keepNull stores the null version once more, as the version of its time, and
-// returns it; nil if it is a delete marker, or damaged. Its data are copied as Copy
-// does.
+// returns it; nil if it is a delete marker, damaged, or removed under that id. Its
+// data are copied as Copy does.
 func (d *Device) keepNull(at Location) (*bundle.Metadata, error) {
 	source, err := d.OpenVersion(at, bundle.VersionID{})
 	var gone *NotFoundError
@@ -77,7 +77,10 @@ func (d *Device) keepNull(at Location) (*bundle.Metadata, error) {
 	m.VersionID = d.options.KeptID(m.Timestamp)
 	_, err = u.Commit(&m)
 	var older *OlderError
-	if err != nil && !errors.As(err, &older) { // that it is there, or was removed, is as good
+	switch {
+	case errors.As(err, &older) && older.Existing != m.Timestamp: // it was removed
+		return nil, nil
+	case err != nil && older == nil: // that it is there is as good
 		return nil, err
 	}
 	return &m, nil

@@ -68,6 +68,35 @@ func TestKeepNull(t *testing.T) {
 	}
 }
 
+// What a crash left of a write that keeps the null version is kept, but for one that
+// was removed since.
+func TestANullVersionThatIsThereTwice(t *testing.T) {
+	const name = "/a/c/o"
+	loc := locate(name, 4)
+	for _, isRemoved := range []bool{false, true} {
+		d := open(t, vfs.OS{}, t.TempDir(), Options{KeptID: keptID})
+		must[State](t)(put(d, loc, name, 1, []byte("one")))
+		putVersion(t, d, loc, name, 2, "two")
+		must[*bundle.Metadata](t)(d.keepNull(loc))
+		if isRemoved {
+			must[State](t)(d.DeleteVersion(loc, keptID(at(1)), at(3), name))
+		}
+		if state := must[State](t)(put(d, loc, name, 4, []byte("four"))); isRemoved != (state.Kept == nil) {
+			t.Errorf("removed %v: kept %+v", isRemoved, state.Kept)
+		}
+		want := 3
+		if isRemoved {
+			want = 2
+		}
+		if page := must[VersionPage](t)(d.ListVersions(loc, bundle.Marker{}, 10)); page.Count != want {
+			t.Errorf("removed %v: versions %+v", isRemoved, page.Versions)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func putVersion(t *testing.T, d *Device, loc Location, name string, n uint64, text string) {
 	t.Helper()
 	u := must[*Upload](t)(d.NewUpload(loc, int64(len(text))))
