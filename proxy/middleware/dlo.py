@@ -156,8 +156,10 @@ class Dlo:
             return reader.read(self._parts(environ, source, page, wanted))
 
         ranges = self._ranges(environ, size, is_all)
-        large = LargeObject(headers, size if is_all else None, read)
-        if environ["REQUEST_METHOD"] == "HEAD" or (size == 0 and is_all and ranges is None):
+        is_empty = size == 0 and is_all and ranges is None
+        is_wanted = environ["REQUEST_METHOD"] == "GET" and not is_empty
+        large = LargeObject(headers, size if is_all else None, read if is_wanted else None)
+        if not is_wanted:
             return send(environ, start_response, large)
         if ranges == []:
             return not_satisfiable(headers, size)(environ, start_response)

@@ -155,6 +155,7 @@ def test_no_segments(ask: Ask, dlo: Dlo, store: ObjectStore) -> None:
     answer = ask(dlo, MAN)
     assert (answer.status, answer.body, answer.headers["Content-Length"]) == (200, b"", "0")
     assert ask(dlo, MAN, headers={"Range": "bytes=0-"}).status == 416
+    assert ask(dlo, MAN, headers={"Range": "bytes=0-0,1-1"}).status == 200
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 503])
