@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import xml.etree.ElementTree
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +110,7 @@ def normal(response: http.client.HTTPResponse, body: bytes) -> Answer:
 
 def _normal_headers(response: http.client.HTTPResponse) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for given, value in response.getheaders():
+    for given, value in [*response.getheaders(), *_unparsed_headers(response)]:
         name = given.lower()
         if name in _IGNORED:
             continue
@@ -122,6 +123,14 @@ def _normal_headers(response: http.client.HTTPResponse) -> dict[str, str]:
     if "x-static-large-object" in headers and "x-manifest-etag" not in headers:
         headers["etag"] = "*"  # the manifest itself is shown
     return headers
+
+
+def _unparsed_headers(response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
+    """Those from one on whose name is not ASCII: http.client takes them for a body."""
+    for line in str(response.headers.get_payload()).split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            yield name, value.strip()
 
 
 def _normal_body(body: bytes, content_type: str) -> Any:
