@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Protocol
 
 import httptools
@@ -23,7 +24,6 @@ DRAIN_SECONDS_MAX = 0.1
 
 # Lower-case names by what is on the wire: the servers use the same few again and again.
 _HEADER_NAMES_MAX = 4096
-_header_names: dict[bytes, str] = {}
 
 
 class BackendError(Exception):
@@ -288,13 +288,7 @@ class BackendResponse:
         incoming.release()
 
 
+@lru_cache(_HEADER_NAMES_MAX)  # metadata makes up names of its own
 def header_key(name: bytes) -> str:
     """The name of a header, from the wire, in lower case."""
-    return _header_names.get(name) or _learn_header_name(name)
-
-
-def _learn_header_name(name: bytes) -> str:
-    key = name.lower().decode("latin-1")
-    if len(_header_names) < _HEADER_NAMES_MAX:  # metadata makes up names of its own
-        _header_names[name] = key
-    return key
+    return name.lower().decode("latin-1")

@@ -8,7 +8,10 @@ ASCII letters have a case.
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(1024)  # the same few again and again; clients choose some, so it is bounded
 def lower_name(name: str) -> str:
     """``x-object-meta-color``."""
     if name.isascii():

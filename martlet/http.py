@@ -89,7 +89,9 @@ class Headers(MutableMapping[str, str]):
 
     def __init__(self, items: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
         self._items: dict[str, tuple[str, str]] = {}
-        for name, value in items.items() if isinstance(items, Mapping) else items:
+        if type(items) is not list and isinstance(items, Mapping):
+            items = items.items()
+        for name, value in items:
             self._items[lower_name(name)] = (name, str(value))
 
     def __getitem__(self, name: str) -> str:

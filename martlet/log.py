@@ -6,6 +6,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TextIO
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -23,6 +24,19 @@ class LineFormatter(logging.Formatter):
         return line.replace("\n", "\\n").replace("\r", "\\r")
 
 
+class _Output(logging.StreamHandler[TextIO]):
+    """Writes lines without a lock of its own: each is one write, which no other gets into."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a line; a failure to do so is nobody else's."""
+        try:
+            self.stream.write(f"{self.format(record)}\n")
+            self.stream.flush()
+        except Exception:
+            self.handleError(record)
+        return True
+
+
 @lru_cache(16)
 def _iso_second(seconds: int) -> str:
     """Many lines are of the same second."""
@@ -38,7 +52,8 @@ def setup_logging(level: str) -> None:
         raise ValueError(f"log_level must be one of {', '.join(LEVELS)}, not {level!r}")
     # No line shows these. Under eventlet each record would look through all green threads.
     logging.logThreads = logging.logMultiprocessing = False
-    handler = logging.StreamHandler(sys.stderr)
+    logging._srcfile = None  # nor where in the code it comes from
+    handler = _Output(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.root.handlers[:] = [handler]
     logging.root.setLevel(level.upper())

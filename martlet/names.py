@@ -78,6 +78,10 @@ def split_path(
 def _segments(
     path: str, minsegs: int, maxsegs: int, rest_with_last: bool
 ) -> tuple[str | None, ...]:
+    if rest_with_last and path[:1] == "/":
+        segments = tuple(path[1:].split("/", maxsegs - 1))
+        if minsegs <= len(segments) == maxsegs and "" not in segments:
+            return segments  # as nearly always
     if minsegs > maxsegs:
         raise ValueError(f"minsegs {minsegs} > maxsegs {maxsegs}")
     if not path.startswith("/"):
