@@ -95,7 +95,8 @@ class Backends:
     def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
         """False for a server error, which is noted: 507 at once puts the device aside."""
         if status < 500:
-            self.limiter.forgive(node)
+            if self.limiter.failures:
+                self.limiter.forgive(node)
             return True
         if status == 529:  # busy, as its rate limit says; that is no failure
             self._log(logging.INFO, "backend_busy", node, request)

@@ -27,6 +27,7 @@ from martlet.backend_client import (
     ReadTimeout,
     request_head,
 )
+from proxy.alarms import Alarms
 from proxy.batch_answers import AnswerParser
 from proxy.fanout import ANSWER_BYTES_MAX, PATIENCE
 from proxy.quorum import Answer
@@ -66,6 +67,7 @@ class Part:
         "address",
         "answer",
         "body",
+        "deadline",
         "ended_at",
         "error",
         "headers",
@@ -92,6 +94,7 @@ class Part:
         self.headers = headers
         self.body = body
         self.timeout = timeout
+        self.deadline = time.monotonic() + timeout
         self.on_end = on_end
         self.answer: Answer | None = None
         self.error: BackendError | None = None
@@ -120,6 +123,8 @@ class Batches:
     """Sends parts to servers, in as few messages as it can without letting any wait."""
 
     def __init__(self, client: BackendClient) -> None:
+        #: For those who wait for parts.
+        self.alarms = Alarms()
         self._client = client
         self._routes: dict[Address, _Route] = {}
 
@@ -139,20 +144,21 @@ class _Route:
         self.address = address
         #: Until then the server is taken for one that knows no batches; time.monotonic().
         self.singly_until = 0.0
-        self._lock = threading.Lock()  # guards what follows
         self._waiting: deque[Part] = deque()
+        self._lock = threading.Lock()  # guards taking from it, and the number of couriers
         self._couriers = 0  # those that the next message may have to wait for
 
     def add(self, part: Part) -> None:
         """Let a part wait for a courier."""
-        with self._lock:
-            self._waiting.append(part)
-            while self._waiting[0].is_withdrawn:  # a server may take nothing for seconds
-                self._waiting.popleft()
-            if self._couriers >= MESSAGES_MAX:
-                return
-            self._couriers += 1
-        _start(_Courier(self).run)
+        self._waiting.append(part)
+        # Without the lock, for each part comes along here. A courier that leaves looks whether
+        # anything waits after it is gone, so either it sees this part or we see that it is gone.
+        if self._couriers < MESSAGES_MAX:
+            self._hire()
+        elif self._front_is_withdrawn():  # a server may take nothing for seconds
+            with self._lock:
+                while self._front_is_withdrawn():
+                    self._waiting.popleft()
 
     def next_message(self) -> list[Part]:
         """What goes next; empty when nothing waits."""
@@ -172,10 +178,22 @@ class _Route:
     def leave(self) -> None:
         """A courier has done its work, or is late: the next message goes without it."""
         with self._lock:
-            if not self._waiting:
-                self._couriers -= 1
+            self._couriers -= 1
+        if self._waiting:
+            self._hire()
+
+    def _hire(self) -> None:
+        with self._lock:
+            if self._couriers >= MESSAGES_MAX or not self._waiting:
                 return
+            self._couriers += 1
         _start(_Courier(self).run)
+
+    def _front_is_withdrawn(self) -> bool:
+        try:
+            return self._waiting[0].is_withdrawn
+        except IndexError:  # a courier has taken it
+            return False
 
 
 class _Courier:

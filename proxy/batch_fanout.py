@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from martlet.backend_client import ReadTimeout
 from proxy.backends import BackendRequest, Backends
@@ -30,19 +29,6 @@ def ask_in_batches(
     return gathering.run(headers, decided)
 
 
-class _Sent:
-    """One of the requests, under way to some device."""
-
-    __slots__ = ("deadline", "headers", "index", "node", "part")
-
-    def __init__(self, index: int, headers: bytes, node: Node, part: Part) -> None:
-        self.index = index
-        self.headers = headers
-        self.node = node
-        self.part = part
-        self.deadline = time.monotonic() + part.timeout
-
-
 class _Gathering:
     """The answers to the requests of a fan-out."""
 
@@ -59,21 +45,34 @@ class _Gathering:
         self._request = request
         self._nodes = nodes
         self._patience = patience
-        self._sent: dict[Part, _Sent] = {}
+        # Which of the requests a part is, and to which device; in the order of their deadlines.
+        self._sent: dict[Part, tuple[int, Node]] = {}
         self._ended: deque[Part] = deque()  # filled by couriers
         # Released, once at most, when there is something to do. An Event costs three times as much.
         self._bell = threading.Lock()
         self._bell.acquire()
         self._outcomes: list[Outcome] = []
         self._last_at = 0.0  # when the last answer came
+        self.alarm_at = 0.0
 
     def run(self, headers: Sequence[bytes], decided: Decided) -> list[Outcome]:
         """Send, and wait for what matters."""
         for index, lines in enumerate(headers):
             self._send(index, lines)
+        self._set_alarm(None)
+        self._batches.alarms.add(self)
+        try:
+            self._gather(decided)
+        finally:
+            self._batches.alarms.remove(self)
+        for part in self._sent:
+            part.is_withdrawn = True
+        return self._outcomes
+
+    def _gather(self, decided: Decided) -> None:
         give_up_at: float | None = None
         while self._sent:
-            self._wait(give_up_at)
+            self._bell.acquire()
             self._take_in()
             if not self._sent:
                 break  # as nearly always
@@ -82,9 +81,7 @@ class _Gathering:
                 give_up_at = self._last_at + self._patience
             if give_up_at is not None and time.monotonic() >= give_up_at:
                 break
-        for part in self._sent:
-            part.is_withdrawn = True
-        return self._outcomes
+            self._set_alarm(give_up_at)
 
     def _send(self, index: int, headers: bytes) -> None:
         """Send to the next device, if there is one left."""
@@ -99,7 +96,7 @@ class _Gathering:
                 request.timeout,
                 self._part_ended,
             )
-            self._sent[part] = _Sent(index, headers, node, part)
+            self._sent[part] = (index, node)
             self._batches.send(part)
             return
 
@@ -108,17 +105,21 @@ class _Gathering:
         self._ended.append(part)
         is_failure = part.answer is None or part.answer.status >= 500
         if is_failure or len(self._ended) >= len(self._sent):
-            with suppress(RuntimeError):  # it has been rung
-                self._bell.release()
+            self.wake()
 
-    def _wait(self, give_up_at: float | None) -> None:
-        until = min(sent.deadline for sent in self._sent.values())
-        if give_up_at is not None:
-            until = min(until, give_up_at)
+    def wake(self) -> None:
+        """Ring the bell."""
+        try:
+            self._bell.release()
+        except RuntimeError:
+            pass  # it has been rung
+
+    def _set_alarm(self, give_up_at: float | None) -> None:
         # Some of the answers do not wake us up. So look how things stand at least as often as a
         # quorum would make a difference.
-        longest = max(self._patience, PATIENCE)
-        self._bell.acquire(timeout=max(0.0, min(until - time.monotonic(), longest)))
+        soon = time.monotonic() + max(self._patience, PATIENCE)
+        deadline = next(iter(self._sent)).deadline if self._sent else soon
+        self.alarm_at = min(soon, deadline, give_up_at or soon)
 
     def _take_in(self) -> None:
         while self._ended:
@@ -126,23 +127,24 @@ class _Gathering:
             sent = self._sent.pop(part, None)
             if sent is None:
                 continue  # it was given up
+            index, node = sent
             self._last_at = part.ended_at
             answer = part.answer
             if answer is None:
                 assert part.error is not None
-                self._backends.failed(sent.node, self._request, part.error)
-            elif self._backends.is_usable(sent.node, self._request, answer.status):
-                if says_something(sent.node, answer):
-                    self._outcomes.append(Outcome(sent.index, sent.node, answer))
+                self._backends.failed(node, self._request, part.error)
+            elif self._backends.is_usable(node, self._request, answer.status):
+                if says_something(node, answer):
+                    self._outcomes.append(Outcome(index, node, answer))
                 continue
-            self._send(sent.index, sent.headers)
+            self._send(index, part.headers)
 
     def _give_up_late(self) -> None:
         now = time.monotonic()
-        for part, sent in list(self._sent.items()):
-            if sent.deadline <= now:
+        for part, (index, node) in list(self._sent.items()):
+            if part.deadline <= now:
                 part.is_withdrawn = True
                 del self._sent[part]
                 error = ReadTimeout(part.address, f"no answer in {part.timeout} s")
-                self._backends.failed(sent.node, self._request, error)
-                self._send(sent.index, sent.headers)
+                self._backends.failed(node, self._request, error)
+                self._send(index, part.headers)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from martlet.config import option
 
@@ -94,10 +95,12 @@ class ProxyOptions:
 
     def node_count(self, replicas: int) -> int:
         """How many devices one request may try, in a ring with so many replicas."""
-        number, _, unit = self.request_node_count.replace("*", " ").partition(" ")
-        if not number.isdigit() or int(number) < 1 or unit.strip() not in ("", "replicas"):
-            raise ValueError(
-                f"request_node_count must be a number or 'N * replicas', "
-                f"not {self.request_node_count!r}"
-            )
-        return int(number) * replicas if unit.strip() else int(number)
+        return _node_count(self.request_node_count, replicas)
+
+
+@lru_cache(64)  # every request asks
+def _node_count(text: str, replicas: int) -> int:
+    number, _, unit = text.replace("*", " ").partition(" ")
+    if not number.isdigit() or int(number) < 1 or unit.strip() not in ("", "replicas"):
+        raise ValueError(f"request_node_count must be a number or 'N * replicas', not {text!r}")
+    return int(number) * replicas if unit.strip() else int(number)

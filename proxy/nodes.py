@@ -31,37 +31,36 @@ class ErrorLimiter:
         self.interval = interval
         self._limit = limit
         self._clock = clock
-        self._failures: dict[tuple[str, int, str], tuple[int, float]] = {}
+        #: By device. Nothing while all is well: who asks often looks here first.
+        self.failures: dict[tuple[str, int, str], tuple[int, float]] = {}
 
     def is_limited(self, node: Node) -> bool:
         """Whether the device should be left alone."""
-        if not self._failures:  # the healthy cluster: nothing to look up
-            return False
         key = (node["ip"], node["port"], node["device"])
-        count, last = self._failures.get(key, (0, 0.0))
+        count, last = self.failures.get(key, (0, 0.0))
         if count and last + self.interval < self._clock():
-            del self._failures[key]
+            del self.failures[key]
             return False
         return count > self._limit
 
     def add_failure(self, node: Node) -> bool:
         """Count one failure; True when it is the one after which the device is left alone."""
         key = (node["ip"], node["port"], node["device"])
-        count = self._failures.get(key, (0, 0.0))[0] + 1
+        count = self.failures.get(key, (0, 0.0))[0] + 1
         if self.interval > 0:
-            self._failures[key] = (count, self._clock())
+            self.failures[key] = (count, self._clock())
         return count == self._limit + 1
 
     def forgive(self, node: Node) -> None:
         """Trust a device again that was left alone: it has just served a request."""
         if self.is_limited(node):
-            del self._failures[(node["ip"], node["port"], node["device"])]
+            del self.failures[(node["ip"], node["port"], node["device"])]
 
     def limit(self, node: Node) -> None:
         """Leave the device alone from now on: it is full or not mounted."""
         if self.interval > 0:
             key = (node["ip"], node["port"], node["device"])
-            self._failures[key] = (self._limit + 1, self._clock())
+            self.failures[key] = (self._limit + 1, self._clock())
 
 
 class NodeQueue:
@@ -102,7 +101,8 @@ class NodeQueue:
         return self
 
     def __next__(self) -> Node:
-        if self._last is not None and not self._limiter.is_limited(self._last):
+        limiter = self._limiter
+        if self._last is not None and not (limiter.failures and limiter.is_limited(self._last)):
             self._left -= 1
         self._last = None
         if self._left <= 0:
@@ -112,14 +112,15 @@ class NodeQueue:
 
     def _in_order(self) -> Iterator[Node]:
         aside = []
+        limiter = self._limiter
         for node in self._primaries:
-            if self._limiter.is_limited(node):
+            if limiter.failures and limiter.is_limited(node):
                 aside.append(node)
             else:
                 self._usable_count += 1
                 yield node
         for node in self._ring.get_more_nodes(self._partition):
-            if self._limiter.is_limited(node):
+            if limiter.failures and limiter.is_limited(node):
                 aside.append(node)
             else:
                 self._note_handoff()

@@ -253,7 +253,8 @@ def _write_headers(req: Request) -> dict[str, str]:
 def _content_type(req: Request, target: Target) -> str:
     given: str = req.environ.get("CONTENT_TYPE") or ""
     if not given or is_true(req.headers.get("X-Detect-Content-Type")):
-        return mimetypes.guess_type(target.obj)[0] or "application/octet-stream"
+        guessed = mimetypes.guess_type(target.obj)[0] if _may_have_type(target.obj) else None
+        return guessed or "application/octet-stream"
     if not given.isascii():
         try:
             given.encode("latin-1").decode("utf-8")
@@ -270,6 +271,11 @@ def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Res
     if content_type:
         response.headers["Content-Type"] = clean_content_type(content_type)
     return response
+
+
+def _may_have_type(name: str) -> bool:
+    """Whether the name of an object can tell its type: it has a suffix, or looks like a URL."""
+    return "." in name or ":" in name
 
 
 def _found(req: Request, search: Search, source: Source, headers: dict[str, str]) -> Response:

@@ -11,7 +11,7 @@ the body goes along as `proxy.footers` says.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -188,7 +188,11 @@ class Store:
             raise http_error(412)
         if 409 in statuses:
             raise http_error(202)
-        etags = set(_etags(answers))
+        etags = {
+            answer.headers["etag"].strip('"')
+            for answer in answers
+            if "etag" in answer.headers and 200 <= answer.status < 300
+        }
         if len(etags) > 1:
             self.core.logger.error(
                 "event=etag_mismatch path=%s etags=%s trans_id=%s",
@@ -218,10 +222,3 @@ def _row_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _http_date(seconds: int) -> str:
     """All PUTs of a second say the same."""
     return http_date(seconds)
-
-
-def _etags(answers: Iterable[Answer]) -> Iterator[str]:
-    for answer in answers:
-        etag = answer.headers.get("etag")
-        if etag is not None and 200 <= answer.status < 300:
-            yield etag.strip('"')

@@ -19,7 +19,7 @@ from martlet.names import BadNameError, check_text, split_path, wsgi_to_str
 from proxy.crew import run_crew
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
-from proxy.middleware.subrequest import ask_app, sub_environ
+from proxy.middleware.subrequest import ask_status, sub_environ
 
 SOURCE = "BD"
 _RETRY_BASE_SECONDS = 1.5
@@ -123,7 +123,7 @@ class Deletion:
         request = sub_environ(
             self._environ, "DELETE", path, self._source, query=query, headers=headers
         )
-        return ask_app(self._app, request).status
+        return ask_status(self._app, request)
 
     def _note(self, name: str, status: int) -> None:
         with self._lock:

@@ -26,7 +26,7 @@ from proxy.batch import IN_BATCHES
 from proxy.crew import run_crew
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
-from proxy.middleware.subrequest import ask_app, sub_environ
+from proxy.middleware.subrequest import ask_app, ask_status, sub_environ
 
 log = get_logger("proxy.bulk")
 
@@ -190,8 +190,10 @@ class Extraction:
         self._reading = threading.Lock()  # guards the archive and what is done before a PUT
         self._containers: dict[str, int] = {}  # seen; the status if one could not be made
         self._containers_made = 0
-        self._names = threading.Condition()  # guards the report and what follows
-        self._under_way: set[str] = set()
+        self._under_way: set[str] = set()  # names
+        self._awaited: str | None = None  # one of them, for which `_begin` waits
+        self._name_ended = threading.Condition(threading.Lock())
+        self._noting = threading.Lock()  # guards the report and what follows
         self._has_server_error = False
 
     def run(self) -> Work:
@@ -229,7 +231,7 @@ class Extraction:
         self._template[IN_BATCHES] = True
         # Before anything is unpacked: somebody who is not known could keep us busy with little.
         path = f"/{version}/{account}"
-        if ask_app(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)).status == 401:
+        if ask_status(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)) == 401:
             raise http_error(401)
 
     def _store_next(self) -> bool:
@@ -298,11 +300,20 @@ class Extraction:
             raise http_error(400, f"More than {limit} containers to create from tar.")
 
     def _begin(self, name: str) -> None:
-        """Wait while an earlier file of the same name is being stored."""
-        with self._names:
-            while name in self._under_way:
-                self._names.wait()
-            self._under_way.add(name)
+        """Wait while an earlier file of the same name is being stored. One thread at a time."""
+        if name in self._under_way:
+            with self._name_ended:
+                self._awaited = name  # before the look: `_end` looks the other way round
+                while name in self._under_way:
+                    self._name_ended.wait()
+                self._awaited = None
+        self._under_way.add(name)
+
+    def _end(self, name: str) -> None:
+        self._under_way.discard(name)
+        if self._awaited is not None:
+            with self._name_ended:
+                self._name_ended.notify_all()
 
     def _put(self, member: tarfile.TarInfo, name: str, body: BytesIO | _FileBody) -> None:
         headers = _headers_of(member)
@@ -316,12 +327,10 @@ class Extraction:
                     "CONTENT_LENGTH": str(member.size),
                     "wsgi.input": body,
                 }
-                status = ask_app(self._app, environ).status
+                status = ask_status(self._app, environ)
         finally:
-            with self._names:
-                self._under_way.discard(name)
-                self._names.notify_all()
-        with self._names:
+            self._end(name)
+        with self._noting:
             self._note(name, status)
 
     def _note(self, name: str, status: int) -> None:

@@ -34,6 +34,7 @@ from proxy.middleware.slo_options import SLO_SIZE
 from proxy.middleware.subrequest import (
     Answered,
     ask_app,
+    ask_status,
     close_body,
     get_container_info,
     read_body,
@@ -216,7 +217,7 @@ class LegacyVersions:
         path = f"{place.archive_path}/{place.prefix}{Timestamp.now().normal}"
         marker = {"Content-Type": MARKER_TYPE}
         request = sub_environ(environ, "PUT", path, _SOURCE, headers=marker, pre_authorized=True)
-        _check(ask_app(self._app, request).status)
+        _check(ask_status(self._app, request))
 
     def _pop(self, environ: Environ, place: _Place) -> WSGIApp:
         """Bring the newest version back in place of the object.

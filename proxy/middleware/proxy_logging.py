@@ -222,7 +222,7 @@ class _Access:
             ("policy_index", self._policy_index),
             ("source", environ.get("swift.source")),
             ("log_info", ",".join(info) if info else None),
-            ("headers", self._shown_headers()),
+            ("headers", self._shown_headers() if self._style.has_headers else None),
         )
         log.info(
             "client_ip=%s remote_addr=%s method=%s path=%s protocol=%s status=%d bytes_recvd=%d"
