@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from io import BytesIO
 from typing import Any
 
@@ -373,10 +372,10 @@ def test_full_device_is_left_alone_afterwards(cluster: FakeCluster) -> None:
 
 
 def test_connections_are_kept(cluster: FakeCluster) -> None:
-    before = threading.active_count()
     for number in range(5):
         cluster.call("PUT", f"/v1/a/c/o{number}", SMALL)
-    assert threading.active_count() == before
+    idle = cluster.app.core.backends.client._idle
+    assert {len(sockets) for sockets in idle.values()} == {1}
 
 
 def lose_first_answer(device: FakeDevice, method: str) -> None:
