@@ -25,7 +25,9 @@ class LineFormatter(logging.Formatter):
 
 
 class _Output(logging.StreamHandler[TextIO]):
-    """Writes lines without a lock of its own: each is one write, which no other gets into."""
+    """Writes lines without a lock: a green thread does not give way within one, and native threads
+    do not log.
+    """
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Write a line; a failure to do so is nobody else's."""

@@ -50,15 +50,21 @@ class Alarms:
             if self._is_running:
                 return
             self._is_running = True
-        threading.Thread(target=self._run, daemon=True).start()
+        try:
+            threading.Thread(target=self._run, daemon=True).start()
+        except BaseException:  # the next one who comes tries again
+            self._is_running = False
+            raise
 
     def _run(self) -> None:
-        while self._sleepers:
-            time.sleep(TICK_SECONDS)
-            now = time.monotonic()
-            for sleeper in self._sleepers.copy():
-                if sleeper.alarm_at <= now:
-                    sleeper.wake()
-        self._is_running = False
+        try:
+            while self._sleepers:
+                time.sleep(TICK_SECONDS)
+                now = time.monotonic()
+                for sleeper in self._sleepers.copy():
+                    if sleeper.alarm_at <= now:
+                        sleeper.wake()
+        finally:
+            self._is_running = False
         if self._sleepers:  # who was added before that has seen us running
             self._start()

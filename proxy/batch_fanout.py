@@ -60,8 +60,8 @@ class _Gathering:
         for index, lines in enumerate(headers):
             self._send(index, lines)
         self._set_alarm(None)
-        self._batches.alarms.add(self)
         try:
+            self._batches.alarms.add(self)
             self._gather(decided)
         finally:
             self._batches.alarms.remove(self)

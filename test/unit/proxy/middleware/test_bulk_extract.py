@@ -177,6 +177,30 @@ def test_of_files_of_one_name_the_last_wins(ask: Any, store: Store) -> None:
     assert store.objects == {"/v1/a/c/o": b"49"}
 
 
+def test_a_file_waits_for_an_earlier_one_of_its_name(ask: Any, store: Store) -> None:
+    """And is woken up: else this would not end."""
+
+    def slow(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"].count("/") > 3:
+            time.sleep(0.005)  # the next one has long been waiting
+        return store(environ, start_response)
+
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for number in range(20):
+            archive.addfile(tarfile.TarInfo(f"c/o{number % 2}"))
+    reports: list[dict[str, Any]] = []
+
+    def work() -> None:
+        reports.append(extract(ask, slow, stream.getvalue(), upload_concurrency=4))
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(30)
+    assert [report["Number Files Created"] for report in reports] == [20]
+    assert store.most_at_once <= 2
+
+
 def test_what_is_no_regular_file_is_left_out(ask: Any, store: Store) -> None:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
