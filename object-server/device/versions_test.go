@@ -412,7 +412,7 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 			var isFailing atomic.Bool
 			mem := vfs.NewMem("/d")
 			fs := vfs.NewFaults(mem, func(op, path string) error {
-				if op == "read" && strings.HasSuffix(path, ".bundle") && isFailing.CompareAndSwap(true, false) {
+				if op == "read" && strings.HasSuffix(path, ".bundle") && isFailing.Load() {
 					return syscall.EIO
 				}
 				return nil
@@ -428,6 +428,7 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 			if err := write(d, 100); !errors.Is(err, ErrQuarantined) {
 				t.Errorf("on disk %v: %s: %v", onDisk, kind, err)
 			}
+			isFailing.Store(false)
 			for i := range uint64(100) {
 				must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", i+1, body(i, 4096)))
 			}
