@@ -67,8 +67,9 @@ class NodeQueue:
     """The devices for one request, in the order to try them; each device comes once.
 
     At most ``limit`` usable devices come out; one that turned out to be unusable does not count.
-    Where fewer than a quorum are usable, those that failed too often come last: a device that may
-    be back is better than a sure failure, and the first answer it gives restores its trust.
+    Those that failed too often come last, where fewer than a quorum of the others are left that
+    did not fail meanwhile: a device that may be back is better than a sure failure, and the first
+    answer it gives restores its trust. So the queue may end and, after a failure, go on.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class NodeQueue:
         self._limiter = limiter
         self._left = limit
         self._last: Node | None = None
+        self._given: list[Node] = []
+        self._suppressed: list[Node] = []
+        self._failures_before = limiter.failures.copy()
         self._logger = logger
-        self._remaining = self._in_order()
-        self._usable_count = 0
+        self._remaining = self._usable()
         self._handoffs_expected = limit - len(primaries)
         self._handoffs_used = 0
 
@@ -107,28 +110,36 @@ class NodeQueue:
         self._last = None
         if self._left <= 0:
             raise StopIteration
-        self._last = next(self._remaining)
+        self._last = next(self._remaining, None) or self._next_suppressed()
         return self._last
 
-    def _in_order(self) -> Iterator[Node]:
-        aside = []
+    def _usable(self) -> Iterator[Node]:
         limiter = self._limiter
         for node in self._primaries:
             if limiter.failures and limiter.is_limited(node):
-                aside.append(node)
+                self._suppressed.append(node)
             else:
-                self._usable_count += 1
+                self._given.append(node)
                 yield node
         for node in self._ring.get_more_nodes(self._partition):
             if limiter.failures and limiter.is_limited(node):
-                aside.append(node)
+                self._suppressed.append(node)
             else:
                 self._note_handoff()
-                self._usable_count += 1
+                self._given.append(node)
                 yield node
-        for node in aside:
-            if self._usable_count < quorum_size(self.primary_count):
-                yield node
+
+    def _next_suppressed(self) -> Node:
+        if not self._suppressed or self._good_count() >= quorum_size(self.primary_count):
+            raise StopIteration
+        return self._suppressed.pop(0)
+
+    def _good_count(self) -> int:
+        """How many of the usable devices have not failed since the queue began."""
+        before, now = self._failures_before, self._limiter.failures
+        none = (0, 0.0)
+        keys = [(node["ip"], node["port"], node["device"]) for node in self._given]
+        return sum(now.get(key, none)[0] <= before.get(key, none)[0] for key in keys)
 
     def handoffs(self, count: int) -> list[Node]:
         """The next hand-offs, whether or not the limit is reached."""

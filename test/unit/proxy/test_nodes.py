@@ -121,6 +121,19 @@ def test_suppressed_devices_are_the_last_resort(clock: Clock) -> None:
     assert names(NodeQueue(Ring(5, 3), 0, limiter, 6)) == ["sd2", "sd0", "sd1", "sd3", "sd4"]
 
 
+def test_suppressed_devices_replace_usable_ones_that_fail(clock: Clock) -> None:
+    limiter = ErrorLimiter(interval=60, limit=10, clock=clock)
+    limiter.add_failure(node(1))  # an earlier one, which says nothing of this request
+    for number in (0, 3):
+        limiter.limit(node(number))
+    queue = NodeQueue(Ring(4, 3), 0, limiter, 6)
+    assert names(queue) == ["sd1", "sd2"]
+    limiter.add_failure(node(1))
+    assert names(queue) == ["sd0", "sd3"]
+    limiter.add_failure(node(2))
+    assert names(queue) == [], "each comes once"
+
+
 def test_a_suppressed_device_that_serves_is_trusted_again(clock: Clock) -> None:
     limiter = ErrorLimiter(interval=60, limit=1, clock=clock)
     limiter.forgive(node(1))

@@ -1,0 +1,55 @@
+"""Devices that failed too often are left alone, but not where a request then finds too few."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from running_cluster import RunningCluster
+from swift_api import Account
+
+from ring.ring import load_rings
+
+OPTIONS = "error_suppression_limit = 0\nnode_timeout = 0.5\n"
+
+
+@contextmanager
+def hanging(cluster: RunningCluster, devices: list[str]) -> Iterator[None]:
+    """The object servers of these devices answer nothing meanwhile."""
+    pids = [cluster.pid_of(f"object-server-node{device[1:]}") for device in devices]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("size", [10, 200_000], ids=["small", "large"])
+def test_a_hanging_device_beside_suppressed_ones(
+    new_cluster: Callable[..., RunningCluster], size: int
+) -> None:
+    cluster = new_cluster("--nodes", "4").start()
+    conf = cluster.home / "etc" / "proxy-server.conf"
+    text = re.sub("workers = .*", "workers = 1", conf.read_text())  # each has a count of its own
+    conf.write_text(text.replace("account_autocreate", f"{OPTIONS}account_autocreate"))
+    cluster.kill_and_await_restart("proxy-server")
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    names = (account.path.rpartition("/")[2], "c", "o")
+    _, primaries = load_rings(cluster.home / "etc").object_ring(0).get_nodes(*names)
+    first, second, third = (node["device"] for node in primaries)
+    body = b"b" * size
+    with hanging(cluster, [first, second]):  # the third one and a hand-off are a quorum
+        assert account.call("PUT", "c", "o", body=body).status == 201
+    with hanging(cluster, [third]):  # the hand-off alone is not: the others are needed again
+        assert account.call("PUT", "c", "o", body=body).status == 201
+        assert account.call("POST", "c", "o", headers={"X-Object-Meta-A": "b"}).status == 202
+        assert account.call("GET", "c", "o").body == body
+        assert account.call("DELETE", "c", "o").status == 204
+    account.close()
