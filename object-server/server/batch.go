@@ -52,7 +52,7 @@ func (s *Server) batch(x *exchange) error {
 	answers := make(chan *partAnswer, len(parts))
 	for i, part := range parts {
 		part.RemoteAddr = x.r.RemoteAddr
-		go s.servePart(i, part, answers)
+		s.workers.run(func() { s.servePart(i, part, answers) })
 	}
 	s.writeAnswers(x, answers, len(parts))
 	return nil

@@ -30,6 +30,7 @@ type Server struct {
 	version string
 	rings   rings
 	limiter *ratelimiter // nil without limits
+	workers workers
 	http    *http.Server
 }
 
@@ -76,6 +77,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 			Logger:        logger,
 		}),
 		rings:   rings{directory: config.SwiftDir},
+		workers: newWorkers(),
 		limiter: newRatelimiter(&config.Ratelimit, logger),
 		devices: &slots{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
