@@ -13,8 +13,9 @@ from martlet.constraints import Constraints
 from martlet.http import Environ, Request, StartResponse, WSGIApp, error_response
 from martlet.names import BadNameError
 from proxy.info_registry import register_info
+from proxy.middleware.bulk_archive import COMPRESSIONS
 from proxy.middleware.bulk_delete import Deletion, delete_listed
-from proxy.middleware.bulk_extract import COMPRESSIONS, Extraction
+from proxy.middleware.bulk_extract import Extraction
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import answer
 from proxy.middleware.filter_options import load_filter_options

@@ -8,22 +8,18 @@ same name the last wins.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import re
 import tarfile
 import threading
-import time
-import zlib
 from io import BytesIO
-from typing import IO, Any, Self
 
 from martlet.constraints import Constraints
-from martlet.http import Environ, HTTPException, Request, WSGIApp, environ_key, http_error
+from martlet.http import Environ, Request, WSGIApp, environ_key, http_error
 from martlet.log import get_logger
 from martlet.names import BadNameError, check_text, split_path, str_to_wsgi, wsgi_to_str
 from proxy.batch import IN_BATCHES
 from proxy.crew import run_crew
+from proxy.middleware.bulk_archive import Archive, FileBody
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
 from proxy.middleware.subrequest import ask_app, ask_status, sub_environ
@@ -31,140 +27,12 @@ from proxy.middleware.subrequest import ask_app, ask_status, sub_environ
 log = get_logger("proxy.bulk")
 
 SOURCE = "EA"
-#: ``?extract-archive=`` and what tarfile calls the compression.
-COMPRESSIONS = {"tar": "", "tar.gz": "gz", "tar.bz2": "bz2"}
 #: Files up to this size are read ahead, bytes.
 READ_AHEAD_MAX = 64 * 1024
-_TAR_READ_BYTES = 64 * 1024
-#: tarfile holds headers with long names or extended attributes in memory: each of the few hundred
-#: that may follow one another, and those about all files to the end. All attributes that a file can
-#: have on Linux fit, bytes.
-_LONG_HEADER_MAX = 128 * 1024
-_LONG_HEADERS = (
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-)
-#: tarfile may ask for more once or twice after the last byte.
-_EMPTY_READS_MAX = 16
-# What broken archives make tarfile raise; OSError also for a client that went away.
-_BROKEN = (
-    tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, RecursionError
-)  # fmt: skip
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_\x80-\xff-]+")  # WSGI strings
 _KEPT_HEADERS = ("x-delete-at", "x-delete-after")
-
-
-class _Member(tarfile.TarInfo):
-    """A file of an archive, or a header about the next one."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """:raises tarfile.ReadError: a header that would not fit into memory."""
-        member = super().frombuf(buf, encoding, errors)
-        if member.type in _LONG_HEADERS and member.size > _LONG_HEADER_MAX:
-            raise tarfile.ReadError("a header is too long")
-        return member
-
-
-class _Bytes:
-    """The unpacked bytes of an archive, never more of them at a time than are asked for.
-
-    tarfile's own unpacking makes gigabytes of one piece of bzip2.
-    """
-
-    def __init__(self, stream: Any, compression: str) -> None:
-        if compression == "gz":
-            stream = gzip.GzipFile(fileobj=stream, mode="rb")
-        elif compression == "bz2":
-            stream = bz2.BZ2File(stream)
-        self._stream = stream
-        self._is_packed = bool(compression)
-        self._empty_reads = 0
-
-    def read(self, size: int) -> bytes:
-        """The next bytes.
-
-        :raises tarfile.ReadError: the end is long past. tarfile goes on, block by block, to the end
-            that the header of a file names, be it a year away.
-        """
-        if self._is_packed:
-            time.sleep(0)  # a packed byte may stand for a million: let other requests go on
-        piece: bytes = self._stream.read(size)
-        if not piece:
-            self._empty_reads += 1
-            if self._empty_reads > _EMPTY_READS_MAX:
-                raise tarfile.ReadError("unexpected end of data")
-        return piece
-
-
-class _Archive:
-    """An archive as it comes in.
-
-    :raises HTTPException: (400) in every method: it is broken, or of another kind than was said.
-    """
-
-    def __init__(self, stream: Any, compression: str) -> None:
-        self._is_at_end = False
-        # Read in larger pieces than by default: each read of a request's body has its price.
-        size = _TAR_READ_BYTES
-        try:
-            source: Any = _Bytes(stream, compression)
-            self._tar = tarfile.open(  # noqa: SIM115
-                mode="r|", fileobj=source, bufsize=size, tarinfo=_Member
-            )
-        except _BROKEN as error:
-            raise _broken(error) from None
-
-    def next(self) -> tarfile.TarInfo | None:
-        """The next file; None at the end, however often it is asked."""
-        if self._is_at_end:
-            return None
-        try:
-            member = self._tar.next()
-            # Of all files; a copy is made for each.
-            if sum(len(k) + len(v) for k, v in self._tar.pax_headers.items()) > _LONG_HEADER_MAX:
-                raise tarfile.ReadError("the headers of all files are too long")
-        except _BROKEN as error:
-            raise _broken(error) from None
-        self._is_at_end = member is None
-        self._tar.members = []  # type: ignore[attr-defined]  # it would remember all of them
-        return member
-
-    def body_of(self, member: tarfile.TarInfo) -> _FileBody:
-        """The contents of a regular file, to be read before the next one is asked for."""
-        contents = self._tar.extractfile(member)
-        assert contents is not None  # so it is for regular files
-        return _FileBody(contents)
-
-
-class _FileBody:
-    """``wsgi.input`` of a file; where the archive breaks off it ends early."""
-
-    def __init__(self, contents: IO[bytes]) -> None:
-        self._contents = contents
-        self._error: Exception | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes."""
-        try:
-            return self._contents.read(size)
-        except _BROKEN as error:
-            self._error = error
-            return b""
-
-    def check(self) -> None:
-        """:raises HTTPException: (400) the archive broke off."""
-        if self._error is not None:
-            raise _broken(self._error)
-
-
-def _broken(error: Exception) -> HTTPException:
-    return http_error(400, f"Invalid Tar File: {error}")
 
 
 class Extraction:
@@ -186,7 +54,7 @@ class Extraction:
         self._constraints = constraints
         self._account = ""  # "/v1/account/", a WSGI string
         self._base = ""  # "container/prefix/" or empty
-        self._archive: _Archive
+        self._archive: Archive
         self._reading = threading.Lock()  # guards the archive and what is done before a PUT
         self._containers: dict[str, int] = {}  # seen; the status if one could not be made
         self._containers_made = 0
@@ -202,7 +70,7 @@ class Extraction:
         :raises HTTPException: 400 no archive, or too many containers; 401; 404; 411.
         """
         self._prepare()
-        self._archive = _Archive(self._environ["wsgi.input"], self._compression)
+        self._archive = Archive(self._environ["wsgi.input"], self._compression)
         options = self._options
         yield from run_crew(self._store_next, options.upload_concurrency, options.yield_frequency)
         report = self.report
@@ -245,14 +113,13 @@ class Extraction:
             name = self._name_of(member)
             if name is None or not self._may_store(member, name):
                 return True
-            body = self._archive.body_of(member)
             self._begin(name)
             if member.size > READ_AHEAD_MAX:
+                body = self._archive.body_of(member)
                 self._put(member, name, body)
                 body.check()
                 return True
-            content = body.read()
-            body.check()
+            content = self._archive.read(member)
         self._put(member, name, BytesIO(content))
         return True
 
@@ -315,7 +182,7 @@ class Extraction:
             with self._name_ended:
                 self._name_ended.notify_all()
 
-    def _put(self, member: tarfile.TarInfo, name: str, body: BytesIO | _FileBody) -> None:
+    def _put(self, member: tarfile.TarInfo, name: str, body: BytesIO | FileBody) -> None:
         headers = _headers_of(member)
         status = 400
         try:
