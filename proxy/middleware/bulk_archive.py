@@ -32,9 +32,11 @@ _LONG_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-# What broken archives make tarfile raise; OSError also for a client that went away.
+# What broken archives make tarfile raise. IndexError: the list of a sparse file ends early.
+# OSError: also a client that went away.
 _BROKEN = (
-    tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, RecursionError
+    tarfile.TarError, zlib.error, EOFError, OSError, ValueError, IndexError, OverflowError,
+    RecursionError,
 )  # fmt: skip
 #: The header of a regular file as tools write it, all 512 bytes: numbers fill their fields with
 #: octal digits. tarfile understands more. Groups: name, size, checksum, prefix of the name.

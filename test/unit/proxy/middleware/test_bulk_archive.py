@@ -194,3 +194,12 @@ def test_what_goes_back_is_refused() -> None:
     with pytest.raises(HTTPException) as refused:
         archive.next()
     assert refused.value.response.body == b"Invalid Tar File: seeking backwards is not allowed"
+
+
+def test_a_list_of_pieces_that_breaks_off_is_refused() -> None:
+    header = bytearray(tarfile.TarInfo("c/o").tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[482] = 1  # the list goes on in the next block
+    with pytest.raises(HTTPException) as refused:
+        Archive(io.BytesIO(sealed(bytes(header)) + bytes(100)), "")
+    assert refused.value.response.status == 400
