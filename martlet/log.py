@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TextIO
@@ -15,13 +17,23 @@ class LineFormatter(logging.Formatter):
     """One line an event: ISO time, level, logger, message; a traceback is folded into it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        second, fraction = divmod(record.created, 1)
-        moment = f"{_iso_second(int(second))}.{int(fraction * 1000):03d}Z"
-        line = f"{moment} {record.levelname} {record.name}[{record.process}] "
-        line += record.getMessage()
+        text = record.getMessage()
         if record.exc_info:
-            line += " traceback=" + repr(self.formatException(record.exc_info))
-        return line.replace("\n", "\\n").replace("\r", "\\r")
+            text += " traceback=" + repr(self.formatException(record.exc_info))
+        return _line(record.created, record.levelname, record.name, record.process, text)
+
+
+def _line(created: float, level: str, name: str, process: int | None, text: str) -> str:
+    second, fraction = divmod(created, 1)
+    moment = f"{_iso_second(int(second))}.{int(fraction * 1000):03d}Z"
+    line = f"{moment} {level} {name}[{process}] {text}"
+    return line.replace("\n", "\\n").replace("\r", "\\r")
+
+
+@lru_cache(16)
+def _iso_second(seconds: int) -> str:
+    """Many lines are of the same second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2026-01-01T00:00:00")]
 
 
 class _Output(logging.StreamHandler[TextIO]):
@@ -32,17 +44,15 @@ class _Output(logging.StreamHandler[TextIO]):
     def handle(self, record: logging.LogRecord) -> bool:
         """Write a line; a failure to do so is nobody else's."""
         try:
-            self.stream.write(f"{self.format(record)}\n")
-            self.stream.flush()
+            self.write(self.format(record))
         except Exception:
             self.handleError(record)
         return True
 
-
-@lru_cache(16)
-def _iso_second(seconds: int) -> str:
-    """Many lines are of the same second."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[: len("2026-01-01T00:00:00")]
+    def write(self, line: str) -> None:
+        """Write a formatted line."""
+        self.stream.write(f"{line}\n")
+        self.stream.flush()
 
 
 def setup_logging(level: str) -> None:
@@ -64,6 +74,36 @@ def setup_logging(level: str) -> None:
 def get_logger(name: str) -> logging.Logger:
     """The logger of that name."""
     return logging.getLogger(name)
+
+
+def log_request(logger: logging.Logger, text: str) -> None:
+    """Log a line at INFO, as ``logger.info("%s", text)`` does; for one that each request has.
+
+    Where nobody but our own output would get it, as in a service, no record is made of it.
+    """
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    output = _only_output(logger)
+    if output is None:
+        logger.info("%s", text)
+        return
+    try:
+        output.write(_line(time.time(), "INFO", logger.name, os.getpid(), text))
+    except Exception:
+        output.handleError(logging.makeLogRecord({"name": logger.name, "msg": text}))
+
+
+def _only_output(logger: logging.Logger) -> _Output | None:
+    """Our output, if it is all that gets the logger's lines, and all of them."""
+    ours, root = logging.root.handlers, logging.root
+    if logger.filters or len(ours) != 1 or type(ours[0]) is not _Output:
+        return None
+    above: logging.Logger | None = logger
+    while above is not None and above is not root:
+        if above.handlers or not above.propagate:
+            return None
+        above = above.parent
+    return ours[0]
 
 
 def fields(**values: object) -> str:

@@ -25,7 +25,7 @@ import statsd
 
 from martlet.config import ConfigError, option
 from martlet.http import Environ, HeaderList, Request, StartResponse, WSGIApp, call_app
-from martlet.log import LEVELS, get_logger
+from martlet.log import LEVELS, get_logger, log_request
 from proxy.middleware.access_metrics import AccessMetrics, Counted
 from proxy.middleware.access_template import AccessTemplate
 from proxy.middleware.filter_options import load_filter_options, where
@@ -210,7 +210,7 @@ class _Access:
         if not log.isEnabledFor(logging.INFO):
             return
         if self._style.template is not None:
-            log.info("%s", self._style.template.render(self._fields(status)))
+            log_request(log, self._style.template.render(self._fields(status)))
             return
         user = environ.get("swift.access_logging")
         info = environ.get("swift.log_info")
@@ -224,21 +224,21 @@ class _Access:
             ("log_info", ",".join(info) if info else None),
             ("headers", self._shown_headers() if self._style.has_headers else None),
         )
-        log.info(
-            "client_ip=%s remote_addr=%s method=%s path=%s protocol=%s status=%d bytes_recvd=%d"
-            " bytes_sent=%d trans_id=%s request_time=%.4f ttfb=%.4f%s",
-            _as_value(_client_ip(environ)),
-            environ.get("REMOTE_ADDR", "-"),
-            _as_value(self.method),
-            self._shown_path(),
-            environ.get("SERVER_PROTOCOL", "-"),
-            status,
-            received.bytes_received if received is not None else 0,
-            self.bytes_sent,
-            environ.get("swift.trans_id", "-"),
-            time.time() - self._started,
-            self._ttfb,
-            "".join([f" {key}={_as_value(value)}" for key, value in optional if value]),
+        received_bytes = received.bytes_received if received is not None else 0
+        log_request(
+            log,
+            f"client_ip={_as_value(_client_ip(environ))}"
+            f" remote_addr={environ.get('REMOTE_ADDR', '-')}"
+            f" method={_as_value(self.method)}"
+            f" path={self._shown_path()}"
+            f" protocol={environ.get('SERVER_PROTOCOL', '-')}"
+            f" status={status}"
+            f" bytes_recvd={received_bytes}"
+            f" bytes_sent={self.bytes_sent}"
+            f" trans_id={environ.get('swift.trans_id', '-')}"
+            f" request_time={time.time() - self._started:.4f}"
+            f" ttfb={self._ttfb:.4f}"
+            + "".join([f" {key}={_as_value(value)}" for key, value in optional if value]),
         )
 
     def _count(self, metrics: AccessMetrics, status: int) -> None:
