@@ -22,7 +22,7 @@ from proxy.crew import run_crew
 from proxy.middleware.bulk_archive import Archive, FileBody
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
-from proxy.middleware.subrequest import ask_app, ask_status, sub_environ
+from proxy.middleware.subrequest import ask_app, ask_status, get_container_info, sub_environ
 
 log = get_logger("proxy.bulk")
 
@@ -153,12 +153,19 @@ class Extraction:
             if answer.is_success:
                 if method == "PUT":
                     self._count_container()
+                self._get_to_know(container)
                 return 0
             if answer.status == 401:
                 raise http_error(401)
             if answer.status != 404:
                 return answer.status
         return answer.status
+
+    def _get_to_know(self, container: str) -> None:
+        """Ask about a container once, for all: the files that begin now would do so each."""
+        account = self._account.split("/")[2]
+        names = wsgi_to_str(account), wsgi_to_str(container)
+        get_container_info(self._template, self._app, *names, SOURCE)
 
     def _count_container(self) -> None:
         self._containers_made += 1

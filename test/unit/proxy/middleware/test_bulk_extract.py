@@ -19,6 +19,7 @@ import pytest
 
 from martlet.constraints import Constraints
 from martlet.http import Environ, Request, Response, StartResponse
+from proxy.info import INFO_WANTED
 from proxy.middleware.bulk import Bulk
 from proxy.middleware.bulk_extract import READ_AHEAD_MAX
 from proxy.middleware.bulk_options import BulkOptions
@@ -132,6 +133,20 @@ def test_every_file_becomes_an_object(
     assert store.objects == STORED
     assert store.containers == {"/v1/a/c1", "/v1/a/c2"}
     assert {e["swift.source"] for e in store.requests} == {"EA"}
+
+
+def test_a_container_is_known_before_its_first_file(ask: Any, store: Store) -> None:
+    extract(ask, store, tar({f"{c}/{n}": b"x" for c in ("c1", "c2") for n in range(20)}))
+    paths = [e["PATH_INFO"] for e in store.requests]
+    for container in ("/v1/a/c1", "/v1/a/c2"):
+        wanted = [
+            number
+            for number, environ in enumerate(store.requests)
+            if environ["PATH_INFO"] == container and INFO_WANTED in environ
+        ]
+        first_put = min(n for n, path in enumerate(paths) if path.startswith(f"{container}/"))
+        assert len(wanted) == 1
+        assert wanted[0] < first_put
 
 
 @pytest.mark.parametrize(
