@@ -2,14 +2,22 @@ package server
 
 import "time"
 
-// workerIdleMax is how long a worker waits for its next call.
-const workerIdleMax = 10 * time.Second
+// How long a worker waits for its next call, and how many wait at most.
+const (
+	workerIdleTime = 10 * time.Second
+	workersIdleMax = 256
+)
 
 // workers run calls in goroutines that serve many, one after another: a new goroutine would begin with a small stack
 // and copy it three times over until a request fits.
-type workers struct{ calls chan func() }
+type workers struct {
+	calls chan func()
+	idle  chan struct{} // one for each that waits
+}
 
-func newWorkers() workers { return workers{make(chan func())} }
+func newWorkers() workers {
+	return workers{make(chan func()), make(chan struct{}, workersIdleMax)}
+}
 
 // run calls f in a goroutine of its own, at once.
 func (w workers) run(f func()) {
@@ -21,14 +29,22 @@ func (w workers) run(f func()) {
 }
 
 func (w workers) serve(f func()) {
-	idle := time.NewTimer(workerIdleMax)
-	defer idle.Stop()
+	timer := time.NewTimer(workerIdleTime)
+	defer timer.Stop()
 	for {
 		f()
-		idle.Reset(workerIdleMax)
+		f = nil // what it holds is not needed meanwhile
+		select {
+		case w.idle <- struct{}{}:
+		default:
+			return
+		}
+		timer.Reset(workerIdleTime)
 		select {
 		case f = <-w.calls:
-		case <-idle.C:
+			<-w.idle
+		case <-timer.C:
+			<-w.idle
 			return
 		}
 	}

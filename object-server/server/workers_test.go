@@ -21,3 +21,22 @@ func TestWorkersRunAllCallsAtOnce(t *testing.T) {
 		done.Wait()
 	}
 }
+
+func TestWorkersDoNotAllWait(t *testing.T) {
+	w := newWorkers()
+	var all sync.WaitGroup
+	all.Add(2 * workersIdleMax)
+	ended := make(chan struct{}, 2*workersIdleMax)
+	for range 2 * workersIdleMax {
+		go func() {
+			w.serve(func() {
+				all.Done()
+				all.Wait()
+			})
+			ended <- struct{}{}
+		}()
+	}
+	for range workersIdleMax { // those that find so many waiting
+		<-ended
+	}
+}
