@@ -43,6 +43,13 @@ class ErrorLimiter:
             return False
         return count > self._limit
 
+    def failure_count(self, node: Node) -> int:
+        """How often the device has failed of late."""
+        failures = self.failures
+        if not failures:
+            return 0  # as nearly always
+        return failures.get((node["ip"], node["port"], node["device"]), (0, 0.0))[0]
+
     def add_failure(self, node: Node) -> bool:
         """Count one failure; True when it is the one after which the device is left alone."""
         key = (node["ip"], node["port"], node["device"])
@@ -92,9 +99,8 @@ class NodeQueue:
         self._limiter = limiter
         self._left = limit
         self._last: Node | None = None
-        self._given: list[Node] = []
+        self._given: list[tuple[Node, int]] = []  # and how often each had failed then
         self._suppressed: list[Node] = []
-        self._failures_before = limiter.failures.copy()
         self._logger = logger
         self._remaining = self._usable()
         self._handoffs_expected = limit - len(primaries)
@@ -119,14 +125,14 @@ class NodeQueue:
             if limiter.failures and limiter.is_limited(node):
                 self._suppressed.append(node)
             else:
-                self._given.append(node)
+                self._given.append((node, limiter.failure_count(node)))
                 yield node
         for node in self._ring.get_more_nodes(self._partition):
             if limiter.failures and limiter.is_limited(node):
                 self._suppressed.append(node)
             else:
                 self._note_handoff()
-                self._given.append(node)
+                self._given.append((node, limiter.failure_count(node)))
                 yield node
 
     def _next_suppressed(self) -> Node:
@@ -135,11 +141,8 @@ class NodeQueue:
         return self._suppressed.pop(0)
 
     def _good_count(self) -> int:
-        """How many of the usable devices have not failed since the queue began."""
-        before, now = self._failures_before, self._limiter.failures
-        none = (0, 0.0)
-        keys = [(node["ip"], node["port"], node["device"]) for node in self._given]
-        return sum(now.get(key, none)[0] <= before.get(key, none)[0] for key in keys)
+        """How many of the usable devices have not failed since they came out."""
+        return sum(self._limiter.failure_count(node) <= before for node, before in self._given)
 
     def handoffs(self, count: int) -> list[Node]:
         """The next hand-offs, whether or not the limit is reached."""

@@ -134,6 +134,17 @@ def test_suppressed_devices_replace_usable_ones_that_fail(clock: Clock) -> None:
     assert names(queue) == [], "each comes once"
 
 
+def test_a_first_failure_after_old_ones_counts(clock: Clock) -> None:
+    limiter = ErrorLimiter(interval=60, limit=10, clock=clock)
+    limiter.limit(node(1))
+    clock.now += 61
+    limiter.limit(node(0))
+    queue = NodeQueue(Ring(3, 3), 0, limiter, 6)
+    assert names(queue) == ["sd1", "sd2"]
+    limiter.add_failure(node(1))
+    assert names(queue) == ["sd0"]
+
+
 def test_a_suppressed_device_that_serves_is_trusted_again(clock: Clock) -> None:
     limiter = ErrorLimiter(interval=60, limit=1, clock=clock)
     limiter.forgive(node(1))
