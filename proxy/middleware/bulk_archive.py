@@ -32,6 +32,11 @@ _LONG_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
+#: All headers of one file together, with the list of a sparse one, bytes.
+_HEADERS_MAX = 1024 * 1024
+#: tarfile looks for a number at each digit of the attributes of a file, up to Python 3.11.9 each
+#: time to the end of the digits. A part of a file's name has 255 bytes at most.
+_LONG_NUMBER = re.compile(rb"\d{256}")
 # What broken archives make tarfile raise. IndexError: the list of a sparse file ends early.
 # OSError: also a client that went away.
 _BROKEN = (
@@ -122,7 +127,26 @@ class _Unpacked(io.RawIOBase):
 
 
 class _Source(io.BufferedReader):
-    """What tarfile reads from: a stream that goes forward only."""
+    """What tarfile reads from: a stream that goes forward only.
+
+    ``headers_left`` is how many bytes of headers may follow; None while contents are read.
+    """
+
+    headers_left: int | None = None
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to ``size`` bytes.
+
+        :raises tarfile.ReadError: headers that would take too much memory or time.
+        """
+        piece = super().read(size)
+        if self.headers_left is not None:
+            self.headers_left -= len(piece)
+            if self.headers_left < 0:
+                raise tarfile.ReadError("the headers of a file are too long")
+            if len(piece) > tarfile.BLOCKSIZE and _LONG_NUMBER.search(piece):
+                raise tarfile.ReadError("a header holds too long a number")
+        return piece
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
         """Skip what is before ``position``.
@@ -134,7 +158,7 @@ class _Source(io.BufferedReader):
         if ahead < 0:
             raise tarfile.StreamError("seeking backwards is not allowed")
         while ahead:
-            piece = self.read(min(ahead, _READ_BYTES))
+            piece = super().read(min(ahead, _READ_BYTES))
             if not piece:
                 raise tarfile.ReadError("unexpected end of data")
             ahead -= len(piece)
@@ -152,6 +176,7 @@ class Archive:
         try:
             # In larger pieces than by default: each read of a request's body has its price.
             self._source = _Source(_Unpacked(stream, compression), _READ_BYTES)
+            self._source.headers_left = _HEADERS_MAX  # it reads those of the first file
             self._tar = tarfile.TarFile(fileobj=self._source, tarinfo=Member)
         except _BROKEN as error:
             raise _broken(error) from None
@@ -160,6 +185,7 @@ class Archive:
         """The next file; None at the end, however often it is asked."""
         if self._is_at_end:
             return None
+        self._source.headers_left = _HEADERS_MAX
         try:
             member = self._tar.next()
             about_all = self._tar.pax_headers  # a copy is made for each file
@@ -167,6 +193,8 @@ class Archive:
                 raise tarfile.ReadError("the headers of all files are too long")
         except _BROKEN as error:
             raise _broken(error) from None
+        finally:
+            self._source.headers_left = None
         self._is_at_end = member is None
         self._tar.members = []  # type: ignore[attr-defined]  # it would remember all of them
         return member

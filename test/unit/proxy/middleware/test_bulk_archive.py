@@ -203,3 +203,54 @@ def test_a_list_of_pieces_that_breaks_off_is_refused() -> None:
     with pytest.raises(HTTPException) as refused:
         Archive(io.BytesIO(sealed(bytes(header)) + bytes(100)), "")
     assert refused.value.response.status == 400
+
+
+class Counted(io.BytesIO):
+    """Counts what is read of it."""
+
+    count = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece = super().read(size)
+        self.count += len(piece)
+        return piece
+
+
+def read_headers(stream: io.BytesIO, count: int) -> None:
+    archive = Archive(stream, "")
+    for _ in range(count):
+        assert archive.next() is not None
+
+
+def refusal(stream: io.BytesIO, files_before: int) -> bytes:
+    """How an archive is refused after so many files."""
+    with pytest.raises(HTTPException) as refused:
+        read_headers(stream, files_before + 1)
+    assert refused.value.response.status == 400
+    body: bytes = refused.value.response.body
+    return body
+
+
+FIRST = tarfile.TarInfo("c/first").tobuf()
+
+
+@pytest.mark.parametrize("before", [b"", FIRST], ids=["first", "second"])
+def test_a_list_of_pieces_without_end_is_refused(before: bytes) -> None:
+    header = bytearray(tarfile.TarInfo("c/o").tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[482] = 1  # the list goes on in the next block, and so on
+    more = (b"%011o\0%011o\0" % (0, 1) * 21 + b"\1").ljust(512, b"\0")
+    stream = Counted(before + sealed(bytes(header)) + more * 10_000)
+    said = refusal(stream, files_before=len(before) // 512)
+    assert said == b"Invalid Tar File: the headers of a file are too long"
+    assert stream.count < 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize("before", [b"", FIRST], ids=["first", "second"])
+def test_attributes_of_digits_alone_are_refused(before: bytes) -> None:
+    """Looking for a number at each of them would take seconds."""
+    header = tarfile.TarInfo("c/o")
+    header.type, header.size = tarfile.XHDTYPE, 100_000
+    stream = io.BytesIO(before + header.tobuf() + b"1" * 100_352 + FIRST)
+    said = refusal(stream, files_before=len(before) // 512)
+    assert said == b"Invalid Tar File: a header holds too long a number"
