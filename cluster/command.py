@@ -47,11 +47,11 @@ PATH is a large file (large/<id>.data), a segment of a bundle (*.bundle), or a .
 file of OpenStack Swift. The exit status is 1 if something is damaged.
 
 examples:
-  martlet object-info srv/sda/objects/12/large/8c0f2e1d3b4a5967.data
+  martlet object-info srv/sda/bundles/12/large/8c0f2e1d3b4a5967.data
                                                name, times, headers; checks size and ETag
-  martlet object-info srv/sda/objects/12/00000001-0000.bundle
+  martlet object-info srv/sda/bundles/12/00000001-0000.bundle
                                                one line for each record
-  martlet object-info --name /AUTH_test/c/o srv/sda/objects/12/00000001-0000.bundle
+  martlet object-info --name /AUTH_test/c/o srv/sda/bundles/12/00000001-0000.bundle
                                                the newest record of a name
   martlet object-info --json -d /etc/swift srv/sdb/objects/7/a83/3f...a83/1700000000.12345.data
                                                with the nodes that the ring names, for a program

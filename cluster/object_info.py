@@ -38,7 +38,7 @@ from ring.ring import load_rings
 Report = dict[str, object]
 
 _LARGE_KEY = "user.martlet.metadata"
-_POLICY = re.compile(r"objects(?:-([0-9]+))?\Z")
+_POLICY = re.compile(r"(?:bundles|objects)(?:-([0-9]+))?\Z")
 _LABELS = {
     "lsn": "LSN",
     "etag": "ETag",

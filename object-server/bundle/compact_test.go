@@ -71,7 +71,7 @@ func shape(b *Bundle) (all []string) {
 
 func segmentFiles(t testing.TB, fs vfs.FS) (names []string, bytes int64) {
 	t.Helper()
-	entries, err := fs.ReadDir("/d/objects/7")
+	entries, err := fs.ReadDir("/d/bundles/7")
 	check(t, err)
 	for _, e := range entries {
 		info, err := e.Info()
@@ -215,7 +215,7 @@ func TestOldAndNewSegments(t *testing.T) {
 		mixed := fs.KillClone()
 		for i, name := range names {
 			if mask>>i&1 == 1 && !slices.Contains(after, name) {
-				plant(t, mixed, "/d/objects/7/"+name, contentOf(t, old, "/d/objects/7/"+name))
+				plant(t, mixed, "/d/bundles/7/"+name, contentOf(t, old, "/d/bundles/7/"+name))
 			}
 		}
 		for _, isCut := range []bool{false, true} {
@@ -248,8 +248,8 @@ func contentOf(t testing.TB, fs vfs.FS, path string) []byte {
 // What is left of a compaction that a crash ended is removed.
 func TestTemporarySegments(t *testing.T) {
 	fs, _ := tendedLog(t)
-	plant(t, fs, "/d/objects/7/.00000001-0001.bundle.tmp", []byte("x"))
-	plant(t, fs, "/d/objects/7/.mine.tmp", []byte("x"))
+	plant(t, fs, "/d/bundles/7/.00000001-0001.bundle.tmp", []byte("x"))
+	plant(t, fs, "/d/bundles/7/.mine.tmp", []byte("x"))
 	reopened(t, fs)
 	names, _ := segmentFiles(t, fs)
 	if slices.Contains(names, ".00000001-0001.bundle.tmp") || !slices.Contains(names, ".mine.tmp") {

@@ -17,12 +17,23 @@ type ID struct {
 	Power     uint8 // of the partition; 0: the one that the device's first bundles are of, see Split
 }
 
-// PolicyDirectory is the folder of a storage policy under a device's root.
-func PolicyDirectory(policy int) string {
+// PolicyDirectory is the folder of a storage policy's bundles under a device's
+// root. OpenStack Swift's daemons walk objects[-N], and delete or quarantine what
+// they find there, so bundles have folders of their own.
+func PolicyDirectory(policy int) string { return ofPolicy("bundles", policy) }
+
+// SwiftDirectory is the folder of OpenStack Swift's own files under a device's root.
+func SwiftDirectory(policy int) string { return ofPolicy("objects", policy) }
+
+// QuarantineDirectory is the folder of what was taken out of use, under a device's
+// quarantine. It has the name that OpenStack Swift's tools count.
+func QuarantineDirectory(policy int) string { return ofPolicy("objects", policy) }
+
+func ofPolicy(name string, policy int) string {
 	if policy == 0 {
-		return "objects"
+		return name
 	}
-	return "objects-" + strconv.Itoa(policy)
+	return name + "-" + strconv.Itoa(policy)
 }
 
 // Files opens the files of one device and keeps a bounded number of segments

@@ -17,14 +17,14 @@ func FuzzScan(f *testing.F) {
 		f.Add(golden[:700], uint(2), uint(8))
 		f.Add(golden[:len(golden)-64], uint(4), uint(16))
 	}
-	const path = "/d/objects-1/600/00000001-0000.bundle"
+	const path = "/d/bundles-1/600/00000001-0000.bundle"
 	f.Fuzz(func(t *testing.T, b []byte, first, second uint) {
 		for _, at := range []uint{first, second} {
 			if at < uint(len(b))/unitSize {
 				repair(b[at*unitSize:])
 			}
 		}
-		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
+		fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
 		plant(t, fs, path, b)
 		proof.Bounded(t, len(b), func() { scanAndDescribe(t, fs, path) })
 		files := NewFiles(fs, "/d", 4)

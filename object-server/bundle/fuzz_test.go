@@ -89,8 +89,8 @@ func FuzzOpen(f *testing.F) {
 				repair(b[at*unitSize:])
 			}
 		}
-		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
-		plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", b)
+		fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
+		plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", b)
 		var log *Bundle
 		var err error
 		proof.Bounded(t, len(b), func() { log, err = Open(NewFiles(fs, "/d", 2), goldenID, logConfig) })

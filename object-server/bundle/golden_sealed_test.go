@@ -61,8 +61,8 @@ func TestGoldenSealed(t *testing.T) {
 		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
 	}
 	for _, size := range []int{len(golden), len(golden) - 1} { // by the footer; by checkpoint and record
-		fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
-		plant(t, fs, "/d/objects-1/600/00000003-0000.bundle", golden[:size])
+		fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
+		plant(t, fs, "/d/bundles-1/600/00000003-0000.bundle", golden[:size])
 		log, err := Open(NewFiles(fs, "/d", 10), goldenID, logConfig)
 		check(t, err)
 		gone, _, err := log.Read(goldenHash(0x00))

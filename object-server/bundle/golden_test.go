@@ -137,9 +137,9 @@ func TestGoldenPage(t *testing.T) {
 }
 
 func TestGoldenDecode(t *testing.T) {
-	fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600", "/d/objects-1/600/large")
-	plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", readGolden(t))
-	plant(t, fs, "/d/objects-1/600/large/0123456789abcdef.data", nil)
+	fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600", "/d/bundles-1/600/large")
+	plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", readGolden(t))
+	plant(t, fs, "/d/bundles-1/600/large/0123456789abcdef.data", nil)
 	b, err := Open(NewFiles(fs, "/d", 10), goldenID, logConfig)
 	check(t, err)
 	if r := b.Report(); r.Records != 3 || r.TornTails != 0 || len(r.Damaged) != 0 || r.LargeSwept != 0 {

@@ -113,8 +113,8 @@ func TestGoldenVersionsEncode(t *testing.T) {
 func TestGoldenVersionsDecode(t *testing.T) {
 	stored, err := os.ReadFile(goldenVersionsFile)
 	check(t, err)
-	fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
-	plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", stored)
+	fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
+	plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", stored)
 	b, err := Open(NewFiles(fs, "/d", 10), goldenID, logConfig)
 	check(t, err)
 	record, buffer, err := b.ReadHead(goldenHash(0))

@@ -15,7 +15,7 @@ var logID = ID{Partition: 7}
 
 var logConfig = Config{SegmentBytes: 1 << 20, CheckpointBytes: 1 << 20}
 
-const logSegment = "/d/objects/7/00000001-0000.bundle"
+const logSegment = "/d/bundles/7/00000001-0000.bundle"
 
 // name is the hash of a numbered object.
 func name(n int) (h Hash) {
@@ -264,11 +264,11 @@ func TestUnsupported(t *testing.T) {
 func TestForeignNames(t *testing.T) {
 	fs, _ := threeBatches(t)
 	for _, foreign := range []string{"README", "1-0.bundle", "00000002-0000.bundle.bak", "0000000G-0000.bundle", "hashes.pkl"} {
-		plant(t, fs, "/d/objects/7/"+foreign, []byte("x"))
+		plant(t, fs, "/d/bundles/7/"+foreign, []byte("x"))
 	}
-	check(t, fs.Mkdir("/d/objects/7/abc"))
+	check(t, fs.Mkdir("/d/bundles/7/abc"))
 	checkLive(t, openLog(t, fs), []int{1, 2, 3, 4, 5}, false)
-	entries, err := fs.ReadDir("/d/objects/7")
+	entries, err := fs.ReadDir("/d/bundles/7")
 	check(t, err)
 	if len(entries) != 7 {
 		t.Fatalf("%d entries", len(entries))
@@ -289,7 +289,7 @@ func TestMisdirectedHeader(t *testing.T) {
 		}
 		alter(t, fs, logSegment, func(f vfs.File) {
 			p := make([]byte, block)
-			alter(t, fs, "/d/objects/8/00000001-0000.bundle", func(g vfs.File) { check(t, readFull(g, p, 0)) })
+			alter(t, fs, "/d/bundles/8/00000001-0000.bundle", func(g vfs.File) { check(t, readFull(g, p, 0)) })
 			check(t, f.Writev([][]byte{p}, 0))
 		})
 		b := openLog(t, fs)

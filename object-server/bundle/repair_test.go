@@ -161,7 +161,7 @@ func records(t testing.TB, fs vfs.FS, directory string) map[uint64]string {
 // Whatever is flipped in whatever kind of record: what is not told to be lost is
 // there with every byte, and the partition opens clean.
 func TestRepairKeepsEveryGoodRecord(t *testing.T) {
-	const directory = "/d/objects/7"
+	const directory = "/d/bundles/7"
 	template, b := mixedLog(t)
 	before := records(t, template, directory)
 	if v := wantClean(t, template); v.Records != len(before) {
@@ -180,7 +180,7 @@ func TestRepairKeepsEveryGoodRecord(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		fs := vfs.NewMem("/d", "/d/objects", directory, directory+"/large")
+		fs := vfs.NewMem("/d", "/d/bundles", directory, directory+"/large")
 		for path, bytes := range files {
 			plant(t, fs, path, []byte(bytes))
 		}

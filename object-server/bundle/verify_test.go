@@ -32,8 +32,8 @@ func wantClean(t testing.TB, fs vfs.FS) *Verdict {
 }
 
 func TestGoldenIsVerifiedButForItsLargeFile(t *testing.T) {
-	fs := vfs.NewMem("/d", "/d/objects-1", "/d/objects-1/600")
-	plant(t, fs, "/d/objects-1/600/00000001-0000.bundle", readGolden(t))
+	fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
+	plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", readGolden(t))
 	v := verified(t, fs, goldenID)
 	if v.Records != 3 || len(v.Damages) != 1 || v.Damages[0].LargeID != 0x0123456789abcdef || v.Damages[0].FirstLSN != 2 {
 		t.Fatalf("%+v", v)
@@ -184,7 +184,7 @@ func TestRepairEndsDamage(t *testing.T) {
 		names, segments[path] = append(names, path), contents(t, template, path)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		fs := vfs.NewMem("/d", "/d/objects", "/d/objects/7")
+		fs := vfs.NewMem("/d", "/d/bundles", "/d/bundles/7")
 		for path, bytes := range segments {
 			plant(t, fs, path, []byte(bytes))
 		}

@@ -125,7 +125,7 @@ func TestJournalIsSettledBeforeSegmentsGo(t *testing.T) {
 // leave that segment as it is.
 func TestCompactionMeetsBadSectors(t *testing.T) {
 	fs := vfs.NewFaults(vfs.NewMem("/d"), func(op, name string) error {
-		if op == "read" && strings.Contains(name, "/objects/0/00000004-") {
+		if op == "read" && strings.Contains(name, "/bundles/0/00000004-") {
 			return &os.PathError{Op: "pread", Path: name, Err: syscall.EIO}
 		}
 		return nil

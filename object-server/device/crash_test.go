@@ -103,7 +103,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 							mem.DropUnsynced(name)
 						}
 						if kind.drops && op == "syncfs" {
-							mem.DropUnsynced("/d/objects")
+							mem.DropUnsynced("/d/bundles")
 						}
 						return kind.err
 					})

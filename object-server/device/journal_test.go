@@ -178,7 +178,7 @@ func TestFailedDestage(t *testing.T) {
 			fs := vfs.NewFaults(mem, func(op, name string) error {
 				if op == "syncfs" && left.Load() > 0 {
 					left.Add(-1)
-					mem.DropUnsynced("/d/objects")
+					mem.DropUnsynced("/d/bundles")
 					return errors.New("input/output error")
 				}
 				return nil

@@ -381,7 +381,7 @@ func TestPartPowerFile(t *testing.T) {
 		}
 	}
 	p, _, _ := ReadPartPower(mem, "/d", 0)
-	stray := fmt.Sprintf("/d/objects/%d", p.From)
+	stray := fmt.Sprintf("/d/bundles/%d", p.From)
 	if p.From == 0 {
 		t.Fatalf("%+v", p)
 	}
@@ -389,8 +389,8 @@ func TestPartPowerFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	must[vfs.File](t)(mem.Create(stray + "/large/0123456789abcdef.data"))
-	_ = mem.Remove(fmt.Sprintf("/d/objects/%d/00000001-0000.bundle", 2*p.From))
-	_ = mem.Remove(fmt.Sprintf("/d/objects/%d/00000001-0000.bundle", 2*p.From+1))
+	_ = mem.Remove(fmt.Sprintf("/d/bundles/%d/00000001-0000.bundle", 2*p.From))
+	_ = mem.Remove(fmt.Sprintf("/d/bundles/%d/00000001-0000.bundle", 2*p.From+1))
 	if d, err := Open(mem, "/d", Options{Logger: quiet, splitByHand: true}); err != nil {
 		t.Fatal(err)
 	} else if err := d.Close(); err != nil {

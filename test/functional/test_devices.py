@@ -28,7 +28,7 @@ def object_ring(cluster: RunningCluster) -> Ring:
 def holders(cluster: RunningCluster, partition: int) -> set[str]:
     """Devices with a directory for that partition's objects."""
     devices = cluster.home / "devices"
-    return {path.parts[-3] for path in devices.glob(f"*/objects/{partition}")}
+    return {path.parts[-3] for path in devices.glob(f"*/bundles/{partition}")}
 
 
 def name_on(ring: Ring, account: str, container: str, device: str) -> tuple[str, int]:

@@ -219,7 +219,7 @@ def test_many_small_objects_take_few_inodes(cluster: RunningCluster, account: Ac
     devices = cluster.home / "devices"
 
     def inodes() -> int:
-        return sum(1 for _ in devices.glob("*/objects*/**/*"))
+        return sum(1 for _ in devices.glob("*/bundles*/**/*"))
 
     assert account.call("PUT", "inodes").status == 201
     for number in range(1000):

@@ -157,7 +157,7 @@ def assert_all_is_there(cluster: RunningCluster, clients: Clients) -> None:
     assert account.call("GET", CONTAINER, "gone").status == 404
     partitions = {
         int(path.name)
-        for path in cluster.home.glob("devices/**/objects/*")
+        for path in cluster.home.glob("devices/**/bundles/*")
         if path.is_dir() and path.name.isdecimal()
     }
     rings = load_rings(cluster.home / "etc")

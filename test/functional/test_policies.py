@@ -18,7 +18,7 @@ from swift_api import Account
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
 
-FOLDER = {"gold": "objects", "silver": "objects-1", "old": "objects-2"}
+FOLDER = {"gold": "bundles", "silver": "bundles-1", "old": "bundles-2"}
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     metadata = {"X-Object-Meta-Color": "blue"}
     write_misplaced(split, "PUT", names, SILVER, time, b"found again", **metadata)
     assert user.call("GET", "home", "lost").status == 404
-    assert records(split, names) == {"objects-1": {"PUT": 3}}
+    assert records(split, names) == {"bundles-1": {"PUT": 3}}
     await_true(lambda: queue(split, time), "queued")
     assert user.call("GET", "home").lines == ["right"]
     head = user.call("HEAD", "home").headers
@@ -168,7 +168,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     assert answer.headers["x-object-meta-color"] == "blue"
     assert answer.headers["x-timestamp"] == time.normal
     await_true(lambda: user.call("GET", "home").lines == ["lost", "right"], "listed")
-    assert records(split, names) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    assert records(split, names) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
     await_true(lambda: not queue(split, time), "off the queue")
 
     assert user.call("PUT", "home", "lost", body=b"written later").status == 201
@@ -203,7 +203,7 @@ def test_what_is_newer_wins(split: RunningCluster, user: Account) -> None:
     assert user.call("GET", "sides", "large").body == large
     await_true(lambda: user.call("GET", "sides").lines == ["large", "newer", "older"], "listed")
     older = names_of(user, "sides", "older")
-    assert records(split, older) == {"objects": {"TOMBSTONE": 3}, "objects-1": {"PUT": 3}}
+    assert records(split, older) == {"bundles": {"TOMBSTONE": 3}, "bundles-1": {"PUT": 3}}
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
 
 
@@ -239,8 +239,8 @@ def test_replicas_that_disagree_about_the_policy(
     write_misplaced(split, "PUT", silver, SILVER, time, b"in silver")
     await_true(lambda: len(queue(split, time)) == 2, "queued by the replicas that differ")
     assert "copied=1 in_place=1" in reconcile(split, conf)
-    assert records(split, gold) == {"objects": {"PUT": 3}}
-    assert records(split, silver) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    assert records(split, gold) == {"bundles": {"PUT": 3}}
+    assert records(split, silver) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
     # To the replica with the losing policy the moved object is misplaced now.
     again = f"{GOLD}:/{'/'.join(silver)}"
     await_true(lambda: [e.name for e in queue(split, time)] == [again], "queued again")
@@ -273,7 +273,7 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     assert (answer.status, answer.body) == (200, b"found"), done.stdout + done.stderr
     assert answer.headers["x-object-meta-color"] == "blue"
     assert user.call("GET", "theirs", "gone").status == 404
-    assert records(split, put) == {"objects": {"PUT": 3}, "objects-1": {"TOMBSTONE": 3}}
+    assert records(split, put) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
     await_true(lambda: user.call("GET", "theirs").lines == ["put"], "listed")
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
 

@@ -54,8 +54,8 @@ the command read it. Damage is told where it is met, but "verify" finds all of i
 
 examples:
   martlet-object-server bundle ls /srv/node/d1
-  martlet-object-server bundle ls /srv/node/d1/objects/600
-  martlet-object-server bundle ls --versions /srv/node/d1/objects/600
+  martlet-object-server bundle ls /srv/node/d1/bundles/600
+  martlet-object-server bundle ls --versions /srv/node/d1/bundles/600
   martlet-object-server bundle ls --objects --json /srv/node/d1 | jq -r .name
 `
 
@@ -74,7 +74,7 @@ Without a selection it shows the segment's header and every record.
                  The bytes of a large object are in large/ID.data already
 
 examples:
-  martlet-object-server bundle dump /srv/node/d1/objects/600/00000001-0000.bundle
+  martlet-object-server bundle dump /srv/node/d1/bundles/600/00000001-0000.bundle
   martlet-object-server bundle dump --lsn 17 --json 00000001-0000.bundle
   martlet-object-server bundle dump --name /AUTH_test/photos/cat --data cat.jpg 00000001-0000.bundle
 `
@@ -94,7 +94,7 @@ off before it was acknowledged ("torn ends"). On a terminal it shows how far it 
 examples:
   martlet-object-server bundle verify /srv/node/d1
   martlet-object-server bundle verify --rate 50M /srv/node/d1 /srv/node/d2
-  martlet-object-server bundle verify --json /srv/node/d1/objects/600
+  martlet-object-server bundle verify --json /srv/node/d1/bundles/600
 
 Exit status: 0 no damage, 1 damage, 2 something could not be read at all.
 `
@@ -114,7 +114,7 @@ make sure that the partition has other replicas, or keep what is in quarantine.
 
 examples:
   martlet-object-server bundle repair /srv/node/d1
-  martlet-object-server bundle repair --apply /srv/node/d1/objects/600
+  martlet-object-server bundle repair --apply /srv/node/d1/bundles/600
 
 Exit status: 0 nothing is damaged any more, 1 damage is left, 2 it could not be done.
 `

@@ -126,7 +126,7 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (
 	var failed error
 	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
 		r := &repaired{Path: t.directory(id), id: id}
-		r.Quarantine = filepath.Join(t.root, quarantine, bundle.PolicyDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
+		r.Quarantine = filepath.Join(t.root, quarantine, bundle.QuarantineDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
 		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
 			m.clear()

@@ -155,7 +155,7 @@ func readPartition(directory string) (id bundle.ID, root string, ok bool) {
 
 // readPolicy is the inverse of bundle.PolicyDirectory.
 func readPolicy(name string) (policy int, ok bool) {
-	if index, found := strings.CutPrefix(name, "objects-"); found {
+	if index, found := strings.CutPrefix(name, "bundles-"); found {
 		policy, _ = strconv.Atoi(index)
 	}
 	return policy, bundle.PolicyDirectory(policy) == name

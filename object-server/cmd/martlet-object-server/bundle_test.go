@@ -64,7 +64,7 @@ func (p *process) stop() {
 
 func TestBundleListsAndDumps(t *testing.T) {
 	_, p, device := filled(t)
-	partition := filepath.Join(device, "objects", "1")
+	partition := filepath.Join(device, "bundles", "1")
 	segment := filepath.Join(partition, "00000001-0000.bundle")
 	expect(t, 0, []string{"partition", "segments"}, "ls", device)
 	expect(t, 0, []string{"00000001-0000.bundle", "21"}, "ls", partition)
@@ -112,7 +112,7 @@ func TestBundleListsAndDumps(t *testing.T) {
 
 func TestBundleCommandLine(t *testing.T) {
 	_, p, device := filled(t)
-	segment := filepath.Join(device, "objects", "1", "00000001-0000.bundle")
+	segment := filepath.Join(device, "bundles", "1", "00000001-0000.bundle")
 	for _, arguments := range [][]string{
 		{}, {"ls"}, {"list", device}, {"ls", "--color", device}, {"ls", "--objects", "--versions", device}, {"dump", "--data", "-", segment}, {"dump", "--lsn", "1", "--offset", "128", segment},
 		{"verify", "--rate", "fast", device}, {"repair", device, device}, {"repair", "--yes", device},
@@ -163,7 +163,7 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 		}
 	}
 	p.stop()
-	partition := filepath.Join(device, "objects", "1")
+	partition := filepath.Join(device, "bundles", "1")
 	segment := filepath.Join(partition, "00000001-0000.bundle")
 	var record struct{ Offset, Length int64 }
 	if err := json.Unmarshal([]byte(expect(t, 0, nil, "dump", "--json", "--name", "/a/c/o5", segment)), &record); err != nil {
@@ -210,7 +210,7 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 // A device without any object is well.
 func TestBundleEmptyDevice(t *testing.T) {
 	device := t.TempDir()
-	for _, name := range []string{"", "lost+found", "objects"} {
+	for _, name := range []string{"", "lost+found", "bundles"} {
 		if err := os.MkdirAll(filepath.Join(device, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestBundleRepairWarns(t *testing.T) {
 	p.put("/sda/1/a/c/o2", "last", "1700000003.00000")
 	p.stop()
 	device := filepath.Join(h.dir, "devices", "sda")
-	partition := filepath.Join(device, "objects", "1")
+	partition := filepath.Join(device, "bundles", "1")
 	segment := filepath.Join(partition, "00000001-0000.bundle")
 	expect(t, 0, []string{"1 partition, 1 segment, 4 records, 1 large file, 0 torn ends", "0 damages"}, "verify", device)
 	var record struct{ Offset, Length int64 }
@@ -280,7 +280,7 @@ func TestBundleVerifyAfterAKill(t *testing.T) {
 		device := filepath.Join(h.dir, "devices", "sda")
 		expect(t, 0, []string{"4 partitions, 4 segments, 40 records", "0 torn ends", "0 damages"}, "verify", device)
 		if method == "journal" { // its warning comes with damage only
-			segment := filepath.Join(device, "objects", "3", "00000001-0000.bundle")
+			segment := filepath.Join(device, "bundles", "3", "00000001-0000.bundle")
 			flipByte(t, segment, 200)
 			expect(t, 1, []string{"has a journal"}, "verify", device)
 			expect(t, 1, []string{"has a journal", "nothing was changed"}, "repair", device)

@@ -245,7 +245,7 @@ def test_any_cut_of_a_segment_is_survived(
 
 @pytest.fixture
 def large(store: Path) -> Path:
-    path = store / "objects-1" / "7" / "large" / "0123456789abcdef.data"
+    path = store / "bundles-1" / "7" / "large" / "0123456789abcdef.data"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"body")
     raw = metadata("/AUTH_a/c/ö b", b"body", Long="v" * 40)
