@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"martlet/object-server/bench/blockstat"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -35,9 +36,19 @@ func churn(s *settings, r *report) error {
 		return err
 	}
 	c := churning{settings: s, device: d, peak: start}
+	// A device without counters reads as zero, and is not reported.
+	block, _ := blockstat.Of(s.dir)
+	if err := syncDirectory(s.dir); err != nil {
+		return err
+	}
+	before, _ := block.Read()
 	if err := c.run(); err != nil {
 		return err
 	}
+	if err := syncDirectory(s.dir); err != nil {
+		return err
+	}
+	after, _ := block.Read()
 	_, end, err := usage(s.dir)
 	if err != nil {
 		return err
@@ -46,6 +57,9 @@ func churn(s *settings, r *report) error {
 	r.add("device use / live data, peak", float64(c.peak)/live, "", "<= 2.2")
 	r.add("  at the start", float64(start)/live, "", "")
 	r.add("  at the end", float64(end)/live, "", "")
+	if written := after.Since(before).WrittenBytes; written > 0 {
+		r.add("device bytes per byte written, compaction included", float64(written)/float64(c.written.Load())/float64(s.size), "", "")
+	}
 	reportLatency(r, "PUT", c.puts, "<= 100")
 	reportLatency(r, "GET", c.gets, "<= 100")
 	r.add("  PUT and GET", float64(len(c.puts)+len(c.gets))/c.elapsed.Seconds(), "/s", "")
