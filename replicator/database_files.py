@@ -8,10 +8,14 @@
 down is fsynced. A crash before the link leaves a file in tmp that nobody reads, a crash after it a
 whole database that perhaps no directory durably names: the request was not acknowledged then, and
 is repeated.
+
+Databases hold keys of temporary URLs and of container sync, and ACLs. So files are made with mode
+0600 and directories with 0700, whatever the umask is. SQLite gives its log the same mode.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable
@@ -44,11 +48,12 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
     directory = os.path.dirname(path)
     scratch = f"{device_path_of(path)}/tmp"
     temporary = f"{scratch}/{os.path.basename(path)[:-3]}.{secrets.token_hex(8)}"
-    os.makedirs(scratch, exist_ok=True)
+    make_private_directory(scratch)
     try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         build(temporary)
         _fsync(temporary)
-        os.makedirs(directory, exist_ok=True)
+        make_private_directory(directory)
         os.link(temporary, path)
     except FileExistsError:
         raise DatabaseExists(path) from None
@@ -60,6 +65,15 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
         directory = os.path.dirname(directory)
 
 
+def make_private_directory(path: str) -> None:
+    """Make a directory that its owner alone may enter, and those above it that are missing."""
+    if os.path.isdir(path):
+        return
+    make_private_directory(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):  # another request was faster
+        os.mkdir(path, 0o700)
+
+
 def quarantine(path: str) -> str | None:
     """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``.
 
@@ -69,7 +83,7 @@ def quarantine(path: str) -> str | None:
     directory = os.path.dirname(path)
     kind = os.path.basename(os.path.dirname(_partition_directory(path)))
     shelf = f"{device_path_of(path)}/quarantined/{kind}"
-    os.makedirs(shelf, exist_ok=True)
+    make_private_directory(shelf)
     target = f"{shelf}/{os.path.basename(directory)}"
     if os.path.lexists(target):
         target = f"{target}-{secrets.token_hex(8)}"

@@ -53,7 +53,7 @@ func (OS) Link(f File, name string) error {
 func (OS) Remove(name string) error { return os.Remove(name) }
 
 // Mkdir implements FS.
-func (OS) Mkdir(name string) error { return wrap("mkdir", name, unix.Mkdir(name, 0o755)) }
+func (OS) Mkdir(name string) error { return wrap("mkdir", name, unix.Mkdir(name, 0o700)) }
 
 // ReadDir implements FS.
 func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
@@ -126,7 +126,7 @@ func openFile(name string, flags int) (File, error) {
 
 func openRetry(name string, flags int) (int, error) {
 	for {
-		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o644)
+		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o600)
 		if err != unix.EINTR {
 			return fd, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"unsafe"
@@ -356,4 +357,30 @@ func TestMemAllocate(t *testing.T) {
 	do(f.Allocate(30))
 	do(mem.Remove("/d/f"))
 	wantFree(100)
+}
+
+// Objects are other people's bytes: no other user of the host may read them,
+// whatever the umask is.
+func TestFilesArePrivate(t *testing.T) {
+	before := unix.Umask(0)
+	defer unix.Umask(before)
+	root := t.TempDir()
+	files := OS{}
+	expect(t, files.Mkdir(filepath.Join(root, "d")), nil)
+	made, err := files.Create(filepath.Join(root, "d", "made"))
+	expect(t, err, nil)
+	defer made.Close()
+	want := map[string]os.FileMode{"d": 0o700 | os.ModeDir, "d/made": 0o600}
+	if unnamed, err := files.CreateTemp(root); err == nil {
+		defer unnamed.Close()
+		expect(t, files.Link(unnamed, filepath.Join(root, "d", "linked")), nil)
+		want["d/linked"] = 0o600
+	}
+	for name, mode := range want {
+		info, err := os.Stat(filepath.Join(root, name))
+		expect(t, err, nil)
+		if info.Mode() != mode {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), mode)
+		}
+	}
 }

@@ -61,6 +61,25 @@ def test_a_database_lies_where_swift_puts_it(path: str, tmp_path: Path) -> None:
     assert path == f"{tmp_path}/sda/containers/7/def/{HASH}/{HASH}.db"
 
 
+def test_other_users_of_the_host_cannot_read_a_database(path: str, tmp_path: Path) -> None:
+    """It holds keys and ACLs; so do its log and its index, and the directories may not be seen."""
+    (tmp_path / "sda").mkdir()
+    before = os.umask(0)
+    try:
+        database = Notes(path)
+        database.create()
+        database.add("a")
+        below = [p for p in (tmp_path / "sda").rglob("*") if p != tmp_path / "sda"]
+        modes = {p.name: p.stat().st_mode & 0o777 for p in below}
+        database.close()
+    finally:
+        os.umask(before)
+    assert modes.pop("tmp") == 0o700
+    files = {f"{HASH}.db", f"{HASH}.db-wal", f"{HASH}.db-shm"}
+    assert files <= set(modes)
+    assert all(mode == (0o600 if name in files else 0o700) for name, mode in modes.items())
+
+
 def test_a_new_database_is_whole_and_durable_with_its_name(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
