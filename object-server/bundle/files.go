@@ -45,7 +45,10 @@ type Files struct {
 	// Reserve room for segments that grow, where the file system would reserve much more.
 	Reserve bool
 	Scarce  atomic.Bool // room is: none is reserved ahead
-	max     int
+	// Floor tells up to which LSN the records of a bundle were acknowledged, 0: not
+	// known. What is missing up to there is damage, never a torn tail. Nil is allowed.
+	Floor func(ID) uint64
+	max   int
 
 	pages *pagePool // of the indexes of all bundles
 
@@ -76,6 +79,13 @@ func NewFiles(fs vfs.FS, root string, openMax int) *Files {
 	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle), pages: newPagePool()}
 	f.idle.prev, f.idle.next = &f.idle, &f.idle
 	return f
+}
+
+func (f *Files) floor(id ID) uint64 {
+	if f.Floor == nil {
+		return 0
+	}
+	return f.Floor(id)
 }
 
 func (f *Files) directory(id ID) string {

@@ -55,6 +55,10 @@ func (b *Bundle) recover() ([]found, error) {
 		return nil, err
 	}
 	r := recovery{bundle: b, expected: 1}
+	if b.dirDurable { // a partition that was taken away by hand is not damaged
+		r.floor = b.files.floor(b.id)
+		r.proven = r.floor
+	}
 	for i := range segments {
 		if err := r.segment(&segments[i], boundary(segments[i+1:])); err != nil {
 			return nil, err

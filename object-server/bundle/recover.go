@@ -12,6 +12,7 @@ type recovery struct {
 	bundle   *Bundle
 	expected uint64   // LSN of the next record
 	proven   uint64   // highest watermark seen: durable and acknowledged
+	floor    uint64   // the same, as known before anything is read; see Files.Floor
 	tail     []found  // not proven yet
 	entries  []found  // what counts and has a name
 	last     *segment // the newest segment, if it can take more records
@@ -34,7 +35,7 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
 	case !s.headless:
 		r.proven = max(r.proven, s.base-1)
-	case s.isUnfinished(r.expected, bound):
+	case r.floor < r.expected && s.isUnfinished(r.expected, bound):
 		r.bundle.report.TornTails++
 		return nil
 	default:
@@ -124,6 +125,10 @@ func (r *recovery) lose(sequence uint32, offset int64, next uint64) {
 // and completes the bundle.
 func (r *recovery) finish() error {
 	b := r.bundle
+	if r.expected <= r.floor {
+		r.report("%s: %s lost behind the last segment", b.directory, recordNumbers(r.expected, r.floor))
+		b.lostThrough, r.expected, r.last = r.floor, r.floor+1, nil
+	}
 	for i := range r.tail {
 		f := &r.tail[i]
 		if f.LSN > r.proven {
@@ -363,7 +368,8 @@ func (w *walk) resync() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !w.limit.sure && (padded || w.offset == w.file.size) {
+	isShort := w.limit == noLimit && w.expected <= w.floor
+	if !w.limit.sure && !isShort && (padded || w.offset == w.file.size) {
 		return false, nil
 	}
 	w.open = false

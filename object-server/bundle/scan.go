@@ -29,6 +29,7 @@ type Scan struct {
 	end      int64 // of the records
 	expected uint64
 	proven   uint64 // highest watermark met
+	floor    uint64 // see Files.Floor
 	done     bool
 	torn     bool
 	queue    []Entry
@@ -316,12 +317,13 @@ func (s *Scan) nameAt(offset int64) string {
 // resync finds out what the bad place at the offset is, as recovery does, and
 // goes to where reading can go on.
 func (s *Scan) resync() error {
-	if s.offset == s.end && (!s.limit.sure || s.segment.generation > 0) {
+	isShort := s.limit == noLimit && s.expected <= s.floor
+	if s.offset == s.end && !isShort && (!s.limit.sure || s.segment.generation > 0) {
 		s.done = true
 		return nil
 	}
 	padded, err := s.window.padded(s.offset)
-	if err != nil || padded && !s.limit.sure {
+	if err != nil || padded && !s.limit.sure && !isShort {
 		s.done = err == nil
 		return err
 	}

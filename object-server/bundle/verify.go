@@ -56,6 +56,7 @@ type pass struct {
 	spills   []spill
 	torn     map[string]bool // segments
 	proven   uint64
+	floor    uint64 // see Files.Floor
 }
 
 // passed is a segment as a pass has met it.
@@ -145,6 +146,10 @@ func (p *pass) run(only string) error {
 	if err != nil {
 		return err
 	}
+	if only == "" && p.bundle.dirDurable {
+		p.floor = p.bundle.files.floor(p.bundle.id)
+		p.proven = p.floor
+	}
 	expected := uint64(1)
 	for i := range files {
 		f, bound := &files[i], boundary(files[i+1:])
@@ -160,7 +165,7 @@ func (p *pass) run(only string) error {
 		case bound.lsn < f.base || f.base < expected:
 			p.add(Damage{Segment: segmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
 			return nil
-		case f.isUnfinished(expected, bound):
+		case p.floor < expected && f.isUnfinished(expected, bound):
 			p.torn[segmentName(f.sequence, f.generation)] = true
 			continue
 		}
@@ -182,6 +187,7 @@ func (p *pass) run(only string) error {
 		p.segments = append(p.segments, passed{*f, expected, next - 1})
 		expected = max(expected, next)
 	}
+	p.checkEnd(expected)
 	p.dropVoid()
 	p.verdict.TornTails = len(p.torn)
 	if only != "" {
@@ -194,6 +200,23 @@ func (p *pass) run(only string) error {
 	}
 	p.nameLost()
 	return nil
+}
+
+// checkEnd reports records that are known to have been acknowledged and would lie
+// behind the last segment. Repair makes that one stand for them.
+func (p *pass) checkEnd(expected uint64) {
+	if expected > p.floor {
+		return
+	}
+	d := Damage{FirstLSN: expected, LastLSN: p.floor, Unnamed: p.floor - expected + 1, Cause: "no segment holds them"}
+	if n := len(p.segments); n > 0 {
+		last := &p.segments[n-1]
+		d.Segment, d.Offset = segmentName(last.file.sequence, last.file.generation), last.file.size
+		last.through = p.floor
+	} else {
+		d.Final = true
+	}
+	p.add(d)
 }
 
 // nameLost names lost records by older ones of the same name.
@@ -253,6 +276,7 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 	defer file.release()
 	s := newScan(file, f, bound, true)
 	defer s.Close()
+	s.floor, s.proven = p.floor, max(s.proven, p.floor)
 	for {
 		e, err := s.Next()
 		if err == io.EOF {
