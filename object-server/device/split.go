@@ -147,15 +147,7 @@ func (s *splitter) openHalves(b *bundle.Bundle, children [2]bundle.ID, fresh []b
 // link closes the bundle and gives its children all of it.
 func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
 	d := s.device
-	if err := b.Close(); err != nil {
-		if j := d.committer.journal; j != nil { // as the caretaker does
-			j.mu.Lock()
-			j.repair()
-			j.mu.Unlock()
-		}
-		return err
-	}
-	if err := d.compactor.settle(); err != nil {
+	if err := d.settle(b); err != nil {
 		return err
 	}
 	if err := s.share(b.ID(), fresh, false); err != nil {
@@ -168,6 +160,20 @@ func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.
 		}
 	}
 	return nil
+}
+
+// settle closes a bundle that nobody uses: all of it is durable, no file of it
+// grows any more, and no replay of the journal touches one.
+func (d *Device) settle(b *bundle.Bundle) error {
+	if err := b.Close(); err != nil {
+		if j := d.committer.journal; j != nil { // as the caretaker does
+			j.mu.Lock()
+			j.repair()
+			j.mu.Unlock()
+		}
+		return err
+	}
+	return d.compactor.settle()
 }
 
 // complete checks that the children have every record of the bundle between them,

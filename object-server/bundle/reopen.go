@@ -1,0 +1,27 @@
+package bundle
+
+// Reopen is Open for a bundle that was repaired while the device is in use. Files
+// of uploads that go on are left alone; the next Open finds those of no use.
+func Reopen(files *Files, id ID, config Config) (*Bundle, error) {
+	b := newBundle(files, id, config)
+	if _, err := b.recover(); err != nil {
+		b.Retire()
+		return nil, err
+	}
+	b.upkeep.Store(true)
+	return b, nil
+}
+
+// Acknowledged is the newest LSN that was acknowledged, for Files.Floor. Later
+// ones may have been since.
+func (b *Bundle) Acknowledged() uint64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	last := b.lostThrough
+	for _, s := range b.segments.table {
+		if s != nil {
+			last = max(last, s.last)
+		}
+	}
+	return last
+}

@@ -1,0 +1,133 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"martlet/object-server/bundle"
+)
+
+// QuarantineDirectory is where repair puts what it takes away, under the device.
+const QuarantineDirectory = "quarantined"
+
+// Repaired is what repair did with a partition, or would do.
+type Repaired struct {
+	Path       string `json:"path"`
+	Quarantine string `json:"quarantine"`
+	Done       bool   `json:"done"`
+	*bundle.Repair
+}
+
+// NewRepaired names the places of a repair of a partition on a device.
+func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
+	partition := fmt.Sprint(id.Partition)
+	return &Repaired{
+		Path: filepath.Join(root, bundle.PolicyDirectory(id.Policy), partition),
+		Quarantine: filepath.Join(root, QuarantineDirectory, bundle.QuarantineDirectory(id.Policy),
+			partition+"-"+now.UTC().Format("20060102T150405.000000Z")),
+	}
+}
+
+// repairFilesMax keeps all segments of a partition open while it is read.
+const repairFilesMax = 1 << 10
+
+// Repair makes a damaged partition open clean while all others are in use, as
+// bundle.Repair says; without apply it only says what is to be done. A partition
+// without damage is read, and stays in use. Requests to a damaged one wait until
+// it was read once more and its damaged segments are written anew. A crash leaves
+// each segment as it was or repaired.
+//
+// It waits for what the compactor is doing, and for the partition that is being
+// split. Errors: ErrNoSpace, ErrOut, ErrClosed, ErrInvalid for what is no
+// partition.
+func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	d.splitter.marking.Lock() // the partition stays what it is
+	defer d.splitter.marking.Unlock()
+	id, ok := d.bundleIn(policy, partition)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(policy, partition))
+	}
+	holds, err := d.files.Holds(id)
+	if err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
+	if !holds {
+		return nil, fmt.Errorf("%w: %s holds no bundle", ErrInvalid, d.pathOf(policy, partition))
+	}
+	s := d.slot(id)
+	b, err := d.open(s, id)
+	if err != nil {
+		return nil, err
+	}
+	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
+	floor := b.Acknowledged()
+	files.Floor = func(bundle.ID) uint64 { return floor }
+	r := NewRepaired(d.root, id, time.Now())
+	found, err := bundle.Verify(files, id, "")
+	switch {
+	case err != nil:
+	case len(found.Damages) == 0:
+		r.Repair = &bundle.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []bundle.Return{}}
+	default:
+		err = d.repair(s, id, r, apply)
+	}
+	return r, errors.Join(err, files.Close())
+}
+
+// repair takes a partition out of use, and repairs it. The caretaker and the
+// compactor keep off, as they do while it is split.
+func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
+	if apply && d.failures.Load() > 0 {
+		return errors.New("device: a write or flush has failed since it was opened, so what is read may not be on the disk: restart the object server")
+	}
+	d.compactor.working.Lock()
+	defer d.compactor.working.Unlock()
+	d.caretaker.working.Lock()
+	defer d.caretaker.working.Unlock()
+	s.use.Lock()
+	defer s.use.Unlock()
+	b, err := d.open(s, id)
+	if err != nil {
+		return err
+	}
+	if apply {
+		if err := d.settle(b); err != nil {
+			return err
+		}
+	}
+	// What was opened before is not read: a repair replaces files by others of their names.
+	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
+	floor := b.Acknowledged()
+	files.Floor = func(bundle.ID) uint64 { return floor }
+	if r.Repair, err = bundle.PlanRepair(files, id); err == nil && apply {
+		err = r.Run(r.Quarantine)
+		r.Done = err == nil
+		d.renew(s, id)
+		d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
+			"damages", len(r.Damages), "quarantine", r.Quarantine, "error", err)
+	}
+	return errors.Join(err, files.Close())
+}
+
+// renew puts a bundle that is opened anew in the place of the one whose files were
+// replaced. If it cannot be opened the next user tries again. s.use is held.
+func (d *Device) renew(s *slot, id bundle.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bundle.Retire()
+	s.bundle = nil
+	b, err := bundle.Reopen(d.files, id, d.bundleConfig())
+	if err != nil {
+		d.options.Logger.Error("a repaired partition cannot be opened", "device", d.root, "policy", id.Policy, "partition", id.Partition, "error", err)
+		return
+	}
+	d.report(id, b.Report())
+	s.bundle = b
+	d.caretaker.look(b)
+}
