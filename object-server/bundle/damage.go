@@ -1,7 +1,9 @@
 package bundle
 
 import (
+	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -26,6 +28,13 @@ type LargeID uint64
 
 // MarshalText is for JSON.
 func (id LargeID) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(id)), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (id *LargeID) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	*id = LargeID(n)
+	return err
+}
 
 // Lost is a record that cannot be read.
 type Lost struct {
@@ -68,6 +77,15 @@ func (h Hash) String() string { return fmt.Sprintf("%x", h[:]) }
 
 // MarshalText is String, for JSON.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(h) {
+		return fmt.Errorf("bundle: hash of %d digits", len(text))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
 
 // same tells whether two passes have met the same damage.
 func (d *Damage) same(e *Damage) bool {

@@ -20,13 +20,15 @@ type Repaired struct {
 	*bundle.Repair
 }
 
-// NewRepaired names the places of a repair of a partition on a device.
+// NewRepaired names the places of a repair of a partition on a device, which has
+// found nothing yet.
 func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 	partition := fmt.Sprint(id.Partition)
 	return &Repaired{
 		Path: filepath.Join(root, bundle.PolicyDirectory(id.Policy), partition),
 		Quarantine: filepath.Join(root, QuarantineDirectory, bundle.QuarantineDirectory(id.Policy),
 			partition+"-"+now.UTC().Format("20060102T150405.000000Z")),
+		Repair: &bundle.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []bundle.Return{}},
 	}
 }
 
@@ -40,8 +42,8 @@ const repairFilesMax = 1 << 10
 // each segment as it was or repaired.
 //
 // It waits for what the compactor is doing, and for the partition that is being
-// split. Errors: ErrNoSpace, ErrOut, ErrClosed, ErrInvalid for what is no
-// partition.
+// split. Errors: ErrNoSpace, ErrOut, ErrClosed, ErrInvalid for what is left of a
+// split.
 func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -53,12 +55,9 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 	if !ok {
 		return nil, fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(policy, partition))
 	}
-	holds, err := d.files.Holds(id)
-	if err != nil {
-		return nil, fmt.Errorf("device: %w", err)
-	}
-	if !holds {
-		return nil, fmt.Errorf("%w: %s holds no bundle", ErrInvalid, d.pathOf(policy, partition))
+	r := NewRepaired(d.root, id, time.Now())
+	if holds, err := d.files.Holds(id); err != nil || !holds {
+		return r, err
 	}
 	s := d.slot(id)
 	b, err := d.open(s, id)
@@ -68,13 +67,8 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
 	floor := b.Acknowledged()
 	files.Floor = func(bundle.ID) uint64 { return floor }
-	r := NewRepaired(d.root, id, time.Now())
 	found, err := bundle.Verify(files, id, "")
-	switch {
-	case err != nil:
-	case len(found.Damages) == 0:
-		r.Repair = &bundle.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []bundle.Return{}}
-	default:
+	if err == nil && len(found.Damages) > 0 {
 		err = d.repair(s, id, r, apply)
 	}
 	return r, errors.Join(err, files.Close())
@@ -105,7 +99,11 @@ func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
 	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
 	floor := b.Acknowledged()
 	files.Floor = func(bundle.ID) uint64 { return floor }
-	if r.Repair, err = bundle.PlanRepair(files, id); err == nil && apply {
+	plan, err := bundle.PlanRepair(files, id)
+	if err == nil {
+		r.Repair = plan
+	}
+	if err == nil && apply {
 		err = r.Run(r.Quarantine)
 		r.Done = err == nil
 		d.renew(s, id)

@@ -30,16 +30,28 @@ func (s *Server) whoAmI(x *exchange) error {
 	return x.answerBytes(nil)
 }
 
+// orders are what a POST below /recon makes the server do, for commands on the same host.
+var orders = map[string]func(s *Server, x *exchange) (any, error){
+	"relinker": (*Server).takeStep,
+	"repair":   (*Server).repair,
+}
+
 // recon answers with figures about this server, as JSON.
 func (s *Server) recon(x *exchange) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(x.r.URL.Path, "/recon/"), "/")
-	isStep := x.r.Method == http.MethodPost && name == "relinker"
-	if x.r.Method != http.MethodGet && !isStep {
+	order := orders[name]
+	if x.r.Method != http.MethodPost {
+		order = nil
+	}
+	if x.r.Method != http.MethodGet && order == nil {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET")
 	}
-	figures, err := s.figures(name)
-	if isStep {
-		figures, err = s.takeStep(x)
+	var figures any
+	var err error
+	if order != nil {
+		figures, err = order(s, x)
+	} else {
+		figures, err = s.figures(name)
 	}
 	if err != nil {
 		return err

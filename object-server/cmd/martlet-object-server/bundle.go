@@ -14,7 +14,7 @@ import (
 const bundleUsage = `usage: martlet-object-server bundle ls [--objects | --versions] [--json] PATH...
        martlet-object-server bundle dump [SELECTION] [--json | --data FILE] FILE
        martlet-object-server bundle verify [--rate BYTES] [--json] PATH...
-       martlet-object-server bundle repair [--apply] [--json] PATH
+       martlet-object-server bundle repair [--apply] [--conf CONF] [--json] PATH
        martlet-object-server bundle ls | dump | verify | repair --help
 
 Looks into the bundles that objects lie in. PATH is a device, the directory of a
@@ -25,8 +25,8 @@ partition on it, or a segment file (NNNNNNNN-NNNN.bundle).
   verify  reads everything and checks every checksum
   repair  writes damaged segments anew without what is damaged
 
-ls, dump and verify change nothing and may be used while the server runs. For
-repair it must be stopped.
+All may be used while the server runs; ls, dump and verify change nothing. A server
+that runs does the repair itself, one partition after the other.
 
 examples:
   martlet-object-server bundle ls /srv/node/d1
@@ -99,17 +99,21 @@ examples:
 Exit status: 0 no damage, 1 damage, 2 something could not be read at all.
 `
 
-const repairUsage = `usage: martlet-object-server bundle repair [--apply] [--json] PATH
+const repairUsage = `usage: martlet-object-server bundle repair [--apply] [--conf CONF] [--json] PATH
 
 Writes damaged segments of a device or a partition anew without the records that
 are damaged; the others keep their numbers. Without --apply it only says what it
 would do. Nothing is destroyed: the damaged files go to DEVICE/quarantined.
 
-The server must be stopped. A lost record comes back from a replica only; where an
+Where a server has the device, the command asks that server, which does it with one
+partition after the other. Requests to a partition wait while it is repaired, all
+others go on. A lost record comes back from a replica only; where an
 older record of its name is left, that counts again until then, and is told. So
 make sure that the partition has other replicas, or keep what is in quarantine.
 
   --apply        does it
+  --conf CONF    of the server that has the device, which tells its address
+                 (default /etc/martlet/object-server.conf)
   --json         JSON: a line for each partition
 
 examples:

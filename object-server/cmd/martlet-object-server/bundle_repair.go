@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,19 +14,10 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// repaired is what repair did, or would do, with a partition.
-type repaired struct {
-	Path       string `json:"path"`
-	Quarantine string `json:"quarantine"`
-	Done       bool   `json:"done"`
-	*bundle.Repair
-
-	id bundle.ID
-}
-
 // repair writes damaged segments anew, or says what it would do.
 func (f *bundleFlags) repair(arguments []string) error {
 	apply := f.set.Bool("apply", false, "")
+	conf := f.set.String("conf", relinkerConf, "")
 	path, err := f.one(arguments)
 	if err != nil {
 		return err
@@ -46,22 +36,43 @@ func (f *bundleFlags) repair(arguments []string) error {
 	if t.file != "" {
 		return fmt.Errorf("%s is a file; repair takes a partition's directory or a device", path)
 	}
-	var all []*repaired
-	if *apply {
+	isLocked, err := isLocked(t.root)
+	if err != nil {
+		return err
+	}
+	var all []*device.Repaired
+	switch {
+	case isLocked:
+		all, err = f.ask(t, *conf, *apply)
+	case *apply:
 		if err := settle(t.root, f.stderr); err != nil {
 			return err
 		}
 		all, err = f.apply(t)
-	} else {
+	default:
 		all, err = f.plan(t)
 	}
 	if err != nil {
 		return err
 	}
-	if len(all) > 0 && !*apply {
+	if len(all) > 0 && !*apply && !isLocked {
 		f.hintJournal(t)
 	}
 	return f.tell(all, *apply)
+}
+
+// isLocked tells whether a server has the device.
+func isLocked(root string) (bool, error) {
+	lock, err := vfs.OS{}.OpenDir(root)
+	if err != nil {
+		return false, err
+	}
+	err = lock.Lock()
+	isLocked := errors.Is(err, vfs.ErrLocked)
+	if isLocked {
+		err = nil
+	}
+	return isLocked, errors.Join(err, lock.Close())
 }
 
 // lockDevice keeps the server away.
@@ -78,7 +89,7 @@ func lockDevice(root string) (vfs.Dir, error) {
 
 func inUse(root string, err error) error {
 	if errors.Is(err, vfs.ErrLocked) {
-		return fmt.Errorf("%s is in use: stop its object server first; \"bundle verify\" may be used meanwhile", root)
+		return fmt.Errorf("%s has just been taken into use by an object server: try again", root)
 	}
 	return err
 }
@@ -94,13 +105,13 @@ func settle(root string, stderr io.Writer) error {
 }
 
 // plan reads the partitions and says what is to be done.
-func (f *bundleFlags) plan(t *target) ([]*repaired, error) {
-	return f.damaged(t, vfs.ReadOnly{Ahead: true}, func(*repaired) error { return nil })
+func (f *bundleFlags) plan(t *target) ([]*device.Repaired, error) {
+	return f.damaged(t, vfs.ReadOnly{Ahead: true}, func(*device.Repaired) error { return nil })
 }
 
 // apply repairs the damaged partitions, until they are whole.
-func (f *bundleFlags) apply(t *target) ([]*repaired, error) {
-	return f.damaged(t, vfs.OS{}, func(r *repaired) error {
+func (f *bundleFlags) apply(t *target) ([]*device.Repaired, error) {
+	return f.damaged(t, vfs.OS{}, func(r *device.Repaired) error {
 		damages, rewritten, returns := len(r.Damages), len(r.Rewrite), len(r.Returns)
 		if err := r.Run(r.Quarantine); err != nil {
 			return err
@@ -113,20 +124,19 @@ func (f *bundleFlags) apply(t *target) ([]*repaired, error) {
 // damaged finds the partitions that need repair, tells of each and uses it. The
 // device is locked meanwhile. A partition that cannot be repaired does not keep it
 // from the others.
-func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (all []*repaired, err error) {
+func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) error) (all []*device.Repaired, err error) {
 	lock, err := lockDevice(t.root)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	now := time.Now().UTC().Format("20060102T150405.000000Z")
+	now := time.Now()
 	m := meter{FS: fs, start: time.Now()}
 	stop := m.progress(f.stderr, t.bytes())
 	defer stop()
 	var failed error
 	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
-		r := &repaired{Path: t.directory(id), id: id}
-		r.Quarantine = filepath.Join(t.root, quarantine, bundle.QuarantineDirectory(id.Policy), filepath.Base(r.Path)+"-"+now)
+		r := device.NewRepaired(t.root, id, now)
 		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
 			m.clear()
@@ -147,7 +157,7 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*repaired) error) (
 }
 
 // describe tells of damages, and what is done about them.
-func (f *bundleFlags) describe(r *repaired, damages []bundle.Damage, rewritten []string, returns []bundle.Return) error {
+func (f *bundleFlags) describe(r *device.Repaired, damages []bundle.Damage, rewritten []string, returns []bundle.Return) error {
 	if f.json { // when it is done
 		return nil
 	}
@@ -182,7 +192,7 @@ func unnamed(damages []bundle.Damage) (n uint64) {
 }
 
 // tell ends the report. Damage that stays makes the exit status 1.
-func (f *bundleFlags) tell(all []*repaired, done bool) error {
+func (f *bundleFlags) tell(all []*device.Repaired, done bool) error {
 	var err error
 	switch {
 	case f.json:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,8 +136,11 @@ func TestBundleCommandLine(t *testing.T) {
 			t.Errorf("%v: status %d, %q, %q", arguments, status, output, problems)
 		}
 	}
-	expect(t, 2, []string{"is in use: stop its object server first"}, "repair", "--apply", device)
-	expect(t, 2, []string{"is in use: stop its object server first"}, "repair", device)
+	other, _ := relinkerHost(t)
+	for _, apply := range []string{"--json", "--apply"} {
+		expect(t, 2, []string{"is in use: name the conf of its server with --conf", "none.conf"}, "repair", apply, "--conf", "none.conf", device)
+		expect(t, 2, []string{"is in use, but not below the devices of"}, "repair", apply, "--conf", filepath.Join(other, "object-server.conf"), device)
+	}
 	p.stop()
 }
 
@@ -205,6 +209,77 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	p.expectBody("/sda/1/a/c/o5", "back")
 	p.stop()
 	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
+// A server that runs repairs a partition when the command asks it to, and goes on
+// with it.
+func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
+	h := newHome(t, freePort(t))
+	p := h.start()
+	for i := range 20 {
+		p.put(fmt.Sprintf("/sda/1/a/c/o%d", i), strings.Repeat("x", 1000+i), "1700000000.00000")
+		p.put(fmt.Sprintf("/sda/2/a/c/p%d", i), strings.Repeat("y", 1000+i), "1700000000.00000")
+	}
+	device := filepath.Join(h.dir, "devices", "sda")
+	partition := filepath.Join(device, "bundles", "1")
+	segment := filepath.Join(partition, "00000001-0000.bundle")
+	var record struct{ Offset int64 }
+	if err := json.Unmarshal([]byte(expect(t, 0, nil, "dump", "--json", "--name", "/a/c/o19", segment)), &record); err != nil {
+		t.Fatal(err)
+	}
+	flipByte(t, segment, record.Offset+30) // in the header of the newest record
+	before := readFile(t, segment)
+	want := []string{partition, fmt.Sprintf("offset %d", record.Offset), "/a/c/o19"}
+	expect(t, 1, append(want, "is written anew", "1 partition damaged; nothing was changed"), "repair", "--conf", h.conf, device)
+	if readFile(t, segment) != before {
+		t.Error("a dry run has changed the segment")
+	}
+	var repaired []struct {
+		Path, Quarantine string
+		Done             bool
+		Damages          []struct {
+			Lost []struct{ Name string }
+		}
+	}
+	readLines(t, expect(t, 0, nil, "repair", "--apply", "--json", "--conf", h.conf, partition), &repaired)
+	if len(repaired) != 1 || !repaired[0].Done || repaired[0].Damages[0].Lost[0].Name != "/a/c/o19" {
+		t.Fatalf("%+v", repaired)
+	}
+	if _, err := os.Stat(filepath.Join(repaired[0].Quarantine, filepath.Base(segment))); err != nil {
+		t.Error(err)
+	}
+	expect(t, 0, []string{"nothing is damaged"}, "repair", "--apply", "--conf", h.conf, device)
+	p.expectBody("/sda/1/a/c/o18", strings.Repeat("x", 1018))
+	p.expectBody("/sda/2/a/c/p19", strings.Repeat("y", 1019))
+	if status, _ := p.do("GET", "/sda/1/a/c/o19", ""); status != 404 {
+		t.Errorf("the lost object: %d", status)
+	}
+	p.put("/sda/1/a/c/o19", "back", "1700000000.00000")
+	p.expectBody("/sda/1/a/c/o19", "back")
+	for query, status := range map[string]int{
+		"device=sda&policy=0&partition=1": 200, "device=sda&policy=9&partition=1": 400, "device=sda&policy=0&partition=x": 400, "device=..&policy=0&partition=1": 400,
+		"device=sdz&policy=0&partition=1": 507,
+	} {
+		if got, body := p.do("POST", "/recon/repair?"+query, ""); got != status {
+			t.Errorf("%s: %d %s", query, got, body)
+		}
+	}
+	if status, _ := p.do("GET", "/recon/repair?device=sda&policy=0&partition=1", ""); status != 404 {
+		t.Errorf("a GET: %d", status)
+	}
+	p.stop()
+	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
+// freePort is one that nothing listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // A device without any object is well.

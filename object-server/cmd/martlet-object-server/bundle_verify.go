@@ -188,7 +188,7 @@ func (v *verifier) hint() {
 	for _, t := range v.targets {
 		v.flags.hintJournal(t)
 	}
-	fmt.Fprintln(v.flags.stderr, "What is damaged is not served. Get it back from replicas: stop the server, then \"bundle repair\"; see doc/bundle-tools.md")
+	fmt.Fprintln(v.flags.stderr, "What is damaged is not served. Get it back from replicas, and run \"bundle repair\"; see doc/bundle-tools.md")
 }
 
 // hintJournal warns that what is in the journal of a device that was not stopped

@@ -287,14 +287,7 @@ func keepLost(before, now *server.RelinkAnswer) {
 
 // newRelinkerTarget finds out whether the server runs.
 func newRelinkerTarget(config *server.Config, stderr io.Writer) (relinkerTarget, error) {
-	host := config.BindIP
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	running := &runningServer{
-		url:    url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: "/recon/relinker"},
-		client: http.Client{Timeout: time.Hour}, // with very many partitions it takes a while to look at one record of each
-	}
+	running := newRunningServer(config, "/recon/relinker")
 	_, err := running.look()
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return running, err
@@ -311,6 +304,17 @@ type runningServer struct {
 	client http.Client
 }
 
+func newRunningServer(config *server.Config, path string) *runningServer {
+	host := config.BindIP
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return &runningServer{
+		url:    url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: path},
+		client: http.Client{Timeout: time.Hour}, // with very many partitions it takes a while to look at one record of each
+	}
+}
+
 func (r *runningServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
 	return r.ask(http.MethodPost, url.Values{"step": {o.step}, "policy": o.policies, "device": o.devices})
 }
@@ -320,26 +324,34 @@ func (r *runningServer) look() (*server.RelinkAnswer, error) { return r.ask(http
 func (r *runningServer) close() error { return nil }
 
 func (r *runningServer) ask(method string, query url.Values) (*server.RelinkAnswer, error) {
+	answer := &server.RelinkAnswer{}
+	if err := r.request(method, query, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// request decodes the JSON of an answer.
+func (r *runningServer) request(method string, query url.Values, answer any) error {
 	at := r.url
 	at.RawQuery = query.Encode()
 	request, err := http.NewRequest(method, at.String(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	response, err := r.client.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s: %s", r.url.Host, response.Status, strings.TrimSpace(string(body)))
+		return fmt.Errorf("%s answers %s: %s", r.url.Host, response.Status, strings.TrimSpace(string(body)))
 	}
-	answer := &server.RelinkAnswer{}
-	return answer, json.Unmarshal(body, answer)
+	return json.Unmarshal(body, answer)
 }
 
 // ownServer has the devices in this process, and answers no requests.
