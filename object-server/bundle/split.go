@@ -193,7 +193,7 @@ func (f *Files) Share(from, to ID) error {
 		}
 	}
 	target := f.directory(to)
-	directories := []string{target}
+	directories := []string{filepath.Dir(target), target} // a partition that is only about to be written to has no files
 	if slices.ContainsFunc(names, isLargePath) {
 		directories = append(directories, filepath.Join(target, largeDirectory))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
@@ -114,6 +115,26 @@ func splitDamaged(t *testing.T, fs *vfs.Mem, m *model, where string) (quarantine
 		t.Fatal(where, err)
 	}
 	return quarantined
+}
+
+// A partition may be split that is in use and was not written to yet, even where
+// the policy has no directory.
+func TestUnwrittenPartitionIsSplit(t *testing.T) {
+	d := open(t, vfs.NewMem("/d"), "/d", Options{splitByHand: true})
+	defer d.Close()
+	if err := d.PrepareIncrease(0, modelBits); err != nil {
+		t.Fatal(err)
+	}
+	loc := locate(modelNames[0], modelBits)
+	must[*bundle.Bundle](t)(d.bundle(d.bundleOf(loc)))
+	if err := d.RaisePartPower(0, modelBits+1); err != nil {
+		t.Fatal(err)
+	}
+	if isDone, err := d.Split(0, false); err != nil || !isDone {
+		t.Fatal(isDone, err)
+	}
+	must[State](t)(put(d, loc, modelNames[0], 1, modelBody(modelNames[0], 1)))
+	wantBody(t, d, loc, modelBody(modelNames[0], 1))
 }
 
 // The room that both halves of a partition share comes back as it would have
