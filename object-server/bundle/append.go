@@ -202,13 +202,12 @@ func (a *Appended) Publish() {
 		b.publish(d, uint32(offset/unitSize))
 		offset += d.Len()
 	}
-	b.active.tail, b.active.last = a.tail, a.last
+	b.active.tail, b.active.last, b.lastLSN = a.tail, a.last, a.last
 	if b.checkpointDue(b.active) {
 		b.upkeep.Store(true)
 	}
 	b.mu.Unlock()
 	newest := a.drafts[len(a.drafts)-1].head
-	b.lastLSN = a.last
 	b.active.partial, a.partial = a.partial, b.active.partial
 	b.provenLSN, b.padded = newest.watermark(), newest.Type == TypePad
 	a.finish()

@@ -45,7 +45,7 @@ type Bundle struct {
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
 
 	// The rest belongs to the committer.
-	lastLSN      uint64 // all up to here is durable
+	lastLSN      uint64 // all up to here is durable; the committer changes it, under mu
 	provenLSN    uint64 // watermark in the newest record: durable whatever becomes of the tail
 	padded       bool   // the newest record is a PAD
 	nextSequence uint32

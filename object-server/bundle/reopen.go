@@ -17,11 +17,5 @@ func Reopen(files *Files, id ID, config Config) (*Bundle, error) {
 func (b *Bundle) Acknowledged() uint64 {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	last := b.lostThrough
-	for _, s := range b.segments.table {
-		if s != nil {
-			last = max(last, s.last)
-		}
-	}
-	return last
+	return b.lastLSN
 }

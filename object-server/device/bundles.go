@@ -89,6 +89,7 @@ func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.floors.drop(id)
 	d.report(id, b.Report())
 	s.bundle = b
 	d.caretaker.look(b)

@@ -44,6 +44,7 @@ type Device struct {
 	compactor compactor
 	splitter  splitter
 	room      room
+	floors    floors
 	counters  counters
 
 	gate     sync.RWMutex // read-locked by every operation, so that Close waits for them
@@ -79,6 +80,9 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	err = d.takeOver()
 	if err == nil {
 		err = d.splitter.load()
+	}
+	if err == nil {
+		err = d.resume()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
@@ -117,7 +121,7 @@ func (d *Device) takeOver() error {
 }
 
 // Close waits for running operations, proves the last batches with a PAD record
-// each, and releases the lock. Objects that are still open stay readable.
+// each and all of them with the clean-stop file, and releases the lock. Objects that are still open stay readable.
 func (d *Device) Close() error {
 	d.gate.Lock()
 	defer d.gate.Unlock()
@@ -135,6 +139,9 @@ func (d *Device) Close() error {
 	}
 	if j := d.committer.journal; j != nil {
 		err = errors.Join(err, j.close())
+	}
+	if err == nil {
+		err = d.writeCleanStop()
 	}
 	return errors.Join(err, d.files.Close(), d.directory.Close())
 }

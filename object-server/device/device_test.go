@@ -244,7 +244,7 @@ func TestTwoInodesPerPartition(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(tree(t, vfs.OS{}, root)); n != 1+2*8 {
+	if n := len(tree(t, vfs.OS{}, root)); n != 2+2*8 { // bundles and clean-stop, and for each partition its directory and a segment
 		t.Fatalf("%d inodes for 8 partitions", n)
 	}
 	d = open(t, vfs.OS{}, root, Options{})

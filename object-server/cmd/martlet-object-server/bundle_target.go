@@ -162,7 +162,7 @@ func readPolicy(name string) (policy int, ok bool) {
 }
 
 // onDevices are names of what devices have beside objects.
-var onDevices = []string{device.JournalDirectory, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
+var onDevices = []string{device.JournalDirectory, device.CleanStopFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
 
 // list finds the partitions of a device.
 func (t *target) list() error {
@@ -240,10 +240,16 @@ const segmentSuffix = ".bundle"
 // it is read can still be read.
 const openMax = 1 << 10
 
-// each opens the partitions of the target one after the other.
+// each opens the partitions of the target one after the other. What the server said
+// of them when it was stopped tells damage at their end from what was torn.
 func (t *target) each(files vfs.FS, use func(f *bundle.Files, id bundle.ID) error) error {
+	acknowledged, err := device.ReadCleanStop(files, t.root)
+	if err != nil {
+		return err
+	}
 	for _, id := range t.partitions {
 		f := bundle.NewFiles(files, t.root, openMax)
+		f.Floor = func(id bundle.ID) uint64 { return acknowledged[id] }
 		if err := errors.Join(use(f, id), f.Close()); err != nil {
 			return err
 		}

@@ -271,6 +271,32 @@ func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 }
 
+// Rot that takes the end of a log is damage after a clean stop, for all commands and
+// for the server, and is repaired.
+func TestBundleEndRotsAfterACleanStop(t *testing.T) {
+	h, p, device := filled(t)
+	p.stop()
+	partition := filepath.Join(device, "bundles", "1")
+	segment := filepath.Join(partition, "00000001-0000.bundle")
+	if err := os.Truncate(segment, int64(len(readFile(t, segment))-500)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, 1, []string{"1 damage", "records 20 to 22"}, "verify", device)
+	expect(t, 1, []string{"records 20 to 22 lost"}, "ls", device)
+	p = h.start()
+	if status, _ := p.do("PUT", "/sda/3/a/c/other", "y", "X-Timestamp", "1700000000.00000", "Content-Type", "text/plain"); status != 201 {
+		t.Error(status)
+	}
+	p.stop()
+	expect(t, 1, []string{"1 partition damaged"}, "repair", device)
+	expect(t, 0, []string{"1 partition repaired"}, "repair", "--apply", device)
+	expect(t, 0, []string{"0 damages"}, "verify", device)
+	p = h.start()
+	p.expectBody("/sda/1/a/c/o18", strings.Repeat("x", 1018))
+	p.stop()
+	expect(t, 0, []string{"0 damages"}, "verify", device)
+}
+
 // freePort is one that nothing listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
