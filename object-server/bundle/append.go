@@ -169,7 +169,8 @@ func (b *Bundle) undo(a *Appended, fresh bool, cause error) error {
 		b.close()
 		return fmt.Errorf("bundle: %w", cause)
 	}
-	if fresh { // give back the inode; if that fails, opening does it
+	if fresh { // give back the inode, and the handle with it; if that fails, opening does it
+		b.files.forget(active.key(b.id))
 		_ = b.files.FS.Remove(b.files.path(active.key(b.id)))
 	}
 	return fmt.Errorf("%w: %w", ErrNotWritten, cause)

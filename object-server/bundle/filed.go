@@ -103,7 +103,7 @@ func (b *Bundle) FileIndex(lock, unlock func(Hash)) error {
 			return nil
 		}
 		err := b.file(s, lock, unlock)
-		if isDamage(err) { // its index stays in memory
+		if isDamage(err) || isUnreadable(err) { // its index stays in memory
 			b.mu.Lock()
 			s.unfit = true
 			b.mu.Unlock()

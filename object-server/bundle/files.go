@@ -143,33 +143,50 @@ func (f *Files) add(key fileKey, file vfs.File) *handle {
 	}
 	h := &handle{File: file, files: f, pins: 1, key: key}
 	f.open[key] = h
-	var evicted *handle
-	if oldest := f.idle.next; len(f.open) > f.max && oldest != &f.idle {
-		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
-		delete(f.open, oldest.key)
-		evicted = oldest
-	}
+	evicted := f.evict()
 	f.mu.Unlock()
-	if evicted != nil {
-		_ = evicted.File.Close() // unpinned: everything written has been flushed
-	}
+	evicted.close()
 	return h
 }
 
-// release gives a handle back.
+// evict takes the handle out that is idle for longest, if more than max are open; nil
+// if none is idle or there is room. f.mu is held.
+func (f *Files) evict() *handle {
+	oldest := f.idle.next
+	if len(f.open) <= f.max || oldest == &f.idle {
+		return nil
+	}
+	oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
+	delete(f.open, oldest.key)
+	return oldest
+}
+
+// close closes the file of a handle that evict took out.
+func (h *handle) close() {
+	if h != nil {
+		_ = h.File.Close() // unpinned: everything written has been flushed
+	}
+}
+
+// release gives a handle back. More than max may have been pinned at once: each that
+// is released then makes one close, so that a peak leaves nothing open.
 func (h *handle) release() {
-	f := h.files
+	h.files.put(h).close()
+}
+
+// put unpins a handle and returns the one to close for it, or nil.
+func (f *Files) put(h *handle) *handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h.pins--; h.pins > 0 {
-		return
+		return nil
 	}
 	if h.forgotten {
-		_ = h.File.Close() // only read from
-		return
+		return h
 	}
 	h.prev, h.next = f.idle.prev, &f.idle
 	h.prev.next, h.next.prev = h, h
+	return f.evict()
 }
 
 // forget closes a segment that is about to be removed, once nobody uses it.
