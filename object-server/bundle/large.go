@@ -28,9 +28,7 @@ func (b *Bundle) CreateLarge(id uint64) (f vfs.File, isNamed bool, err error) {
 }
 
 func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
-	b.dirMu.Lock()
-	defer b.dirMu.Unlock()
-	if !b.largeDurable {
+	if !b.isLargeDurable() {
 		large := filepath.Join(b.directory, largeDirectory)
 		if err := b.mkdirs(filepath.Dir(b.directory), b.directory, large); err != nil {
 			return nil, err
@@ -41,14 +39,13 @@ func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
 
 // LinkLarge gives a large file its name and makes the name durable. The file's
 // bytes must be durable already. A crash before the record leaves a file that
-// the next opening of the bundle removes.
+// the next opening of the bundle removes. No lock is held meanwhile, as the committer
+// must not wait for these flushes; two first ones make and flush the directories both.
 func (b *Bundle) LinkLarge(f vfs.File, id uint64) error {
 	large := filepath.Join(b.directory, largeDirectory)
 	parent := filepath.Dir(b.directory)
-	b.dirMu.Lock()
-	defer b.dirMu.Unlock()
 	var directories []string
-	if !b.largeDurable {
+	if !b.isLargeDurable() {
 		if err := b.mkdirs(parent, b.directory, large); err != nil {
 			return err
 		}
@@ -62,8 +59,16 @@ func (b *Bundle) LinkLarge(f vfs.File, id uint64) error {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
+	b.dirMu.Lock()
 	b.largeDurable = true
+	b.dirMu.Unlock()
 	return nil
+}
+
+func (b *Bundle) isLargeDurable() bool {
+	b.dirMu.Lock()
+	defer b.dirMu.Unlock()
+	return b.largeDurable
 }
 
 // OpenLarge opens the large file of a SPILL record.
