@@ -21,7 +21,9 @@ type bundles struct {
 type slot struct {
 	use sync.RWMutex // held for reading by each operation on the bundle, for writing to split it
 
-	mu     sync.Mutex
+	opening sync.Mutex // held while the partition is opened, which may take seconds; taken before mu
+
+	mu     sync.Mutex     // never held while the disk is waited for
 	bundle *bundle.Bundle // guarded by mu; nil until opened. Whoever holds use has it opened, and may read it
 	moved  bool           // guarded by mu: the partition was split
 }
@@ -70,20 +72,32 @@ func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) { return d.open(d.
 
 func (d *Device) open(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	b, err := d.opened(s, id)
+	if b == nil && err == nil {
+		b, err = d.openFirst(s, id)
+	}
 	if errors.Is(err, errMoved) {
 		d.bundles.drop(id, s)
 	}
 	return b, err
 }
 
+// opened returns the bundle of a slot, nil before its first use.
 func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, ok := d.bundleIn(id.Policy, id.Partition); s.moved || !ok || found != id {
 		return nil, errMoved
 	}
-	if s.bundle != nil {
-		return s.bundle, nil
+	return s.bundle, nil
+}
+
+// openFirst opens a bundle unless another caller was faster. Only those that want the
+// same partition wait for it.
+func (d *Device) openFirst(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if b, err := d.opened(s, id); b != nil || err != nil {
+		return b, err
 	}
 	b, err := bundle.Open(d.files, id, d.bundleConfig())
 	if err != nil {
@@ -91,7 +105,9 @@ func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	}
 	d.floors.drop(id)
 	d.report(id, b.Report())
+	s.mu.Lock()
 	s.bundle = b
+	s.mu.Unlock()
 	d.caretaker.look(b)
 	return b, nil
 }
