@@ -99,7 +99,11 @@ func (d *Device) openFirst(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	if b, err := d.opened(s, id); b != nil || err != nil {
 		return b, err
 	}
+	if err := d.longCalls.enter(); err != nil {
+		return nil, err
+	}
 	b, err := bundle.Open(d.files, id, d.bundleConfig())
+	d.longCalls.leave()
 	if err != nil {
 		return nil, err
 	}
@@ -166,15 +170,28 @@ func (d *Device) existing(at Location) (*slot, error) {
 		if isKnown {
 			return d.use(at)
 		}
-		partition := strconv.FormatUint(uint64(id.Partition), 10)
-		_, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(id.Policy), partition))
-		if !errors.Is(err, fs.ErrNotExist) {
+		hasDirectory, err := d.hasDirectory(id)
+		if err != nil {
+			return nil, err
+		}
+		if hasDirectory {
 			return d.use(at)
 		}
 		if d.bundleOf(at) == id { // not split meanwhile
 			return nil, &NotFoundError{}
 		}
 	}
+}
+
+// hasDirectory tells whether a partition may have one: what cannot be read is there.
+func (d *Device) hasDirectory(id bundle.ID) (bool, error) {
+	if err := d.calls.enter(); err != nil {
+		return false, err
+	}
+	defer d.calls.leave()
+	partition := strconv.FormatUint(uint64(id.Partition), 10)
+	_, err := d.fs.ReadDir(filepath.Join(d.root, bundle.PolicyDirectory(id.Policy), partition))
+	return !errors.Is(err, fs.ErrNotExist), nil
 }
 
 // report logs what is not as it should be in a bundle just opened.

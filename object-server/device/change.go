@@ -81,7 +81,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
 	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull() || e.renames
-	old, err := previous(b, at.Hash, e.time, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, c) })
+	old, err := d.previous(b, at.Hash, e.time, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, c) })
 	if err != nil {
 		return State{}, err
 	}
@@ -134,7 +134,7 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 	defer d.locks.unlock(at.Hash)
 	o := &Object{device: d, bundle: b, hash: at.Hash}
 	defer o.Close()
-	if err := o.load(find); err != nil {
+	if err := d.call(func() error { return o.load(find) }); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = o.damaged(err)
 		}
@@ -166,7 +166,7 @@ func (o *Object) rewrite() (err error) {
 	defer draft.Free()
 	draft.Replaces(o.record)
 	if o.chained {
-		if err := o.continueChain(draft); err != nil {
+		if err := o.device.call(func() error { return o.continueChain(draft) }); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +28,11 @@ type committer struct {
 	stopped bool     // guarded by mu
 	done    chan struct{}
 
+	progress atomic.Int64 // when the batch came a step further, by the clock; 0 between batches
+
 	// The rest belongs to the goroutine.
 	groups []group
+	alarm  *time.Timer            // ends the wait of those that queue behind a batch that hangs
 	byFile map[*bundle.Bundle]int // index into groups
 }
 
@@ -55,6 +59,8 @@ func (c *committer) start(d *Device) {
 	c.arrived.L = &c.mu
 	c.done = make(chan struct{})
 	c.byFile = make(map[*bundle.Bundle]int)
+	c.alarm = time.AfterFunc(d.options.stuckAfter, c.refuse)
+	c.alarm.Stop()
 	go c.run()
 }
 
@@ -70,6 +76,9 @@ func (c *committer) stop() {
 // append writes a sealed draft to its bundle. On return it is durable and
 // visible, or the error says why not. The caller still owns the draft.
 func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	w := writes.Get().(*write)
 	w.bundle, w.draft, w.err = b, draft, nil
 	c.mu.Lock()
@@ -85,6 +94,43 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 	writes.Put(w)
 	return err
 }
+
+// check returns ErrStuck if the batch that is being written has come no further for
+// long.
+func (c *committer) check() error {
+	since := c.progress.Load()
+	if since == 0 {
+		return nil
+	}
+	if idle := time.Duration(clock() - since); idle > c.device.options.stuckAfter {
+		return fmt.Errorf("%w to a flush for %v", ErrStuck, idle.Round(time.Second))
+	}
+	return nil
+}
+
+// refuse gives up the writes that wait for a batch that hangs: nothing of them has been
+// written. Those of the batch itself wait on: the disk may have them, and still reads
+// from their memory.
+func (c *committer) refuse() {
+	err := c.check()
+	if err == nil { // it came a step further since
+		if since := c.progress.Load(); since != 0 {
+			c.alarm.Reset(c.device.options.stuckAfter - time.Duration(clock()-since) + time.Millisecond)
+		}
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.queue {
+		w.finish(err)
+	}
+	clear(c.queue)
+	c.queue = c.queue[:0]
+	c.alarm.Reset(c.device.options.stuckAfter) // one may have come between
+}
+
+// step notes that a batch comes on.
+func (c *committer) step() { c.progress.Store(max(clock(), 1)) }
 
 func (c *committer) run() {
 	defer close(c.done)
@@ -148,6 +194,9 @@ func (c *committer) take(batch []*write) []*write {
 
 // commit writes, flushes and acknowledges a batch.
 func (c *committer) commit(batch []*write) {
+	c.step()
+	c.alarm.Reset(c.device.options.stuckAfter)
+	defer c.rest()
 	err := c.device.Err()
 	if err == nil && c.journal != nil {
 		if err = c.journal.begin(journalRoom(batch)); err == nil {
@@ -161,13 +210,21 @@ func (c *committer) commit(batch []*write) {
 		return
 	}
 	c.group(batch)
+	c.step()
 	c.writeAll()
 	failpoint.Hit(failpoint.Appended)
+	c.step()
 	err = c.flush()
 	failpoint.Hit(failpoint.Flushed)
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)
 	}
+}
+
+// rest ends a batch.
+func (c *committer) rest() {
+	c.alarm.Stop()
+	c.progress.Store(0)
 }
 
 // group sorts a batch by bundle, keeping the order within each.

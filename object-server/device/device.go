@@ -47,6 +47,10 @@ type Device struct {
 	floors    floors
 	counters  counters
 
+	operations limit // all that have entered
+	calls      limit // that read or write something of one object
+	longCalls  limit // that open a partition or list versions, which may take long on a device in order
+
 	gate     sync.RWMutex // read-locked by every operation, so that Close waits for them
 	closed   bool         // guarded by gate
 	failures atomic.Int32
@@ -76,6 +80,9 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
 	d.options.SegmentBytes = segmentBytesOf(&usage, o.SegmentBytes)
 	d.bundles.open = make(map[bundle.ID]*slot)
+	d.operations = newLimit(o.OperationsMax, o.busyAfter, o.stuckAfter)
+	d.calls = newLimit(o.Concurrency, o.busyAfter, o.stuckAfter)
+	d.longCalls = newLimit(o.Concurrency, o.stuckAfter, o.stuckAfter)
 	d.splitter.prepare(d)
 	err = d.takeOver()
 	if err == nil {
@@ -146,8 +153,23 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.files.Close(), d.directory.Close())
 }
 
-// enter begins an operation; leave must follow unless it fails.
+// enter begins an operation; leave must follow unless it fails. A device that does not
+// answer gets no more operations: those that it has take threads and memory already.
 func (d *Device) enter() error {
+	if err := d.calls.check(); err != nil {
+		return err
+	}
+	if err := d.operations.enter(); err != nil {
+		return err
+	}
+	err := d.enterGate()
+	if err != nil {
+		d.operations.leave()
+	}
+	return err
+}
+
+func (d *Device) enterGate() error {
 	d.gate.RLock()
 	err := d.Err()
 	if d.closed {
@@ -159,7 +181,19 @@ func (d *Device) enter() error {
 	return err
 }
 
-func (d *Device) leave() { d.gate.RUnlock() }
+func (d *Device) leave() {
+	d.gate.RUnlock()
+	d.operations.leave()
+}
+
+// call does what takes the disk for an operation.
+func (d *Device) call(do func() error) error {
+	if err := d.calls.enter(); err != nil {
+		return err
+	}
+	defer d.calls.leave()
+	return do()
+}
 
 // Err is not nil once the device has been taken out: after a second failed
 // flush or write nothing on it is to be trusted until an operator has looked.
@@ -173,10 +207,13 @@ func (d *Device) Err() error {
 // writeFailuresMax failed flushes or writes take the device out.
 const writeFailuresMax = 2
 
-// failed counts a failure to write or flush. A full disk and a process that has
-// no descriptors left say nothing about the device.
+// failed counts a failure to write or flush. A full disk, a process that has no
+// descriptors left, and what was never tried say nothing about the device.
 func (d *Device) failed(err error) {
-	if errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	switch {
+	case errors.Is(err, ErrNoSpace), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrStuck): // nothing was tried
 		return
 	}
 	if d.failures.Add(1) >= writeFailuresMax {

@@ -19,6 +19,11 @@ var (
 	ErrTooLarge = bundle.ErrTooLarge
 	// ErrOut: the device has been taken out after repeated write failures.
 	ErrOut = errors.New("device: taken out after write failures")
+	// ErrBusy: too many operations wait for the device, which goes on working.
+	ErrBusy = errors.New("device: busy")
+	// ErrStuck: the device has answered nothing for some time. It is asked again as
+	// soon as it answers what it was asked before.
+	ErrStuck = errors.New("device: no answer")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("device: closed")
 	// ErrInvalid: the caller broke the contract of a method.

@@ -17,7 +17,8 @@ const (
 	largeFlush = 32 << 20
 )
 
-// largeWriter fills a file that has no name yet, or a temporary one.
+// largeWriter fills a file that has no name yet, or a temporary one. It takes a place
+// among the calls to the disk for each of them, and none while the client sends.
 type largeWriter struct {
 	device    *Device
 	bundle    *bundle.Bundle // that the file was made for; it may be split before the file is linked
@@ -44,7 +45,11 @@ func (d *Device) newLargeWriter(at Location, sizeHint int64) (*largeWriter, erro
 		return nil, fmt.Errorf("device: %w", err)
 	}
 	w := &largeWriter{device: d, bundle: s.bundle, id: binary.LittleEndian.Uint64(random[:]) | 1} // 0 means none
-	if w.file, w.isNamed, err = s.bundle.CreateLarge(w.id); err != nil {
+	err = d.call(func() (err error) {
+		w.file, w.isNamed, err = s.bundle.CreateLarge(w.id)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	w.buffer = bundle.GetBuffer(largeBuffer)
@@ -60,7 +65,7 @@ func (w *largeWriter) allocate(size int64) error {
 	if size <= 0 {
 		return nil
 	}
-	if err := w.file.Allocate(size); err != nil {
+	if err := w.device.call(func() error { return w.file.Allocate(size) }); err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
 	w.reserved = size
@@ -95,7 +100,7 @@ func (w *largeWriter) drain() error {
 		w.reserved += more
 	}
 	w.table = bundle.AppendChunkTable(w.table, w.buffer.B)
-	if err := w.file.Writev([][]byte{w.buffer.B}, w.size); err != nil {
+	if err := w.device.call(func() error { return w.file.Writev([][]byte{w.buffer.B}, w.size) }); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
 	}
@@ -111,7 +116,7 @@ func (w *largeWriter) drain() error {
 
 func (w *largeWriter) flush() error {
 	w.device.counters.flushes.Add(1)
-	if err := w.file.Datasync(); err != nil {
+	if err := w.device.call(w.file.Datasync); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
 	}
@@ -131,6 +136,10 @@ func (w *largeWriter) finish() error {
 // link names the finished file in a bundle. A crash after it leaves a file that no record
 // names.
 func (w *largeWriter) link(b *bundle.Bundle, m *bundle.Metadata) error {
+	if err := w.device.calls.enter(); err != nil {
+		return err
+	}
+	defer w.device.calls.leave()
 	if err := bundle.WriteCopy(w.file, m); err != nil {
 		return err
 	}

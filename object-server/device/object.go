@@ -41,6 +41,10 @@ func (d *Device) Open(at Location) (*Object, error) {
 // load loads a version of an object, which find reads. It looks again if the
 // version was removed meanwhile.
 func (d *Device) load(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) error) (*Object, error) {
+	if err := d.calls.enter(); err != nil {
+		return nil, err
+	}
+	defer d.calls.leave()
 	var missing uint64 // LSN of a record whose large file was not there
 	for {
 		o := &Object{device: d, bundle: b, hash: hash}
@@ -172,8 +176,8 @@ func (o *Object) writeLarge(w io.Writer, off, n int64) error {
 		first := off / bundle.ChunkSize * bundle.ChunkSize
 		need := (off + n - first + bundle.ChunkSize - 1) / bundle.ChunkSize * bundle.ChunkSize
 		p := buffer.B[:min(largeBuffer, need, o.record.Size()-first)]
-		if read, err := o.large.ReadAt(p, first); read < len(p) {
-			return fmt.Errorf("device: large file: %w", err)
+		if err := o.readLarge(p, first); err != nil {
+			return err
 		}
 		if err := o.check(first, p); err != nil {
 			return err
@@ -184,6 +188,18 @@ func (o *Object) writeLarge(w io.Writer, off, n int64) error {
 			return err
 		}
 		off, n = off+int64(len(part)), n-int64(len(part))
+	}
+	return nil
+}
+
+// readLarge reads from the large file. Nothing is held while the client takes it.
+func (o *Object) readLarge(p []byte, offset int64) error {
+	if err := o.device.calls.enter(); err != nil {
+		return err
+	}
+	defer o.device.calls.leave()
+	if read, err := o.large.ReadAt(p, offset); read < len(p) {
+		return fmt.Errorf("device: large file: %w", err)
 	}
 	return nil
 }
@@ -216,6 +232,10 @@ func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, 
 		return nil, err
 	}
 	defer s.done()
+	if err := d.calls.enter(); err != nil {
+		return nil, err
+	}
+	defer d.calls.leave()
 	record, buffer, err := read(s.bundle)
 	defer buffer.Free()
 	if err := live(record, err); err != nil {

@@ -46,12 +46,17 @@ type Options struct {
 	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
 	OpenFilesMax    int           // segments kept open; default 1024
+	Concurrency     int           // calls to the disk at once for operations, each of which takes a thread while it waits; default 64
+	OperationsMax   int           // operations at once, those that wait included; default 1024
 	ReserveBytes    int64         // refuse PUTs and POSTs when less than this is free; default 0
 	ReservePercent  float64       // the same as a share of the file system; default 0
 	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
 	// KeptID is the id under which a null version is kept when a version has been written since; its timestamp is
 	// given. Default nil: a write without an id replaces the null version wherever it stands.
 	KeptID func(bundle.Timestamp) bundle.VersionID
+
+	busyAfter  time.Duration // for tests; default busyAfter
+	stuckAfter time.Duration // the same
 
 	noFloor       bool    // nothing is kept for compaction, for tests of other things
 	compactByHand bool    // only Compact compacts, for tests that look at the files
@@ -69,6 +74,8 @@ const (
 	segmentBytesMin     = 4 << 10 // below it nothing is gained
 	checkpointDefault   = 64 << 20
 	openFilesDefault    = 1024
+	concurrencyDefault  = 64
+	operationsDefault   = 1024
 
 	compactionRateDefault  = 16 << 20
 	compactionRoundDefault = 24 * time.Hour
@@ -104,6 +111,18 @@ func (o Options) complete() (Options, error) {
 	if o.ReclaimAge == 0 {
 		o.ReclaimAge = reclaimAgeDefault
 	}
+	if o.Concurrency == 0 {
+		o.Concurrency = concurrencyDefault
+	}
+	if o.OperationsMax == 0 {
+		o.OperationsMax = operationsDefault
+	}
+	if o.busyAfter == 0 {
+		o.busyAfter = busyAfter
+	}
+	if o.stuckAfter == 0 {
+		o.stuckAfter = stuckAfter
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -117,7 +136,7 @@ func (o Options) complete() (Options, error) {
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
 		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
 	case o.OpenFilesMax < 0 || o.CheckpointBytes < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100,
-		o.CompactionRound < 0 || o.ReclaimAge < 0:
+		o.CompactionRound < 0 || o.ReclaimAge < 0 || o.Concurrency < 0 || o.OperationsMax < 0:
 		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
 	}
 	return o, nil

@@ -33,6 +33,9 @@ func (d *Device) NewUpload(at Location, sizeHint int64) (*Upload, error) {
 		return nil, err
 	}
 	defer d.leave()
+	if err := d.committer.check(); err != nil { // before the client sends anything
+		return nil, err
+	}
 	u := &Upload{device: d, at: at}
 	if err := u.hold(max(sizeHint, 0) + uploadRoom); err != nil {
 		return nil, err
@@ -144,7 +147,7 @@ func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error
 	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	old, err := previous(s.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+	old, err := d.previous(s.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
 				return bundle.Addition{}, err
@@ -220,6 +223,17 @@ func (u *Upload) end() {
 	if u.large != nil {
 		u.large.close()
 	}
+}
+
+// previous is previous as a call to the disk.
+func (d *Device) previous(
+	b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp, needsChain bool, change succession,
+) (replaced, error) {
+	if err := d.calls.enter(); err != nil {
+		return replaced{}, err
+	}
+	defer d.calls.leave()
+	return previous(b, hash, t, needsChain, change)
 }
 
 // previous tells what a write with a timestamp is about to replace, or refuses

@@ -138,6 +138,10 @@ func (d *Device) ListVersions(at Location, after bundle.Marker, limit int) (Vers
 		return VersionPage{}, err
 	}
 	defer s.done()
+	if err := d.longCalls.enter(); err != nil {
+		return VersionPage{}, err
+	}
+	defer d.longCalls.leave()
 	b := s.bundle
 	head, buffer, damage := b.ReadHead(at.Hash)
 	defer buffer.Free()

@@ -1,0 +1,81 @@
+package device
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// busyAfter is how long an operation waits for others before it is refused. A device
+	// in order serves hundreds meanwhile.
+	busyAfter = 2 * time.Second
+	// stuckAfter is how long nothing comes back from a device before it counts as hanging.
+	stuckAfter = 10 * time.Second
+)
+
+// limit bounds how many do something at once. Each call to a disk that does not answer
+// takes a thread, of which a process has only so many; and those who wait take memory,
+// and the places of requests that other devices would serve.
+type limit struct {
+	slots    chan struct{} // one token for each that is in
+	progress atomic.Int64  // when one left, or the first came in; by the clock
+	wait     time.Duration // for a slot
+	stuck    time.Duration // without progress while one is in
+}
+
+func newLimit(most int, wait, stuck time.Duration) limit {
+	return limit{slots: make(chan struct{}, most), wait: wait, stuck: stuck}
+}
+
+var started = time.Now()
+
+// clock is a time in nanoseconds that nobody sets.
+func clock() int64 { return int64(time.Since(started)) }
+
+// enter waits for a slot, which leave gives back. ErrBusy if none gets free in time,
+// ErrStuck at once if none has for long.
+func (l *limit) enter() error {
+	if len(l.slots) == 0 { // before it is taken, or an old time would count for a moment
+		l.progress.Store(clock())
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	default:
+		return l.queue()
+	}
+}
+
+func (l *limit) queue() error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	timer := time.NewTimer(l.wait)
+	defer timer.Stop()
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		if err := l.check(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %d at once", ErrBusy, cap(l.slots))
+	}
+}
+
+func (l *limit) leave() {
+	l.progress.Store(clock())
+	<-l.slots
+}
+
+// check returns ErrStuck if some are in and none has left for long.
+func (l *limit) check() error {
+	if len(l.slots) == 0 {
+		return nil
+	}
+	if idle := time.Duration(clock() - l.progress.Load()); idle > l.stuck {
+		return fmt.Errorf("%w for %v", ErrStuck, idle.Round(time.Second))
+	}
+	return nil
+}
