@@ -15,8 +15,9 @@ type caretaker struct {
 
 	mu      sync.Mutex
 	arrived sync.Cond
-	queue   []*bundle.Bundle // guarded by mu
-	stopped bool             // guarded by mu
+	queue   []*bundle.Bundle        // guarded by mu
+	stopped bool                    // guarded by mu
+	known   map[*bundle.Bundle]bool // of which a flush has failed, and was counted; guarded by mu
 	done    chan struct{}
 
 	working sync.Mutex // held while a bundle is cared for, or split
@@ -69,14 +70,38 @@ func (c *caretaker) run() {
 			continue
 		}
 		err := c.care(b)
+		isKnown := c.isKnown(b)
 		if err == nil {
 			c.device.compactor.look(b)
 		}
 		if err != nil && !errors.Is(err, ErrNoSpace) {
-			c.device.failed(err)
+			if !isKnown {
+				c.device.failed(err)
+			}
 			c.device.options.Logger.Error("upkeep of a bundle failed", "device", c.device.root, "error", err)
 		}
 	}
+}
+
+// flushFailed notes that the flush of a bundle has failed. The kernel tells each open
+// file of the same failure, so that of the next footer there is no second one.
+func (c *caretaker) flushFailed(b *bundle.Bundle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = make(map[*bundle.Bundle]bool)
+	}
+	c.known[b] = true
+}
+
+// isKnown tells once whether the failure to look after a bundle may be one that has been
+// counted.
+func (c *caretaker) isKnown(b *bundle.Bundle) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isKnown := c.known[b]
+	delete(c.known, b)
+	return isKnown
 }
 
 // care brings a bundle up to date. It is no harm if it fails: opening the bundle

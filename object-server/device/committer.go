@@ -305,6 +305,7 @@ func (c *committer) settle(g *group, err error) {
 	}
 	if err != nil {
 		g.appended.Discard()
+		c.device.caretaker.flushFailed(g.bundle)
 	} else {
 		g.appended.Publish()
 		c.device.caretaker.look(g.bundle)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -393,5 +394,44 @@ func TestDamageAfterClose(t *testing.T) {
 	}
 	if err := o.WriteRange(new(bytes.Buffer), 0, 5000); !errors.Is(err, ErrQuarantined) {
 		t.Error(err)
+	}
+}
+
+// A failure to write back is told to each file that is open, and so to the flush of a
+// batch and to that of the footer behind it. It counts once.
+func TestOneFailureCountsOnce(t *testing.T) {
+	var failing atomic.Value // what fails next, as "op name"
+	failing.Store("")
+	fs := vfs.NewFaults(vfs.NewMem("/d"), func(op, name string) error {
+		if failing.CompareAndSwap(op+" "+filepath.Base(name), "") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	d := open(t, fs, "/d", Options{SyncMethod: SyncSyncfs})
+	defer d.Close()
+	loc := locate("x", 1)
+	incident := func(segment int, ticks uint64) error {
+		failing.Store("syncfs d")
+		if _, err := put(d, loc, "x", ticks, body(2, 100)); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		failing.Store(fmt.Sprintf("datasync %08d-0000.bundle", segment))
+		_, err := put(d, loc, "x", ticks+1, body(3, 100)) // it has the segment before sealed
+		return err
+	}
+	must[State](t)(put(d, loc, "x", 1, body(1, 100)))
+	if err := incident(1, 10); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the footer", func() bool { return failing.Load() == "" })
+	must[State](t)(put(d, loc, "x", 12, body(3, 100)))
+	d.caretaker.working.Lock() // it has seen the failure
+	d.caretaker.working.Unlock()
+	if err := d.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := incident(2, 20); !errors.Is(err, ErrOut) {
+		t.Error("after a second one:", err)
 	}
 }
