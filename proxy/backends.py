@@ -13,11 +13,18 @@ from martlet.backend_client import (
     BackendClient,
     BackendError,
     BackendExchange,
+    BackendResponse,
     BackendUpload,
 )
 from martlet.log import fields
 from proxy.nodes import ErrorLimiter, node_name
+from proxy.quorum import Answer
 from ring.ring import Node
+
+# An object server that lost records says with this header how far its answer may be trusted.
+DOUBT = "x-backend-doubt"
+DOUBT_STALE = "stale"  # good, but a lost record may be a newer write or delete of this name
+DOUBT_UNKNOWN = "unknown"  # with 503: this replica cannot say
 
 
 class BackendRequest(NamedTuple):
@@ -92,14 +99,21 @@ class Backends:
             error.devices.add(node["device"])
             self._count_failure(node)
 
-    def is_usable(self, node: Node, request: BackendRequest, status: int) -> bool:
+    def is_usable(
+        self, node: Node, request: BackendRequest, answer: Answer | BackendResponse
+    ) -> bool:
         """False for a server error, which is noted: 507 at once puts the device aside."""
+        status = answer.status
         if status < 500:
             if self.limiter.failures:
                 self.limiter.forgive(node)
             return True
         if status == 529:  # busy, as its rate limit says; that is no failure
             self._log(logging.INFO, "backend_busy", node, request)
+            return False
+        if status == 503 and answer.headers.get(DOUBT) == DOUBT_UNKNOWN:
+            # One record is lost; the device serves the rest, so this is no failure either.
+            self._log(logging.INFO, "backend_doubt", node, request)
             return False
         self._log(logging.ERROR, "backend_error", node, request, status=status)
         if status == 507:

@@ -133,7 +133,7 @@ class _Gathering:
             if answer is None:
                 assert part.error is not None
                 self._backends.failed(node, self._request, part.error)
-            elif self._backends.is_usable(node, self._request, answer.status):
+            elif self._backends.is_usable(node, self._request, answer):
                 if says_something(node, answer):
                     self._outcomes.append(Outcome(index, node, answer))
                 continue

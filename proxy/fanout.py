@@ -173,7 +173,7 @@ def usable_answer(
     backends: Backends, request: BackendRequest, slot: Slot, response: BackendResponse
 ) -> Answer | None:
     """The whole answer, or None for a server error."""
-    if backends.is_usable(slot.node, request, response.status):
+    if backends.is_usable(slot.node, request, response):
         body = response.body(ANSWER_BYTES_MAX)
         return Answer(response.status, response.headers, body, slot.exchange.was_resent)
     response.close()

@@ -119,7 +119,7 @@ class Search:
         return self._deleted_at is None or _timestamp_of(headers) >= self._deleted_at
 
     def _note_failure(self, node: Node, response: BackendResponse) -> None:
-        is_usable = self.core.backends.is_usable(node, self.request, response.status)
+        is_usable = self.core.backends.is_usable(node, self.request, response)
         is_missing = response.status == 404
         deleted_at = _parse(response.headers.get("x-backend-timestamp", "0"))
         is_dated = bool(deleted_at)

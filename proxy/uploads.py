@@ -153,7 +153,7 @@ class Uploads:
             if writer.error is not None:
                 self._backends.failed(writer.node, self._request, writer.error)
             elif writer.answer is not None and self._backends.is_usable(
-                writer.node, self._request, writer.answer.status
+                writer.node, self._request, writer.answer
             ):
                 outcomes.append(Outcome(writer.index, writer.node, writer.answer))
         for writer in waiting:

@@ -52,10 +52,11 @@ class FakeDevice:
     """One device behind a port of its own.
 
     ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
-    them; ``cut_after`` ends the bodies of GET answers after so many bytes; ``more_headers`` go with
-    each answer to an object's write; without ``takes_footers`` it knows nothing of metadata behind
-    a body, without ``takes_batches`` nothing of batches. What came there is among the headers of
-    Seen afterwards. The requests of a batch are answered the last one first.
+    them; ``fault_headers`` go with such a status. ``cut_after`` ends the bodies of GET answers
+    after so many bytes. ``more_headers`` go with each answer to an object's write, ``read_headers``
+    with what it has for a GET or HEAD of an object. Without ``takes_footers`` it knows nothing of
+    metadata behind a body, without ``takes_batches`` nothing of batches. What came there is among
+    the headers of Seen afterwards. The requests of a batch are answered the last one first.
     """
 
     def __init__(self, number: int) -> None:
@@ -64,6 +65,8 @@ class FakeDevice:
         self.fault: Any = None
         self.cut_after: int | None = None
         self.more_headers: dict[str, str] = {}
+        self.read_headers: dict[str, str] = {}
+        self.fault_headers: dict[str, str] = {}
         self.takes_footers = True
         self.takes_batches = True
         self.seen: list[Seen] = []
@@ -139,7 +142,7 @@ class FakeDevice:
         if "expect" in headers:
             early = fault if isinstance(fault, int) else self._refusal(seen)
             if early:
-                self._answer(sock, method, early, {}, b"")
+                self._answer(sock, method, early, self.fault_headers, b"")
                 return False
             agreed = self.takes_footers and "x-backend-obj-metadata-footer" in headers
             agreement = b"X-Obj-Metadata-Footer: yes\r\n" if agreed else b""
@@ -157,7 +160,7 @@ class FakeDevice:
             _take_footers(seen)
         answer_headers: dict[str, str] = {}
         if isinstance(fault, int):
-            status, body = fault, b""
+            status, answer_headers, body = fault, self.fault_headers, b""
         else:
             with self._lock:
                 status, answer_headers, body = self._act(seen)
@@ -184,7 +187,7 @@ class FakeDevice:
                 _send_chunk(sock, b"220 smtp.example.com ESMTP\r\n")
                 continue
             status = fault if isinstance(fault, int) else 200
-            headers: dict[str, str] = {}
+            headers = self.fault_headers if isinstance(fault, int) else {}
             body = b""
             if not isinstance(fault, int) and fault != SILENT:
                 with self._lock:
@@ -243,6 +246,8 @@ class FakeDevice:
         status, headers, body = act(seen)
         if "x-container-host" in seen.headers:
             headers |= self.more_headers
+        if depth >= 3 and seen.method in ("GET", "HEAD") and status != 404:
+            headers |= self.read_headers
         return status, headers, body
 
     def _act_on_database(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
