@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from martlet.backend_client import BackendError, BackendResponse
+from martlet.log import fields
 from martlet.timestamp import Timestamp
-from proxy.backends import BackendRequest
+from proxy.backends import DOUBT, DOUBT_STALE, BackendRequest
 from proxy.core import Core
 from proxy.fanout import ANSWER_BYTES_MAX
-from proxy.nodes import NodeQueue
+from proxy.nodes import NodeQueue, node_name
 from proxy.quorum import Answer
 from ring.ring import Node
 
@@ -22,6 +23,7 @@ _TIMESTAMP_HEADERS = (
     "x-timestamp",
 )
 _NEVER = Timestamp(0)
+_OUTDATED = Answer(404)  # stands for a copy that is not the one wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,15 @@ class Search:
         self._nodes = nodes
         self._is_object = request.server_type == "Object"
         self._deleted_at: Timestamp | None = None
+        self._set_aside: list[Node] = []  # those whose copies were not the best
+        self._verdict: Answer | None = None
         self._suppressed_left = min(
             core.options.rebalance_missing_suppression_count, nodes.primary_count - 1
         )
 
     def find(self, headers: bytes, etag: str | None = None) -> Source | None:
         """The next device that has it; with ``etag``, in this version."""
-        for node in self._nodes:
+        for node in self._nodes if etag is None else self._all_left():
             response = self._ask(node, headers)
             if response is None:
                 continue
@@ -60,7 +64,7 @@ class Search:
             elif self._is_wanted(response, etag):
                 return Source(node, response)
             else:
-                self.answers.append(Answer(404))
+                self.answers.append(_OUTDATED)
                 response.close()
         return None
 
@@ -74,26 +78,83 @@ class Search:
                 self.core.backends.failed(source.node, self.request, error)
         return None
 
-    def find_newest(self, headers: bytes) -> Source | None:
-        """The device whose copy is the newest of all."""
-        newest: Source | None = None
-        newest_time = _NEVER
-        while (source := self.find(headers)) is not None:
-            found_time = _timestamp_of(source.response.headers)
-            if newest is not None and found_time <= newest_time:
-                source.response.close()
-                continue
-            if newest is not None:
-                newest.response.close()
-            newest, newest_time = source, found_time
-        if newest is not None and self._deleted_at is not None and newest_time < self._deleted_at:
-            newest.response.close()  # a tombstone found after it says that it is gone
-            return None
-        return newest
+    def find_best(self, headers: bytes, *, newest: bool) -> Source | None:
+        """The first device that has it; with ``newest``, the one whose copy is the newest of all.
+
+        A server may doubt its own answer. Then the search goes on until an answer without doubt is
+        as new. If there is none, the newest of all counts, doubtful or not.
+        """
+        best: Source | None = None
+        while (found := self.find(headers)) is not None:
+            if best is None or _weight(found.response) > _weight(best.response):
+                found, best = best, found
+            if found is not None:
+                self._put_aside(found)
+            if not newest and best is not None and self._is_sure(best.response):
+                break
+        best = self._settled(best)
+        if best is not None and _is_stale(best.response):
+            self._log_doubt(best.node)
+        return best
 
     def failure(self) -> Answer:
         """What to tell the client when nothing was found."""
-        return self.core.best(self.request, self.answers, 0)
+        return self._verdict or self.core.best(self.request, self.answers, 0)
+
+    def _all_left(self) -> Iterator[Node]:
+        """The devices that may go on with a copy that broke off; those set aside have one."""
+        while self._set_aside:
+            yield self._set_aside.pop(0)
+        yield from self._nodes
+
+    def _put_aside(self, source: Source) -> None:
+        source.response.close()
+        self._set_aside.append(source.node)
+
+    def _is_sure(self, best: BackendResponse) -> bool:
+        """Whether neither this answer is doubtful nor a doubtful refusal is newer than it."""
+        return not _is_stale(best) and not any(
+            _is_stale(answer) and _weight(answer) > _weight(best) for answer in self.answers
+        )
+
+    def _settled(self, best: Source | None) -> Source | None:
+        """``best``, unless something else outweighs it: a newer tombstone, or a refusal (412).
+
+        The tombstone makes 404s of all that it outdates. A refusal counts here where one of the two
+        is in doubt; it is the verdict then.
+        """
+        deleted_at = self._deleted_at
+        if deleted_at is not None:
+            self.answers = [
+                _OUTDATED if _is_stale(answer) and _time_of(answer) < deleted_at else answer
+                for answer in self.answers
+            ]
+            if best is not None and _time_of(best.response) < deleted_at:
+                self._put_aside(best)
+                self.answers.append(_OUTDATED)
+                best = None
+        refusals = [answer for answer in self.answers if answer.status == 412]
+        if not refusals:
+            return best  # as nearly always
+        refusal = max(refusals, key=_weight)
+        is_doubted = _is_stale(refusal) or (best is not None and _is_stale(best.response))
+        if is_doubted and (best is None or _weight(refusal) > _weight(best.response)):
+            if best is not None:
+                self._put_aside(best)
+            self._verdict = refusal
+            return None
+        return best
+
+    def _log_doubt(self, node: Node) -> None:
+        self.core.logger.info(
+            "event=doubtful_copy_served %s",
+            fields(
+                device=node_name(node),
+                method=self.request.method,
+                path=self.request.path,
+                trans_id=self.request.trans_id,
+            ),
+        )
 
     def _ask(self, node: Node, headers: bytes) -> BackendResponse | None:
         exchange = self.core.backends.start(node, self.request, headers)
@@ -116,7 +177,7 @@ class Search:
         put_at = headers.get("x-put-timestamp")
         if put_at is not None and not _parse(put_at):
             return False  # a database that was made by replication and never PUT
-        return self._deleted_at is None or _timestamp_of(headers) >= self._deleted_at
+        return self._deleted_at is None or _time_of(response) >= self._deleted_at
 
     def _note_failure(self, node: Node, response: BackendResponse) -> None:
         is_usable = self.core.backends.is_usable(node, self.request, response)
@@ -141,9 +202,18 @@ class Search:
         self.answers.append(Answer(response.status, response.headers, body))
 
 
-def _timestamp_of(headers: Mapping[str, str]) -> Timestamp:
+def _is_stale(answer: Answer | BackendResponse) -> bool:
+    return answer.headers.get(DOUBT) == DOUBT_STALE
+
+
+def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, bool]:
+    """The newer answer weighs more; of equally old ones that without doubt."""
+    return _time_of(answer), not _is_stale(answer)
+
+
+def _time_of(answer: Answer | BackendResponse) -> Timestamp:
     for name in _TIMESTAMP_HEADERS:
-        if value := headers.get(name):
+        if value := answer.headers.get(name):
             return _parse(value)
     return _NEVER
 

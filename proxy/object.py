@@ -78,7 +78,7 @@ class ObjectController:
         nodes = self._core.nodes(place.ring, place.partition, shuffle=True)
         search = Search(self._core, request, nodes)
         lines = header_lines(headers)
-        source = search.find_newest(lines) if newest else search.find(lines)
+        source = search.find_best(lines, newest=newest)
         if source is None:
             answer = search.failure()
             return _answered(answer.status, answer.headers, answer.body)
