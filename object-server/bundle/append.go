@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
@@ -87,6 +86,9 @@ func (b *Bundle) close() {
 		b.segments.remove(s) // nothing in it counts; the successor's base LSN voids the file
 		b.void = append(b.void, s.key(b.id))
 	}
+	if b.active != nil && b.active.closed == 0 {
+		b.active.closed = ticksNow()
+	}
 	b.active, b.turn = nil, false
 	b.upkeep.Store(true)
 }
@@ -100,7 +102,11 @@ func (b *Bundle) newSegment(a *Appended) error {
 	}
 	head := segmentHeader{
 		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: b.nextSequence,
-		BaseLSN: b.lastLSN + 1, Created: uint64(time.Now().UnixMicro() / 10),
+		BaseLSN: b.lastLSN + 1, Created: ticksNow(),
+	}
+	var err error
+	if head.Bundle, err = b.identify(); err != nil {
+		return err
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)

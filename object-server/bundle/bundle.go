@@ -40,6 +40,7 @@ type Bundle struct {
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire
+	identity    Identity        // guarded by mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's

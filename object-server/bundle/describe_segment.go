@@ -26,6 +26,7 @@ type HeaderState struct {
 	Through    uint32 `json:"through"`
 	Generation uint32 `json:"generation"`
 	UUID       string `json:"uuid"`
+	Bundle     string `json:"bundle"` // identity of the bundle
 	Created    string `json:"created"`
 }
 
@@ -38,7 +39,7 @@ func (s *Scan) Segment() *SegmentDescription {
 	if h := s.head; h != nil {
 		d.Header = &HeaderState{
 			Policy: h.Policy, Partition: h.Partition, Sequence: h.Sequence, Through: max(h.Sequence, h.Through),
-			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Created: Timestamp{Ticks: h.Created}.String(),
+			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Bundle: hex.EncodeToString(h.Bundle[:]), Created: Timestamp{Ticks: h.Created}.String(),
 		}
 	}
 	if f.seal != nil {

@@ -127,7 +127,7 @@ func (d *Draft) seal(kind Type, hash Hash, m *Metadata, table []byte) error {
 		proved = slices.Concat(d.Data(), table)
 	}
 	h.DataCRC = checksum(proved)
-	h.Signature = h.signature(m)
+	h.Signature = h.signature(encoded[h.BlockLength:])
 	parts := h.layout()
 	if parts.length > recordSizeMax || uint64(len(table)) != 4*chunkCount(h.Size) {
 		return fmt.Errorf("%w: record of %d bytes", ErrTooLarge, parts.length)

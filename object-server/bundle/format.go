@@ -233,17 +233,17 @@ func (h *header) layout() layout {
 
 func chunkCount(size uint64) uint64 { return (size + ChunkSize - 1) / ChunkSize }
 
-// signature is equal on every replica that holds the same version.
-func (h *header) signature(m *Metadata) uint64 {
-	var space [96]byte
-	b := append(space[:0], byte(h.Type))
-	b = append(b, h.Hash[:]...)
-	b = append(b, h.VersionID[:]...)
-	for _, t := range [...]Timestamp{h.Timestamp, m.MetaTimestamp, m.TypeTimestamp} {
-		b = binary.LittleEndian.AppendUint64(b, t.Ticks)
-		b = binary.LittleEndian.AppendUint64(b, t.Offset)
+// signature is equal on every replica that holds the same version with the same
+// metadata, whether or not the data lie in a large file there.
+func (h *header) signature(metadata []byte) uint64 {
+	kind := h.Type
+	if kind == TypeSpill {
+		kind = TypePut
 	}
-	b = binary.LittleEndian.AppendUint64(b, h.Size)
-	sum := sha256.Sum256(b)
-	return binary.LittleEndian.Uint64(sum[:])
+	digest := sha256.New()
+	digest.Write([]byte{byte(kind)})
+	digest.Write(h.Hash[:])
+	digest.Write(h.VersionID[:])
+	digest.Write(metadata)
+	return binary.LittleEndian.Uint64(digest.Sum(nil))
 }

@@ -15,7 +15,7 @@ import (
 func goldenSealed(t testing.TB) []byte {
 	segment := segmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 3,
-		UUID: goldenHash(0xc0), BaseLSN: 10, Created: 178000000000000,
+		UUID: goldenHash(0xc0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 10, Created: 178000000000000,
 	}
 	b := segment.encode()
 	var entries []runEntry

@@ -75,7 +75,7 @@ func check(t testing.TB, err error) {
 func golden(t testing.TB) []byte {
 	head := segmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 1,
-		UUID: goldenHash(0xa0), BaseLSN: 1, Created: 178000000000000,
+		UUID: goldenHash(0xa0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
 	}
 	b := head.encode()
 	for i, d := range goldenDrafts(t) {

@@ -46,7 +46,7 @@ func goldenVersion(first byte) VersionID {
 func goldenVersions(t testing.TB) []byte {
 	head := segmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 1,
-		UUID: goldenHash(0xa0), BaseLSN: 1, Created: 178000000000000,
+		UUID: goldenHash(0xa0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
 	}
 	b := head.encode()
 	store := newChainStore()

@@ -114,6 +114,10 @@ type segmentFile struct {
 	watermark  uint64 // highest one in the records of a headless segment
 	seal       *seal  // nil without a footer
 	inherited  bool   // made before the partition was split off: see Split
+
+	// As the header says; zero where it is damaged.
+	created uint64
+	bundle  Identity
 }
 
 // exact tells whether base is certain.
@@ -170,6 +174,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 	slices.SortFunc(segments, func(x, y segmentFile) int {
 		return cmp.Or(cmp.Compare(x.sequence, y.sequence), cmp.Compare(y.generation, x.generation))
 	})
+	b.identity = identityOf(b.id, segments)
 	return b.dropReplaced(segments)
 }
 
@@ -265,6 +270,7 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 // take notes what a good header says, and the seal that goes with it.
 func (s *segmentFile) take(h *segmentHeader, file *handle) error {
 	s.salt, s.base, s.start = h.salt(), h.BaseLSN, segmentHeaderSize
+	s.created, s.bundle = h.Created, h.Bundle
 	s.through = max(s.through, h.Through)
 	found, err := findSeal(file, s.size)
 	if found != nil && found.salt == s.salt && found.base == s.base {

@@ -88,6 +88,10 @@ func (r *Record) Reference() Reference {
 // Type tells what the record is.
 func (r *Record) Type() Type { return r.head.Type }
 
+// Signature is equal on all replicas that hold the same version with the same
+// metadata.
+func (r *Record) Signature() uint64 { return r.head.Signature }
+
 // Size is the size of the object in bytes, wherever they lie.
 func (r *Record) Size() int64 { return int64(r.head.Size) }
 

@@ -45,6 +45,11 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		r.lose(s.sequence, 0, s.base)
 	}
 	seg := s.open()
+	for _, before := range r.bundle.segments.table { // the last one was closed when this was made
+		if before.closed == 0 && s.generation == 0 {
+			before.closed = s.created
+		}
+	}
 	if err := r.bundle.segments.add(seg, true); err != nil {
 		return err
 	}

@@ -391,6 +391,9 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		Sequence: s.file.sequence, Through: s.file.through, Generation: generation,
 		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
 	}
+	if head.Bundle, err = r.pass.bundle.identify(); err != nil {
+		return err
+	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}

@@ -102,6 +102,9 @@ func (w *rewriter) create() (err error) {
 		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: w.next.sequence, Generation: w.next.generation,
 		BaseLSN: w.next.base, Created: uint64(time.Now().UnixMicro() / 10), Through: w.next.through,
 	}
+	if head.Bundle, err = b.identify(); err != nil {
+		return err
+	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}

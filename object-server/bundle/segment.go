@@ -11,7 +11,7 @@ import (
 //
 //	0 magic 4 | version 1 | reserved 1 | flags 2 | policy 4 | partition 4
 //	16 sequence 4 | generation 4 | uuid 16 | base LSN 8 | created 8
-//	56 through 4 | part power 1 | reserved 63 | CRC 4
+//	56 through 4 | part power 1 | reserved 3 | bundle 16 | reserved 44 | CRC 4
 type segmentHeader struct {
 	Flags      uint16
 	Policy     uint32
@@ -23,6 +23,7 @@ type segmentHeader struct {
 	Created    uint64 // ticks since 1970
 	Through    uint32 // last sequence that this segment stands for; 0 before compaction
 	Power      uint8  // as in ID
+	Bundle     Identity
 }
 
 // salt ties the records of a segment to it.
@@ -43,6 +44,7 @@ func (h *segmentHeader) encode() []byte {
 	le.PutUint64(b[48:], h.Created)
 	le.PutUint32(b[56:], h.Through)
 	b[60] = h.Power
+	copy(b[64:], h.Bundle[:])
 	le.PutUint32(b[124:], checksum(b[:124]))
 	return b
 }
@@ -66,6 +68,7 @@ func parseSegmentHeader(b []byte) (segmentHeader, error) {
 		Created:    le.Uint64(b[48:]),
 		Through:    le.Uint32(b[56:]),
 		Power:      b[60],
+		Bundle:     Identity(b[64:80]),
 	}
 	if b[4] != formatVersion || h.Flags&flagsMustKnow != 0 {
 		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)

@@ -39,6 +39,7 @@ type segment struct {
 	pins       atomic.Int32             // readers
 	partial    []byte                   // where writes are direct: what the last block holds, if known
 	reserved   int64                    // room up to here is reserved, as far as known
+	closed     uint64                   // ticks: no record was appended later; 0 if not known, or it grows
 }
 
 func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }

@@ -26,6 +26,7 @@ func (f *bundleFlags) segmentText(s *bundle.SegmentDescription) error {
 		t.add("through", h.Through)
 		t.add("generation", h.Generation)
 		t.add("uuid", h.UUID)
+		t.add("bundle", h.Bundle)
 		t.add("created", h.Created)
 	} else {
 		t.add("header", "DAMAGED")
