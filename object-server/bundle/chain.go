@@ -277,7 +277,12 @@ func (c *Chain) Incomplete() bool { return c.gap }
 
 // Add continues the chain with a version: a PUT, a SPILL or a delete marker.
 // *OlderError if the same id has a later or equal timestamp already.
-func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
+func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) { return c.add(id, t, false) }
+
+// AddOver is Add for a version that wins over the live one of the same id and time.
+func (c *Chain) AddOver(id VersionID, t Timestamp) (Addition, error) { return c.add(id, t, true) }
+
+func (c *Chain) add(id VersionID, t Timestamp, winsTie bool) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
@@ -285,7 +290,7 @@ func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
 	self := Reference{Timestamp: t, ID: id}
 	switch {
 	case id.IsNull():
-		if err := c.supersedeNull(&a, t); err != nil {
+		if err := c.supersedeNull(&a, t, winsTie); err != nil {
 			return a, err
 		}
 		a.block.null, a.block.nullLives = self, true
@@ -294,7 +299,7 @@ func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) {
 		if err != nil {
 			return a, err
 		}
-		if ok && same.Timestamp == t && c.hasLost(same.LSN) {
+		if ok && same.Timestamp == t && (winsTie || c.hasLost(same.LSN)) {
 			a.replaced, ok = same, false
 		}
 		if ok && same.Timestamp.Compare(t) >= 0 {
@@ -329,15 +334,16 @@ func (c *Chain) Rewrite(old Reference) (Addition, error) {
 }
 
 // Remove continues the chain with the removal of a version, known or not: a
-// version that arrives after its removal is not to come back. *OlderError if the
-// version is newer than t, or a removal of that time is there.
+// version that arrives after its removal is not to come back. It wins over a version
+// of the same time. *OlderError if the version is newer than t, or a removal of that
+// time is there.
 func (c *Chain) Remove(id VersionID, t Timestamp) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
 	if id.IsNull() {
-		err = c.supersedeNull(&a, t)
+		err = c.supersedeNull(&a, t, true)
 		a.block.null, a.block.nullLives = Reference{Timestamp: t}, false
 	} else {
 		err = c.supersede(&a, id, t)
@@ -369,12 +375,13 @@ func (c *Chain) supersede(a *Addition, id VersionID, t Timestamp) error {
 }
 
 // supersedeNull does the same for the null version, which every write replaces.
-func (c *Chain) supersedeNull(a *Addition, t Timestamp) error {
+// winsTie says that the write replaces a live one of its time.
+func (c *Chain) supersedeNull(a *Addition, t Timestamp, winsTie bool) error {
 	if c.head == nil {
 		return nil
 	}
 	null := c.head.resolve(c.head.block.null)
-	isAgain := null.Timestamp == t && c.head.block.nullLives && c.hasLost(null.LSN)
+	isAgain := null.Timestamp == t && c.head.block.nullLives && (winsTie || c.hasLost(null.LSN))
 	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 && !isAgain {
 		return &OlderError{Existing: null.Timestamp}
 	}

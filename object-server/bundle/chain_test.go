@@ -141,7 +141,7 @@ func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
 		}
 	}
 	refused := r != nil && r.timestamp.Compare(op.time) >= 0
-	if op.kind == TypeTombstone && refused && !op.id.IsNull() && r.timestamp == op.time && r.lives {
+	if op.kind == TypeTombstone && refused && r.timestamp == op.time && r.lives {
 		refused = false // a removal wins against its version
 	}
 	var older *OlderError

@@ -32,20 +32,20 @@ type erasure struct {
 }
 
 // succeed continues a chain of versions with the erasure.
-func (e *erasure) succeed(d *Device, c *bundle.Chain) (bundle.Addition, error) {
+func (e *erasure) succeed(d *Device, w *rival, c *bundle.Chain) (bundle.Addition, error) {
 	if e.hides {
 		if err := d.checkNull(c, e.time, e.kept); err != nil {
 			return bundle.Addition{}, err
 		}
-		return e.hide(c)
+		return e.hide(w, c)
 	}
-	if null, lives := c.Null(); e.renames && lives && null != e.kept && null.Compare(e.time) < 0 {
+	if null, lives := c.Null(); e.renames && lives && null != e.kept && null.Compare(e.time) <= 0 {
 		return bundle.Addition{}, &nullIsOldError{null}
 	}
 	if e.kind == bundle.TypeTombstone {
 		return c.Remove(e.id, e.time)
 	}
-	return c.Add(e.id, e.time)
+	return w.add(c)
 }
 
 // roomToErase lets a DELETE in, which waits for compaction where the room is used
@@ -81,7 +81,9 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
 	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull() || e.renames
-	old, err := d.previous(b, at.Hash, e.time, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, c) })
+	m := bundle.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
+	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m}
+	old, err := d.previous(&w, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, &w, c) })
 	if err != nil {
 		return State{}, err
 	}
@@ -90,7 +92,6 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	}
 	draft := bundle.NewDraft(0)
 	defer draft.Free()
-	m := bundle.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
 	seal := draft.SealTombstone
 	if e.kind == bundle.TypeDeleteMarker {
 		seal = draft.SealDeleteMarker

@@ -106,11 +106,11 @@ func TestLastWriteWins(t *testing.T) {
 		if !state.Existed || state.Metadata.Timestamp != at(6) {
 			t.Fatalf("%+v", state)
 		}
-		if _, err := d.Delete(loc, at(8), "/a/c/o"); !errors.As(err, &older) || older.Existing != at(8) {
+		if _, err := d.Delete(loc, at(7), "/a/c/o"); !errors.As(err, &older) || older.Existing != at(8) {
 			t.Fatal(err)
 		}
 		wantBody(t, d, loc, body(3, 10))
-		state = must[State](t)(d.Delete(loc, bundle.Timestamp{Ticks: 8, Offset: 1}, "/a/c/o"))
+		state = must[State](t)(d.Delete(loc, at(8), "/a/c/o")) // which wins over data
 		if !state.Existed || state.Metadata.Size != 10 {
 			t.Fatalf("%+v", state)
 		}

@@ -15,6 +15,9 @@ var (
 	// ErrQuarantined: what is stored under the name is damaged, or may be, and
 	// is not served. A newer write makes the name usable again.
 	ErrQuarantined = bundle.ErrQuarantined
+	// ErrUnknown: what is stored under the name cannot be read, and may be newer
+	// than the write, which is refused. Nothing of it was stored.
+	ErrUnknown = errors.New("device: what is stored cannot be read")
 	// ErrTooLarge: metadata or object exceed what the format can hold.
 	ErrTooLarge = bundle.ErrTooLarge
 	// ErrOut: the device has been taken out after repeated write failures.

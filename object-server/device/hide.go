@@ -13,10 +13,10 @@ func (d *Device) Hide(at Location, t bundle.Timestamp, name string) (State, erro
 }
 
 // hide continues a chain with a null delete marker, and notes what was current.
-func (e *erasure) hide(c *bundle.Chain) (bundle.Addition, error) {
-	e.kind = bundle.TypeDeleteMarker
+func (e *erasure) hide(w *rival, c *bundle.Chain) (bundle.Addition, error) {
+	e.kind, w.kind = bundle.TypeDeleteMarker, bundle.TypeDeleteMarker
 	e.current, _ = c.Newest()
-	return c.Add(bundle.VersionID{}, e.time)
+	return w.add(c)
 }
 
 // currentState is the state of the version that a hiding erasure hides.

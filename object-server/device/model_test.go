@@ -93,11 +93,16 @@ func (m *model) allows(name string, v version) bool {
 		return true
 	}
 	for _, t := range m.tried[name] {
-		if t == v && (m.histories != nil || t.ticks > acked.ticks || t.ticks == acked.ticks && t.meta > acked.meta) {
+		if t == v && (m.histories != nil || t.supersedes(acked)) {
 			return true
 		}
 	}
 	return false
+}
+
+// supersedes tells whether v wins over w: a delete wins over data of its time.
+func (v version) supersedes(w version) bool {
+	return v.ticks > w.ticks || v.ticks == w.ticks && (v.meta > w.meta || v.deleted && !w.deleted)
 }
 
 // unexpected is the error for what a name may not show.

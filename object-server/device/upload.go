@@ -125,6 +125,7 @@ func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
 		return State{}, fmt.Errorf("%w: commit of %d bytes, %d written", ErrInvalid, m.Size, u.size)
 	}
 	defer u.end()
+	completeTimes(m)
 	return u.device.keepingNull(u.at, func(kept bundle.Timestamp) (State, error) { return u.commit(m, kept) })
 }
 
@@ -147,13 +148,14 @@ func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error
 	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	old, err := d.previous(s.bundle, u.at.Hash, m.Timestamp, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: bundle.TypePut, metadata: m}
+	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
 				return bundle.Addition{}, err
 			}
 		}
-		return c.Add(m.VersionID, m.Timestamp)
+		return w.add(c)
 	})
 	if err != nil {
 		return State{}, err
@@ -226,35 +228,36 @@ func (u *Upload) end() {
 }
 
 // previous is previous as a call to the disk.
-func (d *Device) previous(
-	b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp, needsChain bool, change succession,
-) (replaced, error) {
+func (d *Device) previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	if err := d.calls.enter(); err != nil {
 		return replaced{}, err
 	}
 	defer d.calls.leave()
-	return previous(b, hash, t, needsChain, change)
+	return previous(w, needsChain, change)
 }
 
-// previous tells what a write with a timestamp is about to replace, or refuses
-// it with *OlderError. The object's lock is held. Names unknown to the index
-// cost no read. Where the name has versions, or needs them for this write,
-// change says how it continues them.
-func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp, needsChain bool, change succession) (replaced, error) {
-	record, buffer, damage := b.ReadHead(hash)
+// previous tells what a write is about to replace, or refuses it with *OlderError,
+// or with ErrUnknown where that cannot be told. The object's lock is held. Names
+// unknown to the index cost no read. Where the name has versions, or needs them for
+// this write, change says how it continues them.
+func previous(w *rival, needsChain bool, change succession) (replaced, error) {
+	b, t := w.bundle, w.metadata.Timestamp
+	record, buffer, damage, err := readStored(b, w.hash)
 	defer buffer.Free()
 	old := replaced{record: record}
-	if damage != nil && !errors.Is(damage, ErrQuarantined) {
-		return old, damage
+	if err == nil && damage != nil && record != nil && record.LSN() == 0 && !b.IsLater(record, t) {
+		err = fmt.Errorf("%w: %v", ErrUnknown, damage)
+	}
+	if err != nil {
+		return old, err
 	}
 	if needsChain || record != nil && record.Versioned() {
-		return succeed(b, hash, record, damage, change)
+		return succeed(b, w.hash, record, damage, change)
 	}
 	if record == nil || record.LSN() == 0 { // nothing, or nothing that can be told
 		return old, nil
 	}
-	// A replica may repair a damaged record with its own copy of the same write.
-	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && damage == nil {
+	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && !w.winsTie(record, damage) {
 		return old, &OlderError{Existing: record.Timestamp()}
 	}
 	if !record.Live() {
@@ -270,7 +273,7 @@ func previous(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp, needsChain
 	}
 	old.state = State{Existed: true, Metadata: m}
 	if record.Type() == bundle.TypeSpill {
-		old.large, err = largeOf(b, hash)
+		old.large, err = largeOf(b, w.hash)
 	}
 	return old, err
 }
@@ -296,21 +299,26 @@ func largeOf(b *bundle.Bundle, hash bundle.Hash) (uint64, error) {
 	return record.LargeID, nil
 }
 
-// outlive carries the metadata of a POST over to data that are older than it.
-func outlive(m *bundle.Metadata, old *bundle.Metadata) {
+// completeTimes fills in the times that the metadata of a PUT leave out.
+func completeTimes(m *bundle.Metadata) {
 	if m.MetaTimestamp.IsZero() {
 		m.MetaTimestamp = m.Timestamp
 	}
 	if m.TypeTimestamp.IsZero() {
 		m.TypeTimestamp = m.Timestamp
 	}
+}
+
+// outlive carries the metadata of a POST over to data that are older than it.
+func outlive(m *bundle.Metadata, old *bundle.Metadata) {
 	if old == nil {
 		return
 	}
-	if old.MetaTimestamp.Compare(m.MetaTimestamp) > 0 {
+	isMeta, isType := old.CompareMeta(m) > 0, old.CompareType(m) > 0
+	if isMeta {
 		m.MetaTimestamp, m.User, m.DeleteAt = old.MetaTimestamp, old.User, old.DeleteAt
 	}
-	if old.TypeTimestamp.Compare(m.TypeTimestamp) > 0 {
+	if isType {
 		m.TypeTimestamp, m.ContentType = old.TypeTimestamp, old.ContentType
 	}
 }

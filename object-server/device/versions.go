@@ -225,11 +225,11 @@ func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage err
 }
 
 // writableChain is the chain that a write continues. After a read error there is
-// none: the next read may succeed, and to go on without the versions that there
-// are would lose them.
+// none, and ErrUnknown: the next read may succeed, and to go on without the versions
+// that there are would lose them.
 func writableChain(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error) (*bundle.Chain, error) {
 	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
-		return nil, damage
+		return nil, fmt.Errorf("%w: %v", ErrUnknown, damage)
 	}
 	return b.Chain(hash, head, damage)
 }

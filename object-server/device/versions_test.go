@@ -63,13 +63,18 @@ func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 		}
 	case "remove":
 		now.lives, now.wrote = false, was.wrote
-		if c.id != 0 && was.lives && was.ticks == c.ticks {
-			refused = false
-		}
 	case "post":
 		refused = !was.lives || was.isMarker || was.meta >= c.ticks
 		now = was
 		now.meta = c.ticks
+	}
+	if was.lives && was.ticks == c.ticks { // a removal wins over what it removes, a delete over data
+		switch c.kind {
+		case "remove", "keep":
+			refused = false
+		case "hide", "marker":
+			refused = was.isMarker
+		}
 	}
 	if refused {
 		return h, false
@@ -425,7 +430,7 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 				must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
 			}
 			isFailing.Store(true)
-			if err := write(d, 100); !errors.Is(err, ErrQuarantined) {
+			if err := write(d, 100); !errors.Is(err, ErrUnknown) {
 				t.Errorf("on disk %v: %s: %v", onDisk, kind, err)
 			}
 			isFailing.Store(false)

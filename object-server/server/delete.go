@@ -9,7 +9,7 @@ import (
 )
 
 // remove answers a DELETE: 204 where an object was, 404 where none was (a tombstone is written either way), 400, 409,
-// 412 or 507.
+// 412, 503 or 507.
 func (s *Server) remove(x *exchange) error {
 	id, ok, err := x.version()
 	switch {

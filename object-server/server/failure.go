@@ -39,6 +39,9 @@ func (f *failure) with(name, value string) *failure {
 
 const timestampHeader = "X-Backend-Timestamp"
 
+// doubtHeader says that this replica cannot tell what counts.
+const doubtHeader = "X-Backend-Doubt"
+
 // failureOf maps every error of a handler to an answer; the one place that does.
 func failureOf(err error) *failure {
 	var known *failure
@@ -59,6 +62,10 @@ func failureOf(err error) *failure {
 	case errors.As(err, &older):
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, older.Existing.String())
+	case errors.Is(err, device.ErrUnknown):
+		f := fail(http.StatusServiceUnavailable, "What is stored cannot be read.").with(doubtHeader, "unknown")
+		f.cause = err
+		return f
 	case errors.Is(err, device.ErrQuarantined):
 		f := fail(http.StatusNotFound, "The resource could not be found.")
 		f.cause = err

@@ -134,20 +134,22 @@ func (e *metadataEdit) apply(m *bundle.Metadata) error {
 	if isExpired(m, e.timestamp) && !e.x.opensExpired() && e.x.header(versionHeader) == "" {
 		return &failure{status: http.StatusNotFound, text: errExpired.Error()}
 	}
-	isTypeNewer := e.typeTimestamp.Compare(m.TypeTimestamp) > 0
-	e.isMetaChanged = e.timestamp.Compare(m.MetaTimestamp) > 0
+	posted := *m
+	posted.User, posted.DeleteAt, posted.MetaTimestamp = nil, 0, e.timestamp
+	e.allowed.collect(e.x.r.Header, &posted, true)
+	posted.ContentType, posted.TypeTimestamp = keepListedSize(m.ContentType, e.contentType), e.typeTimestamp
+	isTypeNewer := m.TypeYields(&posted)
+	e.isMetaChanged = m.MetaYields(&posted)
 	if !e.isMetaChanged && !isTypeNewer {
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, m.MetaTimestamp.String())
 	}
 	e.deleteAtBefore = m.DeleteAt
 	if e.isMetaChanged {
-		m.User, m.DeleteAt = nil, 0
-		e.allowed.collect(e.x.r.Header, m, true)
-		m.MetaTimestamp = e.timestamp
+		m.User, m.DeleteAt, m.MetaTimestamp = posted.User, posted.DeleteAt, posted.MetaTimestamp
 	}
 	if isTypeNewer {
-		m.ContentType, m.TypeTimestamp = keepListedSize(m.ContentType, e.contentType), e.typeTimestamp
+		m.ContentType, m.TypeTimestamp = posted.ContentType, posted.TypeTimestamp
 	}
 	e.after = *m
 	return nil

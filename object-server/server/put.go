@@ -11,7 +11,7 @@ import (
 	"martlet/object-server/device"
 )
 
-// put answers 201, 400, 408, 409, 411, 412, 413, 422, 499 or 507. On 201 the object and the update of its container's
+// put answers 201, 400, 408, 409, 411, 412, 413, 422, 499, 503 or 507. On 201 the object and the update of its container's
 // listing are durable, the update either there or on this device.
 func (s *Server) put(x *exchange) error {
 	if x.header(copyFromHeader) != "" {
@@ -120,7 +120,7 @@ func (s *Server) checkStored(x *exchange, from store, timestamp bundle.Timestamp
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
 	}
-	if m.Timestamp.Compare(timestamp) >= 0 && !isVersion {
+	if m.Timestamp.Compare(timestamp) > 0 && !isVersion { // which of two at one time wins is known when all is here
 		return &device.OlderError{Existing: m.Timestamp}
 	}
 	return nil

@@ -162,7 +162,8 @@ func TestContinueComesWithTheFirstRead(t *testing.T) {
 		t.Errorf("the connection cannot be used again: %d", got)
 	}
 	for what, request := range map[string]string{
-		"409": rawPut + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+		"409": strings.Replace(rawPut, "1700000000.00000", "1699999999.00000", 1) +
+			"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n",
 		"412": strings.Replace(rawPut, "00.00000", "01.00000", 1) +
 			"Content-Length: 5\r\nIf-None-Match: *\r\nExpect: 100-continue\r\n\r\n",
 		"507": strings.Replace(rawPut, "/sda/", "/sdz/", 1) + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n",
@@ -327,6 +328,12 @@ func TestFailuresOfTheDevice(t *testing.T) {
 	f.expect(f.put(objectPath, "new", "1700000001.00000"), 413, "more than the format holds")
 	f.store.change(func(s *fakeStore) { s.commitErr = errors.New("surprise") })
 	f.expect(f.put(objectPath, "new", "1700000001.00000"), 500, "unknown error")
+	f.store.change(func(s *fakeStore) { s.commitErr = fmt.Errorf("wrapped: %w", device.ErrUnknown) })
+	refused := f.put(objectPath, "new", "1700000001.00000")
+	f.expect(refused, 503, "what is stored may be newer")
+	if doubt := refused.header.Get("X-Backend-Doubt"); doubt != "unknown" {
+		t.Errorf("X-Backend-Doubt %q", doubt)
+	}
 	f.store.change(func(s *fakeStore) { s.commitErr = nil })
 	f.store.change(func(s *fakeStore) { s.openErr = device.ErrQuarantined })
 	f.expect(f.do("GET", objectPath, ""), 404, "GET of a damaged object")

@@ -404,8 +404,11 @@ func TestContentTypeHasATimestampOfItsOwn(t *testing.T) {
 		got.header.Get("X-Timestamp") != "1700000005.00000" {
 		t.Errorf("got %v", got.header)
 	}
-	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000004.00000", "Content-Type", "e/f",
-		"Content-Type-Timestamp", "1700000003.00000"), 409, "nothing is newer")
+	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000004.00000", "Content-Type", "c/a",
+		"Content-Type-Timestamp", "1700000003.00000"), 409, "nothing is newer, or greater at the same time")
+	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000005.00000", "X-Object-Meta-A", "0"), 409, "a POST that loses a tie")
+	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000005.00000", "X-Object-Meta-A", "2"), 202, "one that wins it")
+	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000000.00000", "X-Object-Meta-A", "3"), 409, "one of the time of the data")
 	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000006.00000", "Content-Type", "e/f",
 		"Content-Type-Timestamp", "x"), 400, "bad type timestamp")
 }

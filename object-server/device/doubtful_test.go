@@ -1,0 +1,85 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"martlet/object-server/vfs"
+)
+
+// failing fails as many reads of segments as it holds.
+type failing struct{ reads atomic.Int32 }
+
+func (f *failing) over(fs vfs.FS) vfs.FS {
+	return vfs.NewFaults(fs, func(op, name string) error {
+		if op == "read" && strings.HasSuffix(name, ".bundle") && f.reads.Add(-1) >= 0 {
+			return syscall.EIO
+		}
+		return nil
+	})
+}
+
+// A read error does not let an older write replace a newer one, which may be a
+// DELETE: it is repeated, and if it lasts the write is refused.
+func TestReadErrorsAndOlderWrites(t *testing.T) {
+	const name = "/a/c/o"
+	loc := locate(name, 4)
+	for _, reads := range []int32{1, 2, 100} {
+		var faults failing
+		mem := vfs.NewMem("/d")
+		d := open(t, faults.over(mem), "/d", Options{})
+		must[State](t)(d.Delete(loc, at(10), name))
+		faults.reads.Store(reads)
+		_, err := put(d, loc, name, 5, body(1, 300))
+		faults.reads.Store(0)
+		var older *OlderError
+		if !errors.As(err, &older) && (reads < 100 || !errors.Is(err, ErrUnknown)) {
+			t.Errorf("%d reads fail: %v", reads, err)
+		}
+		wantNotFound(t, d, loc, 10)
+		must[State](t)(put(d, loc, name, 11, body(1, 300)))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where the header of the newest record is rotten its time is not known. Only a
+// write is taken that is later than the record can be, so that a late one brings
+// back nothing that was deleted.
+func TestRottenHeaderAndOlderWrites(t *testing.T) {
+	const name = "/a/c/o"
+	loc := locate(name, 4)
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{})
+	deleted := at(uint64(time.Now().UnixMicro() / 10))
+	must[State](t)(d.Delete(loc, deleted, name))
+	var segment string
+	for file := range files(t, mem) {
+		segment = file
+	}
+	damage(t, mem, segment, 128, 1, func(p []byte) { p[0]++ })
+	old, later := deleted, deleted
+	old.Ticks -= 10
+	later.Ticks += 3600 * 100_000
+	for range 2 {
+		if _, err := put(d, loc, name, old.Ticks, body(1, 300)); !errors.Is(err, ErrUnknown) {
+			t.Errorf("an older write: %v", err)
+		}
+		if _, err := d.Delete(loc, old, name); !errors.Is(err, ErrUnknown) {
+			t.Errorf("an older delete: %v", err)
+		}
+	}
+	if _, err := d.Head(loc); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
+	}
+	must[State](t)(put(d, loc, name, later.Ticks, body(2, 300)))
+	wantBody(t, d, loc, body(2, 300))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

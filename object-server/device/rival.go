@@ -1,0 +1,91 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"martlet/object-server/bundle"
+)
+
+// rival is a PUT or a DELETE as far as it is compared with what is stored. The
+// object's lock is held.
+type rival struct {
+	bundle   *bundle.Bundle
+	hash     bundle.Hash
+	kind     bundle.Type // PUT, TOMBSTONE or DELETE MARKER
+	metadata *bundle.Metadata
+}
+
+// winsTie tells whether the write replaces a record of the same time: a delete
+// replaces data, and of two data the same ones win on every replica. A replica may
+// repair a damaged record with its own copy of the same write.
+func (w *rival) winsTie(record *bundle.Record, damage error) bool {
+	if w.kind != bundle.TypePut {
+		return record.Live() || damage != nil
+	}
+	if !record.Live() || damage != nil {
+		return record.Live()
+	}
+	stored, err := record.Metadata()
+	if err != nil {
+		return true
+	}
+	c := w.metadata.CompareData(stored)
+	return c > 0 || c == 0 && (w.metadata.CompareMeta(stored) > 0 || w.metadata.CompareType(stored) > 0)
+}
+
+// add continues a chain with the write as a version.
+func (w *rival) add(c *bundle.Chain) (bundle.Addition, error) {
+	id, t := w.metadata.VersionID, w.metadata.Timestamp
+	a, refused := c.Add(id, t)
+	var older *OlderError
+	if !errors.As(refused, &older) || older.Existing != t {
+		return a, refused
+	}
+	stored, err := c.Find(id)
+	if err != nil || stored.Timestamp != t { // it was removed, or cannot be told
+		return a, refused
+	}
+	record, buffer, damage := w.bundle.ReadVersionHead(w.hash, stored)
+	defer buffer.Free()
+	if record == nil || record.LSN() == 0 || !w.winsTie(record, damage) {
+		return a, refused
+	}
+	return c.AddOver(id, t)
+}
+
+// Reads that fail may succeed when they are repeated.
+const (
+	readAttempts = 3
+	readPause    = 20 * time.Millisecond
+)
+
+// readStored reads the newest record of a name for a write that is about to replace
+// it. ErrUnknown if its header cannot be read: the next read may succeed, and show
+// that the record is newer than the write.
+func readStored(b *bundle.Bundle, hash bundle.Hash) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
+	for n := 1; ; n++ {
+		record, buffer, damage = b.ReadHead(hash)
+		if damage != nil && !errors.Is(damage, ErrQuarantined) {
+			return record, buffer, nil, damage
+		}
+		if !isUnread(record, damage) {
+			return record, buffer, damage, nil
+		}
+		if n == readAttempts {
+			return record, buffer, damage, fmt.Errorf("%w: %v", ErrUnknown, damage)
+		}
+		buffer.Free()
+		time.Sleep(readPause)
+	}
+}
+
+// isUnread tells whether a bad sector, or the end of a file that was cut off, kept
+// the header of a record from being read.
+func isUnread(record *bundle.Record, damage error) bool {
+	return record != nil && record.LSN() == 0 &&
+		(errors.Is(damage, syscall.EIO) || errors.Is(damage, io.EOF) || errors.Is(damage, io.ErrUnexpectedEOF))
+}
