@@ -68,13 +68,15 @@ func (a *Appended) take(drafts []*Draft) {
 		if a.Accepted > 0 && a.tail+d.Len() > b.config.SegmentBytes {
 			break // the rest goes to a new segment, once this one is durable
 		}
-		a.last++
-		d.stamp(a.last, b.lastLSN, b.active.salt, b.active.checkpoint)
-		a.iovecs = append(a.iovecs, d.bytes())
-		a.drafts = append(a.drafts, d)
 		a.tail += d.Len()
 		a.Bytes += d.Len()
 		a.Accepted++
+		for ; d != nil; d = d.next {
+			a.last++
+			d.stamp(a.last, b.lastLSN, b.active.salt, b.active.checkpoint)
+			a.iovecs = append(a.iovecs, d.bytes())
+			a.drafts = append(a.drafts, d)
+		}
 	}
 }
 
@@ -202,12 +204,12 @@ func (a *Appended) Publish() {
 	}
 	offset := a.tail
 	for _, d := range a.drafts {
-		offset -= d.Len()
+		offset -= d.length()
 	}
 	b.mu.Lock()
 	for _, d := range a.drafts {
 		b.publish(d, uint32(offset/unitSize))
-		offset += d.Len()
+		offset += d.length()
 	}
 	b.active.tail, b.active.last, b.lastLSN = a.tail, a.last, a.last
 	if b.checkpointDue(b.active) {
@@ -229,6 +231,9 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 	case d.head.Type.named():
 		e := d.head.runEntry(unit)
 		b.enter(s, &e, d.old, d.oldUnits)
+		if d.next != nil {
+			d.next.old, d.next.oldUnits = s.slotOf(&e), e.Units
+		}
 		if d.doubtful != 0 {
 			if b.superseded == nil {
 				b.superseded = make(superseded)

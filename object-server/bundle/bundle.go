@@ -9,9 +9,10 @@ import (
 
 // Config tunes a Bundle.
 type Config struct {
-	SegmentBytes    int64 // a segment that would grow larger is followed by a new one
-	CheckpointBytes int64 // a CHECKPOINT is due after as many bytes of records
-	IndexOnDisk     bool  // the index of segments with a footer stays there, see filter
+	SegmentBytes    int64          // a segment that would grow larger is followed by a new one
+	CheckpointBytes int64          // a CHECKPOINT is due after as many bytes of records
+	IndexOnDisk     bool           // the index of segments with a footer stays there, see filter
+	Versions        *VersionMemory // nil: look-ups of versions remember nothing
 
 	// Damaged is told of each record that is found damaged, once, and of each
 	// read from a bad sector; nil is allowed.
@@ -29,7 +30,8 @@ type Bundle struct {
 	directory string
 	files     *Files
 	config    Config
-	readOnly  bool // only looked at: nothing is removed
+	readOnly  bool   // only looked at: nothing is removed
+	opened    uint64 // number of the opening, no other has
 
 	mu          sync.RWMutex
 	index       packedIndex     // guarded by mu

@@ -120,6 +120,10 @@ type Chain struct {
 	gap    bool   // damage has cut off a part of the chain
 	stale  bool   // and maybe a newer one than the head
 	lost   uint64 // after a gap: what lies up to this LSN may have been replaced or removed by what is lost
+
+	memory *VersionMemory // nil: nothing is remembered
+	key    memoryKey
+	ahead  *removals // that continue the chain and are not in the log yet
 }
 
 // Addition is a record that continues a chain.
@@ -173,6 +177,17 @@ func (c *Chain) walk(floor Timestamp, visit func(v *Version) bool) error {
 // last finds the last entry that a version id has, if its timestamp may be floor
 // or later. The last one counts: what would not supersede it is refused.
 func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err error) {
+	if v, ok := c.ahead.version(id); ok {
+		return v, true, nil
+	}
+	knows, err := c.remember(func(m *chainMemory, reader chainReader) error {
+		var err error
+		found, ok, err = m.last(reader, id, floor)
+		return err
+	})
+	if knows || err != nil {
+		return found, ok, err
+	}
 	err = c.walk(floor, func(v *Version) bool {
 		if v.ID == id && (v.Type.isVersion() || v.Type == TypeTombstone) {
 			found, ok = *v, true
@@ -180,6 +195,17 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 		return !ok
 	})
 	return found, ok, err
+}
+
+// remember asks the memory of the name. ok is false if there is none: a walk is to
+// tell then. A chain that one record describes needs none.
+func (c *Chain) remember(ask func(m *chainMemory, reader chainReader) error) (ok bool, err error) {
+	reader, head := c.stored()
+	if c.memory == nil || head == nil || head.block.next == 0 {
+		return false, nil
+	}
+	m := c.memory.of(c.key)
+	return m.use(reader, head, func() error { return ask(m, reader) })
 }
 
 // Find looks for a live version. ErrNoVersion if there is none; the reference then
@@ -399,7 +425,17 @@ func (c *Chain) hasLost(lsn uint64) bool {
 }
 
 // newestBut finds the newest live version when one is removed.
-func (c *Chain) newestBut(id VersionID, t Timestamp) (Reference, error) {
+func (c *Chain) newestBut(id VersionID, t Timestamp) (found Reference, err error) {
+	knows, err := c.remember(func(m *chainMemory, reader chainReader) error {
+		found, err = m.newestBut(reader, func(other VersionID) bool {
+			_, isAhead := c.ahead.version(other)
+			return isAhead || other == id
+		})
+		return err
+	})
+	if knows || err != nil {
+		return found, err
+	}
 	l := lister{chain: c}
 	l.remove(id, t)
 	l.take(c.head)

@@ -17,6 +17,7 @@ type chainStore struct {
 	head    uint64
 	reads   int
 	damaged map[uint64]bool
+	memory  *VersionMemory
 }
 
 type storedLink struct {
@@ -39,7 +40,7 @@ func (s *chainStore) chainRecord(lsn uint64) (link, error) {
 }
 
 func (s *chainStore) chain() *Chain {
-	c := &Chain{reader: s}
+	c := &Chain{reader: s, memory: s.memory}
 	if s.head != 0 {
 		l, err := s.chainRecord(s.head)
 		if err != nil {
@@ -68,7 +69,7 @@ func (s *chainStore) put(a Addition, kind Type, id VersionID, t Timestamp, gap u
 	s.head = lsn
 }
 
-func (s *chainStore) add(t testing.TB, kind Type, id VersionID, ts Timestamp) {
+func (s *chainStore) add(t rapid.TB, kind Type, id VersionID, ts Timestamp) {
 	t.Helper()
 	a, err := s.chain().Add(id, ts)
 	check(t, err)

@@ -21,6 +21,10 @@ type Draft struct {
 	old      slot   // of the record that it replaces; 0 if none
 	oldUnits uint32 // length of that one, 0 if not known
 	doubtful slot   // of a record that may be the name's, or that of another; 0 if none
+
+	first     *Draft // of the batch that the record belongs to; nil if it is the first, or alone
+	next      *Draft // of the batch
+	following int64  // length of the others of the batch; of the first
 }
 
 // NewDraft returns an empty draft with room for size bytes of data.
@@ -154,8 +158,9 @@ func (d *Draft) place(metadata, table []byte, padding int) {
 	d.buffer.B = b
 }
 
-// stamp fills the header with what is known only when the record is appended.
+// stamp fills in what is known only when the record is appended.
 func (d *Draft) stamp(lsn, durable uint64, salt, checkpoint uint32) {
+	d.settle()
 	d.head.LSN, d.head.Salt, d.head.Checkpoint = lsn, salt, checkpoint
 	d.head.Distance = uint32(min(lsn-durable, 1<<32-1))
 	d.head.encode(d.buffer.B[d.start:])
@@ -164,8 +169,11 @@ func (d *Draft) stamp(lsn, durable uint64, salt, checkpoint uint32) {
 // bytes is the record once stamped.
 func (d *Draft) bytes() []byte { return d.buffer.B[d.start:] }
 
-// Len is the size of the sealed record in bytes.
-func (d *Draft) Len() int64 { return int64(d.head.Units) * unitSize }
+// Len is the size of the sealed record in bytes, with those that are to follow it.
+func (d *Draft) Len() int64 { return d.length() + d.following }
+
+// length is the size of the sealed record alone, in bytes.
+func (d *Draft) length() int64 { return int64(d.head.Units) * unitSize }
 
 // Replaces says what Read or ReadHead found under the draft's name; nil is
 // nothing. The name must be locked from there until the draft is published.

@@ -64,7 +64,10 @@ func goldenDrafts(t testing.TB) []*Draft {
 	return []*Draft{put, spill, tombstone, pad}
 }
 
-func check(t testing.TB, err error) {
+func check(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

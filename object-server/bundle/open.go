@@ -44,7 +44,7 @@ func (b *Bundle) trim() {
 func newBundle(files *Files, id ID, config Config) *Bundle {
 	return &Bundle{
 		id: id, directory: files.directory(id), files: files, config: config,
-		index: newPackedIndex(files.pages), nextSequence: 1,
+		index: newPackedIndex(files.pages), nextSequence: 1, opened: openings.Add(1),
 	}
 }
 

@@ -29,7 +29,7 @@ func (r nameReader) chainRecord(lsn uint64) (link, error) {
 // none. Where the record is damaged the chain is taken from the one before it;
 // where that cannot be told the chain is Incomplete.
 func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) {
-	c := &Chain{reader: nameReader{b, hash}}
+	c := &Chain{reader: nameReader{b, hash}, memory: b.config.Versions, key: memoryKey{b.opened, hash}}
 	if record == nil && damage == nil {
 		return c, nil
 	}

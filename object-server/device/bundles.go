@@ -119,7 +119,7 @@ func (d *Device) openFirst(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 func (d *Device) bundleConfig() bundle.Config {
 	return bundle.Config{
 		SegmentBytes: d.options.SegmentBytes, CheckpointBytes: d.options.CheckpointBytes, IndexOnDisk: d.options.IndexOnDisk,
-		Damaged: d.damaged,
+		Damaged: d.damaged, Versions: d.versions,
 	}
 }
 

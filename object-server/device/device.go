@@ -37,6 +37,7 @@ type Device struct {
 	directory vfs.Dir // holds the lock, and reports the errors of syncfs
 	options   Options
 	files     *bundle.Files
+	versions  *bundle.VersionMemory
 	bundles   bundles
 	locks     lockTable
 	committer committer
@@ -71,7 +72,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	}
 	d := &Device{
 		fs: files, root: root, directory: directory, options: o,
-		files: bundle.NewFiles(files, root, o.OpenFilesMax),
+		files: bundle.NewFiles(files, root, o.OpenFilesMax), versions: bundle.NewVersionMemory(o.VersionBytes),
 	}
 	usage, err := directory.Usage()
 	if err != nil {

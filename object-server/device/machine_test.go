@@ -68,6 +68,7 @@ type machine struct {
 func (s *machine) start(rt *rapid.T) {
 	o := crashOptions(rapid.SampledFrom(crashMethods).Draw(rt, "method"))
 	o.IndexOnDisk, o.KeptID = rapid.Bool().Draw(rt, "index on disk"), s.keptID
+	o.VersionBytes = rapid.SampledFrom([]int64{0, -1, 4 << 10}).Draw(rt, "memory of versions")
 	d, err := Open(s.fs, "/d", o)
 	if err != nil {
 		rt.Fatal(err)

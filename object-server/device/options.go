@@ -45,6 +45,7 @@ type Options struct {
 	CompactionRound time.Duration // how often partitions that nobody uses are looked at; default 24 h
 	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
+	VersionBytes    int64         // memory of what look-ups have read of names with versions; default 64 MiB, -1 none
 	OpenFilesMax    int           // segments kept open; default 1024
 	Concurrency     int           // calls to the disk at once for operations, each of which takes a thread while it waits; default 64
 	OperationsMax   int           // operations at once, those that wait included; default 1024
@@ -76,6 +77,7 @@ const (
 	openFilesDefault    = 1024
 	concurrencyDefault  = 64
 	operationsDefault   = 1024
+	versionBytesDefault = 64 << 20
 
 	compactionRateDefault  = 16 << 20
 	compactionRoundDefault = 24 * time.Hour
@@ -98,6 +100,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.CheckpointBytes == 0 {
 		o.CheckpointBytes = checkpointDefault
+	}
+	if o.VersionBytes == 0 {
+		o.VersionBytes = versionBytesDefault
 	}
 	if o.OpenFilesMax == 0 {
 		o.OpenFilesMax = openFilesDefault

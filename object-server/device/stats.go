@@ -13,6 +13,7 @@ type Stats struct {
 	BytesWritten uint64 // to segments and large files, with headers and padding
 	Quarantined  uint64 // damaged records and extents met
 	IndexBytes   uint64 // memory of the indexes off the Go heap, now
+	VersionBytes uint64 // memory of what look-ups have read of names with versions, now
 	RecordBytes  uint64 // in the segments of the partitions opened so far, now
 	LiveBytes    uint64 // of these, what counts; versions that were removed before the start are estimated
 
@@ -50,7 +51,7 @@ func (d *Device) Stats() Stats {
 		RecordBytes: uint64(all), LiveBytes: uint64(max(live, 0)),
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),
-		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()),
+		Quarantined: c.quarantined.Load(), IndexBytes: uint64(d.files.IndexBytes()), VersionBytes: uint64(d.versions.Bytes()),
 		Compactions: c.compactions.Load(), BytesCompacted: c.bytesCompacted.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), TombstonesReclaimed: c.tombstonesReclaimed.Load(), VersionsReclaimed: c.versionsReclaimed.Load(),
 	}

@@ -1,0 +1,300 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// memoryModel is a chain on which each question is asked of a walk, of a memory
+// that all questions share, and of one that is too small for the name.
+type memoryModel struct {
+	store  *chainStore
+	memory *VersionMemory
+	small  *VersionMemory
+	live   []VersionID
+}
+
+func newMemoryModel() *memoryModel {
+	s := newChainStore()
+	s.damaged = map[uint64]bool{}
+	return &memoryModel{store: s, memory: NewVersionMemory(1 << 20), small: NewVersionMemory(8 << 10)}
+}
+
+// ask puts a question to all; they must say the same unless damage hides it from
+// the walk. It returns what the walk says.
+func ask[T any](t rapid.TB, m *memoryModel, question func(c *Chain) (T, error)) (T, error) {
+	t.Helper()
+	m.store.memory = nil
+	want, wantErr := question(m.store.chain())
+	for _, memory := range []*VersionMemory{m.memory, m.small} {
+		m.store.memory = memory
+		got, err := question(m.store.chain())
+		if errors.Is(wantErr, ErrQuarantined) {
+			continue // what was remembered is as true as before
+		}
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Fatalf("says %+v, %v, a walk %+v, %v", got, err, want, wantErr)
+		}
+	}
+	return want, wantErr
+}
+
+// found is what Find says, and nothing that may differ.
+func (m *memoryModel) find(t rapid.TB, id VersionID) {
+	t.Helper()
+	_, _ = ask(t, m, func(c *Chain) (Reference, error) { return c.Find(id) })
+}
+
+// addition is what an Addition says, with the block as it is stored.
+type addition struct {
+	block    []byte
+	previous uint64
+	versions uint32
+	replaced Reference
+}
+
+// change continues the chain, if that is not refused.
+func (m *memoryModel) change(t rapid.TB, kind Type, id VersionID, ts Timestamp, gap uint64) {
+	t.Helper()
+	var made Addition
+	_, err := ask(t, m, func(c *Chain) (addition, error) {
+		var a Addition
+		var err error
+		switch kind {
+		case TypeTombstone:
+			a, err = c.Remove(id, ts)
+		case TypeMeta:
+			var old Reference
+			if old, err = c.Find(id); err == nil {
+				a, err = c.Rewrite(old)
+			}
+		default:
+			a, err = c.Add(id, ts)
+		}
+		if err == nil {
+			made = a
+		}
+		return addition{a.block.append(nil), a.previous, a.versions, a.Replaced()}, err
+	})
+	if err != nil {
+		return
+	}
+	if kind == TypeMeta {
+		kind, ts = TypePut, made.replaced.Timestamp
+	}
+	m.store.put(made, kind, id, ts, gap)
+}
+
+// What is remembered of a chain says what a walk through it says, after every
+// change: late versions, null versions, POSTs, removals, damage, a restart.
+func TestMemoryEqualsWalk(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newMemoryModel()
+		if kind := rapid.SampledFrom([]Type{0, TypePut, TypeTombstone}).Draw(rt, "first"); kind != 0 {
+			m.store.plain(kind, Timestamp{Ticks: 35})
+		}
+		ids := rapid.SampledFrom([]int{12, 40, 300}).Draw(rt, "ids")
+		for i := range ids - 10 {
+			id, ts := numbered(i)
+			m.change(rt, TypePut, id, ts, 0)
+		}
+		kinds := []Type{TypePut, TypePut, TypeDeleteMarker, TypeTombstone, TypeTombstone, TypeTombstone, TypeMeta}
+		for range rapid.IntRange(0, 80).Draw(rt, "operations") {
+			id, ts := numbered(rapid.IntRange(0, ids).Draw(rt, "version"))
+			kind := rapid.SampledFrom(kinds).Draw(rt, "kind")
+			switch rapid.IntRange(0, 19).Draw(rt, "what") {
+			case 0, 1:
+				id = VersionID{}
+			case 2:
+				m.memory = NewVersionMemory(1 << 20) // as after a restart
+			case 3:
+				m.store.damaged[rapid.Uint64Range(1, max(m.store.head-1, 1)).Draw(rt, "damaged")] = true
+			case 4:
+				clear(m.store.damaged)
+			case 5, 6, 7:
+				m.find(rt, id)
+			case 8, 9: // the newest one
+				if newest, ok := m.store.chain().Newest(); ok {
+					id, ts, kind = newest.ID, newest.Timestamp, TypeTombstone
+				}
+			}
+			if kind == TypeTombstone {
+				ts.Ticks += rapid.SampledFrom([]uint64{0, 0, 1, 500}).Draw(rt, "later")
+			}
+			if m.store.damaged[m.store.head] {
+				clear(m.store.damaged)
+			}
+			m.change(rt, kind, id, ts, rapid.Uint64Range(0, 3).Draw(rt, "gap"))
+		}
+		clear(m.store.damaged)
+		for i := range ids + 1 {
+			id, _ := numbered(i)
+			m.find(rt, id)
+		}
+		m.find(rt, VersionID{})
+	})
+}
+
+// orders are those in which versions are removed.
+func orders(n int) map[string][]int {
+	oldest := make([]int, n)
+	for i := range oldest {
+		oldest[i] = i
+	}
+	newest := slices.Clone(oldest)
+	slices.Reverse(newest)
+	return map[string][]int{"oldest first": oldest, "newest first": newest, "random": rand.New(rand.NewPCG(1, 2)).Perm(n)}
+}
+
+// What a removal reads does not depend on what was removed, in whatever order.
+func TestRemovalsCostTheSame(t *testing.T) {
+	const count = 20_000
+	for name, order := range orders(count) {
+		t.Run(name, func(t *testing.T) {
+			s := newChainStore()
+			s.memory = NewVersionMemory(8 << 20)
+			for i := range count {
+				id, ts := ordered(i)
+				s.add(t, TypePut, id, ts)
+			}
+			first, all, most := 0, 0, 0
+			for i, n := range order {
+				id, _ := ordered(n)
+				a, err := s.chain().Remove(id, Timestamp{Ticks: 1<<40 + uint64(i)})
+				check(t, err)
+				if i == 0 {
+					first = s.reads
+				} else {
+					most = max(most, s.reads)
+				}
+				all += s.reads
+				s.put(a, TypeTombstone, id, Timestamp{Ticks: 1<<40 + uint64(i)}, 0)
+				id, _ = ordered(order[count-1])
+				if i == count-2 {
+					if newest, _ := s.chain().Newest(); newest.ID != id {
+						t.Errorf("newest is %+v, want %x", newest, id)
+					}
+				}
+			}
+			t.Logf("%d reads for the first, %d at most for another, %d for all; %d bytes", first, most, all, s.memory.Bytes())
+			if limit := 2*count + count/directoryStride; all > limit {
+				t.Errorf("%d reads, want %d at most", all, limit)
+			}
+		})
+	}
+}
+
+// A memory stays in its bounds, and says what a walk says when names are dropped.
+func TestMemoryIsBounded(t *testing.T) {
+	const limit, names, each = 64 << 10, 12, 300
+	memory := NewVersionMemory(limit)
+	var stores []*chainStore
+	for range names {
+		s := newChainStore()
+		for i := range each {
+			id, ts := ordered(i)
+			s.add(t, TypePut, id, ts)
+		}
+		stores = append(stores, s)
+	}
+	for range 3 {
+		for n, s := range stores {
+			c := s.chain()
+			c.memory, c.key = memory, memoryKey{1, Hash{byte(n)}}
+			id, _ := ordered(n)
+			if found, err := c.Find(id); err != nil || found.LSN != uint64(n)+1 {
+				t.Fatalf("%+v, %v", found, err)
+			}
+			if n := memory.Bytes(); n <= 0 || n > limit {
+				t.Fatalf("%d bytes", n)
+			}
+		}
+	}
+	if kept := len(memory.names); kept < 2 || kept > names {
+		t.Errorf("%d names are remembered", kept)
+	}
+	var listed int64
+	for e := memory.recent.Front(); e != nil; e = e.Next() {
+		listed += e.Value.(*chainMemory).size()
+	}
+	if listed != memory.Bytes() {
+		t.Errorf("%d bytes are counted, %d taken", memory.Bytes(), listed)
+	}
+}
+
+// A batch of removals leaves what the same removals leave one by one.
+func TestBatchEqualsSingleRemovals(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		single, batched := newChainStore(), newChainStore()
+		if rapid.Bool().Draw(rt, "remembers") {
+			batched.memory = NewVersionMemory(1 << 20)
+		}
+		n := rapid.IntRange(1, 150).Draw(rt, "versions")
+		for _, s := range []*chainStore{single, batched} {
+			for i := range n {
+				id, ts := numbered(i)
+				a, err := s.chain().Add(id, ts)
+				check(rt, err)
+				s.put(a, TypePut, id, ts, 0)
+			}
+		}
+		for range 3 {
+			removeBoth(rt, single, batched, n)
+		}
+	})
+}
+
+// removeBoth removes the same versions one by one, and in a batch.
+func removeBoth(rt *rapid.T, single, batched *chainStore, n int) {
+	c := batched.chain()
+	var drafts []*Draft
+	for range rapid.IntRange(1, 90).Draw(rt, "removals") {
+		id, ts := numbered(rapid.IntRange(0, n+2).Draw(rt, "version"))
+		ts.Ticks += rapid.SampledFrom([]uint64{0, 1, 1 << 30}).Draw(rt, "later")
+		if rapid.IntRange(0, 20).Draw(rt, "null") == 0 {
+			id = VersionID{}
+		}
+		m := Metadata{Name: "/a/c/o", Timestamp: ts, VersionID: id}
+		want, wantErr := single.chain().Remove(id, ts)
+		got, err := c.Remove(id, ts)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			rt.Fatalf("%v, alone %v", err, wantErr)
+		}
+		if err != nil {
+			continue
+		}
+		a, d := NewDraft(0), NewDraft(0)
+		a.Continue(&want)
+		d.Continue(&got)
+		check(rt, a.SealTombstone(Hash{}, &m))
+		check(rt, d.SealTombstone(Hash{}, &m))
+		single.store(a)
+		if drafts = append(drafts, d); len(drafts) > 1 {
+			drafts[0].Then(drafts[len(drafts)-2], d)
+		}
+		c.Precede(d)
+	}
+	for _, d := range drafts {
+		batched.store(d)
+		if !bytes.Equal(single.records[d.head.LSN].block, batched.records[d.head.LSN].block) || single.records[d.head.LSN].head != d.head {
+			rt.Fatalf("record %d: %+v, alone %+v", d.head.LSN, d.head, single.records[d.head.LSN].head)
+		}
+	}
+}
+
+// store appends a draft as a log does.
+func (s *chainStore) store(d *Draft) {
+	s.head++
+	d.stamp(s.head, s.head-1, 0, 0)
+	parts := d.head.layout()
+	s.records[s.head] = storedLink{d.head, slices.Clone(d.bytes()[headerSize:parts.metadata])}
+	if checksum(d.bytes()[headerSize:parts.data]) != d.head.MetadataCRC {
+		panic("checksum of a block")
+	}
+}
