@@ -50,10 +50,10 @@ func (e *erasure) succeed(d *Device, w *rival, c *bundle.Chain) (bundle.Addition
 
 // roomToErase lets a DELETE in, which waits for compaction where the room is used
 // up and there is garbage.
-func (d *Device) roomToErase() error {
+func (d *Device) roomToErase(bytes int64) error {
 	deadline := time.Now().Add(eraseWait)
 	for {
-		err := d.room.erase(eraseRoom)
+		err := d.room.erase(bytes)
 		if err == nil || !errors.Is(err, ErrNoSpace) || !d.compactor.relieve(deadline) {
 			return err
 		}
@@ -68,7 +68,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 		return State{}, err
 	}
 	defer d.leave()
-	if err := d.roomToErase(); err != nil {
+	if err := d.roomToErase(eraseRoom); err != nil {
 		return State{}, err
 	}
 	defer d.room.leave(eraseRoom)

@@ -183,11 +183,16 @@ type succession func(c *bundle.Chain) (bundle.Addition, error)
 // succeed tells how a change continues the versions of a name whose head is the
 // record, and what it replaces. The object's lock is held.
 func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
-	old := replaced{record: head}
 	chain, err := writableChain(b, hash, head, damage)
 	if err != nil {
-		return old, err
+		return replaced{record: head}, err
 	}
+	return lengthen(b, hash, head, chain, change)
+}
+
+// lengthen is succeed with the chain at hand.
+func lengthen(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, chain *bundle.Chain, change succession) (replaced, error) {
+	old := replaced{record: head}
 	a, err := change(chain)
 	if err != nil {
 		return old, err
