@@ -49,6 +49,9 @@ func versions(s *settings, r *report) error {
 		return err
 	}
 	r.add(fmt.Sprintf("adding a version at %d", all), microseconds(cost), "us CPU", "<= 30")
+	if err := removals(s, d, r); err != nil {
+		return err
+	}
 	r.note("one writer, no flushes; CPU of the whole process, median of %d rounds of %d additions", s.rounds, versionsStep)
 	return nil
 }
