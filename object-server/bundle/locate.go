@@ -19,7 +19,7 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 		return nil, nil, nil
 	}
 	b.segments.pin(s.number)
-	samples, tail, base, isSealed := s.samples, s.tail, s.base, s.sealed
+	samples, tail, base, last, isSealed := s.samples, s.tail, s.base, s.last, s.sealed
 	b.mu.RUnlock()
 	defer s.unpin()
 	if isSealed {
@@ -29,7 +29,7 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 		}
 	}
 	h := hop{salt: s.salt, lsn: lsn, headOnly: headOnly}
-	if !h.between(samples, uint32(lsn-base), tail) {
+	if !h.between(samples, uint32(lsn-base), tail, uint32(last-base)) {
 		return nil, nil, nil
 	}
 	file, err := b.files.get(s.key(b.id))
@@ -37,7 +37,11 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 		return nil, nil, err
 	}
 	defer file.release()
-	record, buffer, err := h.run(file)
+	record, buffer := h.near(file)
+	if record == nil {
+		buffer.Free()
+		record, buffer, err = h.run(file)
+	}
 	if err == nil && record != nil && record.head.Hash == hash {
 		return record, buffer, nil
 	}
@@ -93,15 +97,24 @@ type hop struct {
 	headOnly bool
 	start    int64 // offset of the sample
 	end      int64 // of the records
+
+	bytes            int64  // from the sample to the next
+	records, skipped uint32 // LSNs in these, and before the record
 }
 
-// between sets where to look; false if the LSN is lower than all samples.
-func (h *hop) between(samples []sample, delta uint32, tail int64) bool {
+// between sets where to look; false if the LSN is lower than all samples. delta and
+// last are LSNs from the base of the segment.
+func (h *hop) between(samples []sample, delta uint32, tail int64, last uint32) bool {
 	i := sort.Search(len(samples), func(i int) bool { return samples[i].lsn > delta })
 	if i == 0 {
 		return false
 	}
 	h.start, h.end = int64(samples[i-1].unit)*unitSize, tail
+	from, to := samples[i-1], sample{last + 1, uint32(tail / unitSize)}
+	if i < len(samples) {
+		to = samples[i]
+	}
+	h.bytes, h.records, h.skipped = int64(to.unit-from.unit)*unitSize, to.lsn-from.lsn, delta-from.lsn
 	return true
 }
 
