@@ -118,7 +118,6 @@ type Chain struct {
 	reader chainReader
 	head   *link  // nil: the name has no record
 	gap    bool   // damage has cut off a part of the chain
-	stale  bool   // and maybe a newer one than the head
 	lost   uint64 // after a gap: what lies up to this LSN may have been replaced or removed by what is lost
 
 	memory *VersionMemory // nil: nothing is remembered
@@ -208,18 +207,14 @@ func (c *Chain) remember(ask func(m *chainMemory, reader chainReader) error) (ok
 	return m.use(reader, head, func() error { return ask(m, reader) })
 }
 
+// Doubts tells whether a version, or its removal, was found that may since have been
+// followed by another record, which is lost.
+func (c *Chain) Doubts(found Reference) bool { return c.lost > 0 && found.LSN <= c.lost }
+
 // Find looks for a live version. ErrNoVersion if there is none; the reference then
 // has the time of its removal, if that is known.
 func (c *Chain) Find(id VersionID) (Reference, error) {
-	found, err := c.find(id)
-	if err == nil && found.LSN <= c.lost {
-		return Reference{}, c.missing()
-	}
-	return found, err
-}
-
-func (c *Chain) find(id VersionID) (Reference, error) {
-	if c.head == nil || c.stale { // what would be found may have been replaced or removed
+	if c.head == nil {
 		return Reference{}, c.missing()
 	}
 	if newest := c.head.newest(); newest.ID == id && !newest.Timestamp.IsZero() {

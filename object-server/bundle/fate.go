@@ -77,7 +77,7 @@ func (b *Bundle) fateOf(hash Hash) (*chainFate, error) {
 	buffer.Free()
 	whole := &chainFate{isChain: true, isWhole: true}
 	switch {
-	case errors.Is(err, ErrQuarantined):
+	case errors.Is(err, ErrQuarantined), head != nil && head.doubtful:
 		return whole, nil
 	case err != nil:
 		return nil, err

@@ -36,4 +36,8 @@ type Metadata struct {
 	// version; Versioned says that the name has or had others.
 	VersionID VersionID `msg:"-"`
 	Versioned bool      `msg:"-"`
+
+	// Doubtful is not stored: records were lost that were written later, and one of
+	// them may have replaced or deleted this.
+	Doubtful bool `msg:"-"`
 }

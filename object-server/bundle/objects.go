@@ -23,6 +23,9 @@ type Object struct {
 // lostData: of a version that counts only what its name has beside it is left.
 const lostData = "the data of this version were lost"
 
+// lostLater: a record is good, but may not be the newest of its name.
+const lostLater = "records that were written later are lost"
+
 // Objects calls use for each object of a partition that a GET would find, or for
 // each version of each name, in the order in which their newest records lie. Only
 // headers and metadata are read; the partition may be in use.
@@ -120,6 +123,9 @@ func (r *Record) object() *Object {
 	}
 	if r.head.Type == TypeVersionDirectory {
 		o.Damage = lostData
+	}
+	if r.doubtful && o.Damage == "" {
+		o.Damage = lostLater
 	}
 	return o
 }

@@ -49,6 +49,8 @@ const headGuess = 2048
 // but the object's bytes. The record is valid until the buffer is freed; it is
 // nil if there is none. Damage puts the name into quarantine and is
 // ErrQuarantined, as is a bad sector; the record then tells what is still known.
+// Where records of unknown names are lost, one that is older is Doubtful, and that
+// there is none is ErrQuarantined.
 func (b *Bundle) Read(hash Hash) (*Record, *Buffer, error) { return b.read(hash, 0) }
 
 // ReadHead is Read without the object's bytes and their checksums.
@@ -65,10 +67,8 @@ func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
 		record, buffer, err := b.readCandidate(&found[i], hash, limit)
 		switch {
 		case err == nil && record == nil: // another name
-		case err == nil && record.LSN() <= b.lostThrough:
-			buffer.Free()
-			return record.bare(), nil, b.lost()
 		case err == nil:
+			record.doubtful = b.isLost(record.LSN())
 			return record, buffer, nil
 		case errors.Is(err, ErrQuarantined):
 			suspect, damage = record, err

@@ -10,6 +10,7 @@ import (
 type Record struct {
 	head     header
 	slot     slot   // where it lies; 0 if it was not found through an index
+	doubtful bool   // good, but what was written later may be lost; see Doubtful
 	chained  bool   // the header is damaged, and the name has, or may have, versions
 	block    []byte // encoded version block
 	metadata []byte
@@ -58,7 +59,16 @@ func (r *Record) parseMetadata(b []byte) error {
 }
 
 // bare is the record without what points into a buffer.
-func (r *Record) bare() *Record { return &Record{head: r.head, slot: r.slot, chained: r.chained} }
+func (r *Record) bare() *Record {
+	return &Record{head: r.head, slot: r.slot, doubtful: r.doubtful, chained: r.chained}
+}
+
+// Doubtful tells whether records were lost that were written later than this one:
+// one of them may have replaced or deleted it. Else it is the newest of its name.
+func (r *Record) Doubtful() bool { return r.doubtful }
+
+// MarkDoubtful is for a version that was found through a record or chain that is.
+func (r *Record) MarkDoubtful() { r.doubtful = true }
 
 // LSN is the record's number in the log; 0 if its header is damaged.
 func (r *Record) LSN() uint64 { return r.head.LSN }
@@ -99,7 +109,7 @@ func (r *Record) Size() int64 { return int64(r.head.Size) }
 func (r *Record) Metadata() (*Metadata, error) {
 	m, err := decodeMetadata(r.metadata)
 	if err == nil {
-		m.VersionID, m.Versioned = r.head.VersionID, r.Versioned()
+		m.VersionID, m.Versioned, m.Doubtful = r.head.VersionID, r.Versioned(), r.doubtful
 	}
 	return m, err
 }

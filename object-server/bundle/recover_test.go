@@ -183,8 +183,8 @@ func checkLive(t *testing.T, b *Bundle, live []int, lost bool) {
 		r, ok, err := find(b, name(n))
 		switch want := slices.Contains(live, n); {
 		case lost && r.LSN() <= b.lostThrough:
-			if !errors.Is(err, ErrQuarantined) {
-				t.Fatalf("record %d: %v", n, err)
+			if ok && (err != nil || !r.Doubtful()) || !ok && !errors.Is(err, ErrQuarantined) {
+				t.Fatalf("record %d: doubtful %v, %v", n, r.Doubtful(), err)
 			}
 		case err != nil || ok != want:
 			t.Fatalf("record %d: found %v, want %v, %v", n, ok, want, err)

@@ -44,8 +44,7 @@ func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) 
 		l, err = b.salvage(c.reader, record)
 	}
 	if err == nil {
-		c.head, c.stale = &l, b.isLost(l.head.LSN)
-		c.gap = l.block.gap || c.stale
+		c.head, c.gap = &l, l.block.gap || b.isLost(l.head.LSN)
 		if c.gap {
 			c.lost = b.lostThrough
 		}
@@ -153,17 +152,14 @@ func (b *Bundle) ReadVersionHead(hash Hash, v Reference) (*Record, *Buffer, erro
 	return b.readLinked(hash, v.LSN, true)
 }
 
-// Doubt is ErrQuarantined when the version that a record of the name refers to as
-// the newest may not be it: the record was written when others of the name had been
-// lost, and the version, or that there is none, is from before.
-func (b *Bundle) Doubt(r *Record, newest Reference) error {
+// Doubts tells whether the version that a record of the name refers to as the newest
+// may not be it: others were lost that were written after the record; or before it,
+// and the version, or that there is none, is from before them.
+func (b *Bundle) Doubts(r *Record, newest Reference) bool {
 	if newest.Timestamp.IsZero() {
 		newest.LSN = 0
 	}
-	if r.HasGap() && b.lostThrough > 0 && newest.LSN <= b.lostThrough {
-		return b.lost()
-	}
-	return nil
+	return r.doubtful || r.HasGap() && b.lostThrough > 0 && newest.LSN <= b.lostThrough
 }
 
 // Newest refers to the version that counts of a name with versions whose head

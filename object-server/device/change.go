@@ -141,6 +141,9 @@ func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bund
 		}
 		return err
 	}
+	if o.metadata.Doubtful { // written anew it would pass for the newest
+		return doubted(o.metadata.Timestamp)
+	}
 	before := *o.metadata
 	if err := edit(o.metadata); err != nil {
 		return err

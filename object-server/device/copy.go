@@ -44,6 +44,7 @@ func (d *Device) Copy(from, to Location, edit func(m *bundle.Metadata) error) (
 	if err := u.fill(source); err != nil {
 		return nil, State{}, err
 	}
+	m.Doubtful = false // as a write of its own
 	prev, err = u.Commit(m)
 	return m, prev, err
 }

@@ -12,8 +12,8 @@ var (
 	// ErrNoSpace: the file system is full, or its reserve is reached. Nothing
 	// of the write is visible and the device goes on.
 	ErrNoSpace = vfs.ErrNoSpace
-	// ErrQuarantined: what is stored under the name is damaged, or may be, and
-	// is not served. A newer write makes the name usable again.
+	// ErrQuarantined: what is stored under the name is damaged, or it is not known
+	// whether anything is. A newer write makes the name usable again.
 	ErrQuarantined = bundle.ErrQuarantined
 	// ErrUnknown: what is stored under the name cannot be read, and may be newer
 	// than the write, which is refused. Nothing of it was stored.
@@ -35,6 +35,24 @@ var (
 
 // OlderError refuses a write that is not newer than what is stored.
 type OlderError = bundle.OlderError
+
+// DoubtError says that what is stored under a name, if anything is, cannot be told.
+// It is an ErrQuarantined.
+type DoubtError struct {
+	Timestamp bundle.Timestamp // of the record that is damaged, or no longer sure to be the newest; zero if not known
+	Cause     error
+}
+
+func (e *DoubtError) Error() string { return e.Cause.Error() }
+
+// Unwrap makes it an ErrQuarantined.
+func (e *DoubtError) Unwrap() []error { return []error{ErrQuarantined, e.Cause} }
+
+// errLostLater is why a record is not sure to be the newest.
+var errLostLater = errors.New("device: records that were written later are lost")
+
+// doubted is the error for a name or version whose last known record is of a time.
+func doubted(last bundle.Timestamp) error { return &DoubtError{Timestamp: last, Cause: errLostLater} }
 
 // NotFoundError says that there is no live object under a name, or no such
 // version of it.

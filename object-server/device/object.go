@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
@@ -24,7 +25,8 @@ type Object struct {
 }
 
 // Open opens the newest version of an object. A small one has been read whole
-// on return. Errors: *NotFoundError, ErrQuarantined, ErrOut, ErrClosed.
+// on return. Its metadata say whether it is Doubtful. Errors: *NotFoundError,
+// ErrQuarantined, ErrOut, ErrClosed.
 func (d *Device) Open(at Location) (*Object, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -71,12 +73,16 @@ func (d *Device) load(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) e
 // live tells what a look-up found: nil for an object, else why there is none.
 func live(record *bundle.Record, err error) error {
 	switch {
+	case record != nil && errors.Is(err, ErrQuarantined):
+		return &DoubtError{Timestamp: record.Timestamp(), Cause: err}
 	case err != nil:
 		return err
 	case record == nil:
 		return &NotFoundError{}
 	case record.Type() == bundle.TypeVersionDirectory: // what is left of a version that counts
-		return fmt.Errorf("%w: the data of this version were lost", ErrQuarantined)
+		return &DoubtError{Timestamp: record.Timestamp(), Cause: errLostData}
+	case !record.Live() && record.Doubtful():
+		return doubted(record.Timestamp())
 	case !record.Live():
 		return &NotFoundError{
 			Tombstone: record.Timestamp(), Marker: record.Type() == bundle.TypeDeleteMarker, VersionID: record.VersionID(),
@@ -84,6 +90,8 @@ func live(record *bundle.Record, err error) error {
 	}
 	return nil
 }
+
+var errLostData = errors.New("device: the data of this version were lost")
 
 // newest reads the version that counts when none is named.
 func (o *Object) newest() (err error) {
@@ -94,7 +102,8 @@ func (o *Object) newest() (err error) {
 
 // load reads the record and opens the large file, if the bytes are in one.
 func (o *Object) load(find func(o *Object) error) (err error) {
-	if err := live(o.record, find(o)); err != nil {
+	err = find(o)
+	if err := live(o.record, err); err != nil {
 		return err
 	}
 	if o.metadata, err = o.record.Metadata(); err != nil {
@@ -120,13 +129,24 @@ func (o *Object) load(find func(o *Object) error) (err error) {
 // damaged quarantines the object and returns the error that says so. An object may
 // outlive its device, whose index is gone then.
 func (o *Object) damaged(cause error) error {
+	doubt := &DoubtError{Timestamp: o.record.Timestamp(), Cause: cause}
 	if d := o.device; d.gate.TryRLock() { // the caller may hold it, and Close wait for it
 		defer d.gate.RUnlock()
 		if !d.closed {
-			return o.bundle.Quarantine(o.record, cause)
+			doubt.Cause = o.bundle.Quarantine(o.record, cause)
 		}
 	}
-	return fmt.Errorf("%w: %w", ErrQuarantined, cause)
+	return doubt
+}
+
+// unreadable makes of an error of reading the large file a DoubtError, if the disk
+// cannot read it. The next read may succeed.
+func (o *Object) unreadable(err error) error {
+	err = fmt.Errorf("device: large file: %w", err)
+	if errors.Is(err, syscall.EIO) {
+		return &DoubtError{Timestamp: o.record.Timestamp(), Cause: err}
+	}
+	return err
 }
 
 // Metadata is shared and must not be changed.
@@ -199,7 +219,7 @@ func (o *Object) readLarge(p []byte, offset int64) error {
 	}
 	defer o.device.calls.leave()
 	if read, err := o.large.ReadAt(p, offset); read < len(p) {
-		return fmt.Errorf("device: large file: %w", err)
+		return o.unreadable(err)
 	}
 	return nil
 }

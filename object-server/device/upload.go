@@ -272,7 +272,7 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 		return old, nil
 	}
 	old.state = State{Existed: true, Metadata: m}
-	if record.Type() == bundle.TypeSpill {
+	if record.Type() == bundle.TypeSpill && !record.Doubtful() {
 		old.large, err = largeOf(b, w.hash)
 	}
 	return old, err

@@ -55,10 +55,7 @@ func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVers
 			return record, buffer, err
 		}
 		newest, ok := record.Newest()
-		if err := b.Doubt(record, newest); err != nil {
-			buffer.Free()
-			return nil, nil, err
-		}
+		isDoubtful := b.Doubts(record, newest)
 		if ok && newest.LSN == record.LSN() {
 			return record, buffer, nil
 		}
@@ -68,11 +65,17 @@ func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVers
 			if err != nil {
 				return nil, nil, err
 			}
+			if isDoubtful {
+				return nil, nil, doubted(chain.Latest())
+			}
 			return nil, nil, &NotFoundError{Tombstone: chain.Latest()}
 		}
 		buffer.Free()
 		found, buffer, err := read(hash, newest)
 		if !removedMeanwhile(found, err) || record.LSN() == last {
+			if isDoubtful && err == nil {
+				found.MarkDoubtful()
+			}
 			return found, buffer, err
 		}
 		buffer.Free()
@@ -94,17 +97,23 @@ func findVersion(b *bundle.Bundle, hash bundle.Hash, id bundle.VersionID, read r
 		}
 		v, err := chain.Find(id)
 		if errors.Is(err, bundle.ErrNoVersion) {
-			missing := &NotFoundError{Tombstone: v.Timestamp}
+			removed := v.Timestamp
 			if id.IsNull() {
-				missing.Tombstone, _ = chain.Null()
+				removed, _ = chain.Null()
 			}
-			return nil, nil, missing
+			if chain.Doubts(v) {
+				return nil, nil, doubted(removed)
+			}
+			return nil, nil, &NotFoundError{Tombstone: removed}
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 		found, buffer, err := read(hash, v)
 		if !removedMeanwhile(found, err) || head.LSN() == last {
+			if err == nil && chain.Doubts(v) {
+				found.MarkDoubtful()
+			}
 			return found, buffer, err
 		}
 		buffer.Free()
@@ -225,7 +234,10 @@ func lengthen(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, chain *bu
 	if err != nil {
 		return old, nil
 	}
-	old.state, old.large = State{Existed: true, Metadata: m}, record.LargeID
+	old.state = State{Existed: true, Metadata: m}
+	if !chain.Doubts(v) { // else its large file stays until nothing is lost
+		old.large = record.LargeID
+	}
 	return old, nil
 }
 

@@ -95,6 +95,9 @@ func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Times
 	if m.Timestamp.Compare(timestamp) >= 0 {
 		return nil, &device.OlderError{Existing: m.Timestamp}
 	}
+	if m.Doubtful { // a newer write may have another time, or none
+		return nil, &device.DoubtError{Timestamp: m.Timestamp, Cause: errExpired}
+	}
 	stored := bundle.Timestamp{Ticks: uint64(m.DeleteAt) * bundle.TicksPerSecond}
 	if stored != expected {
 		return nil, fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")

@@ -39,8 +39,24 @@ func (f *failure) with(name, value string) *failure {
 
 const timestampHeader = "X-Backend-Timestamp"
 
-// doubtHeader says that this replica cannot tell what counts.
-const doubtHeader = "X-Backend-Doubt"
+// doubtHeader says how far an answer is to be believed: "stale" on that of a good record where later ones were lost,
+// "unknown" where it cannot be told what is stored. The proxy asks other replicas then.
+const (
+	doubtHeader  = "X-Backend-Doubt"
+	doubtStale   = "stale"
+	doubtUnknown = "unknown"
+)
+
+// doubtFailure is the answer where a 404 would say more than is known.
+func doubtFailure(err error) *failure {
+	f := fail(http.StatusServiceUnavailable, "What is stored here is damaged or lost.").with(doubtHeader, doubtUnknown)
+	var doubt *device.DoubtError
+	if errors.As(err, &doubt) && !doubt.Timestamp.IsZero() {
+		f.with(timestampHeader, doubt.Timestamp.String())
+	}
+	f.cause = err
+	return f
+}
 
 // failureOf maps every error of a handler to an answer; the one place that does.
 func failureOf(err error) *failure {
@@ -62,14 +78,8 @@ func failureOf(err error) *failure {
 	case errors.As(err, &older):
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, older.Existing.String())
-	case errors.Is(err, device.ErrUnknown):
-		f := fail(http.StatusServiceUnavailable, "What is stored cannot be read.").with(doubtHeader, "unknown")
-		f.cause = err
-		return f
-	case errors.Is(err, device.ErrQuarantined):
-		f := fail(http.StatusNotFound, "The resource could not be found.")
-		f.cause = err
-		return f
+	case errors.Is(err, device.ErrUnknown), errors.Is(err, device.ErrQuarantined):
+		return doubtFailure(err)
 	case errors.Is(err, device.ErrTooLarge):
 		return fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	case errors.Is(err, device.ErrNoSpace), errors.Is(err, device.ErrOut), errors.Is(err, device.ErrClosed):

@@ -21,6 +21,7 @@ type fakeStore struct {
 	out       error // Err
 	commitErr error
 	openErr   error
+	doubtful  bool  // what is stored may not be the newest
 	readErr   error // of WriteRange, after readGood bytes
 	readGood  int64
 	heads     int
@@ -86,7 +87,9 @@ func (f *fakeStore) lookup(at device.Location) (*fakeObject, error) {
 	if found.metadata == nil {
 		return nil, &device.NotFoundError{Tombstone: found.tombstone}
 	}
-	return found, nil
+	m := *found.metadata
+	m.Doubtful = f.doubtful
+	return &fakeObject{metadata: &m, data: found.data}, nil
 }
 
 func (f *fakeStore) Open(at device.Location) (object, error) {

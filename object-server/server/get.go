@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device"
 )
 
-// get answers 200, 206, 304, 404, 412, 416 or 507.
+// get answers 200, 206, 304, 404, 412, 416, 503 or 507.
 func (s *Server) get(x *exchange) error {
 	now, err := x.timestampOrNow()
 	if err != nil {
@@ -75,6 +76,9 @@ func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp
 	}
 	// What expires of a version is that it is current.
 	if isExpired(m, now) && !x.opensExpired() && x.header(versionHeader) == "" {
+		if m.Doubtful {
+			return &device.DoubtError{Timestamp: m.MetaTimestamp, Cause: errExpired}
+		}
 		f := fail(http.StatusNotFound, "The object has expired.").with(timestampHeader, m.MetaTimestamp.String())
 		return x.absent(f)
 	}
@@ -156,7 +160,7 @@ func (s *Server) sendMultipart(body *responseBody, found object, m *multiRange) 
 }
 
 // responseBody writes the body of an answer. The status goes out with the first byte, so that an object found damaged
-// before that still becomes a 404.
+// before that still becomes a 503.
 type responseBody struct {
 	x       *exchange
 	status  int

@@ -130,6 +130,9 @@ func (x *exchange) describe(m *bundle.Metadata) {
 	header["X-Backend-Data-Timestamp"] = data
 	header["X-Backend-Durable-Timestamp"] = data
 	x.describeVersion(m, x.since)
+	if m.Doubtful {
+		header[doubtHeader] = []string{doubtStale}
+	}
 }
 
 // systemHeaders returns the stored X-Object-Sysmeta-* headers.

@@ -8,7 +8,7 @@ import (
 	"martlet/object-server/bundle"
 )
 
-// post answers 202, 400, 404, 409 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
+// post answers 202, 400, 404, 409, 503 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
 // the content type if its own timestamp is newer than that of the stored one.
 func (s *Server) post(x *exchange) error {
 	edit, err := s.newEdit(x)

@@ -116,12 +116,13 @@ func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, e
 	}
 	if err == nil && isRestored(o.Metadata().VersionID) {
 		since = o.Metadata().Timestamp
-		target := restoredTarget(o.Metadata())
+		target, isDoubtful := restoredTarget(o.Metadata()), o.Metadata().Doubtful
 		o.Close()
 		if o, err = openVersion(from, x.at, target); err != nil {
-			return nil, since, undated(err)
+			return nil, since, undated(err, isDoubtful)
 		}
 		keepRestored(o.Metadata(), since)
+		o.Metadata().Doubtful = o.Metadata().Doubtful || isDoubtful
 	}
 	return o, since, err
 }
@@ -134,10 +135,15 @@ func keepRestored(m *bundle.Metadata, since bundle.Timestamp) {
 }
 
 // undated is the error for a restored version that is not here any more. When it was removed says nothing of what is
-// current: replicas that know of a later write are to be believed.
-func undated(err error) error {
+// current: replicas that know of a later write are to be believed. Where it is not sure that it is current, that it is
+// gone says nothing.
+func undated(err error, isDoubtful bool) error {
 	var gone *device.NotFoundError
-	if errors.As(err, &gone) {
+	isGone := errors.As(err, &gone)
+	switch {
+	case isGone && isDoubtful, errors.Is(err, device.ErrQuarantined):
+		return &device.DoubtError{Cause: err}
+	case isGone:
 		return &device.NotFoundError{}
 	}
 	return err
@@ -170,17 +176,26 @@ func headRequested(x *exchange, from store) (m *bundle.Metadata, since bundle.Ti
 
 // otherIsCurrent is the error for the null version where a version is current that has an id: what was the null version
 // has one, too.
-func otherIsCurrent(m *bundle.Metadata) error { return &device.NotFoundError{Tombstone: m.Timestamp} }
+func otherIsCurrent(m *bundle.Metadata) error {
+	if m.Doubtful {
+		return &device.DoubtError{Timestamp: m.Timestamp, Cause: errOtherIsCurrent}
+	}
+	return &device.NotFoundError{Tombstone: m.Timestamp}
+}
+
+var errOtherIsCurrent = errors.New("another version was current when records were lost")
 
 // headCurrent is the metadata of the version that is current.
 func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bundle.Timestamp, err error) {
 	m, err = from.Head(at)
 	if err == nil && isRestored(m.VersionID) {
+		isDoubtful := m.Doubtful
 		since = m.Timestamp
 		if m, err = headVersion(from, at, restoredTarget(m)); err != nil {
-			return nil, since, undated(err)
+			return nil, since, undated(err, isDoubtful)
 		}
 		keepRestored(m, since)
+		m.Doubtful = m.Doubtful || isDoubtful
 	}
 	return m, since, err
 }
@@ -197,7 +212,8 @@ func headVersion(from store, at device.Location, id bundle.VersionID) (*bundle.M
 // version is not current any more.
 func isAlias(from store, at device.Location, id bundle.VersionID, err error) bool {
 	var gone *device.NotFoundError
-	if !errors.As(err, &gone) || gone.Marker || !gone.Tombstone.IsZero() || id.IsNull() {
+	isMissing := errors.As(err, &gone) && !gone.Marker && gone.Tombstone.IsZero()
+	if !isMissing && !errors.Is(err, device.ErrQuarantined) || id.IsNull() {
 		return false
 	}
 	m, err := from.HeadVersion(at, bundle.VersionID{})
