@@ -21,6 +21,8 @@ type Damage struct {
 
 	// Final: what lies behind it cannot be read or understood, so Repair refuses.
 	Final bool `json:"final,omitempty"`
+
+	unreadable bool // by the disk: it may have been acknowledged
 }
 
 // LargeID is the number of a large file, in JSON as in its name.

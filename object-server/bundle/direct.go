@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -82,13 +83,16 @@ func aligned(b []byte) []byte {
 }
 
 // padded tells whether nothing but the rest of a block, in zeros, follows the
-// offset.
+// offset. What cannot be read is something else.
 func (v *window) padded(offset int64) (bool, error) {
 	rest := v.size - offset
 	if rest <= 0 || rest >= directBlock || v.size%directBlock != 0 {
 		return false, nil
 	}
 	p, err := v.at(offset, int(rest))
+	if errors.Is(err, errDamaged) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -15,8 +15,8 @@ func readSeal(file *handle, size int64, s *seal) ([]runEntry, []sample, error) {
 	}
 	buffer := GetBuffer(int(length - headerSize))
 	defer buffer.Free()
-	if err := readFull(file, buffer.B, size-length); err != nil {
-		return nil, nil, fmt.Errorf("bundle: %w", err)
+	if err := readSpan(file, buffer.B, size-length); err != nil {
+		return nil, nil, err
 	}
 	run, samples, err := s.check(buffer.B)
 	if err != nil {
@@ -43,14 +43,17 @@ func readRun(file *handle) ([]runEntry, error) {
 	return run, err
 }
 
-// findSeal reads the header at the end of a segment file; nil if there is none.
+// findSeal reads the header at the end of a segment file; nil if there is none, or
+// none that can be read.
 func findSeal(file *handle, size int64) (*seal, error) {
 	if size < segmentHeaderSize+headerSize {
 		return nil, nil
 	}
 	var b [headerSize]byte
-	if err := readFull(file, b[:], size-headerSize); err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
+	if err := readSpan(file, b[:], size-headerSize); errors.Is(err, errDamaged) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	s, err := parseSeal(b[:])
 	if err != nil { // bytes of an object, torn, or of another version: the records themselves tell
@@ -95,15 +98,21 @@ func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
 }
 
 // searchBack visits the headers in a file from its end on until visit returns
-// true. Most are of records, some may be the bytes of an object.
+// true. Most are of records, some may be the bytes of an object. It leaves out what
+// cannot be read.
 func searchBack(file *handle, size int64, visit func(h *header, at int64) bool) error {
 	buffer := GetBuffer(windowSize)
 	defer buffer.Free()
+	var bad holes
 	for end := size; end > segmentHeaderSize; {
 		start := max(end-windowSize, 0) / unitSize * unitSize
 		p := buffer.B[:min(windowSize, size-start)]
-		if err := readFull(file, p, start); err != nil {
-			return fmt.Errorf("bundle: %w", err)
+		err := readFull(file, p, start)
+		if isBadSector(err) {
+			err = bad.read(file, p, start)
+		}
+		if err != nil {
+			return wrap(err)
 		}
 		for at := (len(p) - headerSize) / unitSize * unitSize; at >= 0; at -= unitSize {
 			if !isHeader(p[at:]) {
@@ -152,8 +161,8 @@ func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, ne
 	if offset+headerSize > size {
 		return 0, fmt.Errorf("%w: checkpoint behind the end", errDamaged)
 	}
-	if err := readFull(file, b[:], offset); err != nil {
-		return 0, fmt.Errorf("bundle: %w", err)
+	if err := readSpan(file, b[:], offset); err != nil {
+		return 0, err
 	}
 	h, err := parseHeader(b[:])
 	if err != nil || h.Type != TypeCheckpoint || h.Salt != s.salt || !h.fits(offset, size) {
@@ -161,8 +170,8 @@ func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, ne
 	}
 	buffer := GetBuffer(int(h.Units) * unitSize)
 	defer buffer.Free()
-	if err := readFull(file, buffer.B, offset); err != nil {
-		return 0, fmt.Errorf("bundle: %w", err)
+	if err := readSpan(file, buffer.B, offset); err != nil {
+		return 0, err
 	}
 	record, err := parseRecord(buffer.B)
 	if err == nil {

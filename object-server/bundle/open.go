@@ -94,6 +94,9 @@ var noLimit = limit{lsn: math.MaxUint64}
 func boundary(later []segmentFile) limit {
 	bound := noLimit
 	for _, s := range later {
+		if s.isBlank() {
+			continue
+		}
 		if s.base < bound.lsn || s.base == bound.lsn && s.exact() {
 			bound = limit{lsn: s.base, sure: s.exact()}
 		}
@@ -111,6 +114,7 @@ type segmentFile struct {
 	base       uint64 // LSN of the first record
 	start      int64  // offset of the first record
 	headless   bool   // the header is damaged: the above is from the footer or from the first valid record
+	unreadable bool   // and it lies, or what follows it, on bad sectors: it may have been good
 	watermark  uint64 // highest one in the records of a headless segment
 	seal       *seal  // nil without a footer
 	inherited  bool   // made before the partition was split off: see Split
@@ -120,6 +124,18 @@ type segmentFile struct {
 	bundle  Identity
 }
 
+// isBlank tells whether nothing of the segment can be read that proves itself.
+// Its records are lost, up to where the next segment starts.
+func (s *segmentFile) isBlank() bool { return s.unreadable && s.base == 0 }
+
+// lostBlank is the LSN behind the records that a blank segment may hold.
+func (s *segmentFile) lostBlank(expected uint64, bound limit) uint64 {
+	return max(expected, min(bound.lsn, expected+mayHold(s.size)))
+}
+
+// mayHold is how many records so many bytes can be at most.
+func mayHold(bytes int64) uint64 { return uint64(bytes)/headerSize + 1 }
+
 // exact tells whether base is certain.
 func (s *segmentFile) exact() bool {
 	return !s.headless || s.seal != nil || s.start == segmentHeaderSize
@@ -128,7 +144,7 @@ func (s *segmentFile) exact() bool {
 // isUnfinished tells whether a crash hit the segment while it was made, so that
 // nothing of it was acknowledged.
 func (s *segmentFile) isUnfinished(expected uint64, bound limit) bool {
-	return s.headless && s.seal == nil && !bound.sure && s.watermark < expected && (!s.exact() || s.base == expected)
+	return s.headless && s.seal == nil && !s.unreadable && !bound.sure && s.watermark < expected && (!s.exact() || s.base == expected)
 }
 
 // open is the segment, with nothing in it yet.
@@ -226,8 +242,8 @@ func (s *segmentFile) isCovered(older []segmentFile) bool {
 	return next > s.through
 }
 
-// inspect reads header and seal of a segment. keep is false if the file was
-// removed because it is too short to hold a record.
+// inspect reads header and seal of a segment. keep is false if the file is too
+// short to hold a record. It is removed then, unless it cannot be read.
 func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	s.sequence, s.through, s.generation = key.sequence, key.sequence, key.generation
 	s.inherited = key.Power > 0 // unless its header says that it is not
@@ -239,11 +255,7 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	if s.size, err = file.Size(); err != nil {
 		return s, false, fmt.Errorf("bundle: %w", err)
 	}
-	buffer := make([]byte, min(segmentHeaderSize, s.size))
-	if err := readFull(file, buffer, 0); err != nil {
-		return s, false, fmt.Errorf("bundle: %w", err)
-	}
-	head, err := parseSegmentHeader(buffer)
+	head, err := s.header(file)
 	switch {
 	case err == nil:
 		refused := b.checkPlace(&head, key)
@@ -260,11 +272,25 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 		return s, keep, err
 	case errors.Is(err, ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
+	case !isDamage(err):
+		return s, false, err
+	case s.size <= segmentHeaderSize && s.unreadable:
+		return s, false, nil
 	case s.size <= segmentHeaderSize: // a crash while it was made
 		return s, false, b.remove(segmentName(key.sequence, key.generation))
 	}
 	keep, err = s.rebuild(file)
 	return s, keep, err
+}
+
+// header reads the header of the file.
+func (s *segmentFile) header(file *handle) (segmentHeader, error) {
+	buffer := make([]byte, min(segmentHeaderSize, s.size))
+	if err := readSpan(file, buffer, 0); err != nil {
+		s.unreadable = errors.Is(err, errDamaged)
+		return segmentHeader{}, err
+	}
+	return parseSegmentHeader(buffer)
 }
 
 // take notes what a good header says, and the seal that goes with it.
@@ -280,8 +306,8 @@ func (s *segmentFile) take(h *segmentHeader, file *handle) error {
 }
 
 // rebuild takes what the header would say from the footer, or from the first
-// record that proves itself. keep is false if there is none: if records were
-// lost, the gap to the next segment tells.
+// record that proves itself. keep is false if there is none, but for bad sectors: if
+// records were lost, the gap to the next segment tells.
 func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 	s.headless = true
 	salt, salted, err := tailSalt(file, s.size)
@@ -297,8 +323,12 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 	}
 	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn, salt: salt, salted: salted}
 	defer seek.window.free()
-	if err := seek.run(0, 0); err != nil || !seek.found {
+	if err := seek.run(0, 0); err != nil {
 		return false, err
+	}
+	s.unreadable = s.unreadable || seek.window.holes.behind(0)
+	if !seek.found {
+		return s.unreadable, nil
 	}
 	s.salt, s.base, s.start = seek.salt, seek.first.lsn, seek.first.offset
 	s.watermark = seek.watermark

@@ -105,6 +105,10 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 	if need > 0 {
 		record, buffer, _, err = b.readAt(c, need, limit > 0)
 	}
+	if isBadSector(err) {
+		buffer.Free()
+		record, buffer, err = b.readNoMore(c, limit > 0)
+	}
 	switch {
 	case record.LSN() != 0 && record.head.Hash != hash: // whatever else may be damaged
 		buffer.Free()
@@ -118,6 +122,20 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 		return record.bare(), nil, b.blame(c, err)
 	}
 	return record, buffer, nil
+}
+
+// readNoMore reads a record again, but no byte more than it takes: a bad sector may
+// lie behind it. The record is never nil; it has the header if that can be read.
+func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *Buffer, error) {
+	record, buffer, need, err := b.readAt(c, headerSize, headOnly)
+	if need == 0 || record.head.Salt != c.segment.salt {
+		return record, buffer, err
+	}
+	whole, buffer, _, err := b.readAt(c, need, headOnly)
+	if isBadSector(err) {
+		return record, buffer, err
+	}
+	return whole, buffer, err
 }
 
 // readAt reads length bytes of a record, fewer where the file ends, and parses
@@ -141,7 +159,7 @@ func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buff
 	}
 	if need > n {
 		buffer.Free()
-		return unknown, nil, need, nil
+		return &Record{head: record.head, slot: c.slot}, nil, need, nil
 	}
 	if err == nil && (record.head.Salt != c.segment.salt || !record.head.Type.named()) {
 		return unknown, buffer, 0, fmt.Errorf("%w: record of another segment", errDamaged)
@@ -154,8 +172,8 @@ func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buff
 }
 
 // parsePart parses a record, or its header and metadata alone, and tells how
-// many bytes that takes. If only the header is good it returns that with an
-// errDamaged.
+// many bytes that takes; of fewer, it parses the header alone. If only the header is
+// good it returns that with an errDamaged.
 func parsePart(p []byte, headOnly bool) (*Record, int, error) {
 	h, err := parseHeader(p)
 	if err != nil {
@@ -166,10 +184,10 @@ func parsePart(p []byte, headOnly bool) (*Record, int, error) {
 	if headOnly {
 		need = int(parts.data)
 	}
-	if len(p) < need {
-		return nil, need, nil
-	}
 	r := &Record{head: h}
+	if len(p) < need {
+		return r, need, nil
+	}
 	if headOnly {
 		return r, need, r.parseMetadata(p)
 	}
@@ -205,7 +223,7 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// preadExactly reads length bytes of a segment.
+// preadExactly reads length bytes of a segment. A bad sector is an errDamaged.
 func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, error) {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
@@ -213,9 +231,9 @@ func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, err
 	}
 	defer file.release()
 	buffer := GetBuffer(length)
-	if err := readFull(file, buffer.B, int64(unit)*unitSize); err != nil {
+	if err := readSpan(file, buffer.B, int64(unit)*unitSize); err != nil {
 		buffer.Free()
-		return nil, fmt.Errorf("bundle: %s: %w", b.files.path(s.key(b.id)), err)
+		return nil, fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err)
 	}
 	return buffer, nil
 }

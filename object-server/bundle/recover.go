@@ -29,6 +29,11 @@ type found struct {
 func (r *recovery) segment(s *segmentFile, bound limit) error {
 	r.last = nil
 	switch {
+	case s.isBlank():
+		if next := s.lostBlank(r.expected, bound); next > r.expected {
+			r.lose(s.sequence, 0, next)
+		}
+		return nil
 	case s.headless && bound.lsn <= s.base: // void: a successor starts where it would have, or before
 		return nil
 	case bound.lsn < s.base || s.base < r.expected:
@@ -108,7 +113,7 @@ func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit)
 		return err
 	}
 	seg.last, seg.tail = r.expected-1, w.offset
-	if w.open && bound == noLimit && s.seal == nil && !s.inherited {
+	if w.open && w.endsWell() && bound == noLimit && s.seal == nil && !s.inherited {
 		r.last = seg
 	}
 	return nil
@@ -126,34 +131,50 @@ func (r *recovery) lose(sequence uint32, offset int64, next uint64) {
 	r.expected = next
 }
 
-// finish verifies the bodies of the last batch, which nothing proves durable,
-// and completes the bundle.
+// finish ends the log where its last batch is torn, and completes the bundle.
 func (r *recovery) finish() error {
 	b := r.bundle
 	if r.expected <= r.floor {
 		r.report("%s: %s lost behind the last segment", b.directory, recordNumbers(r.expected, r.floor))
 		b.lostThrough, r.expected, r.last = r.floor, r.floor+1, nil
 	}
-	for i := range r.tail {
-		f := &r.tail[i]
-		if f.LSN > r.proven {
-			err := b.verify(f)
-			if errors.Is(err, errDamaged) { // a torn tail: void from here on
-				r.expected, r.last = f.LSN, nil
-				f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*unitSize
-				b.report.TornTails++
-				break
-			}
-			if err != nil {
-				return err
-			}
-		}
-		r.accept(f)
+	torn, err := r.verifyTail()
+	if err != nil {
+		return err
+	}
+	for i := range r.tail[:torn] {
+		r.accept(&r.tail[i])
+	}
+	if torn < len(r.tail) { // void from here on
+		f := &r.tail[torn]
+		r.expected, r.last = f.LSN, nil
+		f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*unitSize
+		b.report.TornTails++
 	}
 	b.lastLSN, b.provenLSN = r.expected-1, r.proven
 	b.active, b.padded = r.last, r.padded
 	b.build(r.entries)
 	return nil
+}
+
+// verifyTail verifies the bodies of the last batch, which nothing proves durable.
+// It returns how many records of the tail count. A body that cannot be read may have
+// been acknowledged: it counts, with all before it, and is met when it is read.
+func (r *recovery) verifyTail() (count int, err error) {
+	count = len(r.tail)
+	for i := len(r.tail) - 1; i >= 0 && r.tail[i].LSN > max(r.proven, r.bundle.lostThrough); i-- {
+		err := r.bundle.verify(&r.tail[i])
+		switch {
+		case isBadSector(err):
+			r.last = nil
+			return count, nil
+		case errors.Is(err, errDamaged):
+			count = i
+		case err != nil:
+			return 0, err
+		}
+	}
+	return count, nil
 }
 
 // accept notes a record that counts.
@@ -388,8 +409,12 @@ func (w *walk) resync() (more bool, err error) {
 	if w.file.seal != nil {
 		w.proven = max(w.proven, w.file.seal.last)
 	}
+	last := w.proven
+	if w.window.holes.behind(w.offset) { // what cannot be read may have been acknowledged
+		last = max(last, w.expected+mayHold(w.file.size-w.offset)-1)
+	}
 	switch {
-	case !w.limit.sure && w.proven < w.expected: // none of it was acknowledged
+	case !w.limit.sure && last < w.expected: // none of it was acknowledged
 		w.bundle.report.TornTails++
 		return false, nil
 	case seek.found:
@@ -397,11 +422,22 @@ func (w *walk) resync() (more bool, err error) {
 		w.offset = seek.first.offset
 		return true, nil
 	case w.limit == noLimit:
-		w.damage(w.proven + 1)
+		w.damage(last + 1)
 	default:
 		w.damage(w.limit.lsn)
 	}
 	return false, nil
+}
+
+// endsWell tells whether the block that the next record goes into can be read: the
+// rest of it is written again with the record.
+func (w *walk) endsWell() bool {
+	start := max(w.offset/blockSize*blockSize, w.window.offset)
+	if start >= w.offset {
+		return true
+	}
+	_, err := w.window.at(start, int(w.offset-start))
+	return err == nil
 }
 
 // damage loses the records from the offset up to the next LSN. The segment must

@@ -413,24 +413,33 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		if e.Record == nil || !e.Record.Type().named() || s.file.inherited && !r.pass.bundle.id.owns(e.Record.head.Hash) {
 			continue
 		}
-		head := e.Record.head
-		p, err := scan.window.at(e.Offset, int(e.Length))
+		p, head, err := r.copied(scan, e, name)
 		if err != nil {
 			return err
 		}
-		if e.Damage != nil || r.isLost(name, e) {
-			if p = r.mended[head.LSN]; p == nil {
-				continue
-			}
-			if head, err = parseHeader(p); err != nil {
-				return err
-			}
+		if p == nil {
+			continue
 		}
 		if err := w.add(p, head); err != nil {
 			return err
 		}
 	}
 	return w.finish(head.BaseLSN, s.through, s.file.through)
+}
+
+// copied is what is written of a record of a segment; nil if nothing.
+func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, header, error) {
+	head := e.Record.head
+	if e.Damage == nil && !r.isLost(name, e) {
+		p, err := scan.window.at(e.Offset, int(e.Length))
+		return p, head, err
+	}
+	p := r.mended[head.LSN]
+	if p == nil {
+		return nil, head, nil
+	}
+	head, err := parseHeader(p)
+	return p, head, err
 }
 
 // segmentWriter writes a segment that is complete from the start.

@@ -80,7 +80,7 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	}
 	s := newScan(h, &f, noLimit, whole)
 	s.name, s.head, s.owned = filepath.Base(path), head, true
-	if f.headless && f.seal == nil && f.base > 0 && f.watermark < f.base { // a crash while it was made
+	if f.headless && f.seal == nil && !f.unreadable && f.base > 0 && f.watermark < f.base { // a crash while it was made
 		s.done, s.torn, s.queue = true, true, nil
 	}
 	return s, nil
@@ -96,17 +96,13 @@ func readSegmentFile(file *handle, name string) (segmentFile, *segmentHeader, er
 	if s.size, err = file.Size(); err != nil {
 		return s, nil, fmt.Errorf("bundle: %w", err)
 	}
-	buffer := make([]byte, min(segmentHeaderSize, s.size))
-	if err := readFull(file, buffer, 0); err != nil {
-		return s, nil, fmt.Errorf("bundle: %w", err)
-	}
-	head, err := parseSegmentHeader(buffer)
+	head, err := s.header(file)
 	if err == nil {
 		s.sequence, s.generation = head.Sequence, head.Generation
 		s.through = max(s.sequence, head.Through)
 		return s, &head, s.take(&head, file)
 	}
-	if errors.Is(err, ErrUnsupported) {
+	if !errors.Is(err, errDamaged) {
 		return s, nil, err
 	}
 	_, err = s.rebuild(file)
@@ -147,7 +143,7 @@ func (s *Scan) begin() {
 	case !f.headless:
 	case f.base == 0: // nothing in it proves itself
 		s.done = true
-		if f.size > segmentHeaderSize && s.limit.sure {
+		if f.size > segmentHeaderSize && (s.limit.sure || f.unreadable) {
 			s.report(0, f.size, "neither a segment header nor a record")
 		}
 	default:
@@ -176,8 +172,8 @@ func (s *Scan) report(offset, length int64, format string, args ...any) {
 }
 
 // Next returns what comes next in the log; it is valid until the next call.
-// io.EOF follows the last. Damage is no error, nor is a bad sector: both are
-// entries.
+// io.EOF follows the last. Damage is no error, nor is a bad sector, which is
+// damage.
 func (s *Scan) Next() (*Entry, error) {
 	for {
 		if len(s.queue) > 0 {
@@ -201,7 +197,7 @@ func (s *Scan) Next() (*Entry, error) {
 		case errors.Is(err, errDamaged):
 			err = s.resync()
 		}
-		if err != nil { // of a later version, or a bad sector
+		if err != nil { // of a later version, or the disk does not answer
 			s.done = true
 			s.report(s.offset, s.end-s.offset, "%v", err)
 			s.queue[len(s.queue)-1].Damage.Final = true
@@ -238,6 +234,7 @@ func (s *Scan) record(h *header) *Entry {
 	if err != nil {
 		d := &Damage{
 			Segment: s.name, Offset: e.Offset, Length: e.Length, FirstLSN: h.LSN, LastLSN: h.LSN, Cause: err.Error(),
+			unreadable: isBadSector(err),
 		}
 		if h.Type.named() {
 			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
@@ -334,15 +331,18 @@ func (s *Scan) resync() error {
 		return err
 	}
 	s.proven = max(s.proven, seek.watermark)
-	last := s.limit.lsn - 1
+	last, proven := s.limit.lsn-1, s.proven
+	if s.window.holes.behind(s.offset) {
+		proven = max(proven, s.expected+mayHold(s.end-s.offset)-1)
+	}
 	switch {
-	case !s.limit.sure && s.proven < s.expected:
+	case !s.limit.sure && proven < s.expected:
 		s.done, s.torn = true, true
 		return nil
 	case seek.found:
 		last = seek.first.lsn - 1
 	case !s.limit.sure:
-		last = s.proven
+		last = min(proven, last)
 	}
 	behind := s.end
 	if seek.found {
@@ -359,6 +359,9 @@ func (s *Scan) lose(behind int64, last uint64) {
 	d := &Damage{
 		Segment: s.name, Offset: s.offset, Length: behind - s.offset, FirstLSN: s.expected, LastLSN: last,
 		Cause: "no valid record where one should be",
+	}
+	if err := s.window.holes.meet(s.offset, behind); err != nil {
+		d.Cause, d.unreadable = err.Error(), true
 	}
 	known, through := s.known()
 	for _, e := range known {

@@ -50,6 +50,9 @@ func (s *search) run(offset int64, lsn uint64) error {
 // try reads the header of a record at the offset, if there is one.
 func (s *search) try(at int64) (header, bool, error) {
 	p, err := s.window.at(at, headerSize)
+	if errors.Is(err, errDamaged) { // a bad sector
+		return header{}, false, nil
+	}
 	if err != nil || !isHeader(p) {
 		return header{}, false, err
 	}

@@ -135,7 +135,12 @@ func newPass(files *Files, id ID, only string) (*pass, error) {
 	return nil, fmt.Errorf("bundle: segments of %s vanish while they are read", files.directory(id))
 }
 
-func (p *pass) add(d Damage) { p.verdict.Damages = append(p.verdict.Damages, d) }
+func (p *pass) add(d Damage) {
+	p.verdict.Damages = append(p.verdict.Damages, d)
+	if d.unreadable { // and all before it
+		p.proven = max(p.proven, d.LastLSN)
+	}
+}
 
 func (p *pass) run(only string) error {
 	files, err := p.bundle.list()
@@ -160,6 +165,9 @@ func (p *pass) run(only string) error {
 			return err
 		}
 		switch {
+		case f.isBlank():
+			expected = p.blank(f, expected, bound)
+			continue
 		case f.headless && bound.lsn <= f.base: // void
 			continue
 		case bound.lsn < f.base || f.base < expected:
@@ -217,6 +225,20 @@ func (p *pass) checkEnd(expected uint64) {
 		d.Final = true
 	}
 	p.add(d)
+}
+
+// blank notes the loss of a segment that cannot be read at all, and returns the LSN
+// behind it.
+func (p *pass) blank(f *segmentFile, expected uint64, bound limit) uint64 {
+	next := f.lostBlank(expected, bound)
+	if next > expected {
+		p.add(Damage{
+			Segment: segmentName(f.sequence, f.generation), Length: f.size, FirstLSN: expected, LastLSN: next - 1,
+			Unnamed: next - expected, Cause: "nothing of it can be read", unreadable: true,
+		})
+		p.segments = append(p.segments, passed{*f, expected, next - 1})
+	}
+	return next
 }
 
 // nameLost names lost records by older ones of the same name.

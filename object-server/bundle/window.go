@@ -1,10 +1,6 @@
 package bundle
 
-import (
-	"errors"
-	"fmt"
-	"syscall"
-)
+import "fmt"
 
 const (
 	windowSize = 256 << 10 // read at once
@@ -18,8 +14,9 @@ type window struct {
 	length int64 // how much is read at once, unless more is asked for
 	offset int64 // of what the buffer holds
 	buffer *Buffer
-	read   []byte // what it holds
+	read   []byte // what it holds, zeros where that cannot be read
 	ahead  *ahead // nil: nothing is read before it is asked for
+	holes  holes  // what was found unreadable so far
 }
 
 func newWindow(file *handle, size int64) window {
@@ -40,7 +37,7 @@ func (v *window) free() {
 }
 
 // at returns length bytes at the offset, valid until the next call; errDamaged
-// if they would reach past the end.
+// if they would reach past the end, or cannot be read: see unreadableError.
 func (v *window) at(offset int64, length int) ([]byte, error) {
 	if offset+int64(length) > v.size {
 		return nil, fmt.Errorf("%w: past the end", errDamaged)
@@ -55,6 +52,9 @@ func (v *window) at(offset int64, length int) ([]byte, error) {
 			v.ahead.start(v.file, v.offset+int64(len(v.read)), v.size)
 		}
 	}
+	if err := v.holes.meet(offset, offset+int64(length)); err != nil {
+		return nil, err
+	}
 	return v.read[offset-v.offset:][:length], nil
 }
 
@@ -66,16 +66,17 @@ func (v *window) fill(offset int64, length int) error {
 		v.buffer = GetBuffer(n)
 	}
 	v.offset, v.read = offset, v.buffer.B[:n]
-	err := readFull(v.file, v.read, offset)
-	if errors.Is(err, syscall.EIO) && n > length { // the bad sector may lie further on
-		v.read = v.read[:length]
+	err := v.holes.meet(offset, offset+int64(n))
+	if err == nil {
 		err = readFull(v.file, v.read, offset)
+	}
+	if isBadSector(err) {
+		err = v.holes.read(v.file, v.read, offset)
 	}
 	if err != nil {
 		v.read = nil
-		return fmt.Errorf("bundle: %w", err)
 	}
-	return nil
+	return wrap(err)
 }
 
 // ahead is a read in the background. In its buffer there is room before the bytes

@@ -1,0 +1,229 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"martlet/object-server/vfs"
+)
+
+// onBadDisk is a file system on which bytes from..to of one segment cannot be read.
+func onBadDisk(fs vfs.FS, segment string, from, to int64) vfs.FS {
+	return vfs.NewBadSectors(fs, func(name string, at, end int64) bool {
+		return filepath.Base(name) == segment && at < to && from < end
+	})
+}
+
+// badDiskLog is a log with bodies of several sizes, and where each record lies.
+func badDiskLog(t *testing.T, config Config, batch int) (*vfs.Mem, map[int]recordSpan) {
+	t.Helper()
+	fs := vfs.NewMem("/d")
+	b, err := Open(NewFiles(fs, "/d", 4), logID, config)
+	check(t, err)
+	for n := 0; n < 48; n += batch {
+		var drafts []*Draft
+		for i := n; i < n+batch; i++ {
+			drafts = append(drafts, putSized(t, i, 1, i%5*300))
+		}
+		appendBatch(t, b, drafts...)
+		if d, err := b.Checkpoint(); err != nil || d != nil {
+			check(t, err)
+			appendBatch(t, b, d)
+		}
+	}
+	check(t, b.Seal())
+	places := make(map[int]recordSpan)
+	for n := range 48 {
+		r, ok, err := find(b, name(n))
+		if !ok || err != nil {
+			t.Fatalf("record %d: %v, %v", n, ok, err)
+		}
+		s := b.segments.table[r.slot.segment()]
+		from := int64(r.slot.unit()) * unitSize
+		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), span{from, from + int64(r.head.Units)*unitSize}}
+	}
+	return fs, places
+}
+
+type recordSpan struct {
+	segment string
+	span
+}
+
+func putSized(t testing.TB, n int, ticks uint64, size int) *Draft {
+	t.Helper()
+	d := NewDraft(size)
+	body := make([]byte, size)
+	for i := range body {
+		body[i] = byte(n + i*i)
+	}
+	d.Write(body)
+	ts := Timestamp{Ticks: ticks}
+	m := &Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(size), Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts}
+	check(t, d.SealPut(name(n), m, nil))
+	return d
+}
+
+// badDiskLogs are kinds of logs: one segment that grows, with and without a
+// CHECKPOINT, one with a last batch that nothing proves, and several with footers.
+var badDiskLogs = map[string]struct {
+	config Config
+	batch  int
+}{
+	"one segment":   {Config{SegmentBytes: 1 << 20, CheckpointBytes: 1 << 20}, 1},
+	"one batch":     {Config{SegmentBytes: 1 << 20, CheckpointBytes: 1 << 20}, 48},
+	"two batches":   {Config{SegmentBytes: 1 << 20, CheckpointBytes: 1 << 20}, 24},
+	"checkpoints":   {Config{SegmentBytes: 1 << 20, CheckpointBytes: 8 << 10}, 1},
+	"four segments": {Config{SegmentBytes: 12 << 10, CheckpointBytes: 1 << 20}, 1},
+}
+
+// eachBadSpan calls try for each sector and each block of each segment of a log.
+func eachBadSpan(t *testing.T, fs *vfs.Mem, try func(segment string, bad span)) {
+	t.Helper()
+	entries, err := fs.ReadDir("/d/bundles/7")
+	check(t, err)
+	for _, e := range entries {
+		f, err := fs.Open("/d/bundles/7/" + e.Name())
+		check(t, err)
+		size, err := f.Size()
+		check(t, errors.Join(err, f.Close()))
+		for _, length := range []int64{sectorSize, blockSize} {
+			for at := int64(0); at < size; at += length {
+				try(e.Name(), span{at, at + length})
+			}
+		}
+		try(e.Name(), span{0, size})
+	}
+}
+
+// Bytes that the disk cannot read while a log is opened are damage like any other:
+// records that lie elsewhere are served, none of those that lie there is said not to
+// exist, and writes go on.
+func TestOpenOnBadSectors(t *testing.T) {
+	for what, kind := range badDiskLogs {
+		t.Run(what, func(t *testing.T) {
+			mem, places := badDiskLog(t, kind.config, kind.batch)
+			eachBadSpan(t, mem, func(segment string, bad span) {
+				where := fmt.Sprintf("%s %d to %d", segment, bad.from, bad.to)
+				fs := onBadDisk(mem.KillClone(), segment, bad.from, bad.to)
+				for range 2 {
+					b, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
+					if err != nil {
+						t.Fatalf("%s: %v", where, err)
+					}
+					wantAllButBad(t, b, places, segment, bad, where)
+				}
+				b, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
+				check(t, err)
+				appendBatch(t, b, put(t, 100, 1), put(t, 0, 2))
+				b, err = Open(NewFiles(fs, "/d", 4), logID, kind.config)
+				check(t, err)
+				for _, n := range []int{0, 100} {
+					if r, ok, err := find(b, name(n)); err != nil || !ok || r.Doubtful() {
+						t.Fatalf("%s: written since: %d: %v, %v", where, n, r, err)
+					}
+				}
+				delete(places, 0)
+				wantAllButBad(t, b, places, segment, bad, where+", written to")
+			})
+		})
+	}
+}
+
+// readWhole reads all of a name's newest record.
+func readWhole(b *Bundle, hash Hash) (*Record, bool, error) {
+	record, buffer, err := b.Read(hash)
+	buffer.Free()
+	return record, record != nil, err
+}
+
+// wantAllButBad demands all records but those that touch the bad span.
+func wantAllButBad(t *testing.T, b *Bundle, places map[int]recordSpan, segment string, bad span, where string) {
+	t.Helper()
+	for n, p := range places {
+		r, ok, err := readWhole(b, name(n))
+		switch isBad := p.segment == segment && p.from < bad.to && bad.from < p.to; {
+		case isBad && !errors.Is(err, ErrQuarantined):
+			t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.from, p.to, r, err)
+		case !isBad && (err != nil || !ok || r.head.Size != uint64(n%5*300)):
+			t.Fatalf("%s: record %d at %s %d to %d: %v, %v", where, n, p.segment, p.from, p.to, r, err)
+		}
+	}
+}
+
+// A partition with bad sectors can be verified and repaired: what can be read is
+// kept, and the disk need not be read there any more.
+func TestRepairOfBadSectors(t *testing.T) {
+	for what, kind := range badDiskLogs {
+		t.Run(what, func(t *testing.T) {
+			mem, places := badDiskLog(t, kind.config, kind.batch)
+			eachBadSpan(t, mem, func(segment string, bad span) {
+				where := fmt.Sprintf("%s %d to %d", segment, bad.from, bad.to)
+				fs := onBadDisk(mem.KillClone(), segment, bad.from, bad.to)
+				v, err := Verify(NewFiles(fs, "/d", 4), logID, "")
+				if err != nil || len(v.Damages) == 0 && touches(places, segment, bad) {
+					t.Fatalf("%s: %+v, %v", where, v, err)
+				}
+				r, err := PlanRepair(NewFiles(fs, "/d", 4), logID)
+				if err == nil {
+					err = r.Run("/d/quarantined/x")
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				b, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
+				if err != nil || len(v.Damages) > 0 && (len(b.report.Damaged) > 0 || b.lostThrough > 0) {
+					t.Fatalf("%s: %v, %v", where, b.report, err)
+				}
+				for n, p := range places {
+					r, ok, err := readWhole(b, name(n))
+					isBad := p.segment == segment && p.from < bad.to && bad.from < p.to
+					if err != nil || ok == isBad {
+						t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.from, p.to, r, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func touches(places map[int]recordSpan, segment string, bad span) bool {
+	for _, p := range places {
+		if p.segment == segment && p.from < bad.to && bad.from < p.to {
+			return true
+		}
+	}
+	return false
+}
+
+// A segment file with a bad sector is scanned by itself to its end.
+func TestScanOfBadSectors(t *testing.T) {
+	mem, _ := badDiskLog(t, badDiskLogs["one segment"].config, 1)
+	eachBadSpan(t, mem, func(segment string, bad span) {
+		for _, whole := range []bool{false, true} {
+			s, err := OpenScan(onBadDisk(mem, segment, bad.from, bad.to), "/d/bundles/7/"+segment, whole)
+			check(t, err)
+			damages := 0
+			for {
+				e, err := s.Next()
+				if err == io.EOF {
+					break
+				}
+				check(t, err)
+				if e.Damage != nil {
+					damages++
+				}
+				if e.Damage != nil && e.Damage.Final {
+					t.Fatalf("%d to %d: the scan ends with %v", bad.from, bad.to, e.Damage)
+				}
+			}
+			if whole && damages == 0 || s.Torn() {
+				t.Fatalf("%d to %d: no damage, torn %v", bad.from, bad.to, s.Torn())
+			}
+			check(t, s.Close())
+		}
+	})
+}
