@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"martlet/object-server/bundle"
@@ -50,4 +51,54 @@ func TestOneBadSector(t *testing.T) {
 			t.Fatalf("sector %d: %v", sector, err)
 		}
 	}
+}
+
+// The versions of a name are read past a sector that cannot be read, whether the
+// partition is opened with it or not. One that is not there is not said not to be.
+func TestVersionsOnABadSector(t *testing.T) {
+	const name, count = "/a/c/heron", 40
+	mem, loc := vfs.NewMem("/d"), locate("/a/c/heron", 1)
+	d := open(t, mem, "/d", Options{})
+	for n := uint64(1); n <= count; n++ {
+		if err := doVersion(d, name, versionChange{"put", n, n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sectors, missing := 0, 0
+	for file, size := range files(t, mem) {
+		for sector := int64(0); sector*512 < size && strings.HasSuffix(file, ".bundle"); sector++ {
+			var isBad atomic.Bool
+			fs := vfs.NewBadSectors(mem.KillClone(), func(read string, from, to int64) bool {
+				return isBad.Load() && read == file && from < (sector+1)*512 && sector*512 < to
+			})
+			isBad.Store(true)
+			missing += checkVersionsOnDisk(t, open(t, fs, "/d", Options{}), loc, count, sector)
+			isBad.Store(false)
+			d := open(t, fs, "/d", Options{})
+			wantBody(t, d, loc, modelBody(name, count))
+			isBad.Store(true)
+			missing += checkVersionsOnDisk(t, d, loc, count, sector)
+			sectors++
+		}
+	}
+	if missing > 2*sectors*2 { // of 40 in each of two looks at each
+		t.Errorf("%d versions are missing in %d sectors", missing, sectors)
+	}
+}
+
+func checkVersionsOnDisk(t *testing.T, d *Device, loc Location, count uint64, sector int64) (missing int) {
+	t.Helper()
+	defer d.Close()
+	for n := uint64(1); n <= count; n++ {
+		switch m, err := d.HeadVersion(loc, versionID(n)); {
+		case errors.Is(err, ErrQuarantined):
+			missing++
+		case err != nil || m.Timestamp != at(n):
+			t.Fatalf("sector %d: version %d: %+v, %v", sector, n, m, err)
+		}
+	}
+	return missing
 }
