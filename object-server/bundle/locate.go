@@ -8,8 +8,8 @@ import (
 
 // readLSN reads the record with a number in the log, which must be of the name:
 // the whole of it, or without data if headOnly is set. That is one read, a second
-// one for what is longer than the place between two samples, and once one for
-// the footer of a segment that is sealed. Damage is ErrQuarantined; the record is
+// one for what is longer, or does not lie where it is looked for first, and once
+// one for the footer of a segment that is sealed. Damage is ErrQuarantined; the record is
 // nil if there is none with that number.
 func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer, error) {
 	b.mu.RLock()

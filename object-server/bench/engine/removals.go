@@ -112,7 +112,7 @@ func readsByID(v *versioned, r *report) error {
 	}
 	r.add("GET of a version by id", microseconds(median(old)), "us CPU", "")
 	r.add("  of the current one", microseconds(median(current)), "us CPU", "")
-	r.add("  ratio", ratio(old, current), "", "<= 1.5")
+	r.add("  ratio", ratio(old, current), "", "<= 1.5 of a server's")
 	r.add("  memory of what was looked up", float64(v.device.Stats().VersionBytes)/float64(v.count), "B a version", "")
 	return nil
 }
