@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -173,4 +174,50 @@ func TestDeleteVersionsAfterCrash(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Look-ups beside removals show each version until it is removed, and not after.
+func TestLookUpsBesideRemovals(t *testing.T) {
+	const name, count, readers = "/a/c/heron", 300, 4
+	d := open(t, vfs.NewMem("/d"), "/d", Options{VersionBytes: 16 << 10})
+	defer d.Close()
+	for n := range uint64(count) {
+		if err := doVersion(d, name, versionChange{"put", n + 1, (n + 1) * 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var begun, done atomic.Uint64 // removals, which go from the oldest version on
+	var running sync.WaitGroup
+	for i := range readers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			rng := rand.New(rand.NewPCG(uint64(i), 0))
+			for done.Load() < count {
+				n, before := 1+rng.Uint64N(count), done.Load()
+				_, err := d.HeadVersion(locate(name, modelBits), versionID(n))
+				var missing *NotFoundError
+				if isGone := errors.As(err, &missing); isGone && n > begun.Load() || !isGone && (err != nil || n <= before) {
+					t.Errorf("version %d, of %d to %d removed: %v", n, before, begun.Load(), err)
+					return
+				}
+			}
+		}()
+	}
+	for n := uint64(0); n < count; n += 6 {
+		begun.Store(n + 6)
+		var ids []bundle.VersionID
+		for i := range uint64(6) {
+			ids = append(ids, versionID(n+i+1))
+		}
+		all, err := d.DeleteVersions(locate(name, modelBits), ids, at(1<<20+n), name)
+		for i := range all {
+			err = errors.Join(err, all[i].Err)
+		}
+		if err != nil {
+			t.Error(err) // and the readers end all the same
+		}
+		done.Store(n + 6)
+	}
+	running.Wait()
 }
