@@ -66,6 +66,7 @@ type Report struct {
 	TornTails  int      // segments whose unacknowledged end is void
 	Damaged    []string // extents in quarantine, for the log
 	LargeSwept int      // large files that no record named
+	Extents    []Damage // the same with their places
 	Footers    []string // those that could not be used, so that the records were read; for the log
 }
 
@@ -155,7 +156,7 @@ func (b *Bundle) tell(err error) {
 // Read does not check, are damaged. It returns the ErrQuarantined that says so. A
 // newer write of the name ends it.
 func (b *Bundle) Quarantine(r *Record, cause error) error {
-	err := fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, r.LSN(), cause)
+	err := b.placedByLSN(r, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, r.LSN(), cause))
 	if !r.IsHead() { // an older version: each read finds out by itself
 		b.tell(err)
 		return err

@@ -94,7 +94,7 @@ func (b *Bundle) giveUp(next *segment, err error) error {
 		return err
 	}
 	bad.segment.unfit = true
-	b.tell(fmt.Errorf("%s is not compacted: %w", b.files.path(bad.segment.key(b.id)), err))
+	b.tell(b.inSegment(bad.segment, fmt.Errorf("%s is not compacted: %w", b.files.path(bad.segment.key(b.id)), err)))
 	return nil
 }
 

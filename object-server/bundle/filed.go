@@ -107,7 +107,7 @@ func (b *Bundle) FileIndex(lock, unlock func(Hash)) error {
 			b.mu.Lock()
 			s.unfit = true
 			b.mu.Unlock()
-			b.tell(fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err))
+			b.tell(b.inSegment(s, fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err)))
 			continue
 		}
 		if err != nil {

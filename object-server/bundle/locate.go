@@ -47,7 +47,7 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 	}
 	buffer.Free()
 	if isUnreadable(err) || isDamage(err) {
-		err = fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, lsn, err)
+		err = b.placedByLSN(&Record{head: header{LSN: lsn, Hash: hash}}, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, lsn, err))
 		b.tell(err)
 	}
 	return nil, nil, err

@@ -207,8 +207,9 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 		replaced := segments[1:n]
 		segments = segments[n:]
 		if newer.seal == nil && len(replaced) > 0 {
-			b.report.Damaged = append(b.report.Damaged, fmt.Sprintf("%s segment %08x: generation %d has no footer",
-				b.directory, newer.sequence, newer.generation))
+			text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, newer.sequence, newer.generation)
+			b.report.Damaged = append(b.report.Damaged, text)
+			b.report.Extents = append(b.report.Extents, Damage{Segment: segmentName(newer.sequence, newer.generation), Cause: text})
 			if newer.isCovered(replaced) {
 				if replaced, err = b.dropReplaced(replaced); err != nil {
 					return nil, err

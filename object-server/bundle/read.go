@@ -15,6 +15,7 @@ type candidate struct {
 	unit    uint32 // where the record lies; 0: its entry in the footer is still to be read
 	units   uint32 // its length, or more; 0 if not known
 	chained bool   // its entry says that it is one of a chain of versions
+	head    header // of a damaged record, if that could be read
 }
 
 // candidates appends what the index has for a name; release must follow.
@@ -119,6 +120,7 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 	if err != nil {
 		buffer.Free()
 		record.chained = record.LSN() == 0 && (c.chained || !c.slot.isEntry() && c.slot.state() == slotVersioned)
+		c.head = record.head
 		return record.bare(), nil, b.blame(c, err)
 	}
 	return record, buffer, nil
@@ -209,6 +211,7 @@ func (b *Bundle) blame(c *candidate, err error) error {
 	}
 	err = fmt.Errorf("%w: %s offset %d: %w", ErrQuarantined, b.files.path(c.segment.key(b.id)),
 		int64(c.unit)*unitSize, err)
+	err = b.placed(c, err)
 	if isUnreadable(err) {
 		b.tell(err)
 	} else {

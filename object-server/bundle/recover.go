@@ -121,12 +121,17 @@ func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit)
 
 // report notes damage for the log.
 func (r *recovery) report(format string, args ...any) {
-	r.bundle.report.Damaged = append(r.bundle.report.Damaged, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	r.bundle.report.Damaged = append(r.bundle.report.Damaged, text)
+	r.bundle.report.Extents = append(r.bundle.report.Extents, Damage{Cause: text})
 }
 
 // lose puts all records from the expected one up to the next LSN in quarantine.
 func (r *recovery) lose(sequence uint32, offset int64, next uint64) {
 	r.report("%s segment %08x offset %d: %s lost", r.bundle.directory, sequence, offset, recordNumbers(r.expected, next-1))
+	extents := r.bundle.report.Extents
+	d := &extents[len(extents)-1]
+	d.Offset, d.FirstLSN, d.LastLSN = offset, r.expected, next-1
 	r.bundle.lostThrough = next - 1
 	r.expected = next
 }

@@ -203,6 +203,9 @@ func (d *Device) report(id bundle.ID, r bundle.Report) {
 	for _, footer := range r.Footers {
 		log.Warn("footer of a segment is torn or damaged; its records are read instead", "footer", footer)
 	}
+	for i := range r.Extents {
+		d.damages.note(id, r.Extents[i], false)
+	}
 	for _, extent := range r.Damaged {
 		d.counters.quarantined.Add(1)
 		log.Error("damaged data in quarantine", "extent", extent)
@@ -212,6 +215,7 @@ func (d *Device) report(id bundle.ID, r bundle.Report) {
 // damaged counts and logs a record that is found damaged.
 func (d *Device) damaged(err error) {
 	d.counters.quarantined.Add(1)
+	d.damages.met(err)
 	d.options.Logger.Error("damaged data in quarantine", "device", d.root, "error", err)
 }
 

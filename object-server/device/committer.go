@@ -308,6 +308,7 @@ func (c *committer) settle(g *group, err error) {
 		c.device.caretaker.flushFailed(g.bundle)
 	} else {
 		g.appended.Publish()
+		c.device.damages.replaced(g.bundle.ID(), g.drafts[:len(g.writes)])
 		c.device.caretaker.look(g.bundle)
 		failpoint.Hit(failpoint.Published)
 	}

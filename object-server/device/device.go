@@ -46,6 +46,7 @@ type Device struct {
 	splitter  splitter
 	room      room
 	floors    floors
+	damages   damages
 	counters  counters
 
 	operations limit // all that have entered
@@ -100,6 +101,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if !o.noFloor {
 		d.room.floor = floorOf(&usage, d.options.SegmentBytes)
 	}
+	d.damages.start(d)
 	d.committer.start(d)
 	d.compactor.start(d)
 	d.caretaker.start(d)
@@ -151,6 +153,7 @@ func (d *Device) Close() error {
 	if err == nil {
 		err = d.writeCleanStop()
 	}
+	d.damages.stop()
 	return errors.Join(err, d.files.Close(), d.directory.Close())
 }
 

@@ -102,10 +102,15 @@ func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
 	plan, err := bundle.PlanRepair(files, id)
 	if err == nil {
 		r.Repair = plan
+		for i := range plan.Damages {
+			d.damages.note(id, plan.Damages[i], true)
+		}
 	}
-	if err == nil && apply {
+	if err == nil && apply && len(r.Damages) > 0 {
 		err = r.Run(r.Quarantine)
-		r.Done = err == nil
+		if r.Done = err == nil; r.Done {
+			d.damages.repaired(id)
+		}
 		d.renew(s, id)
 		d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
 			"damages", len(r.Damages), "quarantine", r.Quarantine, "error", err)

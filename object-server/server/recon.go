@@ -98,6 +98,8 @@ func (s *Server) figures(name string) (any, error) {
 		return s.pendingCount(), nil
 	case "bundles":
 		return s.bundleStats(), nil
+	case "damages":
+		return s.knownDamages(), nil
 	case "backend_ratelimit":
 		return map[string]any{"refused": s.limiter.refusals()}, nil
 	case "relinker":

@@ -3,7 +3,9 @@ package server
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"martlet/object-server/device"
@@ -55,4 +57,33 @@ func repairFailure(err error) *failure {
 	}
 	f.text, f.cause = err.Error(), err
 	return f
+}
+
+// damagesShown of the newest damages of each device are told.
+const damagesShown = 20
+
+// deviceDamages is what is known to be damaged on one device.
+type deviceDamages struct {
+	Device string          `json:"device"`
+	Count  int             `json:"count"`  // all of them
+	Newest []device.Damage `json:"newest"` // the newest first
+}
+
+// knownDamages lists the damages of the open devices; "bundle damages" lists all.
+func (s *Server) knownDamages() []deviceDamages {
+	all := []deviceDamages{}
+	for _, found := range s.devices.all() {
+		d, ok := found.store.(interface {
+			Damages() (all []device.Damage, more int)
+		})
+		if !ok {
+			continue
+		}
+		known, more := d.Damages()
+		one := deviceDamages{Device: found.name, Count: len(known) + more, Newest: known[max(0, len(known)-damagesShown):]}
+		slices.Reverse(one.Newest)
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b deviceDamages) int { return strings.Compare(a.Device, b.Device) })
+	return all
 }

@@ -15,7 +15,8 @@ const bundleUsage = `usage: martlet-object-server bundle ls [--objects | --versi
        martlet-object-server bundle dump [SELECTION] [--json | --data FILE] FILE
        martlet-object-server bundle verify [--rate BYTES] [--json] PATH...
        martlet-object-server bundle repair [--apply] [--conf CONF] [--json] PATH
-       martlet-object-server bundle ls | dump | verify | repair --help
+       martlet-object-server bundle damages [--json] PATH...
+       martlet-object-server bundle ls | dump | verify | repair | damages --help
 
 Looks into the bundles that objects lie in. PATH is a device, the directory of a
 partition on it, or a segment file (NNNNNNNN-NNNN.bundle).
@@ -24,6 +25,7 @@ partition on it, or a segment file (NNNNNNNN-NNNN.bundle).
   dump    shows records with all their fields, or extracts an object's bytes
   verify  reads everything and checks every checksum
   repair  writes damaged segments anew without what is damaged
+  damages lists what the server has met, and what of it is still so
 
 All may be used while the server runs; ls, dump and verify change nothing. A server
 that runs does the repair itself, one partition after the other.
@@ -123,6 +125,22 @@ examples:
 Exit status: 0 nothing is damaged any more, 1 damage is left, 2 it could not be done.
 `
 
+const damagesUsage = `usage: martlet-object-server bundle damages [--json] PATH...
+
+Lists what the object server has found damaged on a device: when it was first seen,
+where it is, the name if that is known, and why. What was written anew or repaired
+since is not in it, nor what no request, no opening and no repair has met: "verify"
+finds that. PATH is a device. Nothing is changed, and the server may run.
+
+  --json         JSON, one damage a line
+
+examples:
+  martlet-object-server bundle damages /srv/node/d1
+  martlet-object-server bundle damages --json /srv/node/d1 | jq -r '.lost[]?.name'
+
+Exit status: 0 none is known, 1 some are, 2 the list could not be read.
+`
+
 // errUsage: the command line is wrong.
 var errUsage = errors.New("usage")
 
@@ -148,7 +166,7 @@ func runBundle(arguments []string, stdout, stderr io.Writer) int {
 	commands := map[string]struct {
 		run   func([]string) error
 		usage string
-	}{"ls": {f.ls, lsUsage}, "dump": {f.dump, dumpUsage}, "verify": {f.verify, verifyUsage}, "repair": {f.repair, repairUsage}}
+	}{"ls": {f.ls, lsUsage}, "dump": {f.dump, dumpUsage}, "verify": {f.verify, verifyUsage}, "repair": {f.repair, repairUsage}, "damages": {f.damages, damagesUsage}}
 	if len(arguments) == 0 {
 		fmt.Fprint(stderr, bundleUsage)
 		return 2

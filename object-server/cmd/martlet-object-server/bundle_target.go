@@ -162,7 +162,7 @@ func readPolicy(name string) (policy int, ok bool) {
 }
 
 // onDevices are names of what devices have beside objects.
-var onDevices = []string{device.JournalDirectory, device.CleanStopFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
+var onDevices = []string{device.JournalDirectory, device.CleanStopFile, device.DamagesFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
 
 // list finds the partitions of a device.
 func (t *target) list() error {

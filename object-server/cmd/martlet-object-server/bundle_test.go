@@ -123,7 +123,7 @@ func TestBundleCommandLine(t *testing.T) {
 			t.Errorf("%v: status %d, %q", arguments, status, problems)
 		}
 	}
-	for _, command := range []string{"ls", "dump", "verify", "repair"} {
+	for _, command := range []string{"ls", "dump", "verify", "repair", "damages"} {
 		expect(t, 0, []string{"usage: martlet-object-server bundle " + command, "examples:"}, command, "--help")
 	}
 	expect(t, 0, []string{"examples:"}, "--help")
@@ -227,7 +227,19 @@ func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
 	if err := json.Unmarshal([]byte(expect(t, 0, nil, "dump", "--json", "--name", "/a/c/o19", segment)), &record); err != nil {
 		t.Fatal(err)
 	}
+	expect(t, 0, []string{"no damage is known"}, "damages", device)
+	expect(t, 2, []string{"is not a device"}, "damages", partition)
 	flipByte(t, segment, record.Offset+30) // in the header of the newest record
+	if status, _ := p.do("GET", "/sda/1/a/c/o19", ""); status == 200 {
+		t.Error("a damaged object is served")
+	}
+	for said := ""; !strings.Contains(said, partition) || !strings.Contains(said, fmt.Sprintf("offset %d", record.Offset)); { // the server writes it down when it can
+		said, _, _ = bundleCommand(t, "damages", device)
+	}
+	expect(t, 1, []string{`"segment":"00000001-0000.bundle"`, `"state":"found"`}, "damages", "--json", device)
+	if _, told := p.do("GET", "/recon/damages", ""); !strings.Contains(told, `"device":"sda","count":1,"newest":[{"policy":0,"partition":1,`) {
+		t.Error(told)
+	}
 	before := readFile(t, segment)
 	want := []string{partition, fmt.Sprintf("offset %d", record.Offset), "/a/c/o19"}
 	expect(t, 1, append(want, "is written anew", "1 partition damaged; nothing was changed"), "repair", "--conf", h.conf, device)
@@ -249,6 +261,9 @@ func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
 		t.Error(err)
 	}
 	expect(t, 0, []string{"nothing is damaged"}, "repair", "--apply", "--conf", h.conf, device)
+	if _, told := p.do("GET", "/recon/damages", ""); told != `[{"device":"sda","count":0,"newest":[]}]` {
+		t.Error(told)
+	}
 	p.expectBody("/sda/1/a/c/o18", strings.Repeat("x", 1018))
 	p.expectBody("/sda/2/a/c/p19", strings.Repeat("y", 1019))
 	if status, _ := p.do("GET", "/sda/1/a/c/o19", ""); status != 404 {

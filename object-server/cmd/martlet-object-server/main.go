@@ -24,7 +24,7 @@ var version = ""
 
 const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server relinker relink | cleanup ...             see relinker --help
-       martlet-object-server bundle ls | dump | verify | repair ...    see bundle --help
+       martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
        martlet-object-server --help | --version | --print-options
 
 Serves the objects on the devices of one host until SIGTERM or SIGINT. CONF is
