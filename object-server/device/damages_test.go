@@ -45,7 +45,7 @@ func wantDamages(t *testing.T, d *Device, want ...string) []Damage {
 	return all
 }
 
-// A damage is listed once, whoever meets it and how often; it outlives a restart
+// A damage is listed once, however often it is met; it outlives a restart
 // and a kill, and goes when the name is written anew or the partition is repaired.
 func TestDamagesAreListed(t *testing.T) {
 	mem := vfs.NewMem("/d")

@@ -162,7 +162,7 @@ func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.
 	return nil
 }
 
-// settle closes a bundle that nobody uses: all of it is durable, no file of it
+// settle closes a bundle that is not in use: all of it is durable, no file of it
 // grows any more, and no replay of the journal touches one.
 func (d *Device) settle(b *bundle.Bundle) error {
 	if err := b.Close(); err != nil {
