@@ -31,6 +31,7 @@ type Server struct {
 	rings   rings
 	limiter *ratelimiter // nil without limits
 	workers workers
+	unused  unused
 	http    *http.Server
 }
 
@@ -86,6 +87,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 	}
 	s.http = &http.Server{
 		Handler:           s,
+		ConnState:         s.unused.note,
 		ReadHeaderTimeout: config.ClientTimeout,
 		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
 		IdleTimeout:       config.KeepaliveTimeout,
@@ -122,6 +124,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // Shutdown lets requests under way finish, until ctx ends, and closes the devices. Nothing acknowledged is lost
 // either way.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.unused.stop()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
