@@ -121,6 +121,8 @@ func (c *committer) refuse() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.device.options.Logger.Error("device does not answer to a flush: writes are refused with 507 until it does",
+		"device", c.device.root, "given_up", len(c.queue))
 	for _, w := range c.queue {
 		w.finish(err)
 	}

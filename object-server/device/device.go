@@ -57,6 +57,7 @@ type Device struct {
 	closed   bool         // guarded by gate
 	failures atomic.Int32
 	out      atomic.Pointer[error]
+	isSilent atomic.Bool // it was logged that the disk does not answer
 }
 
 // Open takes the device over: it must exist, and no other process may have it
@@ -160,7 +161,7 @@ func (d *Device) Close() error {
 // enter begins an operation; leave must follow unless it fails. A device that does not
 // answer gets no more operations: those that it has take threads and memory already.
 func (d *Device) enter() error {
-	if err := d.calls.check(); err != nil {
+	if err := d.answers(); err != nil {
 		return err
 	}
 	if err := d.operations.enter(); err != nil {
@@ -169,6 +170,21 @@ func (d *Device) enter() error {
 	err := d.enterGate()
 	if err != nil {
 		d.operations.leave()
+	}
+	return err
+}
+
+// answers returns ErrStuck while the disk does not answer. It logs when that begins and
+// ends.
+func (d *Device) answers() error {
+	err := d.calls.check()
+	if isSilent := err != nil; d.isSilent.Load() != isSilent && d.isSilent.Swap(isSilent) != isSilent {
+		log := d.options.Logger.With("device", d.root)
+		if isSilent {
+			log.Error("device does not answer: requests for it are refused with 507 until it does")
+		} else {
+			log.Warn("device answers again")
+		}
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"martlet/object-server/bundle"
 )
 
@@ -46,7 +48,7 @@ type Options struct {
 	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
 	VersionBytes    int64         // memory of what look-ups have read of names with versions; default 64 MiB, -1 none
-	OpenFilesMax    int           // segments kept open; default 1024
+	OpenFilesMax    int           // segments kept open; default 16384, or half of what ulimit -n allows
 	Concurrency     int           // calls to the disk at once for operations, each of which takes a thread while it waits; default 64
 	OperationsMax   int           // operations at once, those that wait included; default 1024
 	ReserveBytes    int64         // refuse PUTs and POSTs when less than this is free; default 0
@@ -74,7 +76,7 @@ const (
 	segmentBytesDefault = 1 << 30
 	segmentBytesMin     = 4 << 10 // below it nothing is gained
 	checkpointDefault   = 64 << 20
-	openFilesDefault    = 1024
+	openFilesMost       = 16384
 	concurrencyDefault  = 64
 	operationsDefault   = 1024
 	versionBytesDefault = 64 << 20
@@ -83,6 +85,15 @@ const (
 	compactionRoundDefault = 24 * time.Hour
 	reclaimAgeDefault      = 7 * 24 * time.Hour
 )
+
+// openFilesDefault suits one device of a process: a segment for each of many partitions.
+func openFilesDefault() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return openFilesMost / 16
+	}
+	return int(min(limit.Cur/2, openFilesMost))
+}
 
 // complete fills in the defaults and checks the limits.
 func (o Options) complete() (Options, error) {
@@ -105,7 +116,7 @@ func (o Options) complete() (Options, error) {
 		o.VersionBytes = versionBytesDefault
 	}
 	if o.OpenFilesMax == 0 {
-		o.OpenFilesMax = openFilesDefault
+		o.OpenFilesMax = openFilesDefault()
 	}
 	if o.CompactionRate == 0 {
 		o.CompactionRate = compactionRateDefault

@@ -14,7 +14,7 @@ func (s *Server) logExchange(x *exchange) {
 	ctx := context.Background()
 	if x.cause != nil {
 		level := slog.LevelError
-		if errors.Is(x.cause, device.ErrNoSpace) { // the device says once that it is full
+		if isKnown(x.cause) {
 			level = slog.LevelInfo
 		}
 		s.logger.LogAttrs(ctx, level, "request failed",
@@ -40,4 +40,9 @@ func (s *Server) logExchange(x *exchange) {
 		slog.String("txn", x.header(transactionHeader)),
 		slog.Int("policy", x.at.Policy),
 	)
+}
+
+// isKnown tells whether the device itself logs the cause: that it is full or does not answer. Such requests are many.
+func isKnown(cause error) bool {
+	return errors.Is(cause, device.ErrNoSpace) || errors.Is(cause, device.ErrBusy) || errors.Is(cause, device.ErrStuck)
 }

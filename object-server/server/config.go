@@ -23,6 +23,8 @@ type Config struct {
 	MountCheck bool
 	SwiftDir   string // directory of martlet.conf and the rings
 
+	MaxClients int // requests served at once
+
 	LogLevel    slog.Level
 	LogRequests bool
 

@@ -86,6 +86,14 @@ func failureOf(err error) *failure {
 		f := fail(http.StatusInsufficientStorage, "There is no room on this device, or it failed.")
 		f.cause = err
 		return f
+	case errors.Is(err, device.ErrBusy):
+		f := fail(http.StatusServiceUnavailable, "Too many requests wait for this device.")
+		f.cause = err
+		return f
+	case errors.Is(err, device.ErrStuck):
+		f := fail(http.StatusInsufficientStorage, "This device does not answer.")
+		f.cause = err
+		return f
 	default:
 		return &failure{status: http.StatusInternalServerError, text: "Internal error.", cause: err}
 	}

@@ -25,6 +25,8 @@ type fakeStore struct {
 	readErr   error // of WriteRange, after readGood bytes
 	readGood  int64
 	heads     int
+	hangs     chan struct{} // if not nil, Head, Stats and Close wait for its end
+	waiting   chan struct{} // gets a token for each that begins to wait
 }
 
 type fakeObject struct {
@@ -35,8 +37,36 @@ type fakeObject struct {
 
 func newFakeStore() *fakeStore { return &fakeStore{objects: map[device.Location]*fakeObject{}} }
 
-func (f *fakeStore) Stats() device.Stats { return device.Stats{} }
-func (f *fakeStore) Close() error        { return nil }
+func (f *fakeStore) Stats() device.Stats {
+	f.hang()
+	return device.Stats{}
+}
+
+func (f *fakeStore) Close() error {
+	f.hang()
+	return nil
+}
+
+// stall makes the store hang until the function it returns is called.
+func (f *fakeStore) stall() (end func()) {
+	hangs := make(chan struct{})
+	f.change(func(f *fakeStore) { f.hangs, f.waiting = hangs, make(chan struct{}, 100) })
+	return sync.OnceFunc(func() {
+		f.change(func(f *fakeStore) { f.hangs = nil })
+		close(hangs)
+	})
+}
+
+func (f *fakeStore) hang() {
+	f.mu.Lock()
+	hangs, waiting := f.hangs, f.waiting
+	f.mu.Unlock()
+	if hangs != nil {
+		waiting <- struct{}{}
+		<-hangs
+	}
+}
+
 func (f *fakeStore) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,6 +133,7 @@ func (f *fakeStore) Open(at device.Location) (object, error) {
 }
 
 func (f *fakeStore) Head(at device.Location) (*bundle.Metadata, error) {
+	f.hang()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.heads++

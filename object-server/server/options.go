@@ -38,6 +38,7 @@ func (c *Config) options() []option {
 		{defaultSection, "devices", "/srv/node", text(&c.Devices)},
 		{defaultSection, "mount_check", "true", boolean(&c.MountCheck)},
 		{defaultSection, "swift_dir", "/etc/martlet", text(&c.SwiftDir)},
+		{defaultSection, "max_clients", "1024", c.setMaxClients},
 		{defaultSection, "log_level", "INFO", logLevel(&c.LogLevel)},
 		{defaultSection, "client_timeout", "60.0", seconds(&c.ClientTimeout)},
 		{defaultSection, "keepalive_timeout", "600.0", seconds(&c.KeepaliveTimeout)},
@@ -59,7 +60,8 @@ func (c *Config) options() []option {
 		{appSection, "bundle_index", "memory", indexPlace(&c.Device.IndexOnDisk)},
 		{appSection, "bundle_compaction_rate", "16777216", c.setCompactionRate},
 		{appSection, "bundle_compaction_interval", "86400", seconds(&c.Device.CompactionRound)},
-		{appSection, "bundle_open_files", "1024", integer(&c.Device.OpenFilesMax, 16, 1<<20)},
+		{appSection, "bundle_open_files", "auto", c.setOpenFiles},
+		{appSection, "threads_per_disk", "64", integer(&c.Device.Concurrency, 1, 1024)},
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
 		{defaultSection, "reclaim_age", "604800", seconds(&c.Device.ReclaimAge)},
 		{updaterSection, "interval", "300", seconds(&c.UpdaterInterval)},
@@ -128,6 +130,22 @@ func (c *Config) setCompactionRate(value string) error {
 		c.Device.CompactionRate = -1
 	}
 	return err
+}
+
+// setMaxClients also says how many requests one device may hold: half of all, so that one that hangs leaves room for
+// those of the others.
+func (c *Config) setMaxClients(value string) error {
+	err := integer(&c.MaxClients, 1, 1<<20)(value)
+	c.Device.OperationsMax = (c.MaxClients + 1) / 2
+	return err
+}
+
+// setOpenFiles takes a number; auto is what ulimit -n leaves.
+func (c *Config) setOpenFiles(value string) error {
+	if c.Device.OpenFilesMax = 0; value == "auto" {
+		return nil
+	}
+	return integer(&c.Device.OpenFilesMax, openFilesLeast, 1<<20)(value)
 }
 
 func syncMethod(into *device.SyncMethod) func(string) error {

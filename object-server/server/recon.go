@@ -3,6 +3,8 @@ package server
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -149,23 +151,49 @@ type diskFigures struct {
 }
 
 func (s *Server) diskUsage() ([]diskFigures, error) {
-	entries, err := os.ReadDir(s.config.Devices)
+	names, err := s.entryNames()
 	if err != nil {
 		return nil, err
 	}
-	figures := []diskFigures{}
-	for _, entry := range entries {
-		path := s.config.Devices + "/" + entry.Name()
-		one := diskFigures{Device: entry.Name()}
-		var usage syscall.Statfs_t
-		if _, err := s.devices.examine(path); err == nil && syscall.Statfs(path, &usage) == nil {
-			block := uint64(usage.Bsize)
-			one.Mounted, one.Size, one.Free = true, usage.Blocks*block, usage.Bavail*block
-			one.Used = (usage.Blocks - usage.Bfree) * block
-		}
-		figures = append(figures, one)
+	figures, errs := s.asked.disks.askAll(names, s.usageOf)
+	for i, err := range errs {
+		figures[i].Device = names[i]
+		figures[i].Mounted = err == nil && figures[i].Mounted // what does not answer cannot be used; its size is as it was
 	}
 	return figures, nil
+}
+
+// entryNames lists what is where the devices are, which may be links to them.
+func (s *Server) entryNames() ([]string, error) {
+	entries, err := os.ReadDir(s.config.Devices)
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+	}
+	return names, err
+}
+
+func (s *Server) usageOf(name string) (diskFigures, error) {
+	path := s.config.Devices + "/" + name
+	one := diskFigures{Device: name}
+	var usage syscall.Statfs_t
+	if _, err := s.devices.examine(path); err == nil && syscall.Statfs(path, &usage) == nil {
+		block := uint64(usage.Bsize)
+		one.Mounted, one.Size, one.Free = true, usage.Blocks*block, usage.Bavail*block
+		one.Used = (usage.Blocks - usage.Bfree) * block
+	}
+	return one, nil
+}
+
+// asked are the figures that devices must be asked for, some of which may not answer.
+type asked struct {
+	disks       *asker[diskFigures]
+	quarantines *asker[quarantine]
+	stats       *asker[deviceFigures]
+}
+
+func newAsked() asked {
+	return asked{newAsker[diskFigures](true), newAsker[quarantine](true), newAsker[deviceFigures](true)}
 }
 
 func (s *Server) pendingCount() map[string]int {
@@ -185,13 +213,20 @@ type deviceFigures struct {
 }
 
 func (s *Server) bundleStats() []deviceFigures {
-	figures := []deviceFigures{}
+	byName := map[string]*slot{}
 	for _, found := range s.devices.all() {
-		one := deviceFigures{Device: found.name, Pending: found.pending.Count(), Stats: found.store.Stats()}
-		if err := found.store.Err(); err != nil {
-			one.Error = err.Error()
+		byName[found.name] = found
+	}
+	names := slices.Collect(maps.Keys(byName))
+	figures, errs := s.asked.stats.askAll(names, func(name string) (deviceFigures, error) {
+		found := byName[name]
+		return deviceFigures{Device: name, Pending: found.pending.Count(), Stats: found.store.Stats()}, nil
+	})
+	for i, name := range names {
+		figures[i].Device = name
+		if err := errors.Join(errs[i], byName[name].store.Err()); err != nil {
+			figures[i].Error = err.Error()
 		}
-		figures = append(figures, one)
 	}
 	slices.SortFunc(figures, func(a, b deviceFigures) int { return strings.Compare(a.Device, b.Device) })
 	return figures

@@ -139,39 +139,54 @@ func (s *Server) unmounted() ([]unmountedDevice, error) {
 	return missing, nil
 }
 
+// quarantine counts what has been put aside on a device, by the name of its folder.
+type quarantine map[string]int
+
 // quarantined counts what has been put aside on the devices: files and folders, and records.
 func (s *Server) quarantined() (map[string]any, error) {
-	folders, err := filepath.Glob(filepath.Join(s.config.Devices, "*", "quarantined", "*"))
+	names, err := s.entryNames()
 	if err != nil {
 		return nil, err
 	}
 	total, policies := map[string]int{}, map[string]map[string]int{}
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			continue // it went away, or is a file
-		}
-		kind := filepath.Base(folder)
-		if match := policyFolder.FindStringSubmatch(kind); match != nil {
-			index := match[1]
-			if index == "" {
-				index = "0"
+	devices, _ := s.asked.quarantines.askAll(names, s.quarantineOf)
+	for _, device := range devices {
+		for kind, count := range device {
+			if match := policyFolder.FindStringSubmatch(kind); match != nil {
+				index := match[1]
+				if index == "" {
+					index = "0"
+				}
+				if policies[index] == nil {
+					policies[index] = map[string]int{}
+				}
+				policies[index]["objects"] += count
+				kind = "objects"
 			}
-			if policies[index] == nil {
-				policies[index] = map[string]int{}
-			}
-			policies[index]["objects"] += len(entries)
-			kind = "objects"
+			total[kind] += count
 		}
-		total[kind] += len(entries)
 	}
-	for _, found := range s.devices.all() { // records of bundles, since the server was started
-		total["objects"] += int(found.store.Stats().Quarantined)
+	for _, one := range s.bundleStats() { // records of bundles, since the server was started
+		total["objects"] += int(one.Stats.Quarantined)
 	}
 	return map[string]any{
 		"objects": total["objects"], "containers": total["containers"], "accounts": total["accounts"],
 		"policies": policies,
 	}, nil
+}
+
+func (s *Server) quarantineOf(name string) (quarantine, error) {
+	folders, err := filepath.Glob(filepath.Join(s.config.Devices, name, "quarantined", "*"))
+	if err != nil {
+		return nil, err
+	}
+	counts := quarantine{}
+	for _, folder := range folders {
+		if entries, err := os.ReadDir(folder); err == nil { // else it went away, or is a file
+			counts[filepath.Base(folder)] += len(entries)
+		}
+	}
+	return counts, nil
 }
 
 // ringDigests returns the MD5 of every ring file, by path.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,6 +32,8 @@ type Server struct {
 	rings   rings
 	limiter *ratelimiter // nil without limits
 	workers workers
+	clients clients
+	asked   asked
 	unused  unused
 	http    *http.Server
 }
@@ -38,7 +41,15 @@ type Server struct {
 // New opens the devices that are present and returns a server for them. Close releases them.
 func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 	fileSystem := vfs.OS{}
-	deviceOptions := config.Device
+	names, err := (&slots{root: config.Devices}).present()
+	if err != nil {
+		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
+	}
+	shared := *config
+	if err := shared.shareDescriptors(len(names), logger); err != nil {
+		return nil, err
+	}
+	deviceOptions := shared.Device
 	deviceOptions.Logger = logger
 	deviceOptions.KeptID = keptID
 	s := newServer(config, logger, version)
@@ -54,7 +65,7 @@ func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 		}
 		return deviceStore{opened}, pending, nil
 	}
-	if err := s.devices.openPresent(); err != nil {
+	if err := s.devices.openPresent(startWait); err != nil {
 		s.updater.Close()
 		return nil, err
 	}
@@ -78,15 +89,17 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 			Logger:        logger,
 		}),
 		rings:   rings{directory: config.SwiftDir},
-		workers: newWorkers(),
+		workers: newWorkers(), asked: newAsked(),
+		clients: clients{make(chan struct{}, config.MaxClients)},
 		limiter: newRatelimiter(&config.Ratelimit, logger),
 		devices: &slots{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
 			byName: map[string]*slot{}, failed: map[string]failedSlot{},
+			openings: newAsker[*slot](false), looks: newAsker[fileIdentity](false),
 		},
 	}
 	s.http = &http.Server{
-		Handler:           s,
+		Handler:           http.HandlerFunc(s.bounded),
 		ConnState:         s.unused.note,
 		ReadHeaderTimeout: config.ClientTimeout,
 		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
@@ -121,6 +134,9 @@ func (s *Server) Serve(listener net.Listener) error {
 	return nil
 }
 
+// closeWait is how long devices have to close once the requests have ended, or their time has.
+const closeWait = 10 * time.Second
+
 // Shutdown lets requests under way finish, until ctx ends, and closes the devices. Nothing acknowledged is lost
 // either way.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -130,8 +146,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, s.http.Close())
 	}
 	s.updater.Close()
-	s.devices.close()
-	return err
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	return errors.Join(err, s.devices.close(closing))
 }
 
 // errAborted says that the answer broke off and the connection must be closed.

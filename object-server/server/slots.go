@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"martlet/object-server/device"
 	"martlet/object-server/updates"
 )
 
@@ -25,10 +27,13 @@ type slots struct {
 	logger     *slog.Logger
 	open       func(path string) (store, *updates.Pending, error)
 
-	opening sync.Mutex // held while a device is opened
-	mu      sync.RWMutex
-	byName  map[string]*slot
-	failed  map[string]failedSlot // that could not be opened
+	openings *asker[*slot]        // side by side: one that hangs holds those alone that want the same device
+	looks    *asker[fileIdentity] // whether a device in use is still there
+
+	mu       sync.RWMutex
+	byName   map[string]*slot      // guarded by mu
+	failed   map[string]failedSlot // that could not be opened; guarded by mu
+	isClosed bool                  // guarded by mu
 }
 
 type failedSlot struct {
@@ -45,6 +50,7 @@ type slot struct {
 	pending  *updates.Pending
 	checked  atomic.Int64 // when path was seen to be this device, Unix nanoseconds
 	isOut    atomic.Bool  // it was logged that the store is out of service
+	isSilent atomic.Bool  // it does not answer whether it is there
 
 	use    sync.RWMutex // held for reading by requests, for writing to close
 	closed bool         // guarded by use
@@ -90,9 +96,12 @@ func (s *slots) acquire(name string) (*slot, error) {
 	s.mu.RUnlock()
 	if found == nil || !s.isPresent(found) {
 		var err error
-		if found, err = s.openSlot(name); err != nil {
+		if found, err = s.openSlot(name, answerWait); err != nil {
 			return nil, unavailable(name)
 		}
+	}
+	if found.isSilent.Load() {
+		return nil, unavailable(name)
 	}
 	if err := found.store.Err(); err != nil {
 		if !found.isOut.Swap(true) {
@@ -114,7 +123,8 @@ func unavailable(name string) *failure {
 	return fail(http.StatusInsufficientStorage, "The device %s is not available.", name)
 }
 
-// isPresent checks now and then that the device is still the one that was opened; one that is gone is closed.
+// isPresent checks now and then that the device is still the one that was opened; one that is gone is closed. One
+// that does not answer may be there.
 func (s *slots) isPresent(found *slot) bool {
 	now := time.Now().UnixNano()
 	last := found.checked.Load()
@@ -122,8 +132,12 @@ func (s *slots) isPresent(found *slot) bool {
 	if isFresh || !found.checked.CompareAndSwap(last, now) {
 		return true
 	}
-	identity, err := s.examine(found.path)
-	if err == nil && identity == found.identity {
+	identity, err := s.looks.ask(found.name, answerWait, func() (fileIdentity, error) { return s.examine(found.path) })
+	isSilent := errors.Is(err, errNoAnswer)
+	if found.isSilent.Swap(isSilent) != isSilent {
+		s.logger.Warn("device answers, or does not", "device", found.name, "answers", !isSilent)
+	}
+	if isSilent || err == nil && identity == found.identity {
 		return true
 	}
 	s.logger.Error("device disappeared", "device", found.name, "error", err)
@@ -136,16 +150,24 @@ func (s *slots) isPresent(found *slot) bool {
 	return false
 }
 
-// openSlot opens a device unless another request just did, or failed to.
-func (s *slots) openSlot(name string) (*slot, error) {
+// openSlot opens a device unless another request just did, or failed to. It goes on behind a caller that has waited
+// long enough, with errNoAnswer.
+func (s *slots) openSlot(name string, wait time.Duration) (*slot, error) {
+	found, err := s.openings.ask(name, wait, func() (*slot, error) { return s.openNow(name) })
+	if errors.Is(err, errNoAnswer) {
+		s.noteFailure(name, err, time.Time{})
+	}
+	return found, err
+}
+
+// openNow opens a device. No two run for one device.
+func (s *slots) openNow(name string) (*slot, error) {
 	path := filepath.Join(s.root, name)
 	identity, err := s.examine(path)
 	if err != nil {
 		s.noteFailure(name, err, time.Time{}) // looking again costs nothing
 		return nil, err
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
 	s.mu.RLock()
 	found, failed := s.byName[name], s.failed[name]
 	s.mu.RUnlock()
@@ -162,12 +184,24 @@ func (s *slots) openSlot(name string) (*slot, error) {
 	}
 	found = &slot{name: name, path: path, identity: identity, store: opened, pending: pending}
 	found.checked.Store(time.Now().UnixNano())
-	s.mu.Lock()
-	s.byName[name] = found
-	delete(s.failed, name)
-	s.mu.Unlock()
+	if !s.publish(found) {
+		found.close(s.logger)
+		return nil, device.ErrClosed
+	}
 	s.logger.Info("device opened", "device", name)
 	return found, nil
+}
+
+// publish makes a device known; false if the server has been shut down meanwhile.
+func (s *slots) publish(found *slot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed {
+		return false
+	}
+	s.byName[found.name] = found
+	delete(s.failed, found.name)
+	return true
 }
 
 // failedMax bounds how many names of absent devices are remembered; names come from requests.
@@ -186,18 +220,38 @@ func (s *slots) noteFailure(name string, err error, at time.Time) {
 	s.failed[name] = failedSlot{at: at, err: err}
 }
 
+// startWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to
+// replay a journal or because it hangs, is opened behind them.
+const startWait = 10 * time.Second
+
 // openPresent opens the devices that are there at start, so that what is pending on them is delivered.
-func (s *slots) openPresent() error {
-	entries, err := os.ReadDir(s.root)
+func (s *slots) openPresent(wait time.Duration) error {
+	names, err := s.present()
 	if err != nil {
 		return fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
+	var all sync.WaitGroup
+	for _, name := range names {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			_, _ = s.openSlot(name, wait) // logged; answered with 507 until it works
+		}()
+	}
+	all.Wait()
+	return nil
+}
+
+// present lists the directories of devices. It looks at none of them.
+func (s *slots) present() ([]string, error) {
+	entries, err := os.ReadDir(s.root)
+	var names []string
 	for _, entry := range entries {
 		if entry.IsDir() && isDeviceName(entry.Name()) {
-			_, _ = s.openSlot(entry.Name()) // logged; answered with 507 until it works
+			names = append(names, entry.Name())
 		}
 	}
-	return nil
+	return names, err
 }
 
 // all returns the open devices.
@@ -211,10 +265,33 @@ func (s *slots) all() []*slot {
 	return open
 }
 
-// close closes all devices once their requests have ended.
-func (s *slots) close() {
-	for _, found := range s.all() {
-		found.close(s.logger)
+// close closes all devices once their requests have ended, side by side. A device that does not answer until ctx ends
+// is left as it is, as by a crash: nothing acknowledged is lost.
+func (s *slots) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.isClosed = true
+	s.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, c := range s.openings.calls() {
+			<-c.done
+		}
+		var all sync.WaitGroup
+		for _, found := range s.all() {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				found.close(s.logger)
+			}()
+		}
+		all.Wait()
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("devices do not answer and are not closed: %w", ctx.Err())
 	}
 }
 

@@ -23,7 +23,7 @@ var swiftOptions = []swiftOption{
 		"the log goes to standard error, which systemd keeps"},
 	{everySection, "log_statsd_* statsd_emit_legacy statsd_label_mode statsd_user_label_* recon_cache_path",
 		"figures are asked for at /recon/"},
-	{defaultSection, "workers max_clients backlog bind_timeout keep_idle eventlet_debug",
+	{defaultSection, "workers backlog bind_timeout keep_idle eventlet_debug",
 		"one process serves all connections, on all processors"},
 	{defaultSection, "network_chunk_size disk_chunk_size", "bodies are taken in the pieces in which they come"},
 	{defaultSection, "disable_fallocate", "room is kept free without fallocate; fallocate_reserve says how much"},
