@@ -18,14 +18,14 @@ const (
 // takes a thread, of which a process has only so many; and those who wait take memory,
 // and the places of requests that other devices would serve.
 type limit struct {
-	slots    chan struct{} // one token for each that is in
+	places   chan struct{} // one token for each that is in
 	progress atomic.Int64  // when one left, or the first came in; by the clock
-	wait     time.Duration // for a slot
+	wait     time.Duration // for a place
 	stuck    time.Duration // without progress while one is in
 }
 
 func newLimit(most int, wait, stuck time.Duration) limit {
-	return limit{slots: make(chan struct{}, most), wait: wait, stuck: stuck}
+	return limit{places: make(chan struct{}, most), wait: wait, stuck: stuck}
 }
 
 var started = time.Now()
@@ -33,14 +33,14 @@ var started = time.Now()
 // clock is a time in nanoseconds that nobody sets.
 func clock() int64 { return int64(time.Since(started)) }
 
-// enter waits for a slot, which leave gives back. ErrBusy if none gets free in time,
+// enter waits for a place, which leave gives back. ErrBusy if none gets free in time,
 // ErrStuck at once if none has for long.
 func (l *limit) enter() error {
-	if len(l.slots) == 0 { // before it is taken, or an old time would count for a moment
+	if len(l.places) == 0 { // before it is taken, or an old time would count for a moment
 		l.progress.Store(clock())
 	}
 	select {
-	case l.slots <- struct{}{}:
+	case l.places <- struct{}{}:
 		return nil
 	default:
 		return l.queue()
@@ -54,24 +54,24 @@ func (l *limit) queue() error {
 	timer := time.NewTimer(l.wait)
 	defer timer.Stop()
 	select {
-	case l.slots <- struct{}{}:
+	case l.places <- struct{}{}:
 		return nil
 	case <-timer.C:
 		if err := l.check(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d at once", ErrBusy, cap(l.slots))
+		return fmt.Errorf("%w: %d at once", ErrBusy, cap(l.places))
 	}
 }
 
 func (l *limit) leave() {
 	l.progress.Store(clock())
-	<-l.slots
+	<-l.places
 }
 
 // check returns ErrStuck if some are in and none has left for long.
 func (l *limit) check() error {
-	if len(l.slots) == 0 {
+	if len(l.places) == 0 {
 		return nil
 	}
 	if idle := time.Duration(clock() - l.progress.Load()); idle > l.stuck {

@@ -185,7 +185,7 @@ func TestOperationsAreBounded(t *testing.T) {
 			ended <- err
 		}()
 	}
-	waitFor(t, "the operations", func() bool { return len(d.operations.slots) == most })
+	waitFor(t, "the operations", func() bool { return len(d.operations.places) == most })
 	if _, err := d.Head(locate("x", 4)); !errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
@@ -263,7 +263,7 @@ func TestLimitsRefuseNothingInOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(d.operations.slots) + len(d.calls.slots) + len(d.longCalls.slots); n != 0 {
+	if n := len(d.operations.places) + len(d.calls.places) + len(d.longCalls.places); n != 0 {
 		t.Errorf("%d places are taken", n)
 	}
 }

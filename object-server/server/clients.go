@@ -10,7 +10,7 @@ import (
 const clientWait = time.Second
 
 // clients bounds how many requests are served at once: each takes memory, and a thread while it waits for a disk.
-type clients struct{ slots chan struct{} }
+type clients struct{ places chan struct{} }
 
 // bounded serves a request once it is its turn, and else answers 503. What tells whether the server works is served
 // in any case. A batch counts as one.
@@ -20,14 +20,14 @@ func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	select {
-	case s.clients.slots <- struct{}{}:
+	case s.clients.places <- struct{}{}:
 	default:
 		if !s.clients.wait(r) {
 			s.refuse(w, r)
 			return
 		}
 	}
-	defer func() { <-s.clients.slots }()
+	defer func() { <-s.clients.places }()
 	s.ServeHTTP(w, r)
 }
 
@@ -35,7 +35,7 @@ func (c clients) wait(r *http.Request) bool {
 	timer := time.NewTimer(clientWait)
 	defer timer.Stop()
 	select {
-	case c.slots <- struct{}{}:
+	case c.places <- struct{}{}:
 		return true
 	case <-timer.C:
 	case <-r.Context().Done():
@@ -47,5 +47,5 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that net/http skips
-	x.answerFailure(fail(http.StatusServiceUnavailable, "The server is busy with %d other requests.", cap(s.clients.slots)))
+	x.answerFailure(fail(http.StatusServiceUnavailable, "The server is busy with %d other requests.", cap(s.clients.places)))
 }
