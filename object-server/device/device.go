@@ -58,6 +58,8 @@ type Device struct {
 	failures atomic.Int32
 	out      atomic.Pointer[error]
 	isSilent atomic.Bool // it was logged that the disk does not answer
+
+	swiftFiles bool // set by Open: files of OpenStack Swift are on the device
 }
 
 // Open takes the device over: it must exist, and no other process may have it
@@ -97,6 +99,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
+	d.lookForSwift()
 	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
 	d.room.log, d.room.scarce = o.Logger.With("device", root), &d.files.Scarce
 	if !o.noFloor {

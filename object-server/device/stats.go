@@ -20,6 +20,7 @@ type Stats struct {
 	FreeBytes    uint64 // on the file system, when last looked
 	ReserveBytes uint64 // that PUTs and POSTs leave free
 	Full         bool   // PUTs are refused
+	SwiftFiles   bool   `json:"-"` // the device has files of OpenStack Swift, which are not served
 	Refusals     uint64 // of writes, for want of room
 
 	Compactions         uint64 // runs of segments rewritten into one
@@ -47,7 +48,8 @@ func (d *Device) Stats() Stats {
 	d.room.mu.Lock()
 	defer d.room.mu.Unlock()
 	return Stats{
-		FreeBytes: uint64(d.room.free), ReserveBytes: uint64(d.room.margin + d.room.floor), Full: d.room.isFull, Refusals: d.room.refusals,
+		SwiftFiles: d.swiftFiles,
+		FreeBytes:  uint64(d.room.free), ReserveBytes: uint64(d.room.margin + d.room.floor), Full: d.room.isFull, Refusals: d.room.refusals,
 		RecordBytes: uint64(all), LiveBytes: uint64(max(live, 0)),
 		Puts: c.puts.Load(), Deletes: c.deletes.Load(), Posts: c.posts.Load(), Reads: c.reads.Load(),
 		Batches: c.batches.Load(), Flushes: c.flushes.Load(), BytesWritten: c.bytesWritten.Load(),

@@ -39,7 +39,7 @@ func newFakeStore() *fakeStore { return &fakeStore{objects: map[device.Location]
 
 func (f *fakeStore) Stats() device.Stats {
 	f.hang()
-	return device.Stats{}
+	return device.Stats{SwiftFiles: true}
 }
 
 func (f *fakeStore) Close() error {

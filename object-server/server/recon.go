@@ -208,6 +208,7 @@ func (s *Server) pendingCount() map[string]int {
 type deviceFigures struct {
 	Device  string       `json:"device"`
 	Pending int          `json:"async_pending"`
+	Swift   bool         `json:"swift_files"` // of OpenStack Swift are there, which are not served
 	Stats   device.Stats `json:"stats"`
 	Error   string       `json:"error,omitempty"`
 }
@@ -220,7 +221,8 @@ func (s *Server) bundleStats() []deviceFigures {
 	names := slices.Collect(maps.Keys(byName))
 	figures, errs := s.asked.stats.askAll(names, func(name string) (deviceFigures, error) {
 		found := byName[name]
-		return deviceFigures{Device: name, Pending: found.pending.Count(), Stats: found.store.Stats()}, nil
+		stats := found.store.Stats()
+		return deviceFigures{Device: name, Pending: found.pending.Count(), Stats: stats, Swift: stats.SwiftFiles}, nil
 	})
 	for i, name := range names {
 		figures[i].Device = name
