@@ -65,8 +65,10 @@ type Report struct {
 	Records    int      // records that count and have a name
 	TornTails  int      // segments whose unacknowledged end is void
 	Damaged    []string // extents in quarantine, for the log
-	LargeSwept int      // large files that no record named
 	Extents    []Damage // the same with their places
+	LargeAside int      // large files that no record named, now in quarantine
+	Aside      string   // the directory there
+	Left       string   // why large files that no record names are still where they were; for the log
 	Footers    []string // those that could not be used, so that the records were read; for the log
 }
 

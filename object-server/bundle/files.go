@@ -50,7 +50,8 @@ type Files struct {
 	Floor func(ID) uint64
 	max   int
 
-	pages *pagePool // of the indexes of all bundles
+	pages    *pagePool  // of the indexes of all bundles
+	sweeping sync.Mutex // held while large files are set aside
 
 	mu   sync.Mutex
 	open map[fileKey]*handle

@@ -145,7 +145,7 @@ func TestGoldenDecode(t *testing.T) {
 	plant(t, fs, "/d/bundles-1/600/large/0123456789abcdef.data", nil)
 	b, err := Open(NewFiles(fs, "/d", 10), goldenID, logConfig)
 	check(t, err)
-	if r := b.Report(); r.Records != 3 || r.TornTails != 0 || len(r.Damaged) != 0 || r.LargeSwept != 0 {
+	if r := b.Report(); r.Records != 3 || r.TornTails != 0 || len(r.Damaged) != 0 || r.LargeAside != 0 {
 		t.Fatalf("report %+v", r)
 	}
 	record, buffer, err := b.Read(goldenHash(0x00))

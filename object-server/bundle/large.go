@@ -39,8 +39,8 @@ func (b *Bundle) createNamed(id uint64) (vfs.File, error) {
 
 // LinkLarge gives a large file its name and makes the name durable. The file's
 // bytes must be durable already. A crash before the record leaves a file that
-// the next opening of the bundle removes. No lock is held meanwhile, as the committer
-// must not wait for these flushes; two first ones make and flush the directories both.
+// the next opening of the bundle puts into quarantine. No lock is held meanwhile, as the
+// committer must not wait for these flushes; two first ones make and flush the directories both.
 func (b *Bundle) LinkLarge(f vfs.File, id uint64) error {
 	large := filepath.Join(b.directory, largeDirectory)
 	parent := filepath.Dir(b.directory)
@@ -80,8 +80,9 @@ func (b *Bundle) OpenLarge(id uint64) (vfs.File, error) {
 	return f, nil
 }
 
-// RemoveLarge removes a large file that no live record names any more. If it
-// fails, the next opening of the bundle does it.
+// RemoveLarge removes a large file that no live record names any more, because a
+// newer write has been published, or that was never acknowledged. If it fails, the
+// next opening of the bundle puts the file into quarantine.
 func (b *Bundle) RemoveLarge(id uint64) { _ = b.files.FS.Remove(b.largePath(id)) }
 
 // RemoveLargeTemp removes the temporary name of a large file, as RemoveLarge.
@@ -101,49 +102,52 @@ func (b *Bundle) largePath(id uint64) string {
 	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf("%016x%s", id, largeSuffix))
 }
 
-// sweepLarge removes large files that no live record names: a crash left them
-// between two steps of a write. A bundle with damage keeps all of them. The
-// records are sorted by name and LSN.
-func (b *Bundle) sweepLarge(records []found) error {
+// sweepLarge takes large files away that no live record names: a crash left them
+// between two steps of a write, or damage to the last batch looks like that. So they
+// go to quarantine, but for temporary names, which no record ever had. A bundle with
+// damage keeps all of them. If anything fails the files stay until the bundle is next
+// opened. The records are sorted by name and LSN.
+func (b *Bundle) sweepLarge(records []found) {
 	if !b.largeDurable || len(b.report.Damaged) > 0 {
-		return nil
+		return
 	}
+	unnamed, err := b.unnamedLarge(records)
+	if err == nil {
+		err = b.setAside(unnamed)
+	}
+	if err != nil && !errors.Is(err, ErrQuarantined) && !isDamage(err) && !isUnreadable(err) {
+		b.report.Left = fmt.Sprintf("%s: %v", b.directory, err)
+	}
+}
+
+// unnamedLarge lists the large files that no live record names, and removes
+// temporary names.
+func (b *Bundle) unnamedLarge(records []found) (unnamed []uint64, err error) {
 	entries, err := b.files.FS.ReadDir(filepath.Join(b.directory, largeDirectory))
 	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
+		return nil, fmt.Errorf("bundle: %w", err)
 	}
 	live, err := b.liveSpills(records)
-	if errors.Is(err, ErrQuarantined) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if len(entries) == len(live) { // one for each: nothing was left behind
-		return nil
+	if err != nil || len(entries) == len(live) { // one for each: nothing was left behind
+		return nil, err
 	}
 	named := make(map[uint64]bool)
 	for i := range live {
 		id, err := b.largeOf(&live[i])
-		if isDamage(err) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		named[id] = true
 	}
 	for _, entry := range entries {
 		if id, ok := parseLargeName(entry.Name(), "", largeSuffix); ok && !named[id] {
-			b.RemoveLarge(id)
-			b.report.LargeSwept++
+			unnamed = append(unnamed, id)
 		}
 		if id, ok := parseLargeName(entry.Name(), ".", largeTempSuffix); ok {
 			b.RemoveLargeTemp(id)
-			b.report.LargeSwept++
 		}
 	}
-	return nil
+	return unnamed, nil
 }
 
 func parseLargeName(name, prefix, suffix string) (id uint64, ok bool) {

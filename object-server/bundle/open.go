@@ -22,7 +22,8 @@ func Open(files *Files, id ID, config Config) (*Bundle, error) {
 	}
 	b.upkeep.Store(true)
 	b.trim()
-	return b, b.sweepLarge(entries)
+	b.sweepLarge(entries)
+	return b, nil
 }
 
 // trim gives back the room that an earlier process reserved ahead for the segment

@@ -364,6 +364,7 @@ func Inherit(files *Files, id ID, config Config) (b *Bundle, adopt func() error,
 	return b, func() error {
 		b.readOnly = false
 		b.upkeep.Store(true)
-		return b.sweepLarge(entries)
+		b.sweepLarge(entries)
+		return nil
 	}, nil
 }

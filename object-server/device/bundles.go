@@ -200,6 +200,13 @@ func (d *Device) report(id bundle.ID, r bundle.Report) {
 	if r.TornTails > 0 {
 		log.Info("unacknowledged end of a bundle is void", "segments", r.TornTails)
 	}
+	if r.LargeAside > 0 {
+		log.Warn("large files that no record names are in quarantine: of writes that were not acknowledged, or of records that are lost",
+			"files", r.LargeAside, "quarantine", r.Aside)
+	}
+	if r.Left != "" {
+		log.Warn("large files that no record names cannot be put into quarantine", "error", r.Left)
+	}
 	for _, footer := range r.Footers {
 		log.Warn("footer of a segment is torn or damaged; its records are read instead", "footer", footer)
 	}

@@ -44,6 +44,7 @@ type Device struct {
 	caretaker caretaker
 	compactor compactor
 	splitter  splitter
+	janitor   janitor
 	room      room
 	floors    floors
 	damages   damages
@@ -110,6 +111,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	d.compactor.start(d)
 	d.caretaker.start(d)
 	d.splitter.start()
+	d.janitor.start(d)
 	return d, nil
 }
 
@@ -143,6 +145,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
+	d.janitor.stop()
 	d.compactor.stop()
 	d.splitter.stop()
 	d.caretaker.stop()

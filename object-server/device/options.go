@@ -51,6 +51,7 @@ type Options struct {
 	OpenFilesMax    int           // segments kept open; default 16384, or half of what ulimit -n allows
 	Concurrency     int           // calls to the disk at once for operations, each of which takes a thread while it waits; default 64
 	OperationsMax   int           // operations at once, those that wait included; default 1024
+	QuarantineAge   time.Duration // large files that opening put into quarantine are removed after it; default 7 days
 	ReserveBytes    int64         // refuse PUTs and POSTs when less than this is free; default 0
 	ReservePercent  float64       // the same as a share of the file system; default 0
 	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
@@ -84,6 +85,7 @@ const (
 	compactionRateDefault  = 16 << 20
 	compactionRoundDefault = 24 * time.Hour
 	reclaimAgeDefault      = 7 * 24 * time.Hour
+	quarantineAgeDefault   = 7 * 24 * time.Hour
 )
 
 // openFilesDefault suits one device of a process: a segment for each of many partitions.
@@ -139,6 +141,9 @@ func (o Options) complete() (Options, error) {
 	if o.stuckAfter == 0 {
 		o.stuckAfter = stuckAfter
 	}
+	if o.QuarantineAge == 0 {
+		o.QuarantineAge = quarantineAgeDefault
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -152,7 +157,7 @@ func (o Options) complete() (Options, error) {
 	case o.SegmentBytes < segmentBytesMin || o.SegmentBytes > segmentBytesDefault:
 		return o, fmt.Errorf("%w: segments of %d bytes", ErrInvalid, o.SegmentBytes)
 	case o.OpenFilesMax < 0 || o.CheckpointBytes < 0 || o.CommitDelay < 0 || o.ReserveBytes < 0 || o.ReservePercent < 0 || o.ReservePercent > 100,
-		o.CompactionRound < 0 || o.ReclaimAge < 0 || o.Concurrency < 0 || o.OperationsMax < 0:
+		o.CompactionRound < 0 || o.ReclaimAge < 0 || o.QuarantineAge < 0 || o.Concurrency < 0 || o.OperationsMax < 0:
 		return o, fmt.Errorf("%w: negative option or more than 100 percent", ErrInvalid)
 	}
 	return o, nil

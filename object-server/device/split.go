@@ -103,6 +103,7 @@ func (s *splitter) replace(policy int, parent *slot, b *bundle.Bundle, children 
 		if err := h.adopt(); err != nil { // large files of no use stay until the partition is next opened
 			d.options.Logger.Warn("leftovers of a split partition", "device", d.root, "error", err)
 		}
+		d.report(h.bundle.ID(), h.bundle.Report())
 		d.caretaker.look(h.bundle)
 	}
 	return nil

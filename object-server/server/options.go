@@ -60,6 +60,7 @@ func (c *Config) options() []option {
 		{appSection, "bundle_index", "memory", indexPlace(&c.Device.IndexOnDisk)},
 		{appSection, "bundle_compaction_rate", "16777216", c.setCompactionRate},
 		{appSection, "bundle_compaction_interval", "86400", seconds(&c.Device.CompactionRound)},
+		{appSection, "bundle_quarantine_age", "604800", seconds(&c.Device.QuarantineAge)},
 		{appSection, "bundle_open_files", "auto", c.setOpenFiles},
 		{appSection, "threads_per_disk", "64", integer(&c.Device.Concurrency, 1, 1024)},
 		{defaultSection, "fallocate_reserve", "1%", c.setReserve},
