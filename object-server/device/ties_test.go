@@ -124,7 +124,7 @@ func tiedState(t *rapid.T, d *Device, loc Location) string {
 // checkTies demands that two devices that get the same writes in different
 // orders, after the same beginning, end up with the same.
 func checkTies(t *testing.T, begin func(d *Device, loc Location) error, kinds ...string) {
-	loc := locate(tiedName, 4)
+	loc := locate(tiedName, modelBits)
 	rapid.Check(t, func(t *rapid.T) {
 		writes := rapid.SliceOfN(drawTied(kinds...), 2, 6).Draw(t, "writes")
 		var states [2]string
