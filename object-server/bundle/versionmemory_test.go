@@ -17,7 +17,6 @@ type memoryModel struct {
 	store  *chainStore
 	memory *VersionMemory
 	small  *VersionMemory
-	live   []VersionID
 }
 
 func newMemoryModel() *memoryModel {

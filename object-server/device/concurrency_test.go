@@ -427,8 +427,9 @@ func TestOneFailureCountsOnce(t *testing.T) {
 	waitFor(t, "the footer", func() bool { return failing.Load() == "" })
 	must[State](t)(put(d, loc, "x", 12, body(3, 100)))
 	d.caretaker.working.Lock() // it has seen the failure
+	err := d.Err()
 	d.caretaker.working.Unlock()
-	if err := d.Err(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := incident(2, 20); !errors.Is(err, ErrOut) {

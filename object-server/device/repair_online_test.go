@@ -82,35 +82,9 @@ func repairInUse(t *testing.T, method SyncMethod, isLast bool) {
 	if err != nil || len(plan.Damages) != 1 || plan.Done || len(plan.Rewrite) != 1 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
-	stop := make(chan struct{})
-	var users sync.WaitGroup
-	for i, name := range good {
-		users.Add(1)
-		go func() {
-			defer users.Done()
-			for ticks := uint64(2); ; ticks++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := put(d, locate(name, bits), name, ticks, body(ticks, 3000)); err != nil {
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				if got, _, err := get(d, locate(name, bits)); err != nil || !bytes.Equal(got, body(ticks, 3000)) {
-					t.Errorf("%s: %v", name, err)
-				}
-				other := (i + 1) % objects
-				if got, _, err := get(d, locate(bad[other], bits)); bad[other] != lost && (err != nil || !bytes.Equal(got, body(uint64(other), 3000))) {
-					t.Errorf("%s: %v", bad[other], err)
-				}
-			}
-		}()
-	}
+	end := useAll(t, d, bad, good, lost)
 	done, err := d.Repair(0, 0, true)
-	close(stop)
-	users.Wait()
+	end()
 	if err != nil || !done.Done || len(done.Damages) != 1 || done.Damages[0].Lost[0].Name != lost {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -140,5 +114,41 @@ func repairInUse(t *testing.T, method SyncMethod, isLast bool) {
 	}
 	if none, err := d.Repair(0, 99, true); err != nil || len(none.Damages) > 0 || len(d.bundles.all()) > 2 {
 		t.Errorf("a partition that is not there: %+v, %v", none, err)
+	}
+}
+
+// useAll reads and writes the good names, and reads the bad ones but for the lost one,
+// until the function that it returns is called. They all have a body of 3000 bytes.
+func useAll(t *testing.T, d *Device, bad, good []string, lost string) (end func()) {
+	const bits = 1
+	stop := make(chan struct{})
+	var users sync.WaitGroup
+	for i, name := range good {
+		users.Add(1)
+		go func() {
+			defer users.Done()
+			for ticks := uint64(2); ; ticks++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := put(d, locate(name, bits), name, ticks, body(ticks, 3000)); err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				if got, _, err := get(d, locate(name, bits)); err != nil || !bytes.Equal(got, body(ticks, 3000)) {
+					t.Errorf("%s: %v", name, err)
+				}
+				other := (i + 1) % len(bad)
+				if got, _, err := get(d, locate(bad[other], bits)); bad[other] != lost && (err != nil || !bytes.Equal(got, body(uint64(other), 3000))) {
+					t.Errorf("%s: %v", bad[other], err)
+				}
+			}
+		}()
+	}
+	return func() {
+		close(stop)
+		users.Wait()
 	}
 }

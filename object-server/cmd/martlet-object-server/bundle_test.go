@@ -211,6 +211,22 @@ func TestBundleVerifyAndRepair(t *testing.T) {
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 }
 
+// ordersOfRepairs sends orders, most of which the server cannot take.
+func ordersOfRepairs(t *testing.T, p *process) {
+	t.Helper()
+	for query, status := range map[string]int{
+		"device=sda&policy=0&partition=1": 200, "device=sda&policy=9&partition=1": 400, "device=sda&policy=0&partition=x": 400, "device=..&policy=0&partition=1": 400,
+		"device=sdz&policy=0&partition=1": 507,
+	} {
+		if got, body := p.do("POST", "/recon/repair?"+query, ""); got != status {
+			t.Errorf("%s: %d %s", query, got, body)
+		}
+	}
+	if status, _ := p.do("GET", "/recon/repair?device=sda&policy=0&partition=1", ""); status != 404 {
+		t.Errorf("a GET: %d", status)
+	}
+}
+
 // A server that runs repairs a partition when the command asks it to, and goes on
 // with it.
 func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
@@ -271,17 +287,7 @@ func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
 	}
 	p.put("/sda/1/a/c/o19", "back", "1700000000.00000")
 	p.expectBody("/sda/1/a/c/o19", "back")
-	for query, status := range map[string]int{
-		"device=sda&policy=0&partition=1": 200, "device=sda&policy=9&partition=1": 400, "device=sda&policy=0&partition=x": 400, "device=..&policy=0&partition=1": 400,
-		"device=sdz&policy=0&partition=1": 507,
-	} {
-		if got, body := p.do("POST", "/recon/repair?"+query, ""); got != status {
-			t.Errorf("%s: %d %s", query, got, body)
-		}
-	}
-	if status, _ := p.do("GET", "/recon/repair?device=sda&policy=0&partition=1", ""); status != 404 {
-		t.Errorf("a GET: %d", status)
-	}
+	ordersOfRepairs(t, p)
 	p.stop()
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 }
