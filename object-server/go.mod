@@ -4,6 +4,7 @@ go 1.24.0
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/tinylib/msgp v1.6.5
 	golang.org/x/sys v0.36.0
 	gopkg.in/ini.v1 v1.67.3

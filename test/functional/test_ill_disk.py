@@ -1,0 +1,154 @@
+"""One disk of a server is ill under load: all that does not lie in the bad place is served."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ill_disk import IllDisk, build_ill_disk
+from running_cluster import RunningCluster
+from swift_api import Account
+from uploader import Uploader, assert_nothing_is_lost, content_of
+
+from cluster.ports import HOST
+from ring.ring import load_rings
+
+DEVICE = "d1"
+SECTOR = 512
+#: Records that one sector touches at most; the shortest one of an object takes 320 bytes.
+RECORDS_OF_SECTOR = 3
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_ill_disk(tmp_path_factory.mktemp("ill-disk"))
+
+
+@pytest.fixture
+def disk(program: Path, tmp_path: Path) -> Iterator[IllDisk]:
+    """The first of the four devices of the cluster in ``tmp_path / "home"``."""
+    with IllDisk(program, tmp_path / "backing", tmp_path / "home" / "devices" / DEVICE) as ill:
+        yield ill
+
+
+@pytest.fixture
+def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> RunningCluster:
+    return new_cluster().start()
+
+
+@pytest.fixture
+def account(cluster: RunningCluster) -> Iterator[Account]:
+    opened = Account(cluster.port)
+    assert opened.call("PUT", "c").status == 201
+    yield opened
+    opened.close()
+
+
+def put_all(account: Account, names: list[str]) -> None:
+    for name in names:
+        assert account.call("PUT", "c", name, body=content_of(name)).status == 201, name
+
+
+def assert_all_are_served(account: Account, names: list[str]) -> None:
+    for name in names:
+        answer = account.call("GET", "c", name)
+        assert (answer.status, answer.body == content_of(name)) == (200, True), name
+
+
+def names_together(cluster: RunningCluster, account: Account, count: int) -> list[str]:
+    """Names of small objects in one partition that has a replica on the ill disk."""
+    ring = load_rings(cluster.home / "etc").object_ring(0)
+    name_of = account.path.rpartition("/")[2]
+    together: dict[int, list[str]] = {}
+    for number in itertools.count():
+        name = f"small-{number}"
+        partition, nodes = ring.get_nodes(name_of, "c", name)
+        if DEVICE in {node["device"] for node in nodes} and len(content_of(name)) <= 4096:
+            together.setdefault(partition, []).append(name)
+            if len(together[partition]) == count:
+                return together[partition]
+    raise AssertionError
+
+
+def statuses_of_device(cluster: RunningCluster, account: Account, names: list[str]) -> Counter[int]:
+    """What the object server answers for the replicas on the ill disk, without a proxy."""
+    ring = load_rings(cluster.home / "etc").object_ring(0)
+    server = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
+    statuses: Counter[int] = Counter()
+    for name in names:
+        partition, nodes = ring.get_nodes(account.path.rpartition("/")[2], "c", name)
+        if DEVICE not in {node["device"] for node in nodes}:
+            continue
+        path = f"/{DEVICE}/{partition}/{account.path.rpartition('/')[2]}/c/{name}"
+        server.request("GET", path, headers={"X-Backend-Storage-Policy-Index": "0"})
+        answer = server.getresponse()
+        answer.read()
+        statuses[answer.status] += 1
+    server.close()
+    return statuses
+
+
+def segments(disk: IllDisk) -> list[Path]:
+    """The longest first."""
+    return sorted(disk.backing.rglob("*.bundle"), key=lambda path: -path.stat().st_size)
+
+
+@pytest.mark.parametrize("offset", [0, SECTOR], ids=["first sector", "second sector"])
+def test_a_bad_sector(
+    cluster: RunningCluster, disk: IllDisk, account: Account, offset: int
+) -> None:
+    """It is met while partitions are opened, and by clients that write and read meanwhile."""
+    names = names_together(cluster, account, 50)
+    put_all(account, names)
+    disk.spoil(str(segments(disk)[0].relative_to(disk.backing)), offset, SECTOR)
+    cluster.kill_and_await_restart("object-server")
+    statuses = statuses_of_device(cluster, account, names)
+    assert set(statuses) <= {200, 503}, statuses
+    assert statuses[503] <= RECORDS_OF_SECTOR, statuses
+    assert sum(statuses.values()) == len(names)
+    with Uploader(cluster.port, "c").running() as uploader:
+        assert_all_are_served(account, names)
+        uploader.await_more(100)
+        assert_all_are_served(account, names)
+    assert uploader.failures == []
+    assert_nothing_is_lost(account, uploader)
+
+
+def test_a_disk_that_hangs(cluster: RunningCluster, disk: IllDisk, account: Account) -> None:
+    """The server of all four disks goes on with three, and with four when the calls return."""
+    names = [f"small-{number}" for number in range(60)]
+    put_all(account, names)
+    server = cluster.pid_of("object-server")
+    with Uploader(cluster.port, "c").running() as uploader:
+        uploader.await_more(50)
+        disk.hang()
+        assert_all_are_served(account, names)
+        uploader.await_more(100)
+        disk.heal()
+        uploader.await_more(50)
+    assert cluster.pid_of("object-server") == server
+    assert_all_are_served(account, names)
+    assert_nothing_is_lost(account, uploader)
+
+
+def test_a_disk_that_hangs_at_start(
+    cluster: RunningCluster, disk: IllDisk, account: Account
+) -> None:
+    names = [f"small-{number}" for number in range(60)]
+    put_all(account, names)
+    disk.hang()
+    os.kill(cluster.pid_of("object-server"), signal.SIGKILL)
+    account.close()
+    with Uploader(cluster.port, "c").running() as uploader:
+        uploader.await_more(50)
+        assert_all_are_served(account, names)
+        disk.heal()
+        uploader.await_more(50)
+    assert_all_are_served(account, names)
+    assert_nothing_is_lost(account, uploader)

@@ -1,0 +1,78 @@
+"""A disk that can be made ill below a real server: bad places, and calls that do not return."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+MODULE = Path(__file__).resolve().parents[2] / "object-server"
+STOP_SECONDS_MAX = 30
+
+
+def build_ill_disk(directory: Path) -> Path:
+    """Compile the program; the test that needs it is skipped where it cannot run."""
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not shutil.which("go"):
+        pytest.skip("an ill disk needs root, /dev/fuse and Go")
+    program = directory / "illdisk"
+    command = ["go", "build", "-o", str(program), "./proof/illdisk"]
+    subprocess.run(command, cwd=MODULE, check=True)
+    return program
+
+
+class IllDisk:
+    """A directory that is a disk of its own, until the block ends."""
+
+    def __init__(self, program: Path, backing: Path, mount_point: Path) -> None:
+        """What is written below ``mount_point`` lies in ``backing``, where it can be damaged."""
+        self.backing = backing
+        self._command = [str(program), str(backing), str(mount_point)]
+        backing.mkdir(parents=True)
+        mount_point.mkdir(parents=True)
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._line() == "ready"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        finally:
+            self._process.kill()
+
+    def hang(self) -> None:
+        """From now on no call returns."""
+        self._say("hang")
+
+    def heal(self) -> None:
+        """What hangs goes on, and all places can be read."""
+        self._say("heal")
+
+    def spoil(self, suffix: str, offset: int, length: int) -> None:
+        """Reads of files whose path ends so fail where they touch these bytes."""
+        self._say(f"bad {suffix} {offset} {length}")
+
+    def _say(self, command: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        assert self._line() == "ok"
+
+    def _line(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
