@@ -20,6 +20,7 @@ UNIT = 64  # records begin at multiples of it (doc/formats/bundle.md)
 SEAL_HEADER = b"mrRC\x01\x08"
 DEVICE = "d1"
 OBJECTS = 16  # in each of three partitions
+STALE = (200, "stale")
 READS = 6  # the order of replicas is random
 
 
@@ -141,10 +142,32 @@ def damaged(new_cluster: Callable[..., RunningCluster]) -> tuple[RunningCluster,
     return cluster.start(), partitions
 
 
+def device_denies_nothing(
+    cluster: RunningCluster, account: Account, partitions: list[Partition]
+) -> None:
+    """Asked alone, the device answers no 404 for what it lost, and marks what is old."""
+    for partition in partitions:
+        told = doubt_of(cluster, account, partition, partition.victim)
+        # Of two of them an older write is left, which may be served as long as it is marked.
+        allowed = [(503, "unknown")] if partition is partitions[0] else [(503, "unknown"), STALE]
+        assert told in allowed
+        assert doubt_of(cluster, account, partition, partition.names[0])[0] == 200
+        assert doubt_of(cluster, account, partition, partition.names[-1]) == (200, None)
+
+
+def doubt_of(
+    cluster: RunningCluster, account: Account, partition: Partition, name: str
+) -> tuple[int, str | None]:
+    """What the device says of one name."""
+    answer = ask_device(cluster, account, partition, name)
+    return answer.status, answer.headers.get("X-Backend-Doubt")
+
+
 def test_one_rotten_record_header(damaged: tuple[RunningCluster, list[Partition]]) -> None:
     """Clients notice nothing of it."""
     cluster, partitions = damaged
     account = Account(cluster.port)
+    device_denies_nothing(cluster, account, partitions)
     for partition in partitions:
         is_deleted = partition is partitions[-1]
         for name in [*partition.names, partition.never_written] * READS:
