@@ -154,10 +154,14 @@ func (b *Bundle) ReadVersionHead(hash Hash, v Reference) (*Record, *Buffer, erro
 
 // Doubts tells whether the version that a record of the name refers to as the newest
 // may not be it: others were lost that were written after the record; or before it,
-// and the version, or that there is none, is from before them.
+// and the version, or that there is none, is from before them. That there is none is
+// also from before a record that was found damaged since.
 func (b *Bundle) Doubts(r *Record, newest Reference) bool {
 	if newest.Timestamp.IsZero() {
 		newest.LSN = 0
+		if r.HasGap() && b.isCutOff(r.head.Hash) {
+			return true
+		}
 	}
 	return r.doubtful || r.HasGap() && b.lostThrough > 0 && newest.LSN <= b.lostThrough
 }

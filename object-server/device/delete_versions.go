@@ -1,7 +1,6 @@
 package device
 
 import (
-	"errors"
 	"fmt"
 
 	"martlet/object-server/bundle"
@@ -55,10 +54,10 @@ func (d *Device) deleteBatch(at Location, ids []bundle.VersionID, t bundle.Times
 	defer s.done()
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	head, buffer, damage := s.bundle.ReadHead(at.Hash)
+	head, buffer, damage, err := readStored(s.bundle, at.Hash, t)
 	defer buffer.Free()
-	if damage != nil && !errors.Is(damage, ErrQuarantined) {
-		return damage
+	if err != nil {
+		return err
 	}
 	chain, err := writableChain(s.bundle, at.Hash, head, damage)
 	if err != nil {

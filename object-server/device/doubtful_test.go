@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
@@ -81,5 +82,82 @@ func TestRottenHeaderAndOlderWrites(t *testing.T) {
 	wantBody(t, d, loc, body(2, 300))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// rottenHead is a device with a name of three versions, of which the header of the
+// newest is rotten, and the time at which they were written.
+func rottenHead(t *testing.T, name string) (d *Device, now uint64) {
+	t.Helper()
+	mem := vfs.NewMem("/d")
+	d = open(t, mem, "/d", Options{})
+	now = uint64(time.Now().UnixMicro() / 10)
+	segment, end := "", int64(0)
+	for n := uint64(1); n <= 3; n++ {
+		for segment, end = range files(t, mem) {
+			if strings.HasSuffix(segment, ".bundle") {
+				break
+			}
+		}
+		if err := doVersion(d, name, versionChange{"put", n, now - 10 + n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage(t, mem, segment, end, 1, func(p []byte) { p[0]++ })
+	return d, now
+}
+
+// Where the newest record of a name with versions is rotten, many removals are
+// refused like one.
+func TestRottenHeaderAndOlderRemovals(t *testing.T) {
+	const name = "/a/c/heron"
+	loc := locate(name, modelBits)
+	d, now := rottenHead(t, name)
+	defer d.Close()
+	if _, err := d.DeleteVersion(loc, versionID(1), at(now), name); !errors.Is(err, ErrUnknown) {
+		t.Errorf("one: %v", err)
+	}
+	if _, err := d.DeleteVersions(loc, []bundle.VersionID{versionID(1)}, at(now), name); !errors.Is(err, ErrUnknown) {
+		t.Errorf("many: %v", err)
+	}
+	if _, err := d.Head(loc); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
+	}
+}
+
+// Later writes are taken. When all that they wrote is removed again, the name is not
+// said to be gone: it had versions.
+func TestRottenHeaderAndLaterRemovals(t *testing.T) {
+	const name, hour = "/a/c/heron", 3600 * 100_000
+	loc := locate(name, modelBits)
+	for what, write := range map[string]func(d *Device, now uint64) error{
+		"an older version is removed": func(d *Device, now uint64) error {
+			_, err := d.DeleteVersion(loc, versionID(1), at(now+hour), name)
+			return err
+		},
+		"older versions are removed": func(d *Device, now uint64) error {
+			_, err := d.DeleteVersions(loc, []bundle.VersionID{versionID(1), versionID(2)}, at(now+hour), name)
+			return err
+		},
+		"a later version is written and removed": func(d *Device, now uint64) error {
+			_, err := d.DeleteVersion(loc, versionID(4), at(now+2*hour), name)
+			return errors.Join(doVersion(d, name, versionChange{"put", 5, now + hour}), err,
+				doVersion(d, name, versionChange{"remove", 5, now + 2*hour}))
+		},
+	} {
+		d, now := rottenHead(t, name)
+		if err := write(d, now); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		var doubt *DoubtError
+		if _, err := d.Head(loc); !errors.As(err, &doubt) {
+			t.Errorf("%s: HEAD: %v", what, err)
+		}
+		if _, err := d.Open(loc); !errors.As(err, &doubt) {
+			t.Errorf("%s: GET: %v", what, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

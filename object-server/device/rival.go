@@ -64,18 +64,20 @@ const (
 )
 
 // readStored reads the newest record of a name for a write that is about to replace
-// it. ErrUnknown if its header cannot be read: the next read may succeed, and show
-// that the record is newer than the write.
-func readStored(b *bundle.Bundle, hash bundle.Hash) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
+// it. ErrUnknown if its header cannot be read, and the next read may succeed, and show
+// that the record is newer than the write; or if the header is damaged, and the record
+// may be newer than a write of the time t.
+func readStored(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
 	for n := 1; ; n++ {
 		record, buffer, damage = b.ReadHead(hash)
 		if damage != nil && !errors.Is(damage, ErrQuarantined) {
 			return record, buffer, nil, damage
 		}
-		if !isUnread(record, damage) {
+		isUnread := isUnread(record, damage)
+		if !isUnread && (damage == nil || record == nil || record.LSN() != 0 || b.IsLater(record, t)) {
 			return record, buffer, damage, nil
 		}
-		if n == readAttempts {
+		if !isUnread || n == readAttempts {
 			return record, buffer, damage, fmt.Errorf("%w: %v", ErrUnknown, damage)
 		}
 		buffer.Free()

@@ -242,12 +242,9 @@ func (d *Device) previous(w *rival, needsChain bool, change succession) (replace
 // this write, change says how it continues them.
 func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	b, t := w.bundle, w.metadata.Timestamp
-	record, buffer, damage, err := readStored(b, w.hash)
+	record, buffer, damage, err := readStored(b, w.hash, t)
 	defer buffer.Free()
 	old := replaced{record: record}
-	if err == nil && damage != nil && record != nil && record.LSN() == 0 && !b.IsLater(record, t) {
-		err = fmt.Errorf("%w: %v", ErrUnknown, damage)
-	}
 	if err != nil {
 		return old, err
 	}
