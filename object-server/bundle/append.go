@@ -211,7 +211,7 @@ func (a *Appended) Publish() {
 		b.publish(d, uint32(offset/unitSize))
 		offset += d.length()
 	}
-	b.active.tail, b.active.last, b.lastLSN = a.tail, a.last, a.last
+	b.active.tail, b.active.last, b.lastLSN, b.acknowledged = a.tail, a.last, a.last, a.last
 	if b.checkpointDue(b.active) {
 		b.upkeep.Store(true)
 	}

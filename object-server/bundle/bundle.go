@@ -49,6 +49,7 @@ type Bundle struct {
 
 	// The rest belongs to the committer.
 	lastLSN      uint64 // all up to here is durable; the committer changes it, under mu
+	acknowledged uint64 // the same, but for LSNs that only what could not be read may have; the committer changes it, under mu
 	provenLSN    uint64 // watermark in the newest record: durable whatever becomes of the tail
 	padded       bool   // the newest record is a PAD
 	nextSequence uint32

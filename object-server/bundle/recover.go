@@ -156,7 +156,10 @@ func (r *recovery) finish() error {
 		f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*unitSize
 		b.report.TornTails++
 	}
-	b.lastLSN, b.provenLSN = r.expected-1, r.proven
+	b.lastLSN, b.provenLSN, b.acknowledged = r.expected-1, r.proven, r.proven
+	if torn > 0 {
+		b.acknowledged = max(r.proven, r.tail[torn-1].LSN)
+	}
 	b.active, b.padded = r.last, r.padded
 	b.build(r.entries)
 	return nil

@@ -13,9 +13,10 @@ func Reopen(files *Files, id ID, config Config) (*Bundle, error) {
 }
 
 // Acknowledged is the newest LSN that was acknowledged, for Files.Floor. Later
-// ones may have been since.
+// ones may have been since. What could not be read when the bundle was opened may be
+// readable the next time, and then tells by itself how far it goes.
 func (b *Bundle) Acknowledged() uint64 {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.lastLSN
+	return b.acknowledged
 }

@@ -236,3 +236,42 @@ func FuzzCleanStop(f *testing.F) {
 		}
 	})
 }
+
+// What could not be read when the device was open, and is readable again, is not
+// taken for lost: that it might have held records is no floor.
+func TestFloorIsNoGuess(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{})
+	for i := range 64 {
+		l, name := numbered(i)
+		must[State](t)(put(d, l, name, 1, body(uint64(i), 300)))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const segment = "/d/bundles/7/00000001-0000.bundle"
+	size := files(t, mem)[segment]
+	for _, bad := range []int64{1024, 5000, size} { // at the end; all of it
+		fs := vfs.NewBadSectors(mem.KillClone(), func(name string, from, to int64) bool {
+			return name == segment && to > size-bad
+		})
+		d := open(t, fs, "/d", Options{})
+		l, _ := numbered(63)
+		_, _, _ = get(d, l)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = open(t, fs.FS, "/d", Options{})
+		for i := range 64 {
+			l, _ := numbered(i)
+			if _, m, err := get(d, l); err != nil || m.Doubtful {
+				t.Fatalf("%d bad bytes: object %d: %+v, %v", bad, i, m, err)
+			}
+		}
+		l, _ = numbered(64)
+		wantNotFound(t, d, l, 0)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
