@@ -121,16 +121,21 @@ func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
 // renew puts a bundle that is opened anew in the place of the one whose files were
 // replaced. If it cannot be opened the next user tries again. s.use is held.
 func (d *Device) renew(s *slot, id bundle.ID) {
+	s.opening.Lock() // who wants it without s.use waits here, and nobody who lists the bundles does
+	defer s.opening.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bundle.Retire()
+	old := s.bundle
 	s.bundle = nil
+	s.mu.Unlock()
+	old.Retire()
 	b, err := bundle.Reopen(d.files, id, d.bundleConfig())
 	if err != nil {
 		d.options.Logger.Error("a repaired partition cannot be opened", "device", d.root, "policy", id.Policy, "partition", id.Partition, "error", err)
 		return
 	}
 	d.report(id, b.Report())
+	s.mu.Lock()
 	s.bundle = b
+	s.mu.Unlock()
 	d.caretaker.look(b)
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
@@ -151,4 +153,37 @@ func useAll(t *testing.T, d *Device, bad, good []string, lost string) (end func(
 		close(stop)
 		users.Wait()
 	}
+}
+
+// While a repaired partition is opened anew, nobody who lists the partitions waits for
+// the disk: the first users of all others would wait for him.
+func TestOpeningWhatWasRepairedStallsNoOther(t *testing.T) {
+	var s atomic.Pointer[slot]
+	var reads, stalls atomic.Int32
+	mem := vfs.NewMem("/d")
+	d := open(t, vfs.NewFaults(mem, func(op, _ string) error {
+		if s := s.Load(); s != nil && op == "read" {
+			reads.Add(1)
+			if !s.mu.TryLock() {
+				stalls.Add(1)
+			} else {
+				s.mu.Unlock()
+			}
+		}
+		return nil
+	}), "/d", Options{compactByHand: true})
+	defer d.Close()
+	l, name := numbered(1)
+	must[State](t)(put(d, l, name, 10, body(1, 300)))
+	id := bundle.ID{Partition: 7}
+	repaired := d.slot(id)
+	repaired.use.Lock()
+	s.Store(repaired)
+	d.renew(repaired, id)
+	s.Store(nil)
+	repaired.use.Unlock()
+	if reads.Load() == 0 || stalls.Load() > 0 {
+		t.Errorf("%d of %d reads are made with the lock held", stalls.Load(), reads.Load())
+	}
+	wantBody(t, d, l, body(1, 300))
 }
