@@ -76,7 +76,12 @@ func (h *holes) add(from, to int64, cause error) {
 	for at < len(h.spans) && h.spans[at].from < from {
 		at++
 	}
-	h.spans, h.cause = append(h.spans, span{}), cause
+	h.cause = cause
+	if at > 0 && h.spans[at-1].to >= from { // one hole, however large, is looked at once
+		h.spans[at-1].to = max(h.spans[at-1].to, to)
+		return
+	}
+	h.spans = append(h.spans, span{})
 	copy(h.spans[at+1:], h.spans[at:])
 	h.spans[at] = span{from, to}
 }

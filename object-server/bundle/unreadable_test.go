@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -235,4 +237,19 @@ func TestScanOfBadSectors(t *testing.T) {
 			check(t, s.Close())
 		}
 	})
+}
+
+// Neighbouring blocks that cannot be read are one hole: each place of a file is
+// compared with all holes of it.
+func TestNeighbouringHolesAreOne(t *testing.T) {
+	h := holes{}
+	for at := int64(0); at < 100; at++ {
+		h.add(at*blockSize, (at+1)*blockSize, syscall.EIO)
+	}
+	h.add(200*blockSize, 201*blockSize, syscall.EIO)
+	h.add(150*blockSize, 151*blockSize, syscall.EIO)
+	want := []span{{0, 100 * blockSize}, {150 * blockSize, 151 * blockSize}, {200 * blockSize, 201 * blockSize}}
+	if !slices.Equal(h.spans, want) {
+		t.Errorf("%v", h.spans)
+	}
 }
