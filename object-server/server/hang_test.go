@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"martlet/object-server/device"
 	"martlet/object-server/updates"
+	"martlet/object-server/vfs"
 )
 
 // hangingOpen makes the devices named hang when they are opened, until end is called.
@@ -214,4 +216,85 @@ func TestDescriptorsAreShared(t *testing.T) {
 			t.Errorf("%d became %d of %d: %s", wanted, c.Device.OpenFilesMax, limit, log.String())
 		}
 	}
+}
+
+type closingStore struct {
+	*fakeStore
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *closingStore) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+// A device that hangs when it is opened does not keep the others from being closed.
+func TestHangingOpeningKeepsNoOtherFromClosing(t *testing.T) {
+	f := newFixture(t)
+	own := &closingStore{fakeStore: f.store, closed: make(chan struct{})}
+	open := f.server.devices.open
+	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+		_, pending, err := open(path)
+		return own, pending, err
+	}
+	f.mustPut(objectPath, "x", "1700000000.00000")
+	entered, end := f.hangingOpen("sdb")
+	defer end()
+	f.expect(f.do("GET", "/sdb/7/a/c/o", ""), 507, "while it is opened")
+	<-entered
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	if err := f.server.devices.close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	select {
+	case <-own.closed:
+	default:
+		t.Error("the device in order has not been closed")
+	}
+}
+
+// A device on which the replay of pending updates hangs does not hold the end of the process.
+func TestShutdownWithAHangingReplay(t *testing.T) {
+	f := newFixture(t)
+	fs := &hangingFS{vfs.OS{}, make(chan struct{}, 100), make(chan struct{})}
+	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+		first, err := f.server.updater.Attach(vfs.OS{}, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := first.Append(0, []updates.Update{{Target: updates.Target{Account: "a", Container: "c"}}}); err != nil {
+			return nil, nil, err
+		}
+		first.Close()
+		pending, err := f.server.updater.Attach(fs, path)
+		return f.store, pending, err
+	}
+	f.mustPut(objectPath, "x", "1700000000.00000")
+	<-fs.entered
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f.server.Shutdown(ctx) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(13 * time.Second):
+		t.Error("Shutdown waits for the replay")
+	}
+	close(fs.release)
+}
+
+type hangingFS struct {
+	vfs.FS
+	entered, release chan struct{}
+}
+
+func (h *hangingFS) Open(name string) (vfs.File, error) {
+	h.entered <- struct{}{}
+	<-h.release
+	return h.FS.Open(name)
 }

@@ -145,10 +145,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	s.updater.Close()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
+	s.stopUpdates()
 	return errors.Join(err, s.devices.close(closing))
+}
+
+// stopUpdates ends the delivery of updates. One that waits for a device that does not answer ends with that device: what
+// is pending on it stays there.
+func (s *Server) stopUpdates() {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.updater.Close()
+	}()
+	timer := time.NewTimer(answerWait)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+	}
 }
 
 // errAborted says that the answer broke off and the connection must be closed.

@@ -274,10 +274,14 @@ func (s *slots) close(ctx context.Context) error {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		for _, c := range s.openings.calls() {
-			<-c.done
-		}
 		var all sync.WaitGroup
+		for _, c := range s.openings.calls() { // closes what it opens, as it comes too late
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				<-c.done
+			}()
+		}
 		for _, found := range s.all() {
 			all.Add(1)
 			go func() {
