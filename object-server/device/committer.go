@@ -282,6 +282,7 @@ func (c *committer) writeAll() {
 // the segment goes back to the front of the queue.
 func (c *committer) write(g *group) {
 	appended, err := g.bundle.Append(g.drafts)
+	c.step()
 	if err != nil {
 		c.device.failed(err)
 		for _, w := range g.writes {
@@ -381,6 +382,7 @@ func (c *committer) flushEach() error {
 		if err := a.Datasync(); err != nil {
 			return err
 		}
+		c.step()
 		for _, d := range a.Directories {
 			if !seen[d] {
 				seen[d] = true
@@ -393,6 +395,7 @@ func (c *committer) flushEach() error {
 		if err := c.device.fs.SyncDir(d); err != nil {
 			return err
 		}
+		c.step()
 	}
 	return nil
 }

@@ -54,22 +54,13 @@ func (d *Device) deleteBatch(at Location, ids []bundle.VersionID, t bundle.Times
 	defer s.done()
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	head, buffer, damage, err := readStored(s.bundle, at.Hash, t)
-	defer buffer.Free()
-	if err != nil {
-		return err
-	}
-	chain, err := writableChain(s.bundle, at.Hash, head, damage)
-	if err != nil {
-		return err
-	}
 	r := removalBatch{
-		bundle: s.bundle, hash: at.Hash, head: head, chain: chain,
+		bundle: s.bundle, hash: at.Hash,
 		metadata: bundle.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t},
 	}
 	defer r.free()
-	for i, id := range ids {
-		all[i].State, all[i].Err = r.add(id)
+	if err := d.prepare(&r, ids, all); err != nil {
+		return err
 	}
 	if len(r.drafts) == 0 {
 		return nil
@@ -89,10 +80,37 @@ type removalBatch struct {
 	bundle   *bundle.Bundle
 	hash     bundle.Hash
 	head     *bundle.Record
+	buffer   *bundle.Buffer // what head points into
 	chain    *bundle.Chain
 	metadata bundle.Metadata
 	drafts   []*bundle.Draft
 	large    []uint64 // large files that no version names then
+}
+
+// prepare makes the records of a batch. It reads as many versions, which takes long where
+// they are not remembered.
+func (d *Device) prepare(r *removalBatch, ids []bundle.VersionID, all []Removal) error {
+	if err := d.longCalls.enter(); err != nil {
+		return err
+	}
+	defer d.longCalls.leave()
+	if err := r.begin(); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		all[i].State, all[i].Err = r.add(id)
+	}
+	return nil
+}
+
+// begin finds the versions that there are.
+func (r *removalBatch) begin() (err error) {
+	var damage error
+	if r.head, r.buffer, damage, err = readStored(r.bundle, r.hash, r.metadata.Timestamp); err != nil {
+		return err
+	}
+	r.chain, err = writableChain(r.bundle, r.hash, r.head, damage)
+	return err
 }
 
 // add makes the record of one more removal.
@@ -131,4 +149,5 @@ func (r *removalBatch) free() {
 	for _, draft := range r.drafts {
 		draft.Free()
 	}
+	r.buffer.Free()
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
@@ -296,5 +297,106 @@ func TestHangingOpeningIsNoCall(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A disk that flushes one file after the other in time does not count as hanging.
+func TestManyFlushesInARowAreNoHang(t *testing.T) {
+	fs := newHanging(vfs.NewMem("/d"), never)
+	d := open(t, fs, "/d", Options{SyncMethod: SyncFdatasync, stuckAfter: 300 * time.Millisecond})
+	defer d.Close()
+	const n = 10
+	for i := range n {
+		must[State](t)(put(d, inPartition(fmt.Sprint(i), uint32(i)), fmt.Sprint(i), 1, body(1, 300)))
+	}
+	fs.set(func(op, _ string) bool {
+		if op == "datasync" {
+			time.Sleep(100 * time.Millisecond) // with the lock held: nothing else of the file system goes on
+		}
+		return false
+	})
+	ended := make(chan error, 2*n)
+	for i := range 2 * n {
+		go func() {
+			name := fmt.Sprint("new", i)
+			_, err := put(d, inPartition(name, uint32(i%n)), name, 1, body(1, 300))
+			ended <- err
+		}()
+	}
+	for range cap(ended) {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A large object whose record was given up leaves no file.
+func TestLargeObjectGivenUpLeavesNothing(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	fs := newHanging(mem, never)
+	d := open(t, fs, "/d", Options{SpillBytes: 1000, stuckAfter: 100 * time.Millisecond, noFloor: true})
+	defer d.Close()
+	must[State](t)(put(d, inPartition("other", 2), "other", 1, body(1, 300)))
+	must[State](t)(put(d, inPartition("small", 1), "small", 1, body(1, 300)))
+	u, err := d.NewUpload(inPartition("big", 1), 5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Abort()
+	must[int](t)(u.Write(body(2, 5000)))
+	fs.set(func(op, name string) bool {
+		return op == "syncfs" || op == "datasync" && strings.HasSuffix(name, ".bundle")
+	})
+	flushed := make(chan error, 1)
+	go func() {
+		_, err := put(d, inPartition("other", 2), "other", 2, body(1, 300))
+		flushed <- err
+	}()
+	<-fs.entered
+	_, err = u.Commit(&bundle.Metadata{Name: "big", ContentType: "text/plain", Size: 5000, Timestamp: at(1)})
+	if !errors.Is(err, ErrStuck) {
+		t.Error(err)
+	}
+	fs.letGo()
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+	entries, err := mem.ReadDir("/d/bundles/1/large")
+	if len(entries) != 0 {
+		t.Errorf("%d large files that no record names: %v", len(entries), err)
+	}
+}
+
+// Removals of versions are calls to the disk.
+func TestRemovalsOfAHangingDiskAreRefused(t *testing.T) {
+	fs := newHanging(vfs.NewMem("/d"), never)
+	d := open(t, fs, "/d", Options{Concurrency: 2, busyAfter: 10 * time.Millisecond, stuckAfter: time.Minute})
+	defer d.Close()
+	const n = 20
+	for i := range n {
+		name := fmt.Sprint(i)
+		u, err := d.NewUpload(locate(name, 4), 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must[int](t)(u.Write(body(1, 300)))
+		must[State](t)(u.Commit(&bundle.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1), VersionID: bundle.VersionID{1}}))
+	}
+	fs.set(reads)
+	ended := make(chan error, n)
+	for i := range n {
+		go func() {
+			name := fmt.Sprint(i)
+			_, err := d.DeleteVersions(locate(name, 4), []bundle.VersionID{{1}}, at(2), name)
+			ended <- err
+		}()
+	}
+	time.Sleep(300 * time.Millisecond)
+	if in := len(fs.entered); in > 2 {
+		t.Errorf("%d calls hang at once", in)
+	}
+	fs.letGo()
+	for range n {
+		<-ended
 	}
 }

@@ -201,8 +201,14 @@ func (u *Upload) commitLarge(b *bundle.Bundle, m *bundle.Metadata, old *replaced
 		return err
 	}
 	err := u.device.committer.append(b, u.draft)
-	if errors.Is(err, bundle.ErrNotWritten) { // or a full disk would fill with files of no use
+	switch {
+	case errors.Is(err, bundle.ErrNotWritten): // or a full disk would fill with files of no use
 		b.RemoveLarge(id)
+	case errors.Is(err, ErrStuck): // nothing was tried; where the disk does not take this either, it stays
+		_ = u.device.call(func() error {
+			b.RemoveLarge(id)
+			return nil
+		})
 	}
 	// After any other error the record may be on the disk all the same, so the
 	// large file stays: the next opening of the bundle knows whether it is needed.
