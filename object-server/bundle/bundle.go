@@ -135,18 +135,6 @@ type superseded map[uint64][]Hash
 // has tells whether the record at a place does not count for a name.
 func (s superseded) has(at uint64, hash Hash) bool { return slices.Contains(s[at], hash) }
 
-// isCutOff tells whether a name was written while its newest record could not be read.
-func (b *Bundle) isCutOff(hash Hash) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for at := range b.superseded {
-		if b.superseded.has(at, hash) {
-			return true
-		}
-	}
-	return false
-}
-
 // mark notes that the record of a slot is damaged.
 func (b *Bundle) mark(s slot, err error) {
 	b.mu.Lock()

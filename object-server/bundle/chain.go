@@ -118,6 +118,7 @@ type Chain struct {
 	reader chainReader
 	head   *link  // nil: the name has no record
 	gap    bool   // damage has cut off a part of the chain
+	cut    bool   // and it was to a record of the name itself
 	lost   uint64 // after a gap: what lies up to this LSN may have been replaced or removed by what is lost
 
 	memory *VersionMemory // nil: nothing is remembered
@@ -445,7 +446,7 @@ func (c *Chain) newestBut(id VersionID, t Timestamp) (found Reference, err error
 // state of the chain so far.
 func (c *Chain) start() (Addition, error) {
 	if c.head == nil {
-		return Addition{block: block{entries: 1, gap: c.gap}}, nil
+		return Addition{block: block{entries: 1, gap: c.gap, cut: c.cut}}, nil
 	}
 	was := &c.head.block
 	if was.entries == math.MaxUint32 {
@@ -454,7 +455,7 @@ func (c *Chain) start() (Addition, error) {
 	a := Addition{previous: c.head.head.LSN, versions: c.head.head.Versions}
 	a.block = block{
 		newest: c.head.newest(), null: c.head.resolve(was.null), nullLives: was.nullLives, entries: was.entries + 1,
-		gap: c.gap,
+		gap: c.gap, cut: c.cut,
 	}
 	switch {
 	case a.block.entries%directoryStride == 0:

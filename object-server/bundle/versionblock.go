@@ -24,6 +24,7 @@ const (
 const (
 	nullIsLive = 1 // the last write of the null version is no removal
 	hasGap     = 2 // damage cut off a part of the chain; later records repeat it
+	isCut      = 4 // the damage was to a record of the name itself; later records repeat it
 )
 
 // Version is the shallow header of a chain record: all that a listing needs.
@@ -83,6 +84,7 @@ type block struct {
 	bound     Timestamp // no record from next on down has a later timestamp
 	entries   uint32    // records of the chain with this one
 	gap       bool      // there were more, of which nothing is known
+	cut       bool      // the name is sure to have had more
 	listed    []Version
 }
 
@@ -118,6 +120,9 @@ func (x *block) append(b []byte) []byte {
 	if x.gap {
 		flags |= hasGap
 	}
+	if x.cut {
+		flags |= isCut
+	}
 	le.PutUint32(p[92:], flags)
 	for i := range x.listed {
 		x.listed[i].encode(p[chainHeaderSize+i*shallowSize:])
@@ -149,6 +154,7 @@ func parseBlock(b []byte, lsn uint64) (block, error) {
 		entries:   le.Uint32(b[88:]),
 		nullLives: le.Uint32(b[92:])&nullIsLive != 0,
 		gap:       le.Uint32(b[92:])&hasGap != 0,
+		cut:       le.Uint32(b[92:])&isCut != 0,
 		listed:    make([]Version, (len(b)-chainHeaderSize)/shallowSize),
 	}
 	last := x.next
@@ -167,8 +173,10 @@ func parseBlock(b []byte, lsn uint64) (block, error) {
 }
 
 // HasGap tells whether records of the name were lost before this one was written.
-func (r *Record) HasGap() bool {
-	return len(r.block) >= chainHeaderSize && binary.LittleEndian.Uint32(r.block[92:])&hasGap != 0
+func (r *Record) HasGap() bool { return r.hasFlag(hasGap) }
+
+func (r *Record) hasFlag(flag uint32) bool {
+	return len(r.block) >= chainHeaderSize && binary.LittleEndian.Uint32(r.block[92:])&flag != 0
 }
 
 // decodeNewest reads the first field of an encoded block.

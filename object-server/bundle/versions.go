@@ -44,7 +44,7 @@ func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) 
 		l, err = b.salvage(c.reader, record)
 	}
 	if err == nil {
-		c.head, c.gap = &l, l.block.gap || b.isLost(l.head.LSN)
+		c.head, c.gap, c.cut = &l, l.block.gap || b.isLost(l.head.LSN), l.block.cut
 		if c.gap {
 			c.lost = b.lostThrough
 		}
@@ -53,7 +53,7 @@ func (b *Bundle) Chain(hash Hash, record *Record, damage error) (*Chain, error) 
 	if !errors.Is(err, ErrQuarantined) {
 		return nil, err
 	}
-	c.gap = true
+	c.gap, c.cut = true, record != nil
 	return c, nil
 }
 
@@ -84,7 +84,7 @@ func rebuild(reader chainReader, h header) (link, error) {
 		if err != nil {
 			return link{}, err
 		}
-		c.head, c.gap = &before, before.block.gap
+		c.head, c.gap, c.cut = &before, before.block.gap, before.block.cut
 	}
 	a, err := c.repeat(&h)
 	var older *OlderError
@@ -154,12 +154,12 @@ func (b *Bundle) ReadVersionHead(hash Hash, v Reference) (*Record, *Buffer, erro
 
 // Doubts tells whether the version that a record of the name refers to as the newest
 // may not be it: others were lost that were written after the record; or before it,
-// and the version, or that there is none, is from before them. That there is none is
-// also from before a record that was found damaged since.
+// and the version, or that there is none, is from before them; or there is none, where
+// the name had others that cannot be read.
 func (b *Bundle) Doubts(r *Record, newest Reference) bool {
 	if newest.Timestamp.IsZero() {
 		newest.LSN = 0
-		if r.HasGap() && b.isCutOff(r.head.Hash) {
+		if r.hasFlag(isCut) {
 			return true
 		}
 	}
