@@ -2,10 +2,12 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"martlet/object-server/bundle"
 )
@@ -21,7 +23,8 @@ type bundles struct {
 type slot struct {
 	use sync.RWMutex // held for reading by each operation on the bundle, for writing to split it
 
-	opening sync.Mutex // held while the partition is opened, which may take seconds; taken before mu
+	opening sync.Mutex   // held while the partition is opened, which may take seconds; taken before mu
+	waiting atomic.Int32 // operations that want the partition opened
 
 	mu     sync.Mutex     // never held while the disk is waited for
 	bundle *bundle.Bundle // guarded by mu; nil until opened. Whoever holds use has it opened, and may read it
@@ -93,7 +96,14 @@ func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 
 // openFirst opens a bundle unless another caller was faster. Only those that want the
 // same partition wait for it.
+//
+// They are bounded: otherwise those that wait for one partition would take the places
+// of all operations, and open partitions would not be served.
 func (d *Device) openFirst(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+	defer s.waiting.Add(-1)
+	if n := int(s.waiting.Add(1)); n > max(d.options.OperationsMax/8, 1) {
+		return nil, fmt.Errorf("%w: %d wait until partition %d is open", ErrBusy, n-1, id.Partition)
+	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if b, err := d.opened(s, id); b != nil || err != nil {

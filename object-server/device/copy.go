@@ -72,7 +72,7 @@ func (u *Upload) clone(source *Object) (isDone bool, err error) {
 	}
 	u.draft.Free()
 	u.draft = nil
-	switch err := u.device.call(func() error { return u.large.file.Clone(source.large) }); {
+	switch err := u.device.largeCalls.during(func() error { return u.large.file.Clone(source.large) }); {
 	case errors.Is(err, vfs.ErrNoClone):
 		size := source.record.Size()
 		if err := u.hold(size); err != nil {

@@ -53,6 +53,7 @@ type Device struct {
 	operations limit // all that have entered
 	calls      limit // that read or write something of one object
 	longCalls  limit // that open a partition or list versions, which may take long on a device in order
+	largeCalls limit // that flush, reserve or clone large files, which may take long as well
 
 	gate     sync.RWMutex // read-locked by every operation, so that Close waits for them
 	closed   bool         // guarded by gate
@@ -89,6 +90,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	d.operations = newLimit(o.OperationsMax, o.busyAfter, o.stuckAfter)
 	d.calls = newLimit(o.Concurrency, o.busyAfter, o.stuckAfter)
 	d.longCalls = newLimit(o.Concurrency, o.stuckAfter, o.stuckAfter)
+	d.largeCalls = newLimit(o.Concurrency, largeWait*o.stuckAfter, largeWait*o.stuckAfter)
 	d.splitter.prepare(d)
 	err = d.takeOver()
 	if err == nil {
@@ -213,13 +215,7 @@ func (d *Device) leave() {
 }
 
 // call does what takes the disk for an operation.
-func (d *Device) call(do func() error) error {
-	if err := d.calls.enter(); err != nil {
-		return err
-	}
-	defer d.calls.leave()
-	return do()
-}
+func (d *Device) call(do func() error) error { return d.calls.during(do) }
 
 // Err is not nil once the device has been taken out: after a second failed
 // flush or write nothing on it is to be trusted until an operator has looked.

@@ -65,7 +65,7 @@ func (w *largeWriter) allocate(size int64) error {
 	if size <= 0 {
 		return nil
 	}
-	if err := w.device.call(func() error { return w.file.Allocate(size) }); err != nil {
+	if err := w.device.largeCalls.during(func() error { return w.file.Allocate(size) }); err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
 	w.reserved = size
@@ -116,7 +116,7 @@ func (w *largeWriter) drain() error {
 
 func (w *largeWriter) flush() error {
 	w.device.counters.flushes.Add(1)
-	if err := w.device.call(w.file.Datasync); err != nil {
+	if err := w.device.largeCalls.during(w.file.Datasync); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
 	}

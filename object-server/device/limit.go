@@ -12,6 +12,8 @@ const (
 	busyAfter = 2 * time.Second
 	// stuckAfter is how long nothing comes back from a device before it counts as hanging.
 	stuckAfter = 10 * time.Second
+	// largeWait times as long a large file may take: a rotating disk flushes one after the other.
+	largeWait = 6
 )
 
 // limit bounds how many do something at once. Each call to a disk that does not answer
@@ -67,6 +69,15 @@ func (l *limit) queue() error {
 func (l *limit) leave() {
 	l.progress.Store(clock())
 	<-l.places
+}
+
+// during does something while it has a place.
+func (l *limit) during(do func() error) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.leave()
+	return do()
 }
 
 // check returns ErrStuck if some are in and none has left for long.

@@ -47,5 +47,5 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that net/http skips
-	x.answerFailure(fail(http.StatusServiceUnavailable, "The server is busy with %d other requests.", cap(s.clients.places)))
+	x.answerFailure(fail(statusTooManyBackendRequests, "The server is busy with %d other requests.", cap(s.clients.places)))
 }

@@ -87,7 +87,7 @@ func failureOf(err error) *failure {
 		f.cause = err
 		return f
 	case errors.Is(err, device.ErrBusy):
-		f := fail(http.StatusServiceUnavailable, "Too many requests wait for this device.")
+		f := fail(statusTooManyBackendRequests, "Too many requests wait for this device.")
 		f.cause = err
 		return f
 	case errors.Is(err, device.ErrStuck):

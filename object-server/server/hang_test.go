@@ -144,7 +144,7 @@ func TestMaxClients(t *testing.T) {
 	}()
 	<-f.store.waiting
 	refused := f.do("GET", objectPath, "")
-	f.expect(refused, 503, "one too many")
+	f.expect(refused, 529, "one too many")
 	if !strings.Contains(refused.body, "busy with 1 other requests") {
 		t.Error(refused.body)
 	}
@@ -158,7 +158,7 @@ func TestMaxClients(t *testing.T) {
 
 func TestBusyAndStuckDevices(t *testing.T) {
 	f := newFixture(t)
-	for err, status := range map[error]int{device.ErrBusy: 503, device.ErrStuck: 507} {
+	for err, status := range map[error]int{device.ErrBusy: 529, device.ErrStuck: 507} {
 		f.store.change(func(s *fakeStore) { s.openErr = fmt.Errorf("%w: for a reason", err) })
 		f.expect(f.do("GET", objectPath, ""), status, err.Error())
 		f.store.change(func(s *fakeStore) { s.openErr, s.commitErr = nil, err })
