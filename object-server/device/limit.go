@@ -32,7 +32,7 @@ func newLimit(most int, wait, stuck time.Duration) limit {
 
 var started = time.Now()
 
-// clock is a time in nanoseconds that nobody sets.
+// clock is a time in nanoseconds that goes on when the time of day is set.
 func clock() int64 { return int64(time.Since(started)) }
 
 // enter waits for a place, which leave gives back. ErrBusy if none gets free in time,

@@ -121,7 +121,7 @@ func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
 // renew puts a bundle that is opened anew in the place of the one whose files were
 // replaced. If it cannot be opened the next user tries again. s.use is held.
 func (d *Device) renew(s *slot, id bundle.ID) {
-	s.opening.Lock() // who wants it without s.use waits here, and nobody who lists the bundles does
+	s.opening.Lock() // the next user of the partition waits here; a list of the bundles does not
 	defer s.opening.Unlock()
 	s.mu.Lock()
 	old := s.bundle

@@ -155,8 +155,8 @@ func useAll(t *testing.T, d *Device, bad, good []string, lost string) (end func(
 	}
 }
 
-// While a repaired partition is opened anew, nobody who lists the partitions waits for
-// the disk: the first users of all others would wait for him.
+// While a repaired partition is opened anew, a list of the partitions does not wait for
+// the disk: the first users of all others would wait for it.
 func TestOpeningWhatWasRepairedStallsNoOther(t *testing.T) {
 	var s atomic.Pointer[slot]
 	var reads, stalls atomic.Int32

@@ -158,7 +158,7 @@ def device_denies_nothing(
 def doubt_of(
     cluster: RunningCluster, account: Account, partition: Partition, name: str
 ) -> tuple[int, str | None]:
-    """What the device says of one name."""
+    """The device's own answer for one name."""
     answer = ask_device(cluster, account, partition, name)
     return answer.status, answer.headers.get("X-Backend-Doubt")
 

@@ -77,7 +77,7 @@ def names_together(cluster: RunningCluster, account: Account, count: int) -> lis
 
 
 def statuses_of_device(cluster: RunningCluster, account: Account, names: list[str]) -> Counter[int]:
-    """What the object server answers for the replicas on the ill disk, without a proxy."""
+    """The object server's own answers for the replicas on the ill disk."""
     ring = load_rings(cluster.home / "etc").object_ring(0)
     server = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
     statuses: Counter[int] = Counter()

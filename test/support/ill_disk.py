@@ -29,7 +29,7 @@ class IllDisk:
     """A directory that is a disk of its own, until the block ends."""
 
     def __init__(self, program: Path, backing: Path, mount_point: Path) -> None:
-        """What is written below ``mount_point`` lies in ``backing``, where it can be damaged."""
+        """Files below ``mount_point`` lie in ``backing``, where a test can damage them."""
         self.backing = backing
         self._command = [str(program), str(backing), str(mount_point)]
         backing.mkdir(parents=True)
@@ -60,7 +60,7 @@ class IllDisk:
         self._say("hang")
 
     def heal(self) -> None:
-        """What hangs goes on, and all places can be read."""
+        """Calls return again, and all places can be read."""
         self._say("heal")
 
     def spoil(self, suffix: str, offset: int, length: int) -> None:
