@@ -38,8 +38,15 @@ def disk(program: Path, tmp_path: Path) -> Iterator[IllDisk]:
 
 
 @pytest.fixture
-def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> RunningCluster:
-    return new_cluster().start()
+def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> Iterator[RunningCluster]:
+    """Its account and container servers have databases on the ill disk, too."""
+    running = new_cluster().start()
+    conf = running.home / "etc" / "proxy-server.conf"
+    text = conf.read_text().replace("account_autocreate", "node_timeout = 2\naccount_autocreate")
+    conf.write_text(text)
+    running.kill_and_await_restart("proxy-server")
+    yield running
+    disk.heal()  # or nothing that hangs could be stopped
 
 
 @pytest.fixture
