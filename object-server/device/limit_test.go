@@ -264,25 +264,27 @@ func TestLimitsRefuseNothingInOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(d.operations.places) + len(d.calls.places) + len(d.longCalls.places); n != 0 {
+	if n := len(d.operations.places) + len(d.calls.places) + len(d.longCalls.places) + len(d.largeCalls.places); n != 0 {
 		t.Errorf("%d places are taken", n)
 	}
 }
 
-// An opening that hangs holds those who want the same partition, and no other.
-func TestHangingOpeningIsNoCall(t *testing.T) {
+// hangingOpening is a device on which the opening of partition 0 hangs, for eight GETs.
+// Partition 1 can be opened.
+func hangingOpening(t *testing.T, o Options) (d *Device, fs *hanging, ended chan error) {
 	mem := vfs.NewMem("/d")
-	d := open(t, mem, "/d", Options{})
+	d = open(t, mem, "/d", Options{})
 	for p := range 2 {
 		must[State](t)(put(d, inPartition(fmt.Sprint(p), uint32(p)), fmt.Sprint(p), 1, body(1, 300)))
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fs := newHanging(mem, func(op, name string) bool { return op == "read" && strings.HasPrefix(name, "/d/bundles/0/") })
-	d = open(t, fs, "/d", Options{Concurrency: 2, busyAfter: 10 * time.Millisecond, stuckAfter: 50 * time.Millisecond})
-	defer d.Close()
-	ended := make(chan error, 8)
+	fs = newHanging(mem, func(op, name string) bool { return op == "read" && strings.HasPrefix(name, "/d/bundles/0/") })
+	d = open(t, fs, "/d", o)
+	t.Cleanup(func() { _ = d.Close() })
+	wantBody(t, d, inPartition("1", 1), body(1, 300))
+	ended = make(chan error, 8)
 	for range cap(ended) {
 		go func() {
 			_, _, err := get(d, inPartition("0", 0))
@@ -290,6 +292,12 @@ func TestHangingOpeningIsNoCall(t *testing.T) {
 		}()
 	}
 	<-fs.entered
+	return d, fs, ended
+}
+
+// An opening that hangs holds those who want the same partition, and no other.
+func TestHangingOpeningIsNoCall(t *testing.T) {
+	d, fs, ended := hangingOpening(t, Options{Concurrency: 2, busyAfter: 10 * time.Millisecond, stuckAfter: 50 * time.Millisecond})
 	waitFor(t, "the opening to take long", func() bool { return d.longCalls.check() != nil })
 	wantBody(t, d, inPartition("1", 1), body(1, 300))
 	fs.letGo()
@@ -398,5 +406,22 @@ func TestRemovalsOfAHangingDiskAreRefused(t *testing.T) {
 	fs.letGo()
 	for range n {
 		<-ended
+	}
+}
+
+// Those that wait until one partition is opened leave places for others.
+func TestOpeningFillsNoDevice(t *testing.T) {
+	d, fs, ended := hangingOpening(t, Options{Concurrency: 2, OperationsMax: 8, busyAfter: 100 * time.Millisecond, stuckAfter: 300 * time.Millisecond})
+	for range cap(ended) - 1 { // all but the one that opens the partition
+		if err := <-ended; !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+	}
+	if _, _, err := get(d, inPartition("1", 1)); err != nil {
+		t.Error("a partition that is open:", err)
+	}
+	fs.letGo()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
