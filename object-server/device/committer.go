@@ -207,7 +207,7 @@ func (c *committer) commit(batch []*write) {
 	}
 	if err != nil {
 		for _, w := range batch {
-			w.finish(err)
+			w.finish(fmt.Errorf("%w: %w", bundle.ErrNotWritten, err))
 		}
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -371,6 +372,27 @@ func TestLargeObjectGivenUpLeavesNothing(t *testing.T) {
 	}
 	entries, err := mem.ReadDir("/d/bundles/1/large")
 	if len(entries) != 0 {
+		t.Errorf("%d large files that no record names: %v", len(entries), err)
+	}
+}
+
+// So does one whose device is taken out before the record is written.
+func TestLargeObjectOfDeviceTakenOutLeavesNothing(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	var d *Device
+	fs := vfs.NewFaults(mem, func(op, name string) error {
+		if op == "syncdir" && strings.HasSuffix(name, "/large") {
+			d.takeOut(syscall.EIO)
+		}
+		return nil
+	})
+	d = open(t, fs, "/d", Options{SpillBytes: 1000, noFloor: true})
+	defer d.Close()
+	if _, err := put(d, inPartition("big", 1), "big", 1, body(2, 5000)); !errors.Is(err, ErrOut) {
+		t.Fatal(err)
+	}
+	entries, err := mem.ReadDir("/d/bundles/1/large")
+	if err != nil || len(entries) != 0 {
 		t.Errorf("%d large files that no record names: %v", len(entries), err)
 	}
 }
