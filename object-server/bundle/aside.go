@@ -13,7 +13,8 @@ import (
 // What opening a bundle takes out of use lies beside what repair does, in
 // directories that end in asideSuffix. These alone are removed by age.
 const (
-	QuarantineFolder = "quarantined" // under the device's root
+	// QuarantineFolder is under the device's root.
+	QuarantineFolder = "quarantined"
 	asideSuffix      = "-large"
 
 	// QuarantineTime is how the time stands in the name of a directory there.

@@ -66,14 +66,14 @@ func (h *holes) behind(offset int64) bool {
 	return len(h.spans) > 0 && h.spans[len(h.spans)-1].to > offset
 }
 
-// add notes a hole, unless it is known.
+// add notes a hole. One that is known, or a part of it, changes nothing.
 func (h *holes) add(from, to int64, cause error) {
 	var known *unreadableError
 	if errors.As(cause, &known) {
-		return
+		cause = known.cause
 	}
 	at := 0
-	for at < len(h.spans) && h.spans[at].from < from {
+	for at < len(h.spans) && h.spans[at].from <= from {
 		at++
 	}
 	h.cause = cause

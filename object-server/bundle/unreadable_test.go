@@ -241,6 +241,31 @@ func TestScanOfBadSectors(t *testing.T) {
 
 // Neighbouring blocks that cannot be read are one hole: each place of a file is
 // compared with all holes of it.
+// A bad sector is a hole, too, where the block ends with one that is known: the window
+// had begun between them.
+func TestHoleBeforeAKnownOne(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	fs := vfs.NewBadSectors(mem, func(_ string, from, to int64) bool {
+		return from < sectorSize || to > blockSize-sectorSize
+	})
+	file, err := fs.Create("/d/f")
+	check(t, err)
+	check(t, file.Writev([][]byte{make([]byte, blockSize)}, 0))
+	h, p := holes{}, make([]byte, blockSize)
+	check(t, h.read(&handle{File: file}, p[2*sectorSize:], 2*sectorSize))
+	check(t, h.read(&handle{File: file}, p, 0))
+	for _, at := range []int64{0, blockSize - sectorSize} {
+		if h.meet(at, at+sectorSize) == nil {
+			t.Errorf("the sector at %d passes for one that was read: %v", at, h.spans)
+		}
+	}
+	before := slices.Clone(h.spans)
+	check(t, h.read(&handle{File: file}, p, 0))
+	if !slices.Equal(h.spans, before) {
+		t.Errorf("%v becomes %v", before, h.spans)
+	}
+}
+
 func TestNeighbouringHolesAreOne(t *testing.T) {
 	h := holes{}
 	for at := int64(0); at < 100; at++ {
