@@ -9,9 +9,6 @@ import (
 	"martlet/object-server/bundle"
 )
 
-// QuarantineDirectory is where repair puts what it takes away, under the device.
-const QuarantineDirectory = "quarantined"
-
 // Repaired is what repair did with a partition, or would do.
 type Repaired struct {
 	Path       string `json:"path"`
@@ -26,8 +23,8 @@ func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 	partition := fmt.Sprint(id.Partition)
 	return &Repaired{
 		Path: filepath.Join(root, bundle.PolicyDirectory(id.Policy), partition),
-		Quarantine: filepath.Join(root, QuarantineDirectory, bundle.QuarantineDirectory(id.Policy),
-			partition+"-"+now.UTC().Format("20060102T150405.000000Z")),
+		Quarantine: filepath.Join(root, bundle.QuarantineFolder, bundle.QuarantineDirectory(id.Policy),
+			partition+"-"+now.UTC().Format(bundle.QuarantineTime)),
 		Repair: &bundle.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []bundle.Return{}},
 	}
 }

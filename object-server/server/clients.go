@@ -12,7 +12,7 @@ const clientWait = time.Second
 // clients bounds how many requests are served at once: each takes memory, and a thread while it waits for a disk.
 type clients struct{ places chan struct{} }
 
-// bounded serves a request once it is its turn, and else answers 503. What tells whether the server works is served
+// bounded serves a request once it is its turn, and else answers 529. What tells whether the server works is served
 // in any case. A batch counts as one.
 func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthcheck" || strings.HasPrefix(r.URL.Path, "/recon/") {

@@ -27,7 +27,7 @@ type target struct {
 }
 
 // quarantine is where repair puts what it takes away, on its device.
-const quarantine = device.QuarantineDirectory
+const quarantine = bundle.QuarantineFolder
 
 // readTargets is readTarget, but of what is in quarantine it makes a target of each
 // segment file: those there are not all that their partition had.
