@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
@@ -102,7 +103,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 	if err := b.makeDirectories(a); err != nil {
 		return err
 	}
-	head := segmentHeader{
+	head := format.SegmentHeader{
 		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: b.nextSequence,
 		BaseLSN: b.lastLSN + 1, Created: ticksNow(),
 	}
@@ -120,8 +121,8 @@ func (b *Bundle) newSegment(a *Appended) error {
 	failpoint.Hit(failpoint.SegmentCreated)
 	b.nextSequence++
 	s := &segment{
-		sequence: head.Sequence, through: head.Sequence, salt: head.salt(), base: head.BaseLSN, last: b.lastLSN,
-		tail: segmentHeaderSize, resume: segmentHeaderSize / unitSize, covered: b.lastLSN,
+		sequence: head.Sequence, through: head.Sequence, salt: head.Salt(), base: head.BaseLSN, last: b.lastLSN,
+		tail: format.SegmentHeaderSize, resume: format.SegmentHeaderSize / format.UnitSize, covered: b.lastLSN,
 	}
 	b.mu.Lock()
 	if err = b.segments.add(s, false); err == nil {
@@ -134,8 +135,8 @@ func (b *Bundle) newSegment(a *Appended) error {
 		_ = b.files.FS.Remove(b.files.path(s.key(b.id)))
 		return err
 	}
-	encoded := head.encode()
-	a.file, a.tail, a.Bytes = file, segmentHeaderSize, segmentHeaderSize
+	encoded := head.Encode()
+	a.file, a.tail, a.Bytes = file, format.SegmentHeaderSize, format.SegmentHeaderSize
 	a.iovecs = append(a.iovecs, encoded)
 	return nil
 }
@@ -208,7 +209,7 @@ func (a *Appended) Publish() {
 	}
 	b.mu.Lock()
 	for _, d := range a.drafts {
-		b.publish(d, uint32(offset/unitSize))
+		b.publish(d, uint32(offset/format.UnitSize))
 		offset += d.length()
 	}
 	b.active.tail, b.active.last, b.lastLSN, b.acknowledged = a.tail, a.last, a.last, a.last
@@ -218,7 +219,7 @@ func (a *Appended) Publish() {
 	b.mu.Unlock()
 	newest := a.drafts[len(a.drafts)-1].head
 	b.active.partial, a.partial = a.partial, b.active.partial
-	b.provenLSN, b.padded = newest.watermark(), newest.Type == TypePad
+	b.provenLSN, b.padded = newest.Watermark(), newest.Type == format.TypePad
 	a.finish()
 }
 
@@ -226,10 +227,10 @@ func (a *Appended) Publish() {
 func (b *Bundle) publish(d *Draft, unit uint32) {
 	s := b.active
 	s.records++
-	s.samples = addSample(s.samples, uint32(d.head.LSN-s.base), unit)
+	s.samples = format.AddSample(s.samples, uint32(d.head.LSN-s.base), unit)
 	switch {
-	case d.head.Type.named():
-		e := d.head.runEntry(unit)
+	case d.head.Type.Named():
+		e := d.head.Entry(unit)
 		b.enter(s, &e, d.old, d.oldUnits)
 		if d.next != nil {
 			d.next.old, d.next.oldUnits = s.slotOf(&e), e.Units
@@ -245,10 +246,10 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 				from.live -= int64(d.chain.freed)
 			}
 		}
-	case d.head.Type == TypeCheckpoint:
+	case d.head.Type == format.TypeCheckpoint:
 		// One that was made for an earlier segment says nothing of this one.
-		if c, err := parseCheckpoint(d.Data()); err == nil && c.sequence == s.sequence {
-			s.checkpoint, s.resume, s.covered, s.records = unit, c.resume, d.head.Previous, 0
+		if c, err := format.ParseCheckpoint(d.Data()); err == nil && c.Sequence == s.sequence {
+			s.checkpoint, s.resume, s.covered, s.records = unit, c.Resume, d.head.Previous, 0
 		}
 	}
 }

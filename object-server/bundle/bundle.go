@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Config tunes a Bundle.
@@ -42,7 +44,7 @@ type Bundle struct {
 	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire
-	identity    Identity        // guarded by mu
+	identity    format.Identity // guarded by mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
@@ -99,7 +101,7 @@ func (b *Bundle) Bytes() (live, all int64) {
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.table {
 		if s != nil && !s.hidden {
-			live, all = live+s.live*unitSize, all+s.units*unitSize
+			live, all = live+s.live*format.UnitSize, all+s.units*format.UnitSize
 		}
 	}
 	return live, all
@@ -107,8 +109,8 @@ func (b *Bundle) Bytes() (live, all int64) {
 
 // enter puts a record into the index, in the place of the one it replaces if
 // old is not 0. b.mu is held.
-func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
-	key, n := e.Hash.key(), s.slotOf(e)
+func (b *Bundle) enter(s *segment, e *format.Entry, old slot, oldUnits uint32) {
+	key, n := e.Hash.Key(), s.slotOf(e)
 	s.units, s.live, s.named = s.units+int64(e.Units), s.live+int64(e.Units), s.named+1
 	switch {
 	case old.isEntry():
@@ -130,10 +132,10 @@ func (b *Bundle) enter(s *segment, e *runEntry, old slot, oldUnits uint32) {
 // superseded has, by place, the names that were written while the record there
 // could not be read. It is not theirs any more, if it ever was: it may be that of
 // another name, which still counts.
-type superseded map[uint64][]Hash
+type superseded map[uint64][]format.Hash
 
 // has tells whether the record at a place does not count for a name.
-func (s superseded) has(at uint64, hash Hash) bool { return slices.Contains(s[at], hash) }
+func (s superseded) has(at uint64, hash format.Hash) bool { return slices.Contains(s[at], hash) }
 
 // mark notes that the record of a slot is damaged.
 func (b *Bundle) mark(s slot, err error) {
@@ -159,13 +161,13 @@ func (b *Bundle) tell(err error) {
 // Read does not check, are damaged. It returns the ErrQuarantined that says so. A
 // newer write of the name ends it.
 func (b *Bundle) Quarantine(r *Record, cause error) error {
-	err := b.placedByLSN(r, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, r.LSN(), cause))
+	err := b.placedByLSN(r, fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, b.directory, r.LSN(), cause))
 	if !r.IsHead() { // an older version: each read finds out by itself
 		b.tell(err)
 		return err
 	}
 	var space [4]candidate
-	found := b.candidates(space[:0], r.head.Hash)
+	found := b.candidates(space[:0], r.Head.Hash)
 	defer release(found)
 	for _, c := range found {
 		if c.slot.at() == r.slot.at() { // not replaced meanwhile
@@ -176,5 +178,5 @@ func (b *Bundle) Quarantine(r *Record, cause error) error {
 }
 
 func (b *Bundle) lost() error {
-	return fmt.Errorf("%w: records up to %d of partition %d are lost", ErrQuarantined, b.lostThrough, b.id.Partition)
+	return fmt.Errorf("%w: records up to %d of partition %d are lost", format.ErrQuarantined, b.lostThrough, b.id.Partition)
 }

@@ -1,11 +1,12 @@
 package bundle
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // The records of a name with versions form a chain, newest LSN first. Entry
@@ -14,7 +15,7 @@ import (
 // any other those since the last multiple. So adding costs the same however
 // long the chain is, and a listing reads one record in directoryStride.
 const (
-	directoryStride = listedMax + 1
+	directoryStride = format.ListedMax + 1
 	shortStride     = 8
 )
 
@@ -22,7 +23,7 @@ const (
 var ErrNoVersion = errors.New("bundle: no such version")
 
 // OlderError refuses a write that is not newer than what is stored.
-type OlderError struct{ Existing Timestamp }
+type OlderError struct{ Existing format.Timestamp }
 
 func (e *OlderError) Error() string {
 	return fmt.Sprintf("bundle: not newer than the stored version of %s", e.Existing)
@@ -36,32 +37,32 @@ type chainReader interface {
 
 // link is a chain record as far as the chain goes.
 type link struct {
-	head  header
-	block block
+	head  format.Header
+	block format.Block
 }
 
 // newLink completes a record. One without a block is a name's only record so
 // far: its null version, or the tombstone of that.
-func newLink(head header, encoded []byte) (link, error) {
+func newLink(head format.Header, encoded []byte) (link, error) {
 	l := link{head: head}
-	if head.Flags&flagBlock != 0 {
+	if head.Flags&format.FlagBlock != 0 {
 		var err error
-		l.block, err = parseBlock(encoded, head.LSN)
+		l.block, err = format.ParseBlock(encoded, head.LSN)
 		return l, err
 	}
-	self := Reference{Timestamp: head.Timestamp}
-	l.block = block{null: self, entries: 1}
+	self := format.Reference{Timestamp: head.Timestamp}
+	l.block = format.Block{Null: self, Entries: 1}
 	l.head.Versions = 0
-	if head.Type != TypeTombstone {
-		l.head.Versions, l.block.nullLives, l.block.newest = 1, true, self
+	if head.Type != format.TypeTombstone {
+		l.head.Versions, l.block.NullLives, l.block.Newest = 1, true, self
 	}
 	return l, nil
 }
 
 // version is the shallow header of the record itself.
-func (l *link) version() Version {
+func (l *link) version() format.Version {
 	h := &l.head
-	return Version{
+	return format.Version{
 		ID: h.VersionID, Timestamp: h.Timestamp, LSN: h.LSN, Size: h.Size,
 		MetadataLength: h.MetadataLength, Type: h.Type, Signature: h.Signature,
 	}
@@ -69,7 +70,7 @@ func (l *link) version() Version {
 
 // resolve gives a reference of the record's block the record's own LSN, if it
 // means that.
-func (l *link) resolve(r Reference) Reference {
+func (l *link) resolve(r format.Reference) format.Reference {
 	if r.LSN == 0 && !r.Timestamp.IsZero() {
 		r.LSN = l.head.LSN
 	}
@@ -78,38 +79,22 @@ func (l *link) resolve(r Reference) Reference {
 
 // newest refers to the version that counts when no id is given; no timestamp if
 // there is none.
-func (l *link) newest() Reference { return l.resolve(l.block.newest) }
+func (l *link) newest() format.Reference { return l.resolve(l.block.Newest) }
 
 // latest is the latest timestamp in the chain, of whatever record.
-func (l *link) latest() Timestamp {
-	t := later(l.block.bound, l.head.Timestamp)
-	for i := range l.block.listed {
-		t = later(t, l.block.listed[i].Timestamp)
+func (l *link) latest() format.Timestamp {
+	t := later(l.block.Bound, l.head.Timestamp)
+	for i := range l.block.Listed {
+		t = later(t, l.block.Listed[i].Timestamp)
 	}
 	return t
 }
 
-func later(t, u Timestamp) Timestamp {
+func later(t, u format.Timestamp) format.Timestamp {
 	if t.Compare(u) < 0 {
 		return u
 	}
 	return t
-}
-
-// isVersion tells whether a chain record of this type is a version: something to
-// list, not the removal of one. A directory is what is left of a version: one that
-// was removed or replaced, so that a later record hides it, or one whose data were
-// lost.
-func (t Type) isVersion() bool {
-	return t == TypePut || t == TypeSpill || t == TypeDeleteMarker || t == TypeVersionDirectory
-}
-
-// compare orders versions by age, then id.
-func (v *Version) compare(t Timestamp, id VersionID) int {
-	if c := v.Timestamp.Compare(t); c != 0 {
-		return c
-	}
-	return bytes.Compare(v.ID[:], id[:])
 }
 
 // Chain is a name with versions as one record, the head, describes it. It stays
@@ -128,44 +113,44 @@ type Chain struct {
 
 // Addition is a record that continues a chain.
 type Addition struct {
-	block    block
-	previous uint64  // LSN of the head so far
-	versions uint32  // live ones, delete markers included
-	replaced Version // the version that the record makes dead; LSN 0 if none
-	freed    uint32  // units that compaction can take from that version's record, as far as known
+	block    format.Block
+	previous uint64         // LSN of the head so far
+	versions uint32         // live ones, delete markers included
+	replaced format.Version // the version that the record makes dead; LSN 0 if none
+	freed    uint32         // units that compaction can take from that version's record, as far as known
 }
 
 // Frees says which record Replaced refers to.
 func (a *Addition) Frees(r *Record) {
 	if r.Live() && r.LSN() == a.replaced.LSN {
-		parts := r.head.layout()
-		a.freed = uint32((parts.end - parts.metadata) / unitSize)
+		parts := r.Head.Layout()
+		a.freed = uint32((parts.End - parts.Metadata) / format.UnitSize)
 	}
 }
 
 // Replaced refers to the version that the record replaces or removes; LSN 0 if
 // none.
-func (a *Addition) Replaced() Reference {
-	return Reference{LSN: a.replaced.LSN, Timestamp: a.replaced.Timestamp, ID: a.replaced.ID}
+func (a *Addition) Replaced() format.Reference {
+	return format.Reference{LSN: a.replaced.LSN, Timestamp: a.replaced.Timestamp, ID: a.replaced.ID}
 }
 
 // walk visits the entries of a chain from the newest LSN down, until visit
 // returns false or no later timestamp than floor can follow.
-func (c *Chain) walk(floor Timestamp, visit func(v *Version) bool) error {
+func (c *Chain) walk(floor format.Timestamp, visit func(v *format.Version) bool) error {
 	for l := c.head; l != nil; {
 		own := l.version()
 		if !visit(&own) {
 			return nil
 		}
-		for i := len(l.block.listed) - 1; i >= 0; i-- {
-			if !visit(&l.block.listed[i]) {
+		for i := len(l.block.Listed) - 1; i >= 0; i-- {
+			if !visit(&l.block.Listed[i]) {
 				return nil
 			}
 		}
-		if l.block.next == 0 || l.block.bound.Compare(floor) < 0 {
+		if l.block.Next == 0 || l.block.Bound.Compare(floor) < 0 {
 			return nil
 		}
-		n, err := c.reader.chainRecord(l.block.next)
+		n, err := c.reader.chainRecord(l.block.Next)
 		if err != nil {
 			return err
 		}
@@ -176,7 +161,7 @@ func (c *Chain) walk(floor Timestamp, visit func(v *Version) bool) error {
 
 // last finds the last entry that a version id has, if its timestamp may be floor
 // or later. The last one counts: what would not supersede it is refused.
-func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err error) {
+func (c *Chain) last(id format.VersionID, floor format.Timestamp) (found format.Version, ok bool, err error) {
 	if v, ok := c.ahead.version(id); ok {
 		return v, true, nil
 	}
@@ -188,8 +173,8 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 	if knows || err != nil {
 		return found, ok, err
 	}
-	err = c.walk(floor, func(v *Version) bool {
-		if v.ID == id && (v.Type.isVersion() || v.Type == TypeTombstone) {
+	err = c.walk(floor, func(v *format.Version) bool {
+		if v.ID == id && (v.Type.IsVersion() || v.Type == format.TypeTombstone) {
 			found, ok = *v, true
 		}
 		return !ok
@@ -201,7 +186,7 @@ func (c *Chain) last(id VersionID, floor Timestamp) (found Version, ok bool, err
 // tell then. A chain that one record describes needs none.
 func (c *Chain) remember(ask func(m *chainMemory, reader chainReader) error) (ok bool, err error) {
 	reader, head := c.stored()
-	if c.memory == nil || head == nil || head.block.next == 0 {
+	if c.memory == nil || head == nil || head.block.Next == 0 {
 		return false, nil
 	}
 	m := c.memory.of(c.key)
@@ -210,44 +195,44 @@ func (c *Chain) remember(ask func(m *chainMemory, reader chainReader) error) (ok
 
 // Doubts tells whether a version, or its removal, was found that may since have been
 // followed by another record, which is lost.
-func (c *Chain) Doubts(found Reference) bool { return c.lost > 0 && found.LSN <= c.lost }
+func (c *Chain) Doubts(found format.Reference) bool { return c.lost > 0 && found.LSN <= c.lost }
 
 // Find looks for a live version. ErrNoVersion if there is none; the reference then
 // has the time of its removal, if that is known.
-func (c *Chain) Find(id VersionID) (Reference, error) {
+func (c *Chain) Find(id format.VersionID) (format.Reference, error) {
 	if c.head == nil {
-		return Reference{}, c.missing()
+		return format.Reference{}, c.missing()
 	}
 	if newest := c.head.newest(); newest.ID == id && !newest.Timestamp.IsZero() {
 		return newest, nil
 	}
 	if id.IsNull() {
-		if !c.head.block.nullLives {
-			return Reference{}, c.missing()
+		if !c.head.block.NullLives {
+			return format.Reference{}, c.missing()
 		}
-		return c.head.resolve(c.head.block.null), nil
+		return c.head.resolve(c.head.block.Null), nil
 	}
-	v, ok, err := c.last(id, Timestamp{})
+	v, ok, err := c.last(id, format.Timestamp{})
 	switch {
 	case err == nil && !ok:
 		err = c.missing()
-	case err == nil && !v.Type.isVersion():
+	case err == nil && !v.Type.IsVersion():
 		err = ErrNoVersion
 	}
-	return Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: id}, err
+	return format.Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: id}, err
 }
 
 // missing is the error for a version that is not in the chain.
 func (c *Chain) missing() error {
 	if c.gap {
-		return fmt.Errorf("%w: a part of the versions is lost", ErrQuarantined)
+		return fmt.Errorf("%w: a part of the versions is lost", format.ErrQuarantined)
 	}
 	return ErrNoVersion
 }
 
 // Newest refers to the version that counts when no id is given; ok is false if
 // there is none.
-func (c *Chain) Newest() (r Reference, ok bool) {
+func (c *Chain) Newest() (r format.Reference, ok bool) {
 	if c.head == nil {
 		return r, false
 	}
@@ -257,31 +242,31 @@ func (c *Chain) Newest() (r Reference, ok bool) {
 
 // Null tells when the null version was last written or removed, and whether it
 // is there.
-func (c *Chain) Null() (t Timestamp, lives bool) {
+func (c *Chain) Null() (t format.Timestamp, lives bool) {
 	if c.head == nil {
 		return t, false
 	}
-	return c.head.block.null.Timestamp, c.head.block.nullLives
+	return c.head.block.Null.Timestamp, c.head.block.NullLives
 }
 
 // NullIsOld tells whether the null version was an old one at a time: a version had
 // been written since.
-func (c *Chain) NullIsOld(at Timestamp) (isOld bool, err error) {
+func (c *Chain) NullIsOld(at format.Timestamp) (isOld bool, err error) {
 	null, lives := c.Null()
 	if !lives || null.Compare(at) >= 0 {
 		return false, nil
 	}
-	err = c.walk(null, func(v *Version) bool {
-		isOld = !v.ID.IsNull() && v.Type.isVersion() && v.Timestamp.Compare(null) > 0 && v.Timestamp.Compare(at) < 0
+	err = c.walk(null, func(v *format.Version) bool {
+		isOld = !v.ID.IsNull() && v.Type.IsVersion() && v.Timestamp.Compare(null) > 0 && v.Timestamp.Compare(at) < 0
 		return !isOld
 	})
 	return isOld, err
 }
 
 // Latest is the latest timestamp in the chain, removals included.
-func (c *Chain) Latest() Timestamp {
+func (c *Chain) Latest() format.Timestamp {
 	if c.head == nil {
-		return Timestamp{}
+		return format.Timestamp{}
 	}
 	return c.head.latest()
 }
@@ -299,23 +284,27 @@ func (c *Chain) Incomplete() bool { return c.gap }
 
 // Add continues the chain with a version: a PUT, a SPILL or a delete marker.
 // *OlderError if the same id has a later or equal timestamp already.
-func (c *Chain) Add(id VersionID, t Timestamp) (Addition, error) { return c.add(id, t, false) }
+func (c *Chain) Add(id format.VersionID, t format.Timestamp) (Addition, error) {
+	return c.add(id, t, false)
+}
 
 // AddOver is Add for a version that wins over the live one of the same id and time.
-func (c *Chain) AddOver(id VersionID, t Timestamp) (Addition, error) { return c.add(id, t, true) }
+func (c *Chain) AddOver(id format.VersionID, t format.Timestamp) (Addition, error) {
+	return c.add(id, t, true)
+}
 
-func (c *Chain) add(id VersionID, t Timestamp, winsTie bool) (Addition, error) {
+func (c *Chain) add(id format.VersionID, t format.Timestamp, winsTie bool) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
-	self := Reference{Timestamp: t, ID: id}
+	self := format.Reference{Timestamp: t, ID: id}
 	switch {
 	case id.IsNull():
 		if err := c.supersedeNull(&a, t, winsTie); err != nil {
 			return a, err
 		}
-		a.block.null, a.block.nullLives = self, true
+		a.block.Null, a.block.NullLives = self, true
 	case c.head != nil && t.Compare(c.head.latest()) <= 0: // late: it may be here, or removed
 		same, ok, err := c.last(id, t)
 		if err != nil {
@@ -331,26 +320,26 @@ func (c *Chain) add(id VersionID, t Timestamp, winsTie bool) (Addition, error) {
 	if a.replaced.LSN == 0 {
 		a.versions++
 	}
-	newest := a.block.newest
-	if wrote := (Version{ID: id, Timestamp: t}); wrote.compare(newest.Timestamp, newest.ID) >= 0 {
-		a.block.newest = self
+	newest := a.block.Newest
+	if wrote := (format.Version{ID: id, Timestamp: t}); wrote.Compare(newest.Timestamp, newest.ID) >= 0 {
+		a.block.Newest = self
 	}
 	return a, nil
 }
 
 // Rewrite continues the chain with new metadata of a live version.
-func (c *Chain) Rewrite(old Reference) (Addition, error) {
+func (c *Chain) Rewrite(old format.Reference) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
-	self := Reference{Timestamp: old.Timestamp, ID: old.ID}
-	a.replaced = Version{ID: old.ID, Timestamp: old.Timestamp, LSN: old.LSN}
-	if a.replaces(a.block.newest) {
-		a.block.newest = self
+	self := format.Reference{Timestamp: old.Timestamp, ID: old.ID}
+	a.replaced = format.Version{ID: old.ID, Timestamp: old.Timestamp, LSN: old.LSN}
+	if a.replaces(a.block.Newest) {
+		a.block.Newest = self
 	}
 	if old.ID.IsNull() {
-		a.block.null = self
+		a.block.Null = self
 	}
 	return a, nil
 }
@@ -359,14 +348,14 @@ func (c *Chain) Rewrite(old Reference) (Addition, error) {
 // version that arrives after its removal is not to come back. It wins over a version
 // of the same time. *OlderError if the version is newer than t, or a removal of that
 // time is there.
-func (c *Chain) Remove(id VersionID, t Timestamp) (Addition, error) {
+func (c *Chain) Remove(id format.VersionID, t format.Timestamp) (Addition, error) {
 	a, err := c.start()
 	if err != nil {
 		return a, err
 	}
 	if id.IsNull() {
 		err = c.supersedeNull(&a, t, true)
-		a.block.null, a.block.nullLives = Reference{Timestamp: t}, false
+		a.block.Null, a.block.NullLives = format.Reference{Timestamp: t}, false
 	} else {
 		err = c.supersede(&a, id, t)
 	}
@@ -374,23 +363,25 @@ func (c *Chain) Remove(id VersionID, t Timestamp) (Addition, error) {
 		return a, err
 	}
 	a.versions--
-	if a.replaces(a.block.newest) {
-		a.block.newest, err = c.newestBut(id, t)
+	if a.replaces(a.block.Newest) {
+		a.block.Newest, err = c.newestBut(id, t)
 	}
 	return a, err
 }
 
-func (a *Addition) replaces(r Reference) bool { return a.replaced.LSN != 0 && a.replaced.LSN == r.LSN }
+func (a *Addition) replaces(r format.Reference) bool {
+	return a.replaced.LSN != 0 && a.replaced.LSN == r.LSN
+}
 
 // supersede refuses a removal that is too old, and notes what it removes.
-func (c *Chain) supersede(a *Addition, id VersionID, t Timestamp) error {
-	v, ok, err := c.last(id, Timestamp{})
+func (c *Chain) supersede(a *Addition, id format.VersionID, t format.Timestamp) error {
+	v, ok, err := c.last(id, format.Timestamp{})
 	switch {
 	case err != nil || !ok:
 		return err
-	case v.Timestamp.Compare(t) > 0 || v.Timestamp == t && !v.Type.isVersion():
+	case v.Timestamp.Compare(t) > 0 || v.Timestamp == t && !v.Type.IsVersion():
 		return &OlderError{Existing: v.Timestamp}
-	case v.Type.isVersion():
+	case v.Type.IsVersion():
 		a.replaced = v
 	}
 	return nil
@@ -398,17 +389,17 @@ func (c *Chain) supersede(a *Addition, id VersionID, t Timestamp) error {
 
 // supersedeNull does the same for the null version, which every write replaces.
 // winsTie says that the write replaces a live one of its time.
-func (c *Chain) supersedeNull(a *Addition, t Timestamp, winsTie bool) error {
+func (c *Chain) supersedeNull(a *Addition, t format.Timestamp, winsTie bool) error {
 	if c.head == nil {
 		return nil
 	}
-	null := c.head.resolve(c.head.block.null)
-	isAgain := null.Timestamp == t && c.head.block.nullLives && (winsTie || c.hasLost(null.LSN))
+	null := c.head.resolve(c.head.block.Null)
+	isAgain := null.Timestamp == t && c.head.block.NullLives && (winsTie || c.hasLost(null.LSN))
 	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 && !isAgain {
 		return &OlderError{Existing: null.Timestamp}
 	}
-	if c.head.block.nullLives {
-		a.replaced = Version{Timestamp: null.Timestamp, LSN: null.LSN}
+	if c.head.block.NullLives {
+		a.replaced = format.Version{Timestamp: null.Timestamp, LSN: null.LSN}
 	}
 	return nil
 }
@@ -417,13 +408,13 @@ func (c *Chain) supersedeNull(a *Addition, t Timestamp, winsTie bool) error {
 // write it again.
 func (c *Chain) hasLost(lsn uint64) bool {
 	l, err := c.reader.chainRecord(lsn)
-	return err == nil && l.head.Type == TypeVersionDirectory
+	return err == nil && l.head.Type == format.TypeVersionDirectory
 }
 
 // newestBut finds the newest live version when one is removed.
-func (c *Chain) newestBut(id VersionID, t Timestamp) (found Reference, err error) {
+func (c *Chain) newestBut(id format.VersionID, t format.Timestamp) (found format.Reference, err error) {
 	knows, err := c.remember(func(m *chainMemory, reader chainReader) error {
-		found, err = m.newestBut(reader, func(other VersionID) bool {
+		found, err = m.newestBut(reader, func(other format.VersionID) bool {
 			_, isAhead := c.ahead.version(other)
 			return isAhead || other == id
 		})
@@ -437,53 +428,53 @@ func (c *Chain) newestBut(id VersionID, t Timestamp) (found Reference, err error
 	l.take(c.head)
 	v, ok, err := l.next()
 	if err != nil || !ok {
-		return Reference{}, err
+		return format.Reference{}, err
 	}
-	return Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID}, nil
+	return format.Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID}, nil
 }
 
 // start fills what every addition has in common: the entries it lists, and the
 // state of the chain so far.
 func (c *Chain) start() (Addition, error) {
 	if c.head == nil {
-		return Addition{block: block{entries: 1, gap: c.gap, cut: c.cut}}, nil
+		return Addition{block: format.Block{Entries: 1, Gap: c.gap, Cut: c.cut}}, nil
 	}
 	was := &c.head.block
-	if was.entries == math.MaxUint32 {
-		return Addition{}, fmt.Errorf("%w: chain of %d records", ErrTooLarge, was.entries)
+	if was.Entries == math.MaxUint32 {
+		return Addition{}, fmt.Errorf("%w: chain of %d records", format.ErrTooLarge, was.Entries)
 	}
 	a := Addition{previous: c.head.head.LSN, versions: c.head.head.Versions}
-	a.block = block{
-		newest: c.head.newest(), null: c.head.resolve(was.null), nullLives: was.nullLives, entries: was.entries + 1,
-		gap: c.gap, cut: c.cut,
+	a.block = format.Block{
+		Newest: c.head.newest(), Null: c.head.resolve(was.Null), NullLives: was.NullLives, Entries: was.Entries + 1,
+		Gap: c.gap, Cut: c.cut,
 	}
 	switch {
-	case a.block.entries%directoryStride == 0:
+	case a.block.Entries%directoryStride == 0:
 		return a, c.gather(&a.block)
-	case was.entries%shortStride == 0:
-		a.block.next, a.block.bound = c.head.head.LSN, c.head.latest()
+	case was.Entries%shortStride == 0:
+		a.block.Next, a.block.Bound = c.head.head.LSN, c.head.latest()
 	default:
-		a.block.next, a.block.bound = was.next, was.bound
-		a.block.listed = append(slices.Clone(was.listed), c.head.version())
+		a.block.Next, a.block.Bound = was.Next, was.Bound
+		a.block.Listed = append(slices.Clone(was.Listed), c.head.version())
 	}
 	return a, nil
 }
 
 // gather lists the whole stride before a directory. Where damage prevents that
 // the rest is left to the record that it is met in: the chain stays usable.
-func (c *Chain) gather(x *block) error {
-	var listed []Version // newest LSN first
+func (c *Chain) gather(x *format.Block) error {
+	var listed []format.Version // newest LSN first
 	for l := c.head; ; {
 		listed = append(listed, l.version())
-		for i := len(l.block.listed) - 1; i >= 0; i-- {
-			listed = append(listed, l.block.listed[i])
+		for i := len(l.block.Listed) - 1; i >= 0; i-- {
+			listed = append(listed, l.block.Listed[i])
 		}
-		x.next, x.bound = l.block.next, l.block.bound
-		if x.next == 0 || len(listed) >= listedMax {
+		x.Next, x.Bound = l.block.Next, l.block.Bound
+		if x.Next == 0 || len(listed) >= format.ListedMax {
 			break
 		}
-		n, err := c.reader.chainRecord(x.next)
-		if errors.Is(err, ErrQuarantined) || err == nil && len(listed)+1+len(n.block.listed) > listedMax {
+		n, err := c.reader.chainRecord(x.Next)
+		if errors.Is(err, format.ErrQuarantined) || err == nil && len(listed)+1+len(n.block.Listed) > format.ListedMax {
 			break
 		}
 		if err != nil {
@@ -492,6 +483,6 @@ func (c *Chain) gather(x *block) error {
 		l = &n
 	}
 	slices.Reverse(listed)
-	x.listed = listed
+	x.Listed = listed
 	return nil
 }

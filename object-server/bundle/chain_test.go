@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle/format"
 )
 
 // chainStore keeps the records of a chain as they would lie in a log.
@@ -21,7 +23,7 @@ type chainStore struct {
 }
 
 type storedLink struct {
-	head  header
+	head  format.Header
 	block []byte
 }
 
@@ -34,7 +36,7 @@ func (s *chainStore) chainRecord(lsn uint64) (link, error) {
 		panic(fmt.Sprintf("record %d does not exist", lsn))
 	}
 	if s.damaged[lsn] {
-		return link{}, fmt.Errorf("%w: record %d", ErrQuarantined, lsn)
+		return link{}, fmt.Errorf("%w: record %d", format.ErrQuarantined, lsn)
 	}
 	return newLink(r.head, r.block)
 }
@@ -53,23 +55,23 @@ func (s *chainStore) chain() *Chain {
 }
 
 // plain stores a record without versions.
-func (s *chainStore) plain(kind Type, t Timestamp) {
+func (s *chainStore) plain(kind format.Type, t format.Timestamp) {
 	s.head++
-	s.records[s.head] = storedLink{head: header{Type: kind, LSN: s.head, Timestamp: t, Versions: 1}}
+	s.records[s.head] = storedLink{head: format.Header{Type: kind, LSN: s.head, Timestamp: t, Versions: 1}}
 }
 
 // put appends a record, some LSNs behind the one before.
-func (s *chainStore) put(a Addition, kind Type, id VersionID, t Timestamp, gap uint64) {
+func (s *chainStore) put(a Addition, kind format.Type, id format.VersionID, t format.Timestamp, gap uint64) {
 	lsn := s.head + 1 + gap
-	h := header{
-		Type: kind, Flags: flagVersions | flagBlock, LSN: lsn, VersionID: id, Timestamp: t,
+	h := format.Header{
+		Type: kind, Flags: format.FlagVersions | format.FlagBlock, LSN: lsn, VersionID: id, Timestamp: t,
 		Previous: a.previous, Versions: a.versions,
 	}
-	s.records[lsn] = storedLink{h, a.block.append(nil)}
+	s.records[lsn] = storedLink{h, a.block.Append(nil)}
 	s.head = lsn
 }
 
-func (s *chainStore) add(t rapid.TB, kind Type, id VersionID, ts Timestamp) {
+func (s *chainStore) add(t rapid.TB, kind format.Type, id format.VersionID, ts format.Timestamp) {
 	t.Helper()
 	a, err := s.chain().Add(id, ts)
 	check(t, err)
@@ -78,7 +80,7 @@ func (s *chainStore) add(t rapid.TB, kind Type, id VersionID, ts Timestamp) {
 
 // register is what the model knows of a version id: the last write that counts.
 type register struct {
-	timestamp Timestamp
+	timestamp format.Timestamp
 	lives     bool
 	marker    bool
 	records   []uint64 // LSNs of its versions, the last one counts
@@ -87,31 +89,31 @@ type register struct {
 // chainModel is the store and what it has to show.
 type chainModel struct {
 	store     *chainStore
-	registers map[VersionID]*register
+	registers map[format.VersionID]*register
 	entries   int
 }
 
 func newChainModel() *chainModel {
-	return &chainModel{store: newChainStore(), registers: map[VersionID]*register{}}
+	return &chainModel{store: newChainStore(), registers: map[format.VersionID]*register{}}
 }
 
 // chainOp is a change of a version.
 type chainOp struct {
-	kind Type // TypePut, TypeDeleteMarker, TypeTombstone; TypeMeta is a POST
-	id   VersionID
-	time Timestamp
+	kind format.Type // TypePut, TypeDeleteMarker, TypeTombstone; TypeMeta is a POST
+	id   format.VersionID
+	time format.Timestamp
 }
 
 // numbered is a version id, and the time that goes with it; several ids share one.
-func numbered(n int) (id VersionID, t Timestamp) {
+func numbered(n int) (id format.VersionID, t format.Timestamp) {
 	binary.BigEndian.PutUint64(id[8:], uint64(n)*0x9e3779b97f4a7c15|1)
-	return id, Timestamp{Ticks: uint64(n/3+1) * 10, Offset: uint64(n % 2)}
+	return id, format.Timestamp{Ticks: uint64(n/3+1) * 10, Offset: uint64(n % 2)}
 }
 
 // ordered is a version id with a time later than those of all lower numbers.
-func ordered(n int) (id VersionID, t Timestamp) {
+func ordered(n int) (id format.VersionID, t format.Timestamp) {
 	id, _ = numbered(n)
-	return id, Timestamp{Ticks: uint64(n+1) * 10}
+	return id, format.Timestamp{Ticks: uint64(n+1) * 10}
 }
 
 // apply makes the change on chain and model, and compares what both say of it.
@@ -121,19 +123,19 @@ func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
 	var a Addition
 	var err error
 	switch op.kind {
-	case TypePut, TypeDeleteMarker:
+	case format.TypePut, format.TypeDeleteMarker:
 		a, err = c.Add(op.id, op.time)
-	case TypeTombstone:
+	case format.TypeTombstone:
 		a, err = c.Remove(op.id, op.time)
-	case TypeMeta:
-		var old Reference
+	case format.TypeMeta:
+		var old format.Reference
 		if old, err = c.Find(op.id); errors.Is(err, ErrNoVersion) && (r == nil || !r.lives) {
 			return
 		}
 		if err == nil {
-			op.kind, op.time = TypePut, old.Timestamp
+			op.kind, op.time = format.TypePut, old.Timestamp
 			if r.marker {
-				op.kind = TypeDeleteMarker
+				op.kind = format.TypeDeleteMarker
 			}
 			if a, err = c.Rewrite(old); err == nil {
 				m.put(a, op, gap)
@@ -142,7 +144,7 @@ func (m *chainModel) apply(t *rapid.T, op chainOp, gap uint64) {
 		}
 	}
 	refused := r != nil && r.timestamp.Compare(op.time) >= 0
-	if op.kind == TypeTombstone && refused && r.timestamp == op.time && r.lives {
+	if op.kind == format.TypeTombstone && refused && r.timestamp == op.time && r.lives {
 		refused = false // a removal wins against its version
 	}
 	var older *OlderError
@@ -170,31 +172,31 @@ func (m *chainModel) put(a Addition, op chainOp, gap uint64) {
 		r = new(register)
 		m.registers[op.id] = r
 	}
-	r.timestamp, r.lives, r.marker = op.time, op.kind != TypeTombstone, op.kind == TypeDeleteMarker
+	r.timestamp, r.lives, r.marker = op.time, op.kind != format.TypeTombstone, op.kind == format.TypeDeleteMarker
 	if r.lives {
 		r.records = append(r.records, m.store.head)
 	}
 }
 
 // live is the listing that the model expects.
-func (m *chainModel) live() []Version {
-	var all []Version
+func (m *chainModel) live() []format.Version {
+	var all []format.Version
 	for id, r := range m.registers {
 		if r.lives {
-			all = append(all, Version{ID: id, Timestamp: r.timestamp, LSN: r.records[len(r.records)-1]})
+			all = append(all, format.Version{ID: id, Timestamp: r.timestamp, LSN: r.records[len(r.records)-1]})
 		}
 	}
-	slices.SortFunc(all, func(v, u Version) int { return -v.compare(u.Timestamp, u.ID) })
+	slices.SortFunc(all, func(v, u format.Version) int { return -v.Compare(u.Timestamp, u.ID) })
 	return all
 }
 
 // stub is what compaction leaves of a dead record.
 func (m *chainModel) stub(lsn uint64) {
 	r := m.store.records[lsn]
-	r.head.Type, r.head.Size, r.head.MetadataLength = TypeVersionDirectory, 0, 0
+	r.head.Type, r.head.Size, r.head.MetadataLength = format.TypeVersionDirectory, 0, 0
 	if r.block == nil { // the first record of the name, without versions then
-		x := block{entries: 1}
-		r.block, r.head.Flags = x.append(nil), flagVersions|flagBlock
+		x := format.Block{Entries: 1}
+		r.block, r.head.Flags = x.Append(nil), format.FlagVersions|format.FlagBlock
 	}
 	m.store.records[lsn] = r
 }
@@ -218,8 +220,8 @@ func (m *chainModel) check(t *rapid.T) {
 	if n := int(c.head.head.Versions); n != len(want) {
 		t.Fatalf("%d versions counted, want %d", n, len(want))
 	}
-	if int(c.head.block.entries) != m.entries {
-		t.Fatalf("%d entries, want %d", c.head.block.entries, m.entries)
+	if int(c.head.block.Entries) != m.entries {
+		t.Fatalf("%d entries, want %d", c.head.block.Entries, m.entries)
 	}
 	newest := c.head.newest()
 	switch {
@@ -227,7 +229,7 @@ func (m *chainModel) check(t *rapid.T) {
 		if !newest.Timestamp.IsZero() {
 			t.Fatalf("newest %+v of none", newest)
 		}
-	case newest != Reference{want[0].LSN, want[0].Timestamp, want[0].ID}:
+	case newest != format.Reference{LSN: want[0].LSN, Timestamp: want[0].Timestamp, ID: want[0].ID}:
 		t.Fatalf("newest %+v, want %+v", newest, want[0])
 	}
 	m.checkPages(t, c, want)
@@ -239,10 +241,10 @@ func (m *chainModel) check(t *rapid.T) {
 	}
 }
 
-func (m *chainModel) checkPages(t *rapid.T, c *Chain, want []Version) {
+func (m *chainModel) checkPages(t *rapid.T, c *Chain, want []format.Version) {
 	limit := rapid.IntRange(1, len(want)+1).Draw(t, "limit")
 	var after Marker
-	var successor Timestamp
+	var successor format.Timestamp
 	for done := 0; ; {
 		m.store.reads = 0
 		page, err := c.Page(after, limit)
@@ -271,27 +273,27 @@ func (m *chainModel) checkPages(t *rapid.T, c *Chain, want []Version) {
 func TestChainEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newChainModel()
-		if kind := rapid.SampledFrom([]Type{0, TypePut, TypeTombstone}).Draw(t, "first"); kind != 0 {
-			m.store.plain(kind, Timestamp{Ticks: 35})
+		if kind := rapid.SampledFrom([]format.Type{0, format.TypePut, format.TypeTombstone}).Draw(t, "first"); kind != 0 {
+			m.store.plain(kind, format.Timestamp{Ticks: 35})
 			m.entries++
-			m.registers[VersionID{}] = &register{timestamp: Timestamp{Ticks: 35}, lives: kind == TypePut}
-			if kind == TypePut {
-				m.registers[VersionID{}].records = []uint64{1}
+			m.registers[format.VersionID{}] = &register{timestamp: format.Timestamp{Ticks: 35}, lives: kind == format.TypePut}
+			if kind == format.TypePut {
+				m.registers[format.VersionID{}].records = []uint64{1}
 			}
 		}
 		for i := range rapid.IntRange(0, 140).Draw(t, "in order") {
 			id, ts := numbered(i)
-			m.apply(t, chainOp{TypePut, id, ts}, 0)
+			m.apply(t, chainOp{format.TypePut, id, ts}, 0)
 		}
 		ids := rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "ids")
-		kinds := []Type{TypePut, TypePut, TypePut, TypeDeleteMarker, TypeTombstone, TypeMeta}
+		kinds := []format.Type{format.TypePut, format.TypePut, format.TypePut, format.TypeDeleteMarker, format.TypeTombstone, format.TypeMeta}
 		for range rapid.IntRange(0, 80).Draw(t, "operations") {
 			op := chainOp{kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
 			op.id, op.time = numbered(rapid.IntRange(0, ids).Draw(t, "version"))
 			if rapid.IntRange(0, 9).Draw(t, "null") == 0 {
-				op.id = VersionID{}
+				op.id = format.VersionID{}
 			}
-			if op.kind == TypeTombstone {
+			if op.kind == format.TypeTombstone {
 				op.time.Ticks += rapid.SampledFrom([]uint64{0, 0, 1, 500}).Draw(t, "later")
 			}
 			m.apply(t, op, rapid.Uint64Range(0, 3).Draw(t, "gap"))
@@ -307,9 +309,9 @@ func TestChainEqualsModel(t *testing.T) {
 }
 
 func TestNullIsOldOnceAVersionIsWritten(t *testing.T) {
-	at := func(ticks int) Timestamp { return Timestamp{Ticks: uint64(ticks)} }
+	at := func(ticks int) format.Timestamp { return format.Timestamp{Ticks: uint64(ticks)} }
 	s := newChainStore()
-	s.plain(TypePut, at(20))
+	s.plain(format.TypePut, at(20))
 	want := func(ticks int, want bool) {
 		t.Helper()
 		if got, err := s.chain().NullIsOld(at(ticks)); err != nil || got != want {
@@ -317,19 +319,19 @@ func TestNullIsOldOnceAVersionIsWritten(t *testing.T) {
 		}
 	}
 	want(100, false)
-	s.add(t, TypePut, VersionID{1}, at(10)) // comes late
+	s.add(t, format.TypePut, format.VersionID{1}, at(10)) // comes late
 	want(100, false)
 	for i := range 100 { // by whatever marker, and after many more versions
 		id, _ := numbered(i)
-		s.add(t, TypeDeleteMarker, id, at(30+i))
+		s.add(t, format.TypeDeleteMarker, id, at(30+i))
 	}
 	want(20, false)
 	want(30, false)
 	want(31, true)
 	want(200, true)
-	a, err := s.chain().Remove(VersionID{}, at(200))
+	a, err := s.chain().Remove(format.VersionID{}, at(200))
 	check(t, err)
-	s.put(a, TypeTombstone, VersionID{}, at(200), 0)
+	s.put(a, format.TypeTombstone, format.VersionID{}, at(200), 0)
 	want(300, false)
 }
 
@@ -340,17 +342,17 @@ func TestChainOrderDoesNotMatter(t *testing.T) {
 		used := map[chainOp]bool{}
 		for range rapid.IntRange(1, 100).Draw(t, "operations") {
 			n := rapid.IntRange(0, 40).Draw(t, "version")
-			op := chainOp{kind: TypePut}
+			op := chainOp{kind: format.TypePut}
 			op.id, op.time = numbered(n)
 			if n%5 == 0 {
-				op.kind = TypeDeleteMarker
+				op.kind = format.TypeDeleteMarker
 			}
 			if n%7 == 0 {
-				op.id = VersionID{}
-				op.time = Timestamp{Ticks: uint64(n)*7 + 1} // writes of the null version have times of their own
+				op.id = format.VersionID{}
+				op.time = format.Timestamp{Ticks: uint64(n)*7 + 1} // writes of the null version have times of their own
 			}
 			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
-				op.kind = TypeTombstone
+				op.kind = format.TypeTombstone
 				op.time.Ticks += 1 + rapid.Uint64Range(0, 1).Draw(t, "later")*400
 			}
 			if !used[op] {
@@ -391,9 +393,9 @@ func TestChainCosts(t *testing.T) {
 		a, err := s.chain().Add(id, ts)
 		check(t, err)
 		reads[i*2/count] += s.reads
-		bytes[i*2/count] += a.block.size()
+		bytes[i*2/count] += a.block.Size()
 		largest = max(largest, s.reads)
-		s.put(a, TypePut, id, ts, 0)
+		s.put(a, format.TypePut, id, ts, 0)
 	}
 	if largest > 7 || reads[0] != reads[1]+1 && reads[0] != reads[1] || bytes[1] > bytes[0]+1<<14 {
 		t.Errorf("reads %v, at most %d; bytes %v", reads, largest, bytes)
@@ -412,7 +414,7 @@ func TestChainCosts(t *testing.T) {
 		t.Errorf("a late version: %d reads, %v", s.reads, err)
 	}
 	newest, _ := ordered(count - 1)
-	if _, err := s.chain().Remove(newest, Timestamp{Ticks: 1 << 40}); err != nil || s.reads > 8 {
+	if _, err := s.chain().Remove(newest, format.Timestamp{Ticks: 1 << 40}); err != nil || s.reads > 8 {
 		t.Errorf("removing the newest: %d reads, %v", s.reads, err)
 	}
 	t.Logf("%d reads and %d bytes of blocks for %d versions", reads[0]+reads[1], bytes[0]+bytes[1], count)
@@ -424,18 +426,18 @@ func TestChainWithDamage(t *testing.T) {
 	s.damaged = map[uint64]bool{}
 	for i := range 300 {
 		id, ts := ordered(i)
-		s.add(t, TypePut, id, ts)
+		s.add(t, format.TypePut, id, ts)
 		s.damaged[40], s.damaged[128] = i > 50, i > 150
 		if newest := s.chain().head.newest(); newest.LSN != s.head {
 			t.Fatalf("newest %+v behind %d", newest, s.head)
 		}
 	}
 	page, err := s.chain().Page(Marker{}, 1000)
-	if !errors.Is(err, ErrQuarantined) || len(page) != 300-128 {
+	if !errors.Is(err, format.ErrQuarantined) || len(page) != 300-128 {
 		t.Fatalf("%d versions, %v", len(page), err)
 	}
 	delete(s.damaged, 128)
-	if page, err = s.chain().Page(Marker{}, 1000); !errors.Is(err, ErrQuarantined) || len(page) != 300-40 {
+	if page, err = s.chain().Page(Marker{}, 1000); !errors.Is(err, format.ErrQuarantined) || len(page) != 300-40 {
 		t.Fatalf("%d versions, %v", len(page), err)
 	}
 	delete(s.damaged, 40)
@@ -448,22 +450,22 @@ func FuzzVersionBlock(f *testing.F) {
 	s := newChainStore()
 	for i := range 64 {
 		id, ts := ordered(i)
-		s.add(f, TypePut, id, ts)
+		s.add(f, format.TypePut, id, ts)
 		if r := s.records[s.head]; i == 0 || i == 10 || i == 63 {
 			f.Add(r.block, r.head.LSN)
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, lsn uint64) {
-		x, err := parseBlock(b, lsn)
+		x, err := format.ParseBlock(b, lsn)
 		if err != nil {
 			return
 		}
-		if x.next >= lsn {
+		if x.Next >= lsn {
 			t.Fatal("a chain that does not end")
 		}
-		encoded := x.append(nil)
-		again, err := parseBlock(encoded, lsn)
-		if err != nil || len(encoded) != len(b) || !bytes.Equal(encoded, again.append(nil)) {
+		encoded := x.Append(nil)
+		again, err := format.ParseBlock(encoded, lsn)
+		if err != nil || len(encoded) != len(b) || !bytes.Equal(encoded, again.Append(nil)) {
 			t.Fatal("a block changes when it is read and written", err)
 		}
 	})

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Compaction says how a bundle is to be compacted.
 type Compaction struct {
 	// Lock and Unlock keep a name from being written.
-	Lock, Unlock func(Hash)
+	Lock, Unlock func(format.Hash)
 	// Pace is told before so many bytes are copied, also of 0. Its error ends the
 	// compaction, and nothing has happened then.
 	Pace func(bytes int) error
@@ -27,7 +29,7 @@ type Compaction struct {
 	// Only these segments are rewritten, each alone, whatever is dead in them; nil: as is worth it.
 	Only []Inherited
 	// Reclaim is the time before which a tombstone may go; zero: none may.
-	Reclaim Timestamp
+	Reclaim format.Timestamp
 }
 
 // Compacted tells what a compaction did.
@@ -120,7 +122,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 			continue
 		}
 		usages[i] = usage{
-			all: s.units * unitSize, live: s.live * unitSize, cost: s.live*unitSize + int64(s.named)*footerCost, base: s.base, last: s.last,
+			all: s.units * format.UnitSize, live: s.live * format.UnitSize, cost: s.live*format.UnitSize + int64(s.named)*footerCost, base: s.base, last: s.last,
 			gap:   i > 0 && all[i-1].last+1 < s.base,
 			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
 		}
@@ -129,7 +131,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 		}
 	}
 	a := appetite{
-		capacity: b.config.SegmentBytes - segmentHeaderSize - headerSize, room: c.Room - footerRoom, share: c.Share,
+		capacity: b.config.SegmentBytes - format.SegmentHeaderSize - format.HeaderSize, room: c.Room - footerRoom, share: c.Share,
 		least: b.compactionLeast(c.Least),
 	}
 	from, to := a.choose(usages)
@@ -170,7 +172,7 @@ func (t *segments) inOrder() []*segment {
 // footerCost is what a footer has for a record, with its sample; footerRoom what
 // it has beside, and what the file system takes for the file.
 const (
-	footerCost = runEntrySize + 8
+	footerCost = format.EntrySize + 8
 	footerRoom = 16 << 10
 )
 
@@ -202,9 +204,9 @@ func (b *Bundle) isRipe(share float64, least int64) bool {
 	dead := all - live
 	isLarge := float64(b.active.units) >= ripeShare*float64(all)
 	if least > 0 { // any that has garbage is
-		isLarge = b.active.units-b.active.live >= least/unitSize
+		isLarge = b.active.units-b.active.live >= least/format.UnitSize
 	}
-	return dead*unitSize >= b.compactionLeast(least) && float64(dead) >= share*float64(all) && isLarge
+	return dead*format.UnitSize >= b.compactionLeast(least) && float64(dead) >= share*float64(all) && isLarge
 }
 
 // isTurning tells whether the next append is to go to a new segment.

@@ -10,13 +10,14 @@ import (
 	"syscall"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // calm compacts without waiting for anybody.
 func calm() *Compaction {
 	return &Compaction{
-		Lock: func(Hash) {}, Unlock: func(Hash) {}, Pace: func(int) error { return nil }, Settle: func() error { return nil },
+		Lock: func(format.Hash) {}, Unlock: func(format.Hash) {}, Pace: func(int) error { return nil }, Settle: func() error { return nil },
 		Share: 0.5, Room: 1 << 40,
 	}
 }
@@ -37,7 +38,7 @@ func compactAll(t testing.TB, b *Bundle, c *Compaction) (sum Compacted) {
 
 func tombstone(t testing.TB, n int, ticks uint64) *Draft {
 	d := NewDraft(0)
-	m := Metadata{Name: fmt.Sprint("/a/c/", n), Timestamp: Timestamp{Ticks: ticks}}
+	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Timestamp: format.Timestamp{Ticks: ticks}}
 	check(t, d.SealTombstone(name(n), &m))
 	return d
 }
@@ -51,7 +52,7 @@ func content(t testing.TB, b *Bundle, names int) map[int]string {
 		if err != nil {
 			all[n] = errors.Unwrap(err).Error()
 		} else if r != nil {
-			all[n] = fmt.Sprint(r.LSN(), r.Type(), r.Timestamp(), r.checkData())
+			all[n] = fmt.Sprint(r.LSN(), r.Type(), r.Timestamp(), r.CheckData())
 		}
 		buffer.Free()
 	}
@@ -185,12 +186,12 @@ func TestCompactWaitsForReaders(t *testing.T) {
 	if !old.hidden {
 		t.Fatal("not compacted")
 	}
-	if r, buffer, err := b.readCandidate(&found[0], name(0), 0); err != nil || r == nil || r.checkData() != nil {
+	if r, buffer, err := b.readCandidate(&found[0], name(0), 0); err != nil || r == nil || r.CheckData() != nil {
 		t.Fatal(r, err)
 	} else {
 		buffer.Free()
 	}
-	b.mark(found[0].slot, errDamaged) // what a reader finds too late is of no harm
+	b.mark(found[0].slot, format.ErrDamaged) // what a reader finds too late is of no harm
 	release(found)
 	b.reap(calm())
 	if _, err := fs.Open(path); err == nil {
@@ -264,9 +265,9 @@ func TestCompactOfDamage(t *testing.T) {
 	check(t, err)
 	s := b.segments.table[victim.slot.segment()]
 	alter(t, fs, b.files.path(s.key(b.id)), func(f vfs.File) { // in its data
-		flip(t, f, int64(victim.slot.unit())*unitSize+int64(victim.head.layout().data)+7)
+		flip(t, f, int64(victim.slot.unit())*format.UnitSize+int64(victim.Head.Layout().Data)+7)
 	})
-	_ = b.Quarantine(victim, errDamaged)
+	_ = b.Quarantine(victim, format.ErrDamaged)
 	for i := range 200 {
 		appendBatch(t, b, put(t, 1+i%89, uint64(1000+i)))
 		tend(t, b)
@@ -274,11 +275,11 @@ func TestCompactOfDamage(t *testing.T) {
 	if done := compactAll(t, b, calm()); done.Segments == 0 || !s.hidden {
 		t.Fatalf("%+v", done)
 	}
-	if _, _, err := b.Read(name(0)); !errors.Is(err, ErrQuarantined) {
+	if _, _, err := b.Read(name(0)); !errors.Is(err, format.ErrQuarantined) {
 		t.Fatal(err)
 	}
 	r, _, err := reopened(t, fs).Read(name(0))
-	if err != nil || r.LSN() != victim.LSN() || r.checkData() == nil {
+	if err != nil || r.LSN() != victim.LSN() || r.CheckData() == nil {
 		t.Fatal(r, err)
 	}
 
@@ -287,7 +288,7 @@ func TestCompactOfDamage(t *testing.T) {
 	b.config.Damaged = func(err error) { told = append(told, err) }
 	kept, _, _ := find(b, name(1))
 	bad := b.segments.table[kept.slot.segment()]
-	alter(t, fs, b.files.path(bad.key(b.id)), func(f vfs.File) { flip(t, f, int64(kept.slot.unit())*unitSize+40) })
+	alter(t, fs, b.files.path(bad.key(b.id)), func(f vfs.File) { flip(t, f, int64(kept.slot.unit())*format.UnitSize+40) })
 	for i := range 200 {
 		appendBatch(t, b, put(t, 2+i%88, uint64(1000+i)))
 		tend(t, b)

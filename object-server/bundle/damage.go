@@ -1,10 +1,11 @@
 package bundle
 
 import (
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Damage is one thing in a partition that is not as it should be.
@@ -40,9 +41,9 @@ func (id *LargeID) UnmarshalText(text []byte) error {
 
 // Lost is a record that cannot be read.
 type Lost struct {
-	LSN  uint64 `json:"lsn"`
-	Hash Hash   `json:"hash,omitzero"`  // not there: not known
-	Name string `json:"name,omitempty"` // as its metadata say, which may be damaged too
+	LSN  uint64      `json:"lsn"`
+	Hash format.Hash `json:"hash,omitzero"`  // not there: not known
+	Name string      `json:"name,omitempty"` // as its metadata say, which may be damaged too
 }
 
 // String is one line.
@@ -59,7 +60,7 @@ func (d *Damage) String() string {
 		switch {
 		case l.Name != "":
 			fmt.Fprintf(&b, "; %q", l.Name)
-		case l.Hash != Hash{}:
+		case l.Hash != format.Hash{}:
 			fmt.Fprintf(&b, "; hash %s", l.Hash)
 		}
 	}
@@ -72,21 +73,6 @@ func recordNumbers(first, last uint64) string {
 		return fmt.Sprintf("record %d", first)
 	}
 	return fmt.Sprintf("records %d to %d", first, last)
-}
-
-// String is the hash in hexadecimal.
-func (h Hash) String() string { return fmt.Sprintf("%x", h[:]) }
-
-// MarshalText is String, for JSON.
-func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
-// UnmarshalText is the inverse of MarshalText.
-func (h *Hash) UnmarshalText(text []byte) error {
-	if hex.DecodedLen(len(text)) != len(h) {
-		return fmt.Errorf("bundle: hash of %d digits", len(text))
-	}
-	_, err := hex.Decode(h[:], text)
-	return err
 }
 
 // same tells whether two passes have met the same damage.

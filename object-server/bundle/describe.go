@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -51,7 +52,7 @@ type Shown struct {
 	User          map[string]string `json:"user"`
 }
 
-func show(m *Metadata) *Shown {
+func show(m *format.Metadata) *Shown {
 	return &Shown{
 		Name: m.Name, ContentType: m.ContentType, ETag: m.ETag, Size: m.Size, DeleteAt: m.DeleteAt,
 		Timestamp: m.Timestamp.String(), MetaTimestamp: m.MetaTimestamp.String(), TypeTimestamp: m.TypeTimestamp.String(),
@@ -75,19 +76,6 @@ func (d *Description) Good() bool {
 	return true
 }
 
-var typeNames = map[Type]string{
-	TypePut: "PUT", TypeSpill: "SPILL", TypeMeta: "META", TypeTombstone: "TOMBSTONE", TypeDeleteMarker: "DELETE MARKER",
-	TypeVersionDirectory: "VERSION DIRECTORY", TypeCheckpoint: "CHECKPOINT", TypeSeal: "SEAL", TypePad: "PAD",
-}
-
-// String is the name of the type in doc/formats/bundle.md.
-func (t Type) String() string {
-	if name, ok := typeNames[t]; ok {
-		return name
-	}
-	return fmt.Sprintf("type %d", uint8(t))
-}
-
 // Describe reads the record at an offset of a segment file. It is an error if
 // there is no good header.
 func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
@@ -96,17 +84,17 @@ func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
 	defer file.Close()
-	var head [headerSize]byte
+	var head [format.HeaderSize]byte
 	if err := readFull(file, head[:], offset); err != nil {
 		return nil, fmt.Errorf("bundle: offset %d of %s: %w", offset, filepath.Base(path), err)
 	}
-	h, err := parseHeader(head[:])
+	h, err := format.ParseHeader(head[:])
 	if err != nil {
 		return nil, fmt.Errorf("bundle: offset %d of %s: %w", offset, filepath.Base(path), err)
 	}
 	d := describe(&h, offset)
 	b := make([]byte, d.Length)
-	if h.Type == TypeSeal { // its header is its end
+	if h.Type == format.TypeSeal { // its header is its end
 		return d, nil
 	}
 	if err := readFull(file, b, offset); err != nil {
@@ -119,49 +107,49 @@ func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
 // Describe tells all of a record that Next returned last. The data are valid
 // until the next call of Next.
 func (s *Scan) Describe(e *Entry) (*Description, error) {
-	d := describe(&e.Record.head, e.Offset)
+	d := describe(&e.Record.Head, e.Offset)
 	b, err := s.window.at(e.Offset, int(e.Length))
 	if err != nil {
 		return nil, err
 	}
-	d.look(&e.Record.head, b)
+	d.look(&e.Record.Head, b)
 	return d, nil
 }
 
-func describe(h *header, offset int64) *Description {
+func describe(h *format.Header, offset int64) *Description {
 	return &Description{
-		Offset: offset, Length: int64(h.Units) * unitSize, Type: h.Type.String(), Flags: h.Flags, LSN: h.LSN, Salt: fmt.Sprintf("%08x", h.Salt),
+		Offset: offset, Length: int64(h.Units) * format.UnitSize, Type: h.Type.String(), Flags: h.Flags, LSN: h.LSN, Salt: fmt.Sprintf("%08x", h.Salt),
 		Hash: h.Hash.String(), VersionID: hex.EncodeToString(h.VersionID[:]), Timestamp: h.Timestamp.String(),
 		Previous: h.Previous, Versions: h.Versions, Size: h.Size, MetadataLength: h.MetadataLength,
-		Watermark: h.watermark(), Signature: fmt.Sprintf("%016x", h.Signature), Checkpoint: int64(h.Checkpoint) * unitSize,
+		Watermark: h.Watermark(), Signature: fmt.Sprintf("%016x", h.Signature), Checkpoint: int64(h.Checkpoint) * format.UnitSize,
 		Checks: []Check{{"header", true}},
 	}
 }
 
 // look reads and checks what is behind the header, in the record's bytes.
-func (d *Description) look(h *header, b []byte) {
-	parts := h.layout()
+func (d *Description) look(h *format.Header, b []byte) {
+	parts := h.Layout()
 	check := func(what string, good bool) { d.Checks = append(d.Checks, Check{what, good}) }
-	check("metadata", checksum(b[headerSize:parts.data]) == h.MetadataCRC || h.Type == TypePad)
-	if m, err := decodeMetadata(b[parts.metadata:parts.data]); err == nil {
+	check("metadata", format.Checksum(b[format.HeaderSize:parts.Data]) == h.MetadataCRC || h.Type == format.TypePad)
+	if m, err := format.DecodeMetadata(b[parts.Metadata:parts.Data]); err == nil {
 		d.Metadata = show(m)
 	}
-	if h.Flags&flagBlock != 0 {
-		x, err := parseBlock(b[headerSize:parts.metadata], h.LSN)
+	if h.Flags&format.FlagBlock != 0 {
+		x, err := format.ParseBlock(b[format.HeaderSize:parts.Metadata], h.LSN)
 		check("version block", err == nil)
 		if err == nil {
 			d.Chain = describeBlock(&x)
 		}
 	}
-	r := Record{head: *h, Table: b[parts.table:parts.end]}
+	r := format.Record{Head: *h, Table: b[parts.Table:parts.End]}
 	switch {
-	case h.Type == TypeSpill:
-		check("descriptor and chunk table", checksum(b[parts.data:parts.end]) == h.DataCRC)
-		d.LargeID = fmt.Sprintf("%016x", binary.LittleEndian.Uint64(b[parts.data:]))
-	case h.holdsData():
-		check("chunk table", checksum(r.Table) == h.DataCRC)
-		r.Data, d.Data = b[parts.data:parts.table], b[parts.data:parts.table]
-		check("data", r.checkData() == nil)
+	case h.Type == format.TypeSpill:
+		check("descriptor and chunk table", format.Checksum(b[parts.Data:parts.End]) == h.DataCRC)
+		d.LargeID = fmt.Sprintf("%016x", binary.LittleEndian.Uint64(b[parts.Data:]))
+	case h.HoldsData():
+		check("chunk table", format.Checksum(r.Table) == h.DataCRC)
+		r.Data, d.Data = b[parts.Data:parts.Table], b[parts.Data:parts.Table]
+		check("data", r.CheckData() == nil)
 	}
 }
 
@@ -186,6 +174,3 @@ func Search(files vfs.FS, path string, fits func(*Entry) bool) (offset int64, fo
 		}
 	}
 }
-
-// Hash is that of the name; zero for records without one.
-func (r *Record) Hash() Hash { return r.head.Hash }

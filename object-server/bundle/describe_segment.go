@@ -3,6 +3,8 @@ package bundle
 import (
 	"encoding/hex"
 	"fmt"
+
+	"martlet/object-server/bundle/format"
 )
 
 // SegmentDescription is what the header and the footer of a segment say.
@@ -39,11 +41,11 @@ func (s *Scan) Segment() *SegmentDescription {
 	if h := s.head; h != nil {
 		d.Header = &HeaderState{
 			Policy: h.Policy, Partition: h.Partition, Sequence: h.Sequence, Through: max(h.Sequence, h.Through),
-			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Bundle: hex.EncodeToString(h.Bundle[:]), Created: Timestamp{Ticks: h.Created}.String(),
+			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Bundle: hex.EncodeToString(h.Bundle[:]), Created: format.Timestamp{Ticks: h.Created}.String(),
 		}
 	}
 	if f.seal != nil {
-		d.LastLSN, d.Records, d.FooterSize = f.seal.last, f.seal.count, int64(f.seal.units)*unitSize
+		d.LastLSN, d.Records, d.FooterSize = f.seal.Last, f.seal.Count, int64(f.seal.Units)*format.UnitSize
 	}
 	return d
 }
@@ -75,20 +77,20 @@ type ChainedVersion struct {
 	Size uint64 `json:"size"`
 }
 
-func describeBlock(x *block) *Chained {
+func describeBlock(x *format.Block) *Chained {
 	c := &Chained{
-		Newest: describeReference(x.newest), Null: describeReference(x.null), Lives: x.nullLives, Next: x.next,
-		Bound: x.bound.String(), Entries: x.entries, Gap: x.gap, Listed: make([]ChainedVersion, 0, len(x.listed)),
+		Newest: describeReference(x.Newest), Null: describeReference(x.Null), Lives: x.NullLives, Next: x.Next,
+		Bound: x.Bound.String(), Entries: x.Entries, Gap: x.Gap, Listed: make([]ChainedVersion, 0, len(x.Listed)),
 	}
-	for i := range x.listed {
-		v := &x.listed[i]
+	for i := range x.Listed {
+		v := &x.Listed[i]
 		c.Listed = append(c.Listed, ChainedVersion{
-			describeReference(Reference{v.LSN, v.Timestamp, v.ID}), v.Type.String(), v.Size,
+			describeReference(format.Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID}), v.Type.String(), v.Size,
 		})
 	}
 	return c
 }
 
-func describeReference(r Reference) ChainedReference {
+func describeReference(r format.Reference) ChainedReference {
 	return ChainedReference{r.LSN, r.Timestamp.String(), hex.EncodeToString(r.ID[:])}
 }

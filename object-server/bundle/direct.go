@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unsafe"
+
+	"martlet/object-server/bundle/format"
 )
 
 // directBlock is the unit of writes past the page cache. The last block of the
@@ -90,7 +92,7 @@ func (v *window) padded(offset int64) (bool, error) {
 		return false, nil
 	}
 	p, err := v.at(offset, int(rest))
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, format.ErrDamaged) {
 		return false, nil
 	}
 	if err != nil {

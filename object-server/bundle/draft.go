@@ -4,18 +4,20 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // headroom is kept free before the data of a draft, so that header and metadata
 // usually fit in without moving the data.
-const headroom = headerSize + 640
+const headroom = format.HeaderSize + 640
 
 // Draft is a record being made: data first, then metadata by one of the Seal
 // methods, then LSN and salt when it is appended. Not safe for concurrent use.
 type Draft struct {
 	buffer *Buffer
 	start  int // of the record in the buffer, once sealed
-	head   header
+	head   format.Header
 	chain  *Addition // nil: the name has no versions
 
 	old      slot   // of the record that it replaces; 0 if none
@@ -29,7 +31,7 @@ type Draft struct {
 
 // NewDraft returns an empty draft with room for size bytes of data.
 func NewDraft(size int) *Draft {
-	b := GetBuffer(headroom + size + 4*int(chunkCount(uint64(size))) + unitSize)
+	b := GetBuffer(headroom + size + 4*int(format.ChunkCount(uint64(size))) + format.UnitSize)
 	b.B = b.B[:headroom]
 	return &Draft{buffer: b}
 }
@@ -52,34 +54,34 @@ func (d *Draft) Free() {
 // SealPut completes a PUT record with the data written. Metadata.Size must be
 // the length of the data. A table from an earlier record of the same data may be
 // given, so that checksums last from the first write on; else it is made.
-func (d *Draft) SealPut(hash Hash, m *Metadata, table []byte) error {
+func (d *Draft) SealPut(hash format.Hash, m *format.Metadata, table []byte) error {
 	data := d.Data()
-	if int64(len(data)) != m.Size || len(data) > DataSizeMax {
-		return fmt.Errorf("%w: %d bytes of data, metadata say %d", ErrTooLarge, len(data), m.Size)
+	if int64(len(data)) != m.Size || len(data) > format.DataSizeMax {
+		return fmt.Errorf("%w: %d bytes of data, metadata say %d", format.ErrTooLarge, len(data), m.Size)
 	}
 	if table == nil {
-		table = AppendChunkTable(make([]byte, 0, 64), data)
+		table = format.AppendChunkTable(make([]byte, 0, 64), data)
 	}
-	return d.seal(TypePut, hash, m, table)
+	return d.seal(format.TypePut, hash, m, table)
 }
 
 // SealSpill completes a SPILL record for a large file with its chunk table.
-func (d *Draft) SealSpill(hash Hash, m *Metadata, largeID uint64, table []byte) error {
-	var descriptor [descriptorSize]byte
+func (d *Draft) SealSpill(hash format.Hash, m *format.Metadata, largeID uint64, table []byte) error {
+	var descriptor [format.DescriptorSize]byte
 	binary.LittleEndian.PutUint64(descriptor[:], largeID)
 	d.Write(descriptor[:])
-	return d.seal(TypeSpill, hash, m, table)
+	return d.seal(format.TypeSpill, hash, m, table)
 }
 
 // SealTombstone completes a TOMBSTONE record.
-func (d *Draft) SealTombstone(hash Hash, m *Metadata) error {
-	return d.seal(TypeTombstone, hash, m, nil)
+func (d *Draft) SealTombstone(hash format.Hash, m *format.Metadata) error {
+	return d.seal(format.TypeTombstone, hash, m, nil)
 }
 
 // SealDeleteMarker completes a DELETE MARKER record; Continue must have been
 // called.
-func (d *Draft) SealDeleteMarker(hash Hash, m *Metadata) error {
-	return d.seal(TypeDeleteMarker, hash, m, nil)
+func (d *Draft) SealDeleteMarker(hash format.Hash, m *format.Metadata) error {
+	return d.seal(format.TypeDeleteMarker, hash, m, nil)
 }
 
 // Continue makes the record one of a chain, before it is sealed.
@@ -88,73 +90,73 @@ func (d *Draft) Continue(a *Addition) { d.chain = a }
 // sealCheckpoint completes a CHECKPOINT record that covers the log up to an LSN.
 func (d *Draft) sealCheckpoint(covered uint64) error {
 	data := d.Data()
-	if len(data) > DataSizeMax {
-		return fmt.Errorf("%w: checkpoint of %d bytes", ErrTooLarge, len(data))
+	if len(data) > format.DataSizeMax {
+		return fmt.Errorf("%w: checkpoint of %d bytes", format.ErrTooLarge, len(data))
 	}
-	table := AppendChunkTable(nil, data)
-	d.head = header{Type: TypeCheckpoint, Previous: covered, Size: uint64(len(data)), DataCRC: checksum(table)}
-	parts := d.head.layout()
-	d.head.Units = uint32(parts.length / unitSize)
-	d.place(nil, table, int(parts.length-parts.end))
+	table := format.AppendChunkTable(nil, data)
+	d.head = format.Header{Type: format.TypeCheckpoint, Previous: covered, Size: uint64(len(data)), DataCRC: format.Checksum(table)}
+	parts := d.head.Layout()
+	d.head.Units = uint32(parts.Length / format.UnitSize)
+	d.place(nil, table, int(parts.Length-parts.End))
 	return nil
 }
 
 // sealPad completes a PAD record.
 func (d *Draft) sealPad() {
-	d.start = headroom - headerSize
-	d.head = header{Type: TypePad, Units: headerSize / unitSize}
+	d.start = headroom - format.HeaderSize
+	d.head = format.Header{Type: format.TypePad, Units: format.HeaderSize / format.UnitSize}
 }
 
-func (d *Draft) seal(kind Type, hash Hash, m *Metadata, table []byte) error {
-	h := header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp, Versions: 1}
-	buffer := GetBuffer(m.Msgsize() + blockSizeMax)
+func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, table []byte) error {
+	h := format.Header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp, Versions: 1}
+	buffer := GetBuffer(m.Msgsize() + format.BlockSizeMax)
 	defer buffer.Free()
 	encoded := buffer.B[:0]
 	if d.chain != nil {
-		encoded = d.chain.block.append(encoded)
-		h.Flags, h.Previous, h.Versions = flagVersions|flagBlock, d.chain.previous, d.chain.versions
+		encoded = d.chain.block.Append(encoded)
+		h.Flags, h.Previous, h.Versions = format.FlagVersions|format.FlagBlock, d.chain.previous, d.chain.versions
 		h.BlockLength = uint32(len(encoded))
 	}
 	encoded, err := m.MarshalMsg(encoded)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		return fmt.Errorf("%w: %w", format.ErrTooLarge, err)
 	}
-	h.MetadataLength, h.MetadataCRC = uint32(len(encoded))-h.BlockLength, checksum(encoded)
-	if h.MetadataLength > metadataSizeMax {
-		return fmt.Errorf("%w: %d bytes of metadata", ErrTooLarge, h.MetadataLength)
+	h.MetadataLength, h.MetadataCRC = uint32(len(encoded))-h.BlockLength, format.Checksum(encoded)
+	if h.MetadataLength > format.MetadataSizeMax {
+		return fmt.Errorf("%w: %d bytes of metadata", format.ErrTooLarge, h.MetadataLength)
 	}
-	if kind == TypePut || kind == TypeSpill {
+	if kind == format.TypePut || kind == format.TypeSpill {
 		h.Size = uint64(m.Size)
 	}
 	proved := table
-	if kind == TypeSpill {
+	if kind == format.TypeSpill {
 		proved = slices.Concat(d.Data(), table)
 	}
-	h.DataCRC = checksum(proved)
-	h.Signature = h.signature(encoded[h.BlockLength:])
-	parts := h.layout()
-	if parts.length > recordSizeMax || uint64(len(table)) != 4*chunkCount(h.Size) {
-		return fmt.Errorf("%w: record of %d bytes", ErrTooLarge, parts.length)
+	h.DataCRC = format.Checksum(proved)
+	h.Signature = h.SignatureOf(encoded[h.BlockLength:])
+	parts := h.Layout()
+	if parts.Length > format.RecordSizeMax || uint64(len(table)) != 4*format.ChunkCount(h.Size) {
+		return fmt.Errorf("%w: record of %d bytes", format.ErrTooLarge, parts.Length)
 	}
-	h.Units = uint32(parts.length / unitSize)
+	h.Units = uint32(parts.Length / format.UnitSize)
 	d.head = h
-	d.place(encoded, table, int(parts.length-parts.end))
+	d.place(encoded, table, int(parts.Length-parts.End))
 	return nil
 }
 
 // place puts version block and metadata before the data, table and padding behind it.
 func (d *Draft) place(metadata, table []byte, padding int) {
-	d.buffer.grow(len(table) + padding + max(len(metadata)-(headroom-headerSize), 0))
+	d.buffer.grow(len(table) + padding + max(len(metadata)-(headroom-format.HeaderSize), 0))
 	b := append(d.buffer.B, table...)
-	var zeros [unitSize]byte
+	var zeros [format.UnitSize]byte
 	b = append(b, zeros[:padding]...)
-	d.start = headroom - headerSize - len(metadata)
+	d.start = headroom - format.HeaderSize - len(metadata)
 	if d.start < 0 { // more metadata than headroom: move the rest back
 		b = append(b, metadata[:-d.start]...)
 		copy(b[headroom-d.start:], b[headroom:])
 		d.start = 0
 	}
-	copy(b[d.start+headerSize:], metadata)
+	copy(b[d.start+format.HeaderSize:], metadata)
 	d.buffer.B = b
 }
 
@@ -163,7 +165,7 @@ func (d *Draft) stamp(lsn, durable uint64, salt, checkpoint uint32) {
 	d.settle()
 	d.head.LSN, d.head.Salt, d.head.Checkpoint = lsn, salt, checkpoint
 	d.head.Distance = uint32(min(lsn-durable, 1<<32-1))
-	d.head.encode(d.buffer.B[d.start:])
+	d.head.Encode(d.buffer.B[d.start:])
 }
 
 // bytes is the record once stamped.
@@ -173,7 +175,7 @@ func (d *Draft) bytes() []byte { return d.buffer.B[d.start:] }
 func (d *Draft) Len() int64 { return d.length() + d.following }
 
 // length is the size of the sealed record alone, in bytes.
-func (d *Draft) length() int64 { return int64(d.head.Units) * unitSize }
+func (d *Draft) length() int64 { return int64(d.head.Units) * format.UnitSize }
 
 // Replaces says what Read or ReadHead found under the draft's name; nil is
 // nothing. The name must be locked from there until the draft is published.
@@ -183,15 +185,6 @@ func (d *Draft) Replaces(old *Record) {
 	case old.LSN() == 0: // its header could not be read: whose it is is not known
 		d.doubtful = old.slot
 	default:
-		d.old, d.oldUnits = old.slot, old.head.Units
+		d.old, d.oldUnits = old.slot, old.Head.Units
 	}
-}
-
-// AppendChunkTable appends one checksum for each chunk of data to table. All
-// chunks but the last of an object must be whole.
-func AppendChunkTable(table, data []byte) []byte {
-	for chunk := range slices.Chunk(data, ChunkSize) {
-		table = binary.LittleEndian.AppendUint32(table, checksum(chunk))
-	}
-	return table
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -25,7 +26,7 @@ func (a *Appended) Extent() Extent {
 }
 
 // SegmentHeaderSize is what Append may write beside the drafts.
-const SegmentHeaderSize = segmentHeaderSize
+const SegmentHeaderSize = format.SegmentHeaderSize
 
 // Restore writes an extent again, and makes the segment and its directories
 // where a power cut has taken the names away. Nothing is flushed. A segment that
@@ -34,7 +35,7 @@ const SegmentHeaderSize = segmentHeaderSize
 // begins it.
 func (f *Files) Restore(e Extent, damage bool) error {
 	directory := f.directory(e.ID)
-	name := filepath.Join(directory, segmentName(e.Sequence, 0))
+	name := filepath.Join(directory, format.SegmentName(e.Sequence, 0))
 	file, err := f.FS.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if e.Offset > 0 && !damage {

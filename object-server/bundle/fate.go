@@ -1,6 +1,10 @@
 package bundle
 
-import "errors"
+import (
+	"errors"
+
+	"martlet/object-server/bundle/format"
+)
 
 // fate is what compaction does with a record.
 type fate uint8
@@ -20,7 +24,7 @@ const fatesMax = 1 << 20
 // removed or replaced go.
 type fates struct {
 	bundle *Bundle
-	known  map[Hash]*chainFate
+	known  map[format.Hash]*chainFate
 	size   int
 }
 
@@ -35,7 +39,7 @@ type chainFate struct {
 // of tells the fate of a record that the index does not point at. Versions that
 // are written while segments are copied change nothing: they come later than all
 // records of these, and a version that was removed never comes back.
-func (f *fates) of(e *runEntry) (fate, error) {
+func (f *fates) of(e *format.Entry) (fate, error) {
 	c := f.known[e.Hash]
 	if c == nil {
 		var err error
@@ -43,7 +47,7 @@ func (f *fates) of(e *runEntry) (fate, error) {
 			return fateCopied, err
 		}
 	}
-	hasData := e.Type == TypePut || e.Type == TypeSpill
+	hasData := e.Type == format.TypePut || e.Type == format.TypeSpill
 	switch {
 	case c.isWhole:
 		return fateCopied, nil
@@ -57,13 +61,13 @@ func (f *fates) of(e *runEntry) (fate, error) {
 
 // load reads the chain of a name. It is not remembered if there is none, for then
 // there may be one the next time.
-func (f *fates) load(hash Hash) (*chainFate, error) {
+func (f *fates) load(hash format.Hash) (*chainFate, error) {
 	c, err := f.bundle.fateOf(hash)
 	if err != nil || !c.isChain {
 		return c, err
 	}
 	if f.size += len(c.live); f.known == nil || f.size > fatesMax {
-		f.known, f.size = make(map[Hash]*chainFate), len(c.live)
+		f.known, f.size = make(map[format.Hash]*chainFate), len(c.live)
 	}
 	f.known[hash] = c
 	return c, nil
@@ -72,12 +76,12 @@ func (f *fates) load(hash Hash) (*chainFate, error) {
 // fateOf reads what counts of a name. If the head of its chain is damaged later,
 // the chain goes on from the record before it (see salvage), so what was live then
 // counts as well.
-func (b *Bundle) fateOf(hash Hash) (*chainFate, error) {
+func (b *Bundle) fateOf(hash format.Hash) (*chainFate, error) {
 	head, buffer, err := b.ReadHead(hash)
 	buffer.Free()
 	whole := &chainFate{isChain: true, isWhole: true}
 	switch {
-	case errors.Is(err, ErrQuarantined), head != nil && head.doubtful:
+	case errors.Is(err, format.ErrQuarantined), head != nil && head.doubtful:
 		return whole, nil
 	case err != nil:
 		return nil, err
@@ -86,29 +90,29 @@ func (b *Bundle) fateOf(hash Hash) (*chainFate, error) {
 	}
 	c := &chainFate{isChain: true, oldest: head.LSN()}
 	if c.live, err = b.liveVersions(hash, head.LSN()); err == nil {
-		err = b.walkFrom(hash, head.LSN(), func(v *Version) { c.oldest = min(c.oldest, v.LSN) })
+		err = b.walkFrom(hash, head.LSN(), func(v *format.Version) { c.oldest = min(c.oldest, v.LSN) })
 	}
-	if previous := head.head.Previous; err == nil && previous != 0 {
+	if previous := head.Head.Previous; err == nil && previous != 0 {
 		var before map[uint64]bool
 		before, err = b.liveVersions(hash, previous)
 		for lsn := range before {
 			c.live[lsn] = true
 		}
 	}
-	if errors.Is(err, ErrQuarantined) {
+	if errors.Is(err, format.ErrQuarantined) {
 		return whole, nil
 	}
 	return c, err
 }
 
 // walkFrom visits all entries of a chain.
-func (b *Bundle) walkFrom(hash Hash, head uint64, visit func(v *Version)) error {
+func (b *Bundle) walkFrom(hash format.Hash, head uint64, visit func(v *format.Version)) error {
 	reader := nameReader{b, hash}
 	l, err := reader.chainRecord(head)
 	if err != nil {
 		return err
 	}
-	return (&Chain{reader: reader, head: &l}).walk(Timestamp{}, func(v *Version) bool {
+	return (&Chain{reader: reader, head: &l}).walk(format.Timestamp{}, func(v *format.Version) bool {
 		visit(v)
 		return true
 	})
@@ -116,34 +120,18 @@ func (b *Bundle) walkFrom(hash Hash, head uint64, visit func(v *Version)) error 
 
 // empty makes of a chain record, given from its header to the end of its
 // metadata, a VERSION DIRECTORY. ok is false if the record is damaged, and stays.
-func empty(h *header, p []byte) (directory []byte, ok bool) {
-	parts := h.layout()
-	if checksum(p[headerSize:parts.data]) != h.MetadataCRC {
+func empty(h *format.Header, p []byte) (directory []byte, ok bool) {
+	parts := h.Layout()
+	if format.Checksum(p[format.HeaderSize:parts.Data]) != h.MetadataCRC {
 		return nil, false
 	}
-	block := p[headerSize:parts.metadata]
+	block := p[format.HeaderSize:parts.Metadata]
 	if len(block) == 0 { // the first of the chain, from before the name had versions
 		l, err := newLink(*h, nil)
 		if err != nil {
 			return nil, false
 		}
-		block = l.block.append(nil)
+		block = l.block.Append(nil)
 	}
-	return h.without(TypeVersionDirectory, block), true
-}
-
-// without makes a record of the header and a version block, nil for none, that has
-// neither metadata nor data.
-func (h header) without(t Type, block []byte) []byte {
-	if h.Type = t; block != nil {
-		h.Flags |= flagVersions | flagBlock
-	}
-	h.BlockLength, h.MetadataCRC = uint32(len(block)), checksum(block)
-	h.MetadataLength, h.Size, h.DataCRC = 0, 0, checksum(nil)
-	parts := h.layout()
-	h.Units = uint32(parts.length / unitSize)
-	p := make([]byte, parts.length)
-	h.encode(p)
-	copy(p[headerSize:], block)
-	return p
+	return h.Without(format.TypeVersionDirectory, block), true
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -12,7 +13,7 @@ import (
 type chained struct {
 	testing.TB
 	bundle *Bundle
-	hash   Hash
+	hash   format.Hash
 }
 
 func (c *chained) chain() (*Chain, *Record) {
@@ -30,11 +31,11 @@ func (c *chained) chain() (*Chain, *Record) {
 func (c *chained) write(n int, ticks uint64, size int) {
 	c.Helper()
 	chain, head := c.chain()
-	var id VersionID
+	var id format.VersionID
 	if id[0] = byte(n); n == 0 {
-		id = VersionID{}
+		id = format.VersionID{}
 	}
-	t := Timestamp{Ticks: ticks}
+	t := format.Timestamp{Ticks: ticks}
 	change := chain.Add
 	if size == 0 {
 		change = chain.Remove
@@ -47,7 +48,7 @@ func (c *chained) write(n int, ticks uint64, size int) {
 		a.Frees(old)
 		buffer.Free()
 	}
-	d, m := NewDraft(size), Metadata{Name: "/a/c/1", Size: int64(size), Timestamp: t, VersionID: id}
+	d, m := NewDraft(size), format.Metadata{Name: "/a/c/1", Size: int64(size), Timestamp: t, VersionID: id}
 	defer d.Free()
 	d.Continue(&a)
 	d.Write(make([]byte, size))
@@ -75,11 +76,11 @@ func (c *chained) listed() map[string]bool {
 	}
 	all := map[string]bool{}
 	for _, v := range page {
-		r, buffer, err := c.bundle.ReadVersion(c.hash, Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID})
+		r, buffer, err := c.bundle.ReadVersion(c.hash, format.Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: v.ID})
 		check(c, err)
-		check(c, r.checkData())
-		if r.Type() != TypePut || r.Size() != int64(v.Size) || r.VersionID() != v.ID {
-			c.Fatalf("%+v is %+v", v, r.head)
+		check(c, r.CheckData())
+		if r.Type() != format.TypePut || r.Size() != int64(v.Size) || r.VersionID() != v.ID {
+			c.Fatalf("%+v is %+v", v, r.Head)
 		}
 		all[fmt.Sprintf("%x %v %d after %v", v.ID, v.Timestamp, v.Size, v.Successor)] = true
 		buffer.Free()
@@ -183,7 +184,7 @@ func TestCompactVersionsBeforeDamage(t *testing.T) {
 	}
 	_, head := c.chain()
 	before := &Chain{reader: nameReader{c.bundle, c.hash}}
-	l, err := before.reader.chainRecord(head.head.Previous)
+	l, err := before.reader.chainRecord(head.Head.Previous)
 	check(t, err)
 	before.head = &l
 	v, err := before.Find(head.VersionID())
@@ -192,6 +193,6 @@ func TestCompactVersionsBeforeDamage(t *testing.T) {
 	check(t, err)
 	defer buffer.Free()
 	if !r.Live() {
-		t.Fatalf("%+v", r.head)
+		t.Fatalf("%+v", r.Head)
 	}
 }

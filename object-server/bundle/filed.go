@@ -1,6 +1,10 @@
 package bundle
 
-import "fmt"
+import (
+	"fmt"
+
+	"martlet/object-server/bundle/format"
+)
 
 // Where the index is on disk (Config.IndexOnDisk), segments with a footer keep a
 // filter of it in memory, and all others are in the index as usual. A name's
@@ -15,7 +19,7 @@ const (
 )
 
 // filed appends what the filters have for a name. b.mu is held.
-func (b *Bundle) filed(found []candidate, hash Hash) []candidate {
+func (b *Bundle) filed(found []candidate, hash format.Hash) []candidate {
 	var space [4]uint32
 	for _, s := range b.segments.table {
 		if s == nil || s.filter == nil {
@@ -38,10 +42,10 @@ func (b *Bundle) makeFilters(entries []found) {
 	if !b.config.IndexOnDisk {
 		return
 	}
-	runs := make(map[*segment][]runEntry)
+	runs := make(map[*segment][]format.Entry)
 	for i := range entries {
 		if e := &entries[i]; e.segment.run != 0 {
-			runs[e.segment] = append(runs[e.segment], e.runEntry)
+			runs[e.segment] = append(runs[e.segment], e.Entry)
 		}
 	}
 	for _, s := range b.segments.table {
@@ -52,18 +56,18 @@ func (b *Bundle) makeFilters(entries []found) {
 }
 
 // entry reads the footer's entry of a candidate.
-func (b *Bundle) entry(c *candidate) (runEntry, error) {
+func (b *Bundle) entry(c *candidate) (format.Entry, error) {
 	s := c.segment
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
-		return runEntry{}, err
+		return format.Entry{}, err
 	}
 	defer file.release()
-	var p [runEntrySize]byte
-	if err := readFull(file, p[:], s.run+int64(c.slot.unit())*runEntrySize); err != nil {
-		return runEntry{}, fmt.Errorf("bundle: %w", err)
+	var p [format.EntrySize]byte
+	if err := readFull(file, p[:], s.run+int64(c.slot.unit())*format.EntrySize); err != nil {
+		return format.Entry{}, fmt.Errorf("bundle: %w", err)
 	}
-	return parseEntry(p[:], s.base)
+	return format.ParseEntry(p[:], s.base)
 }
 
 // successorState is that of an entry whose name gets the slot.
@@ -93,7 +97,7 @@ func (b *Bundle) isLong() bool {
 // index is on disk. It goes in the order of the log, so that what is newer than a
 // record is still in memory when the record is moved. Lock and unlock keep a name
 // from being written; rules else as of Seal.
-func (b *Bundle) FileIndex(lock, unlock func(Hash)) error {
+func (b *Bundle) FileIndex(lock, unlock func(format.Hash)) error {
 	if !b.config.IndexOnDisk {
 		return nil
 	}
@@ -103,7 +107,7 @@ func (b *Bundle) FileIndex(lock, unlock func(Hash)) error {
 			return nil
 		}
 		err := b.file(s, lock, unlock)
-		if isDamage(err) || isUnreadable(err) { // its index stays in memory
+		if format.IsDamage(err) || isUnreadable(err) { // its index stays in memory
 			b.mu.Lock()
 			s.unfit = true
 			b.mu.Unlock()
@@ -134,7 +138,7 @@ func (b *Bundle) unfiled() *segment {
 
 // mayBeChained tells whether a name may have versions, as far as memory tells. A
 // record of the segment is not its newest. b.mu is held.
-func (b *Bundle) mayBeChained(s *segment, hash Hash) bool {
+func (b *Bundle) mayBeChained(s *segment, hash format.Hash) bool {
 	if b.hasVersions(hash) {
 		return true
 	}
@@ -147,7 +151,7 @@ func (b *Bundle) mayBeChained(s *segment, hash Hash) bool {
 	return false
 }
 
-func (b *Bundle) file(s *segment, lock, unlock func(Hash)) error {
+func (b *Bundle) file(s *segment, lock, unlock func(format.Hash)) error {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
 		return err
@@ -173,29 +177,29 @@ func (b *Bundle) file(s *segment, lock, unlock func(Hash)) error {
 }
 
 // fileEntry moves one record from the index to the filter.
-func (b *Bundle) fileEntry(s *segment, run []runEntry, i int) {
+func (b *Bundle) fileEntry(s *segment, run []format.Entry, i int) {
 	e := &run[i]
 	was, is := s.slotOf(e), newEntrySlot(s.number, uint32(i))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.superseded.has(was.at(), e.Hash) {
-		b.index.remove(e.Hash.key(), was)
+		b.index.remove(e.Hash.Key(), was)
 	}
 	switch {
-	case b.index.remove(e.Hash.key(), was):
+	case b.index.remove(e.Hash.Key(), was):
 		s.filter.setState(uint32(i), entryNewest)
 		if b.damaged[was.at()] {
 			delete(b.damaged, was.at())
 			b.damaged[is.at()] = true
 		}
-	case e.isChained() || i+1 < len(run) && run[i+1].Hash == e.Hash && run[i+1].isChained() || b.mayBeChained(s, e.Hash):
+	case e.IsChained() || i+1 < len(run) && run[i+1].Hash == e.Hash && run[i+1].IsChained() || b.mayBeChained(s, e.Hash):
 		s.filter.setState(uint32(i), entryVersion)
 	}
 }
 
 // fileIndex makes the filter of the segment that compaction makes. All entries
 // are dead until the records they are about are.
-func (w *rewriter) fileIndex(run []runEntry) {
+func (w *rewriter) fileIndex(run []format.Entry) {
 	b := w.bundle
 	if !b.config.IndexOnDisk {
 		return

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -17,7 +18,7 @@ var filedConfig = Config{SegmentBytes: 16 << 10, CheckpointBytes: 3 << 10, Index
 func tendFiled(t testing.TB, b *Bundle) {
 	t.Helper()
 	tend(t, b)
-	check(t, b.FileIndex(func(Hash) {}, func(Hash) {}))
+	check(t, b.FileIndex(func(format.Hash) {}, func(format.Hash) {}))
 }
 
 // Where the index is on disk everything shows as where it is in memory, live,
@@ -81,20 +82,20 @@ func TestRottenEntry(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	quarantined := 0
-	for at := int64(0); at < int64(s.filter.count)*runEntrySize; at++ {
+	for at := int64(0); at < int64(s.filter.count)*format.EntrySize; at++ {
 		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
 		for n := range 40 {
 			r, ok, err := find(b, name(n))
-			if errors.Is(err, ErrQuarantined) {
+			if errors.Is(err, format.ErrQuarantined) {
 				quarantined++
-			} else if !ok || err != nil || r.head.Hash != name(n) {
+			} else if !ok || err != nil || r.Head.Hash != name(n) {
 				t.Fatalf("byte %d: object %d: %v, %v", at, n, ok, err)
 			}
 		}
 		clear(b.damaged)
 		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
 	}
-	if want := s.filter.count * runEntrySize; quarantined != want {
+	if want := s.filter.count * format.EntrySize; quarantined != want {
 		t.Errorf("%d of %d in quarantine", quarantined, want)
 	}
 }
@@ -143,8 +144,8 @@ func TestLongSegmentIsClosed(t *testing.T) {
 		var batch []*Draft
 		for i := range 64 {
 			d := NewDraft(0)
-			m := Metadata{Name: fmt.Sprint(n + i), Timestamp: Timestamp{Ticks: 1}}
-			var h Hash
+			m := format.Metadata{Name: fmt.Sprint(n + i), Timestamp: format.Timestamp{Ticks: 1}}
+			var h format.Hash
 			copy(h[:], fmt.Sprintf("%016x", uint64(n+i)*0x9e3779b97f4a7c15))
 			check(t, d.SealPut(h, &m, nil))
 			batch = append(batch, d)
@@ -154,7 +155,7 @@ func TestLongSegmentIsClosed(t *testing.T) {
 		a.Publish()
 	}
 	check(t, b.Seal())
-	check(t, b.FileIndex(func(Hash) {}, func(Hash) {}))
+	check(t, b.FileIndex(func(format.Hash) {}, func(format.Hash) {}))
 	if b.index.len() > filedLeast+64 || b.Len() != count {
 		t.Errorf("%d of %d names in memory", b.index.len(), b.Len())
 	}
@@ -179,7 +180,7 @@ func TestTornFirstBatch(t *testing.T) {
 	b.turn = true
 	_, err = b.Append([]*Draft{put(t, 1, 1000)})
 	check(t, err)
-	alter(t, fs, b.files.path(b.active.key(logID)), func(f vfs.File) { flip(t, f, segmentHeaderSize) })
+	alter(t, fs, b.files.path(b.active.key(logID)), func(f vfs.File) { flip(t, f, format.SegmentHeaderSize) })
 	shows := content(t, b, 40)
 	b, err = Open(NewFiles(fs, "/d", 4), logID, filedConfig)
 	check(t, err)
@@ -204,7 +205,7 @@ func TestWriteBesideUnreadableRecord(t *testing.T) {
 	neighbour := name(5)
 	neighbour[7] ^= 1
 	for _, onDisk := range []bool{false, true} {
-		for _, written := range []Hash{neighbour, name(5)} {
+		for _, written := range []format.Hash{neighbour, name(5)} {
 			isFailing := false
 			mem := vfs.NewMem("/d")
 			fs := vfs.NewFaults(mem, func(op, name string) error {
@@ -224,19 +225,19 @@ func TestWriteBesideUnreadableRecord(t *testing.T) {
 			isFailing = true
 			r, _, damage := b.ReadHead(written)
 			isFailing = false
-			if !errors.Is(damage, ErrQuarantined) {
+			if !errors.Is(damage, format.ErrQuarantined) {
 				t.Fatal(damage)
 			}
 			d := NewDraft(0)
 			d.Replaces(r)
-			check(t, d.SealTombstone(written, &Metadata{Timestamp: Timestamp{Ticks: 1000}}))
+			check(t, d.SealTombstone(written, &format.Metadata{Timestamp: format.Timestamp{Ticks: 1000}}))
 			appendBatch(t, b, d)
 			look := func(b *Bundle) {
 				t.Helper()
-				if r, ok, err := find(b, written); !ok || err != nil || r.Type() != TypeTombstone {
+				if r, ok, err := find(b, written); !ok || err != nil || r.Type() != format.TypeTombstone {
 					t.Errorf("on disk %v: what was written: %v, %v", onDisk, ok, err)
 				}
-				if r, ok, err := find(b, name(5)); !ok || err != nil || written != name(5) && r.Type() != TypePut {
+				if r, ok, err := find(b, name(5)); !ok || err != nil || written != name(5) && r.Type() != format.TypePut {
 					t.Errorf("on disk %v: the neighbour: %v, %v", onDisk, ok, err)
 				}
 			}
@@ -266,11 +267,11 @@ func TestDamageBesideAbsentName(t *testing.T) {
 	neighbour[7] ^= 1
 	b := openLog(t, fs)
 	appendBatch(t, b, put(t, 5, 1))
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, segmentHeaderSize+headerSize+2) })
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, format.SegmentHeaderSize+format.HeaderSize+2) })
 	if r, ok, err := find(b, neighbour); ok || err != nil {
 		t.Errorf("%+v, %v, %v", r, ok, err)
 	}
-	if _, _, err := find(b, name(5)); !errors.Is(err, ErrQuarantined) {
+	if _, _, err := find(b, name(5)); !errors.Is(err, format.ErrQuarantined) {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -94,7 +95,7 @@ func (f *Files) directory(id ID) string {
 }
 
 func (f *Files) path(key fileKey) string {
-	return filepath.Join(f.directory(key.ID), segmentName(key.sequence, key.generation))
+	return filepath.Join(f.directory(key.ID), format.SegmentName(key.sequence, key.generation))
 }
 
 // get opens a segment, or pins it if it is open; release must follow.

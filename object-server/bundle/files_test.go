@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -86,8 +87,8 @@ func TestUnreadableFooterStaysInMemory(t *testing.T) {
 		check(t, b.Seal())
 	}
 	first := b.segments.inOrder()[0]
-	failing = segmentName(first.sequence, first.generation)
-	check(t, b.FileIndex(func(Hash) {}, func(Hash) {}))
+	failing = format.SegmentName(first.sequence, first.generation)
+	check(t, b.FileIndex(func(format.Hash) {}, func(format.Hash) {}))
 	failing = ""
 	if !first.unfit || first.filter != nil || len(told) != 1 {
 		t.Errorf("the segment is unfit: %v; told %v", first.unfit, told)

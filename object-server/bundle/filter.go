@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"unsafe"
+
+	"martlet/object-server/bundle/format"
 )
 
 // filter is what stays in memory of a sealed segment's index where the index is
@@ -51,7 +53,7 @@ const (
 )
 
 // newFilter makes the filter of a sorted run. All entries are dead at first.
-func newFilter(pool *pagePool, run []runEntry) *filter {
+func newFilter(pool *pagePool, run []format.Entry) *filter {
 	f := &filter{pool: pool, count: len(run)}
 	if len(run) == 0 {
 		return f
@@ -80,13 +82,13 @@ func newFilter(pool *pagePool, run []runEntry) *filter {
 
 // prefix is the half of a hash that the run is sorted by, fingerprint bits of
 // the other one.
-func prefix(h Hash) uint64      { return binary.BigEndian.Uint64(h[:8]) }
-func fingerprint(h Hash) uint64 { return h.key() >> (64 - fingerprintBits) }
+func prefix(h format.Hash) uint64      { return binary.BigEndian.Uint64(h[:8]) }
+func fingerprint(h format.Hash) uint64 { return h.Key() >> (64 - fingerprintBits) }
 
-func (f *filter) group(h Hash) int { return int(prefix(h) << f.skip >> 1 >> (63 - f.level)) }
+func (f *filter) group(h format.Hash) int { return int(prefix(h) << f.skip >> 1 >> (63 - f.level)) }
 
 // find appends the positions of the entries that may be the name's newest record.
-func (f *filter) find(positions []uint32, h Hash) []uint32 {
+func (f *filter) find(positions []uint32, h format.Hash) []uint32 {
 	if f.count == 0 {
 		return positions
 	}

@@ -7,15 +7,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle/format"
 )
 
 // randomRun makes a sorted run of names of one partition. Some names have several
 // entries if there are to be rewrites.
-func randomRun(seed uint64, names int, isRewritten bool) []runEntry {
+func randomRun(seed uint64, names int, isRewritten bool) []format.Entry {
 	random := rand.New(rand.NewPCG(seed, 1))
-	var run []runEntry
+	var run []format.Entry
 	for range names {
-		var h Hash
+		var h format.Hash
 		binary.BigEndian.PutUint64(h[:], 0x2a5<<54|random.Uint64()>>10)
 		binary.BigEndian.PutUint64(h[8:], random.Uint64())
 		records := 1
@@ -23,10 +25,10 @@ func randomRun(seed uint64, names int, isRewritten bool) []runEntry {
 			records = []int{2, 5, 20, 1000}[random.IntN(40)/13]
 		}
 		for range records {
-			run = append(run, runEntry{Hash: h, LSN: uint64(len(run) + 1)})
+			run = append(run, format.Entry{Hash: h, LSN: uint64(len(run) + 1)})
 		}
 	}
-	sortRun(run)
+	format.SortRun(run)
 	return run
 }
 
@@ -95,14 +97,14 @@ func TestFilterCost(t *testing.T) {
 }
 
 func TestEntryProvesItself(t *testing.T) {
-	e := runEntry{Hash: Hash{1, 2, 3}, LSN: 77, Unit: 9, Units: 8, Type: TypePut, Flags: 1}
-	b := appendRun(nil, 70, []runEntry{e})
-	if got, err := parseEntry(b, 70); err != nil || got != e {
+	e := format.Entry{Hash: format.Hash{1, 2, 3}, LSN: 77, Unit: 9, Units: 8, Type: format.TypePut, Flags: 1}
+	b := format.AppendRun(nil, 70, []format.Entry{e})
+	if got, err := format.ParseEntry(b, 70); err != nil || got != e {
 		t.Fatal(got, err)
 	}
 	for i := range 8 * len(b) {
 		b[i/8] ^= 1 << (i % 8)
-		if got, err := parseEntry(b, 70); !isDamage(err) {
+		if got, err := format.ParseEntry(b, 70); !format.IsDamage(err) {
 			t.Errorf("bit %d turned: %v, %v", i, got, err)
 		}
 		b[i/8] ^= 1 << (i % 8)

@@ -1,40 +1,40 @@
 package bundle
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // readSeal reads the footer of a segment file of the given size.
-func readSeal(file *handle, size int64, s *seal) ([]runEntry, []sample, error) {
-	length := int64(s.units) * unitSize
-	if length > size-segmentHeaderSize {
-		return nil, nil, fmt.Errorf("%w: footer longer than its segment", errDamaged)
+func readSeal(file *handle, size int64, s *format.Seal) ([]format.Entry, []format.Sample, error) {
+	length := int64(s.Units) * format.UnitSize
+	if length > size-format.SegmentHeaderSize {
+		return nil, nil, fmt.Errorf("%w: footer longer than its segment", format.ErrDamaged)
 	}
-	buffer := GetBuffer(int(length - headerSize))
+	buffer := GetBuffer(int(length - format.HeaderSize))
 	defer buffer.Free()
 	if err := readSpan(file, buffer.B, size-length); err != nil {
 		return nil, nil, err
 	}
-	run, samples, err := s.check(buffer.B)
+	run, samples, err := s.Check(buffer.B)
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := parseRun(nil, run, s.base, size-length)
-	return entries, parseSamples(samples), err
+	entries, err := format.ParseRun(nil, run, s.Base, size-length)
+	return entries, format.ParseSamples(samples), err
 }
 
 // readRun reads the run in the footer of a segment that must have one.
-func readRun(file *handle) ([]runEntry, error) {
+func readRun(file *handle) ([]format.Entry, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
 	s, err := findSeal(file, size)
 	if err == nil && s == nil {
-		err = fmt.Errorf("%w: footer", errDamaged)
+		err = fmt.Errorf("%w: footer", format.ErrDamaged)
 	}
 	if err != nil {
 		return nil, err
@@ -45,17 +45,17 @@ func readRun(file *handle) ([]runEntry, error) {
 
 // findSeal reads the header at the end of a segment file; nil if there is none, or
 // none that can be read.
-func findSeal(file *handle, size int64) (*seal, error) {
-	if size < segmentHeaderSize+headerSize {
+func findSeal(file *handle, size int64) (*format.Seal, error) {
+	if size < format.SegmentHeaderSize+format.HeaderSize {
 		return nil, nil
 	}
-	var b [headerSize]byte
-	if err := readSpan(file, b[:], size-headerSize); errors.Is(err, errDamaged) {
+	var b [format.HeaderSize]byte
+	if err := readSpan(file, b[:], size-format.HeaderSize); errors.Is(err, format.ErrDamaged) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	s, err := parseSeal(b[:])
+	s, err := format.ParseSeal(b[:])
 	if err != nil { // bytes of an object, torn, or of another version: the records themselves tell
 		return nil, nil
 	}
@@ -66,8 +66,8 @@ func findSeal(file *handle, size int64) (*seal, error) {
 // says where it is. The answer is a hint: 0 when nothing was found, and what it
 // points at must prove itself.
 func lastCheckpoint(file *handle, size int64, salt uint32) (unit uint32, err error) {
-	err = searchBack(file, size, func(h *header, at int64) bool {
-		if h.Salt != salt || h.Type == TypeSeal || !h.fits(at, size) {
+	err = searchBack(file, size, func(h *format.Header, at int64) bool {
+		if h.Salt != salt || h.Type == format.TypeSeal || !h.Fits(at, size) {
 			return false
 		}
 		unit = h.Checkpoint
@@ -83,10 +83,10 @@ func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
 	v := newWindow(file, size)
 	defer v.free()
 	var failed error
-	err = searchBack(file, size, func(h *header, at int64) bool {
-		end := at + int64(h.Units)*unitSize
-		if h.Type == TypeSeal {
-			end = at + headerSize
+	err = searchBack(file, size, func(h *format.Header, at int64) bool {
+		end := at + int64(h.Units)*format.UnitSize
+		if h.Type == format.TypeSeal {
+			end = at + format.HeaderSize
 		}
 		salt, ok = h.Salt, end == size
 		if !ok {
@@ -100,12 +100,12 @@ func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
 // searchBack visits the headers in a file from its end on until visit returns
 // true. Most are of records, some may be the bytes of an object. It leaves out what
 // cannot be read.
-func searchBack(file *handle, size int64, visit func(h *header, at int64) bool) error {
+func searchBack(file *handle, size int64, visit func(h *format.Header, at int64) bool) error {
 	buffer := GetBuffer(windowSize)
 	defer buffer.Free()
 	var bad holes
-	for end := size; end > segmentHeaderSize; {
-		start := max(end-windowSize, 0) / unitSize * unitSize
+	for end := size; end > format.SegmentHeaderSize; {
+		start := max(end-windowSize, 0) / format.UnitSize * format.UnitSize
 		p := buffer.B[:min(windowSize, size-start)]
 		err := readFull(file, p, start)
 		if isBadSector(err) {
@@ -114,31 +114,31 @@ func searchBack(file *handle, size int64, visit func(h *header, at int64) bool) 
 		if err != nil {
 			return wrap(err)
 		}
-		for at := (len(p) - headerSize) / unitSize * unitSize; at >= 0; at -= unitSize {
-			if !isHeader(p[at:]) {
+		for at := (len(p) - format.HeaderSize) / format.UnitSize * format.UnitSize; at >= 0; at -= format.UnitSize {
+			if !format.IsHeader(p[at:]) {
 				continue
 			}
-			if h, err := parseHeader(p[at:]); err == nil && visit(&h, start+int64(at)) {
+			if h, err := format.ParseHeader(p[at:]); err == nil && visit(&h, start+int64(at)) {
 				return nil
 			}
 		}
-		if start <= segmentHeaderSize {
+		if start <= format.SegmentHeaderSize {
 			break
 		}
-		end = start + headerSize // a header may lie across
+		end = start + format.HeaderSize // a header may lie across
 	}
 	return nil
 }
 
 // checkpoints is what the CHECKPOINTs of a segment say together.
 type checkpoints struct {
-	entries []runEntry // not sorted
-	resume  uint32     // unit of the first record that they do not cover
-	covered uint64     // last LSN before it
+	entries []format.Entry // not sorted
+	resume  uint32         // unit of the first record that they do not cover
+	covered uint64         // last LSN before it
 }
 
 // readCheckpoints reads the CHECKPOINT at the unit and those before it;
-// errDamaged unless all of them are whole.
+// format.ErrDamaged unless all of them are whole.
 func readCheckpoints(file *handle, s *segment, size int64, unit uint32) (checkpoints, error) {
 	var all checkpoints
 	for at := unit; at != 0; {
@@ -147,7 +147,7 @@ func readCheckpoints(file *handle, s *segment, size int64, unit uint32) (checkpo
 			return all, err
 		}
 		if before >= at {
-			return all, fmt.Errorf("%w: checkpoints do not descend", errDamaged)
+			return all, fmt.Errorf("%w: checkpoints do not descend", format.ErrDamaged)
 		}
 		at = before
 	}
@@ -156,81 +156,67 @@ func readCheckpoints(file *handle, s *segment, size int64, unit uint32) (checkpo
 
 // read adds one CHECKPOINT and returns the unit of the one before it.
 func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, newest bool) (before uint32, err error) {
-	var b [headerSize]byte
-	offset := int64(unit) * unitSize
-	if offset+headerSize > size {
-		return 0, fmt.Errorf("%w: checkpoint behind the end", errDamaged)
+	var b [format.HeaderSize]byte
+	offset := int64(unit) * format.UnitSize
+	if offset+format.HeaderSize > size {
+		return 0, fmt.Errorf("%w: checkpoint behind the end", format.ErrDamaged)
 	}
 	if err := readSpan(file, b[:], offset); err != nil {
 		return 0, err
 	}
-	h, err := parseHeader(b[:])
-	if err != nil || h.Type != TypeCheckpoint || h.Salt != s.salt || !h.fits(offset, size) {
-		return 0, fmt.Errorf("%w: no checkpoint where one should be", errDamaged)
+	h, err := format.ParseHeader(b[:])
+	if err != nil || h.Type != format.TypeCheckpoint || h.Salt != s.salt || !h.Fits(offset, size) {
+		return 0, fmt.Errorf("%w: no checkpoint where one should be", format.ErrDamaged)
 	}
-	buffer := GetBuffer(int(h.Units) * unitSize)
+	buffer := GetBuffer(int(h.Units) * format.UnitSize)
 	defer buffer.Free()
 	if err := readSpan(file, buffer.B, offset); err != nil {
 		return 0, err
 	}
-	record, err := parseRecord(buffer.B)
+	record, err := format.ParseRecord(buffer.B)
 	if err == nil {
-		err = record.checkData()
+		err = record.CheckData()
 	}
 	if err != nil {
 		return 0, err
 	}
-	body, err := parseCheckpoint(record.Data)
+	body, err := format.ParseCheckpoint(record.Data)
 	if err != nil {
 		return 0, err
 	}
-	if body.sequence != s.sequence || body.resume > unit || h.Previous < s.base-1 || h.Previous >= h.LSN {
-		return 0, fmt.Errorf("%w: checkpoint of another place", errDamaged)
+	if body.Sequence != s.sequence || body.Resume > unit || h.Previous < s.base-1 || h.Previous >= h.LSN {
+		return 0, fmt.Errorf("%w: checkpoint of another place", format.ErrDamaged)
 	}
 	if newest {
-		c.resume, c.covered = body.resume, h.Previous
+		c.resume, c.covered = body.Resume, h.Previous
 	}
-	c.entries, err = parseRun(c.entries, body.run, s.base, offset)
-	return body.before, err
-}
-
-// samplesOf makes the samples for entries in any order, and leaves them in that
-// of the log.
-func samplesOf(entries []runEntry, base uint64) []sample {
-	slices.SortFunc(entries, func(e, f runEntry) int { return cmp.Compare(e.LSN, f.LSN) })
-	var samples []sample
-	for i := range entries {
-		samples = addSample(samples, uint32(entries[i].LSN-base), entries[i].Unit)
-	}
-	return samples
+	c.entries, err = format.ParseRun(c.entries, body.Run, s.base, offset)
+	return body.Before, err
 }
 
 // scan lists the named records of a segment between two offsets, from the given
-// LSN on. errDamaged when a header there does not count.
-func scan(file *handle, s *segment, from, to int64, lsn uint64) ([]runEntry, error) {
-	var entries []runEntry
+// LSN on. format.ErrDamaged when a header there does not count.
+func scan(file *handle, s *segment, from, to int64, lsn uint64) ([]format.Entry, error) {
+	var entries []format.Entry
 	v := newWindow(file, to)
 	defer v.free()
 	for at := from; at < to; {
-		p, err := v.at(at, headerSize)
+		p, err := v.at(at, format.HeaderSize)
 		if err != nil {
 			return nil, err
 		}
-		h, err := parseHeader(p)
+		h, err := format.ParseHeader(p)
 		switch {
 		case err != nil:
 			return nil, err
-		case h.Salt != s.salt || !h.fits(at, to) || h.LSN < lsn || h.LSN > lsn && s.generation == 0:
-			return nil, fmt.Errorf("%w: not the expected record", errDamaged)
+		case h.Salt != s.salt || !h.Fits(at, to) || h.LSN < lsn || h.LSN > lsn && s.generation == 0:
+			return nil, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
 		}
-		if h.Type.named() {
-			entries = append(entries, h.runEntry(uint32(at/unitSize)))
+		if h.Type.Named() {
+			entries = append(entries, h.Entry(uint32(at/format.UnitSize)))
 		}
-		at += int64(h.Units) * unitSize
+		at += int64(h.Units) * format.UnitSize
 		lsn = h.LSN + 1
 	}
 	return entries, nil
 }
-
-// isDamage tells whether an error is about bytes that are not as they should be.
-func isDamage(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, ErrUnsupported) }

@@ -5,23 +5,24 @@ import (
 	"fmt"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // forged is an object full of record headers that prove themselves, as a client could store them: of a later
 // version, and of another segment.
 func forged(t testing.TB, n int) *Draft {
-	m := Metadata{Name: fmt.Sprint("/a/c/", n), Size: 8 << 10, Timestamp: Timestamp{Ticks: 1}}
-	h := header{Type: TypePad, LSN: 1000, Salt: 0xbad, Units: headerSize / unitSize}
-	later := make([]byte, headerSize)
-	h.encode(later)
-	later[4] = formatVersion + 1
-	binary.LittleEndian.PutUint32(later[124:], checksum(later[:124]))
+	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: 8 << 10, Timestamp: format.Timestamp{Ticks: 1}}
+	h := format.Header{Type: format.TypePad, LSN: 1000, Salt: 0xbad, Units: format.HeaderSize / format.UnitSize}
+	later := make([]byte, format.HeaderSize)
+	h.Encode(later)
+	later[4]++ // the version
+	binary.LittleEndian.PutUint32(later[124:], format.Checksum(later[:124]))
 
 	d := NewDraft(int(m.Size))
-	shift := (headerSize + len(must(m.MarshalMsg(nil)))) % unitSize // so that they stand where records may begin
-	d.Write(make([]byte, unitSize-shift))
-	for len(d.Data())+headerSize <= int(m.Size) {
+	shift := (format.HeaderSize + len(must(m.MarshalMsg(nil)))) % format.UnitSize // so that they stand where records may begin
+	d.Write(make([]byte, format.UnitSize-shift))
+	for len(d.Data())+format.HeaderSize <= int(m.Size) {
 		d.Write(later)
 	}
 	d.Write(make([]byte, int(m.Size)-len(d.Data())))
@@ -49,7 +50,7 @@ func TestForgedHeadersInAnObjectAreNoRecords(t *testing.T) {
 			e, _, _ := find(b, name(2))
 			alter(t, fs, logSegment, func(f vfs.File) {
 				flip(t, f, lost)
-				flip(t, f, int64(e.slot.unit())*unitSize+40) // the record is torn
+				flip(t, f, int64(e.slot.unit())*format.UnitSize+40) // the record is torn
 			})
 			again, err := Open(NewFiles(fs, "/d", 4), logID, logConfig)
 			if err != nil {

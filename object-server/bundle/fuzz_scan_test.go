@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
@@ -20,8 +21,8 @@ func FuzzScan(f *testing.F) {
 	const path = "/d/bundles-1/600/00000001-0000.bundle"
 	f.Fuzz(func(t *testing.T, b []byte, first, second uint) {
 		for _, at := range []uint{first, second} {
-			if at < uint(len(b))/unitSize {
-				repair(b[at*unitSize:])
+			if at < uint(len(b))/format.UnitSize {
+				repair(b[at*format.UnitSize:])
 			}
 		}
 		fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
@@ -30,7 +31,7 @@ func FuzzScan(f *testing.F) {
 		files := NewFiles(fs, "/d", 4)
 		defer files.Close()
 		proof.Bounded(t, len(b), func() {
-			if _, err := Verify(files, goldenID, ""); err != nil && !isDamage(err) {
+			if _, err := Verify(files, goldenID, ""); err != nil && !format.IsDamage(err) {
 				t.Fatal(err)
 			}
 		})
@@ -53,7 +54,7 @@ func FuzzScan(f *testing.F) {
 func scanAndDescribe(t *testing.T, fs vfs.FS, path string) {
 	for _, whole := range []bool{false, true} {
 		s, err := OpenScan(fs, path, whole)
-		if errors.Is(err, ErrUnsupported) {
+		if errors.Is(err, format.ErrUnsupported) {
 			return
 		}
 		check(t, err)

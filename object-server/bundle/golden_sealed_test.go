@@ -7,44 +7,45 @@ import (
 	"path/filepath"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // goldenSealed encodes a segment with a CHECKPOINT and a footer from fixed
 // values: the records 10 to 13, of which 11 deletes what 10 was.
 func goldenSealed(t testing.TB) []byte {
-	segment := segmentHeader{
+	segment := format.SegmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 3,
-		UUID: goldenHash(0xc0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 10, Created: 178000000000000,
+		UUID: goldenHash(0xc0), Bundle: format.Identity(goldenHash(0x30)), BaseLSN: 10, Created: 178000000000000,
 	}
-	b := segment.encode()
-	var entries []runEntry
+	b := segment.Encode()
+	var entries []format.Entry
 	var lastCheckpoint uint32
 	write := func(d *Draft, lsn uint64) {
-		unit := uint32(len(b) / unitSize)
-		d.stamp(lsn, lsn-1, segment.salt(), lastCheckpoint)
-		if b = append(b, d.bytes()...); d.head.Type == TypeCheckpoint {
+		unit := uint32(len(b) / format.UnitSize)
+		d.stamp(lsn, lsn-1, segment.Salt(), lastCheckpoint)
+		if b = append(b, d.bytes()...); d.head.Type == format.TypeCheckpoint {
 			lastCheckpoint = unit
 			return
 		}
-		entries = append(entries, d.head.runEntry(unit))
+		entries = append(entries, d.head.Entry(unit))
 	}
 	drafts := goldenDrafts(t)
 	put, spill, tombstone := drafts[0], drafts[1], drafts[2]
 	write(put, 10)
 	tombstone.head.Hash = put.head.Hash
 	write(tombstone, 11)
-	covered := bytes.Clone(appendRun(nil, segment.BaseLSN, entries))
-	c := checkpoint{sequence: 3, resume: uint32(len(b) / unitSize)}
+	covered := bytes.Clone(format.AppendRun(nil, segment.BaseLSN, entries))
+	c := format.Checkpoint{Sequence: 3, Resume: uint32(len(b) / format.UnitSize)}
 	d := NewDraft(0)
-	d.Write(c.prefix())
+	d.Write(c.Prefix())
 	d.Write(covered)
 	check(t, d.sealCheckpoint(11))
 	write(d, 12)
 	write(spill, 13)
-	samples := samplesOf(entries, segment.BaseLSN)
-	sortRun(entries)
-	footer, err := encodeSeal(segment.salt(), segment.BaseLSN, 13, segment.Sequence, entries, samples)
+	samples := format.SamplesOf(entries, segment.BaseLSN)
+	format.SortRun(entries)
+	footer, err := format.EncodeSeal(segment.Salt(), segment.BaseLSN, 13, segment.Sequence, entries, samples)
 	check(t, err)
 	return append(b, footer...)
 }
@@ -69,7 +70,7 @@ func TestGoldenSealed(t *testing.T) {
 		check(t, err)
 		large, _, err := log.Read(goldenHash(0x10))
 		check(t, err)
-		if log.lastLSN != 13 || log.Len() != 2 || gone.Type() != TypeTombstone || gone.LSN() != 11 || large.LSN() != 13 {
+		if log.lastLSN != 13 || log.Len() != 2 || gone.Type() != format.TypeTombstone || gone.LSN() != 11 || large.LSN() != 13 {
 			t.Fatalf("record %d, %d names, %+v, %+v", log.lastLSN, log.Len(), gone, large)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -21,22 +22,22 @@ const (
 
 var goldenID = ID{Policy: 1, Partition: 600}
 
-func goldenHash(first byte) (h Hash) {
+func goldenHash(first byte) (h format.Hash) {
 	for i := range h {
 		h[i] = first + byte(i)
 	}
 	return h
 }
 
-func goldenMetadata() Metadata {
-	return Metadata{
+func goldenMetadata() format.Metadata {
+	return format.Metadata{
 		Name: "/AUTH_test/photos/heron", ContentType: "text/plain", ETag: "5d41402abc4b2a76b9719d911017c592",
 		Size: 5, DeleteAt: 0,
-		Timestamp:     Timestamp{Ticks: 178000000012345},
-		MetaTimestamp: Timestamp{Ticks: 178000000012345},
-		TypeTimestamp: Timestamp{Ticks: 178000000012345},
-		System:        Headers{"X-Object-Sysmeta-Origin": "a"},
-		User:          Headers{"X-Object-Meta-Where": "pond", "X-Object-Meta-Legs": "2"},
+		Timestamp:     format.Timestamp{Ticks: 178000000012345},
+		MetaTimestamp: format.Timestamp{Ticks: 178000000012345},
+		TypeTimestamp: format.Timestamp{Ticks: 178000000012345},
+		System:        format.Headers{"X-Object-Sysmeta-Origin": "a"},
+		User:          format.Headers{"X-Object-Meta-Where": "pond", "X-Object-Meta-Legs": "2"},
 	}
 }
 
@@ -48,13 +49,13 @@ func goldenDrafts(t testing.TB) []*Draft {
 	check(t, put.SealPut(goldenHash(0x00), &m, nil))
 
 	large := m
-	large.Name, large.Size = "/AUTH_test/photos/crane", 3*ChunkSize/2
-	large.MetaTimestamp = Timestamp{Ticks: 178000000099999, Offset: 0x2a}
+	large.Name, large.Size = "/AUTH_test/photos/crane", 3*format.ChunkSize/2
+	large.MetaTimestamp = format.Timestamp{Ticks: 178000000099999, Offset: 0x2a}
 	spill := NewDraft(0)
-	table := AppendChunkTable(nil, bytes.Repeat([]byte("crane"), int(large.Size)/5+1)[:large.Size])
+	table := format.AppendChunkTable(nil, bytes.Repeat([]byte("crane"), int(large.Size)/5+1)[:large.Size])
 	check(t, spill.SealSpill(goldenHash(0x10), &large, 0x0123456789abcdef, table))
 
-	gone := Metadata{Name: "/AUTH_test/photos/auk", Timestamp: Timestamp{Ticks: 178000000000001, Offset: 1}}
+	gone := format.Metadata{Name: "/AUTH_test/photos/auk", Timestamp: format.Timestamp{Ticks: 178000000000001, Offset: 1}}
 	gone.MetaTimestamp, gone.TypeTimestamp = gone.Timestamp, gone.Timestamp
 	tombstone := NewDraft(0)
 	check(t, tombstone.SealTombstone(goldenHash(0x20), &gone))
@@ -76,13 +77,13 @@ func check(t interface {
 
 // golden encodes the segment from fixed values.
 func golden(t testing.TB) []byte {
-	head := segmentHeader{
+	head := format.SegmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 1,
-		UUID: goldenHash(0xa0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
+		UUID: goldenHash(0xa0), Bundle: format.Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
 	}
-	b := head.encode()
+	b := head.Encode()
 	for i, d := range goldenDrafts(t) {
-		d.stamp(uint64(i+1), uint64(i/2*2), head.salt(), 0) // two batches of two
+		d.stamp(uint64(i+1), uint64(i/2*2), head.Salt(), 0) // two batches of two
 		b = append(b, d.bytes()...)
 	}
 	return b
@@ -131,9 +132,9 @@ func pageExample(t *testing.T, path string) (shown []byte) {
 func TestGoldenPage(t *testing.T) {
 	shown := pageExample(t, goldenPage)
 	b := readGolden(t)
-	head, err := parseHeader(b[segmentHeaderSize:])
+	head, err := format.ParseHeader(b[format.SegmentHeaderSize:])
 	check(t, err)
-	want := b[:segmentHeaderSize+int(head.Units)*unitSize]
+	want := b[:format.SegmentHeaderSize+int(head.Units)*format.UnitSize]
 	if !bytes.Equal(shown, want) {
 		t.Fatalf("the example in %s is not the golden file; it should be\n%s", goldenPage, hex.Dump(want))
 	}
@@ -159,10 +160,10 @@ func TestGoldenDecode(t *testing.T) {
 		t.Fatalf("%q %+v", record.Data, m)
 	}
 	check(t, record.CheckChunk(0, record.Data))
-	if large, _, err := b.Read(goldenHash(0x10)); err != nil || large.Type() != TypeSpill || large.LargeID != 0x0123456789abcdef {
+	if large, _, err := b.Read(goldenHash(0x10)); err != nil || large.Type() != format.TypeSpill || large.LargeID != 0x0123456789abcdef {
 		t.Fatal(large, err)
 	}
-	if gone, _, err := b.Read(goldenHash(0x20)); err != nil || gone.Live() || gone.Timestamp() != (Timestamp{178000000000001, 1}) {
+	if gone, _, err := b.Read(goldenHash(0x20)); err != nil || gone.Live() || gone.Timestamp() != (format.Timestamp{Ticks: 178000000000001, Offset: 1}) {
 		t.Fatal(gone, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // goldenStep is a record of the golden chain.
 type goldenStep struct {
-	kind  Type
+	kind  format.Type
 	id    byte // first byte of the version id; 0 is the null version
 	ticks uint64
 	post  uint64 // of a POST: its time
@@ -26,47 +27,47 @@ type goldenStep struct {
 // goldenSteps are a PUT without versions, versions in and out of order, a delete
 // marker, a removal and a POST.
 var goldenSteps = []goldenStep{
-	{TypePut, 0, 178000000000000, 0},
-	{TypePut, 0xb0, 178000000100000, 0},
-	{TypePut, 0xc0, 178000000200000, 0},
-	{TypeDeleteMarker, 0xd0, 178000000300000, 0},
-	{TypePut, 0xe0, 178000000050000, 0},
-	{TypeTombstone, 0xd0, 178000000400000, 0},
-	{TypePut, 0xb0, 178000000100000, 178000000500000},
+	{format.TypePut, 0, 178000000000000, 0},
+	{format.TypePut, 0xb0, 178000000100000, 0},
+	{format.TypePut, 0xc0, 178000000200000, 0},
+	{format.TypeDeleteMarker, 0xd0, 178000000300000, 0},
+	{format.TypePut, 0xe0, 178000000050000, 0},
+	{format.TypeTombstone, 0xd0, 178000000400000, 0},
+	{format.TypePut, 0xb0, 178000000100000, 178000000500000},
 }
 
-func goldenVersion(first byte) VersionID {
+func goldenVersion(first byte) format.VersionID {
 	if first == 0 {
-		return VersionID{}
+		return format.VersionID{}
 	}
-	return VersionID(goldenHash(first))
+	return format.VersionID(goldenHash(first))
 }
 
 // goldenVersions encodes the segment from fixed values.
 func goldenVersions(t testing.TB) []byte {
-	head := segmentHeader{
+	head := format.SegmentHeader{
 		Policy: uint32(goldenID.Policy), Partition: goldenID.Partition, Sequence: 1,
-		UUID: goldenHash(0xa0), Bundle: Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
+		UUID: goldenHash(0xa0), Bundle: format.Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
 	}
-	b := head.encode()
+	b := head.Encode()
 	store := newChainStore()
 	for i, s := range goldenSteps {
 		d := goldenVersionDraft(t, store, s)
-		d.stamp(uint64(i+1), uint64(i), head.salt(), 0)
+		d.stamp(uint64(i+1), uint64(i), head.Salt(), 0)
 		store.head = uint64(i + 1)
-		store.records[store.head] = storedLink{d.head, d.bytes()[headerSize : headerSize+int(d.head.BlockLength)]}
+		store.records[store.head] = storedLink{d.head, d.bytes()[format.HeaderSize : format.HeaderSize+int(d.head.BlockLength)]}
 		b = append(b, d.bytes()...)
 	}
 	pad := NewDraft(0)
 	pad.sealPad()
 	lsn := uint64(len(goldenSteps) + 1)
-	pad.stamp(lsn, lsn-1, head.salt(), 0)
+	pad.stamp(lsn, lsn-1, head.Salt(), 0)
 	return append(b, pad.bytes()...)
 }
 
 func goldenVersionDraft(t testing.TB, store *chainStore, s goldenStep) *Draft {
-	id, ts := goldenVersion(s.id), Timestamp{Ticks: s.ticks}
-	m := Metadata{Name: "/AUTH_test/photos/heron", Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts, VersionID: id}
+	id, ts := goldenVersion(s.id), format.Timestamp{Ticks: s.ticks}
+	m := format.Metadata{Name: "/AUTH_test/photos/heron", Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts, VersionID: id}
 	c, d := store.chain(), NewDraft(0)
 	var a Addition
 	var err error
@@ -76,7 +77,7 @@ func goldenVersionDraft(t testing.TB, store *chainStore, s goldenStep) *Draft {
 		old, failed := c.Find(id)
 		check(t, failed)
 		a, err = c.Rewrite(old)
-	case s.kind == TypeTombstone:
+	case s.kind == format.TypeTombstone:
 		a, err = c.Remove(id, ts)
 	default:
 		a, err = c.Add(id, ts)
@@ -86,11 +87,11 @@ func goldenVersionDraft(t testing.TB, store *chainStore, s goldenStep) *Draft {
 		d.Continue(&a)
 	}
 	switch s.kind {
-	case TypePut:
+	case format.TypePut:
 		d.Write([]byte("hello"))
 		m.Size = 5
 		check(t, d.SealPut(goldenHash(0), &m, nil))
-	case TypeTombstone:
+	case format.TypeTombstone:
 		check(t, d.SealTombstone(goldenHash(0), &m))
 	default:
 		check(t, d.SealDeleteMarker(goldenHash(0), &m))
@@ -146,15 +147,15 @@ func TestGoldenVersionsDecode(t *testing.T) {
 // The page shows every byte of one record.
 func TestGoldenVersionsPage(t *testing.T) {
 	shown := pageExample(t, goldenVersionsPage)
-	b := goldenVersions(t)[segmentHeaderSize:]
-	head, err := parseHeader(b)
+	b := goldenVersions(t)[format.SegmentHeaderSize:]
+	head, err := format.ParseHeader(b)
 	check(t, err)
 	for head.LSN < goldenShown {
-		b = b[int(head.Units)*unitSize:]
-		head, err = parseHeader(b)
+		b = b[int(head.Units)*format.UnitSize:]
+		head, err = format.ParseHeader(b)
 		check(t, err)
 	}
-	if want := b[:int(head.Units)*unitSize]; !bytes.Equal(shown, want) {
+	if want := b[:int(head.Units)*format.UnitSize]; !bytes.Equal(shown, want) {
 		t.Fatalf("the example in %s is not of the golden file; it should be\n%s", goldenVersionsPage, hex.Dump(want))
 	}
 }

@@ -2,18 +2,14 @@ package bundle
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
-// Identity tells a bundle from any other, also from one that was in its place: the
-// LSNs of two bundles say nothing of each other. Zero is none.
-type Identity [16]byte
-
 // Identity is that of the bundle; zero before its first segment.
-func (b *Bundle) Identity() Identity {
+func (b *Bundle) Identity() format.Identity {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.identity
@@ -21,12 +17,12 @@ func (b *Bundle) Identity() Identity {
 
 // identify gives the bundle an identity if it has none: its first segment is being
 // made, or the headers of all segments are damaged.
-func (b *Bundle) identify() (Identity, error) {
+func (b *Bundle) identify() (format.Identity, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.identity == (Identity{}) {
+	if b.identity == (format.Identity{}) {
 		if _, err := rand.Read(b.identity[:]); err != nil {
-			return Identity{}, fmt.Errorf("bundle: %w", err)
+			return format.Identity{}, fmt.Errorf("bundle: %w", err)
 		}
 	}
 	return b.identity, nil
@@ -35,22 +31,15 @@ func (b *Bundle) identify() (Identity, error) {
 // identityOf is the identity that a bundle's segments, in log order, say. Each one
 // that the bundle made says it. Those that it inherited belong to its sibling too,
 // so it makes its own of theirs until it has made one.
-func identityOf(id ID, segments []segmentFile) Identity {
+func identityOf(id ID, segments []segmentFile) format.Identity {
 	isOf := func(inherited bool) func(segmentFile) bool {
-		return func(s segmentFile) bool { return s.inherited == inherited && s.bundle != Identity{} }
+		return func(s segmentFile) bool { return s.inherited == inherited && s.bundle != format.Identity{} }
 	}
 	if i := slices.IndexFunc(segments, isOf(false)); i >= 0 {
 		return segments[i].bundle
 	}
 	if i := slices.IndexFunc(segments, isOf(true)); i >= 0 {
-		return segments[i].bundle.half(id)
+		return segments[i].bundle.Half(id.Partition, id.Power)
 	}
-	return Identity{}
-}
-
-// half is the identity of a bundle that was split off.
-func (i Identity) half(id ID) Identity {
-	b := binary.LittleEndian.AppendUint32(i[:], id.Partition)
-	sum := sha256.Sum256(append(b, id.Power))
-	return Identity(sum[:16])
+	return format.Identity{}
 }

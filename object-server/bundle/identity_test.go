@@ -3,15 +3,16 @@ package bundle
 import (
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // fill appends a record, and returns the identity that the bundle has then.
-func fill(t *testing.T, b *Bundle, hash Hash, ticks uint64) Identity {
+func fill(t *testing.T, b *Bundle, hash format.Hash, ticks uint64) format.Identity {
 	t.Helper()
 	d := NewDraft(0)
 	defer d.Free()
-	m := Metadata{Name: "/a/c/o", Timestamp: Timestamp{Ticks: ticks}}
+	m := format.Metadata{Name: "/a/c/o", Timestamp: format.Timestamp{Ticks: ticks}}
 	check(t, d.SealTombstone(hash, &m))
 	a, err := b.Append([]*Draft{d})
 	check(t, err)
@@ -30,11 +31,11 @@ func TestIdentity(t *testing.T) {
 		return b
 	}
 	b := reopen()
-	if b.Identity() != (Identity{}) {
+	if b.Identity() != (format.Identity{}) {
 		t.Fatal("an empty bundle has an identity")
 	}
 	is := fill(t, b, goldenHash(1), 1)
-	if is == (Identity{}) || reopen().Identity() != is {
+	if is == (format.Identity{}) || reopen().Identity() != is {
 		t.Fatalf("%x is not read back", is)
 	}
 	b = reopen()
@@ -60,8 +61,8 @@ func TestIdentityOfHalves(t *testing.T) {
 	parent := ID{Partition: 1}
 	b, err := Open(files, parent, logConfig)
 	check(t, err)
-	seen := map[Identity]bool{fill(t, b, Hash{0x40}, 1): true}
-	fill(t, b, Hash{0x60}, 2)
+	seen := map[format.Identity]bool{fill(t, b, format.Hash{0x40}, 1): true}
+	fill(t, b, format.Hash{0x60}, 2)
 	check(t, b.Close())
 	for _, half := range parent.Children(3) {
 		check(t, files.Share(parent, half))
@@ -73,7 +74,7 @@ func TestIdentityOfHalves(t *testing.T) {
 			t.Errorf("%+v has the identity of another", half)
 		}
 		seen[is] = true
-		if fill(t, h, Hash{byte(half.Partition << 5), 1}, 3) != is {
+		if fill(t, h, format.Hash{byte(half.Partition << 5), 1}, 3) != is {
 			t.Error("its first segment has another")
 		}
 		h, err = Open(files, half, logConfig)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -115,7 +116,7 @@ func (b *Bundle) sweepLarge(records []found) {
 	if err == nil {
 		err = b.setAside(unnamed)
 	}
-	if err != nil && !errors.Is(err, ErrQuarantined) && !isDamage(err) && !isUnreadable(err) {
+	if err != nil && !errors.Is(err, format.ErrQuarantined) && !format.IsDamage(err) && !isUnreadable(err) {
 		b.report.Left = fmt.Sprintf("%s: %v", b.directory, err)
 	}
 }
@@ -168,13 +169,13 @@ func (b *Bundle) liveSpills(records []found) ([]found, error) {
 		name := records[start : i+1]
 		start = i + 1
 		newest := &records[i]
-		if !newest.isChained() {
-			if newest.Type == TypeSpill {
+		if !newest.IsChained() {
+			if newest.Type == format.TypeSpill {
 				live = append(live, *newest)
 			}
 			continue
 		}
-		if !slices.ContainsFunc(name, func(f found) bool { return f.Type == TypeSpill }) {
+		if !slices.ContainsFunc(name, func(f found) bool { return f.Type == format.TypeSpill }) {
 			continue
 		}
 		versions, err := b.liveVersions(newest.Hash, newest.LSN)
@@ -182,7 +183,7 @@ func (b *Bundle) liveSpills(records []found) ([]found, error) {
 			return nil, err
 		}
 		for _, f := range name {
-			if f.Type == TypeSpill && versions[f.LSN] {
+			if f.Type == format.TypeSpill && versions[f.LSN] {
 				live = append(live, f)
 			}
 		}
@@ -192,12 +193,12 @@ func (b *Bundle) liveSpills(records []found) ([]found, error) {
 
 // largeOf reads which large file a SPILL record names.
 func (b *Bundle) largeOf(f *found) (uint64, error) {
-	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*unitSize)
+	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*format.UnitSize)
 	if err != nil {
 		return 0, err
 	}
 	defer buffer.Free()
-	record, err := parseRecord(buffer.B)
+	record, err := format.ParseRecord(buffer.B)
 	if err != nil {
 		return 0, err
 	}

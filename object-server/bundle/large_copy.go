@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -21,10 +22,10 @@ const (
 // WriteCopy stores the metadata of a large file beside its bytes, for people and
 // tools that look at the file. Where they do not fit nothing is stored, rather
 // than a part.
-func WriteCopy(file vfs.File, m *Metadata) error {
+func WriteCopy(file vfs.File, m *format.Metadata) error {
 	encoded, err := m.MarshalMsg(nil)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		return fmt.Errorf("%w: %w", format.ErrTooLarge, err)
 	}
 	number := 0
 	for piece := range slices.Chunk(encoded, xattrMax) {
@@ -50,7 +51,7 @@ func WriteCopy(file vfs.File, m *Metadata) error {
 // readCopy returns what WriteCopy has stored; vfs.ErrNoXattr if that is nothing.
 func readCopy(file vfs.File) ([]byte, error) {
 	encoded, err := file.GetXattr(xattrName(0))
-	for number := 1; err == nil && len(encoded) < 2*metadataSizeMax; number++ {
+	for number := 1; err == nil && len(encoded) < 2*format.MetadataSizeMax; number++ {
 		var piece []byte
 		piece, err = file.GetXattr(xattrName(number))
 		encoded = append(encoded, piece...)

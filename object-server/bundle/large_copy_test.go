@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -14,17 +15,17 @@ func TestMetadataAttributes(t *testing.T) {
 	f, err := mem.Create("/d/f")
 	check(t, err)
 	for _, size := range []int{10, 3*xattrMax + 5, xattrMax + 1, 20} {
-		m := &Metadata{Name: "/a/c/o", User: Headers{"X-Object-Meta-A": strings.Repeat("v", size)}}
+		m := &format.Metadata{Name: "/a/c/o", User: format.Headers{"X-Object-Meta-A": strings.Repeat("v", size)}}
 		check(t, WriteCopy(f, m))
 		encoded, err := readCopy(f)
 		check(t, err)
-		var got Metadata
+		var got format.Metadata
 		if rest, err := got.UnmarshalMsg(encoded); err != nil || len(rest) > 0 || got.User["X-Object-Meta-A"] != m.User["X-Object-Meta-A"] {
 			t.Fatalf("%d bytes: %v, %d left, %+v", size, err, len(rest), got)
 		}
 	}
 	mem.Lack(vfs.FeatureXattr)
-	check(t, WriteCopy(f, &Metadata{Name: "/a/c/other"}))
+	check(t, WriteCopy(f, &format.Metadata{Name: "/a/c/other"}))
 	if value, err := f.GetXattr(copyXattr); !errors.Is(err, vfs.ErrNoXattr) {
 		t.Fatalf("what is no longer true stayed: %q", value)
 	}

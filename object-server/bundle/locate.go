@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+
+	"martlet/object-server/bundle/format"
 )
 
 // readLSN reads the record with a number in the log, which must be of the name:
@@ -11,7 +13,7 @@ import (
 // one for what is longer, or does not lie where it is looked for first, and once
 // one for the footer of a segment that is sealed. Damage is ErrQuarantined; the record is
 // nil if there is none with that number.
-func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer, error) {
+func (b *Bundle) readLSN(lsn uint64, hash format.Hash, headOnly bool) (*Record, *Buffer, error) {
 	b.mu.RLock()
 	s := b.segments.withLSN(lsn)
 	if s == nil {
@@ -42,12 +44,12 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 		buffer.Free()
 		record, buffer, err = h.run(file)
 	}
-	if err == nil && record != nil && record.head.Hash == hash {
-		return record, buffer, nil
+	if err == nil && record != nil && record.Head.Hash == hash {
+		return &Record{Record: *record}, buffer, nil
 	}
 	buffer.Free()
-	if isUnreadable(err) || isDamage(err) {
-		err = b.placedByLSN(&Record{head: header{LSN: lsn, Hash: hash}}, fmt.Errorf("%w: %s record %d: %w", ErrQuarantined, b.directory, lsn, err))
+	if isUnreadable(err) || format.IsDamage(err) {
+		err = b.placedByLSN(&Record{Record: format.Record{Head: format.Header{LSN: lsn, Hash: hash}}}, fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, b.directory, lsn, err))
 		b.tell(err)
 	}
 	return nil, nil, err
@@ -55,7 +57,7 @@ func (b *Bundle) readLSN(lsn uint64, hash Hash, headOnly bool) (*Record, *Buffer
 
 // sealedSamples are those in a segment's footer. They stay in memory: 128 KiB for
 // a gigabyte of records.
-func (b *Bundle) sealedSamples(s *segment) ([]sample, error) {
+func (b *Bundle) sealedSamples(s *segment) ([]format.Sample, error) {
 	if loaded := s.loaded.Load(); loaded != nil {
 		return *loaded, nil
 	}
@@ -70,14 +72,14 @@ func (b *Bundle) sealedSamples(s *segment) ([]sample, error) {
 	}
 	found, err := findSeal(file, size)
 	if err == nil && found == nil {
-		err = fmt.Errorf("%w: footer", errDamaged)
+		err = fmt.Errorf("%w: footer", format.ErrDamaged)
 	}
-	var samples []sample
+	var samples []format.Sample
 	if err == nil {
 		_, samples, err = readSeal(file, size, found)
 	}
-	if errors.Is(err, errDamaged) {
-		samples, err = []sample{{0, segmentHeaderSize / unitSize}}, nil // the long way then
+	if errors.Is(err, format.ErrDamaged) {
+		samples, err = []format.Sample{{Unit: format.SegmentHeaderSize / format.UnitSize}}, nil // the long way then
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (b *Bundle) sealedSamples(s *segment) ([]sample, error) {
 
 // hopBytes are read at once when a record is looked for by its LSN: from one
 // sample to the next, and what of the record lies behind that.
-const hopBytes = sampleBytes + 8<<10
+const hopBytes = format.SampleBytes + 8<<10
 
 // hop looks for a record by its LSN from a sample on.
 type hop struct {
@@ -104,41 +106,41 @@ type hop struct {
 
 // between sets where to look; false if the LSN is lower than all samples. delta and
 // last are LSNs from the base of the segment.
-func (h *hop) between(samples []sample, delta uint32, tail int64, last uint32) bool {
-	i := sort.Search(len(samples), func(i int) bool { return samples[i].lsn > delta })
+func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last uint32) bool {
+	i := sort.Search(len(samples), func(i int) bool { return samples[i].LSN > delta })
 	if i == 0 {
 		return false
 	}
-	h.start, h.end = int64(samples[i-1].unit)*unitSize, tail
-	from, to := samples[i-1], sample{last + 1, uint32(tail / unitSize)}
+	h.start, h.end = int64(samples[i-1].Unit)*format.UnitSize, tail
+	from, to := samples[i-1], format.Sample{LSN: last + 1, Unit: uint32(tail / format.UnitSize)}
 	if i < len(samples) {
 		to = samples[i]
 	}
-	h.bytes, h.records, h.skipped = int64(to.unit-from.unit)*unitSize, to.lsn-from.lsn, delta-from.lsn
+	h.bytes, h.records, h.skipped = int64(to.Unit-from.Unit)*format.UnitSize, to.LSN-from.LSN, delta-from.LSN
 	return true
 }
 
 // run goes from record to record. Damage on the way costs a search in steps of
 // one unit, and is told if it may be that of the record. The buffer is the
 // caller's, whatever is returned.
-func (h *hop) run(file *handle) (*Record, *Buffer, error) {
+func (h *hop) run(file *handle) (*format.Record, *Buffer, error) {
 	v := window{file: file, size: h.end, length: hopBytes, buffer: GetBuffer(hopBytes)}
 	var damage error
 	for at := h.start; at < h.end; {
-		p, err := v.at(at, headerSize)
-		if err != nil && !errors.Is(err, errDamaged) {
+		p, err := v.at(at, format.HeaderSize)
+		if err != nil && !errors.Is(err, format.ErrDamaged) {
 			return nil, v.buffer, err
 		}
-		head := header{}
+		head := format.Header{}
 		if err == nil {
-			head, err = parseHeader(p)
+			head, err = format.ParseHeader(p)
 		}
 		switch {
-		case err != nil || head.Salt != h.salt || !head.fits(at, h.end):
-			damage = fmt.Errorf("%w: no header at offset %d", errDamaged, at)
-			at += unitSize
-		case head.LSN < h.lsn || head.LSN == h.lsn && !head.Type.named():
-			at += int64(head.Units) * unitSize
+		case err != nil || head.Salt != h.salt || !head.Fits(at, h.end):
+			damage = fmt.Errorf("%w: no header at offset %d", format.ErrDamaged, at)
+			at += format.UnitSize
+		case head.LSN < h.lsn || head.LSN == h.lsn && !head.Type.Named():
+			at += int64(head.Units) * format.UnitSize
 		case head.LSN > h.lsn:
 			return nil, v.buffer, damage
 		default:
@@ -149,16 +151,17 @@ func (h *hop) run(file *handle) (*Record, *Buffer, error) {
 }
 
 // read reads the record at the offset, in the window or beyond it.
-func (h *hop) read(v *window, at int64, head *header) (*Record, *Buffer, error) {
-	parts := head.layout()
-	need := parts.length
+func (h *hop) read(v *window, at int64, head *format.Header) (*format.Record, *Buffer, error) {
+	parts := head.Layout()
+	need := parts.Length
 	if h.headOnly {
-		need = parts.data
+		need = parts.Data
 	}
 	p, err := v.at(at, int(need))
 	if err != nil {
 		return nil, v.buffer, err
 	}
-	record, _, err := parsePart(p, h.headOnly)
+	record := new(format.Record)
+	_, err = record.ParsePart(p, h.headOnly)
 	return record, v.buffer, err
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // broken is a damaged record whose header is good.
 type broken struct {
-	head   header
+	head   format.Header
 	file   segmentFile
 	offset int64
 }
@@ -29,7 +31,7 @@ func (r *Repair) mend() error {
 		if err != nil {
 			return err
 		}
-		lost = append(lost, broken{record.head, s.segment, int64(s.unit) * unitSize})
+		lost = append(lost, broken{record.Head, s.segment, int64(s.unit) * format.UnitSize})
 		buffer.Free()
 	}
 	slices.SortFunc(lost, func(x, y broken) int { return cmp.Compare(x.head.LSN, y.head.LSN) })
@@ -48,26 +50,26 @@ func (r *Repair) mend() error {
 // an object without, nor where the version block cannot be told.
 func (r *Repair) mendRecord(x *broken) error {
 	h := &x.head
-	isChained := h.Flags&flagVersions != 0
+	isChained := h.Flags&format.FlagVersions != 0
 	become := h.Type
 	switch {
-	case h.Type == TypeTombstone && !isChained:
-		r.mended[h.LSN] = h.without(TypeTombstone, nil)
+	case h.Type == format.TypeTombstone && !isChained:
+		r.mended[h.LSN] = h.Without(format.TypeTombstone, nil)
 		return nil
 	case !isChained && !r.pass.newest[h.Hash].versioned:
 		return nil
-	case h.Type != TypeTombstone && h.Type != TypeDeleteMarker:
-		become = TypeVersionDirectory
+	case h.Type != format.TypeTombstone && h.Type != format.TypeDeleteMarker:
+		become = format.TypeVersionDirectory
 	}
 	l, err := r.linkOf(x)
 	if err != nil {
-		if errors.Is(err, ErrQuarantined) || isDamage(err) {
+		if errors.Is(err, format.ErrQuarantined) || format.IsDamage(err) {
 			return nil
 		}
 		return err
 	}
-	made := h.without(become, l.block.append(nil))
-	if l.head, err = parseHeader(made); err != nil {
+	made := h.Without(become, l.block.Append(nil))
+	if l.head, err = format.ParseHeader(made); err != nil {
 		return err
 	}
 	r.mended[h.LSN], r.links[h.LSN] = made, l
@@ -78,14 +80,14 @@ func (r *Repair) mendRecord(x *broken) error {
 // version block, or where that is damaged from its header and the record before.
 func (r *Repair) linkOf(x *broken) (link, error) {
 	at := segment{sequence: x.file.sequence, generation: x.file.generation}
-	parts := x.head.layout()
-	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/unitSize), int(parts.data))
+	parts := x.head.Layout()
+	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/format.UnitSize), int(parts.Data))
 	if err != nil && !isUnreadable(err) {
 		return link{}, err
 	}
 	defer buffer.Free()
-	if err == nil && checksum(buffer.B[headerSize:]) == x.head.MetadataCRC {
-		if l, err := newLink(x.head, buffer.B[headerSize:parts.metadata]); err == nil {
+	if err == nil && format.Checksum(buffer.B[format.HeaderSize:]) == x.head.MetadataCRC {
+		if l, err := newLink(x.head, buffer.B[format.HeaderSize:parts.Metadata]); err == nil {
 			return l, nil
 		}
 	}
@@ -95,7 +97,7 @@ func (r *Repair) linkOf(x *broken) (link, error) {
 // repairReader reads the chain of one name as it is after the repair.
 type repairReader struct {
 	repair *Repair
-	hash   Hash
+	hash   format.Hash
 }
 
 func (x repairReader) chainRecord(lsn uint64) (link, error) {
@@ -106,12 +108,12 @@ func (x repairReader) chainRecord(lsn uint64) (link, error) {
 	p := x.repair.pass
 	at, ok := slices.BinarySearchFunc(p.kept, lsn, func(k kept, lsn uint64) int { return cmp.Compare(k.lsn, lsn) })
 	if !ok || p.kept[at].hash != x.hash {
-		return link{}, fmt.Errorf("%w: record %d is not there", ErrQuarantined, lsn)
+		return link{}, fmt.Errorf("%w: record %d is not there", format.ErrQuarantined, lsn)
 	}
 	record, buffer, err := p.recordOf(p.place(&p.kept[at]))
 	if err != nil {
 		return link{}, err
 	}
 	defer buffer.Free()
-	return newLink(record.head, record.block)
+	return newLink(record.Head, record.Block)
 }

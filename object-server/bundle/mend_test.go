@@ -8,22 +8,23 @@ import (
 	"slices"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // readable maps the id of each version of a name that is listed to whether its
 // data can be read.
-func readable(t testing.TB, b *Bundle, n int) map[VersionID]bool {
+func readable(t testing.TB, b *Bundle, n int) map[format.VersionID]bool {
 	t.Helper()
 	record, buffer, damage := b.ReadHead(name(n))
 	defer buffer.Free()
 	c, err := b.Chain(name(n), record, damage)
 	check(t, err)
-	all := make(map[VersionID]bool)
+	all := make(map[format.VersionID]bool)
 	for list := c.list(); ; {
 		v, ok, err := list.next()
 		if err != nil {
-			if !errors.Is(err, ErrQuarantined) {
+			if !errors.Is(err, format.ErrQuarantined) {
 				t.Fatal(err)
 			}
 			return all
@@ -34,7 +35,7 @@ func readable(t testing.TB, b *Bundle, n int) map[VersionID]bool {
 		found, err := c.Find(v.ID)
 		check(t, err)
 		r, buffer, err := b.ReadVersion(name(n), found)
-		all[v.ID] = err == nil && r.Live() && r.checkData() == nil
+		all[v.ID] = err == nil && r.Live() && r.CheckData() == nil
 		buffer.Free()
 	}
 }
@@ -45,7 +46,7 @@ func manyVersions(t *testing.T) (fs *vfs.Mem, b *Bundle, offsets []int64) {
 	fs = vfs.NewMem("/d")
 	b = openLog(t, fs)
 	appendBatch(t, b, put(t, 1, 1))
-	offsets = append(offsets, segmentHeaderSize)
+	offsets = append(offsets, format.SegmentHeaderSize)
 	for i := range 20 {
 		offsets = append(offsets, b.active.tail)
 		appendBatch(t, b, version(t, b, 1, uint64(i+2)))
@@ -65,8 +66,8 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 	for i := range 21 {
 		head, err := b.readAtLSN(t, uint64(i+1))
 		check(t, err)
-		parts := head.layout()
-		for part, at := range map[string]uint64{"data": parts.data, "metadata": parts.metadata, "block": headerSize} {
+		parts := head.Layout()
+		for part, at := range map[string]uint64{"data": parts.Data, "metadata": parts.Metadata, "block": format.HeaderSize} {
 			fs := template.KillClone()
 			alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offsets[i]+int64(at)) })
 			plan := repaired(t, fs)
@@ -84,7 +85,7 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 			buffer.Free()
 			a, err := c.Add(head.VersionID, head.Timestamp)
 			check(t, err)
-			m := Metadata{Name: "/a/c/v", Size: 3, Timestamp: head.Timestamp, VersionID: head.VersionID, Versioned: true}
+			m := format.Metadata{Name: "/a/c/v", Size: 3, Timestamp: head.Timestamp, VersionID: head.VersionID, Versioned: true}
 			d := NewDraft(3)
 			d.Write([]byte("abc"))
 			d.Continue(&a)
@@ -96,8 +97,8 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 			}
 			record, buffer, err = again.ReadHead(name(1))
 			check(t, err)
-			if newest, ok := record.Newest(); !ok || newest.Timestamp.Ticks != 21 || record.head.Versions != 21 {
-				t.Errorf("version %d, %s damaged, written again: %+v of %d", i, part, newest, record.head.Versions)
+			if newest, ok := record.Newest(); !ok || newest.Timestamp.Ticks != 21 || record.Head.Versions != 21 {
+				t.Errorf("version %d, %s damaged, written again: %+v of %d", i, part, newest, record.Head.Versions)
 			}
 			buffer.Free()
 		}
@@ -105,13 +106,13 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 }
 
 // readAtLSN reads the header of a record of object 1.
-func (b *Bundle) readAtLSN(t *testing.T, lsn uint64) (header, error) {
+func (b *Bundle) readAtLSN(t *testing.T, lsn uint64) (format.Header, error) {
 	r, buffer, err := b.readLinked(name(1), lsn, true)
 	if err != nil {
-		return header{}, err
+		return format.Header{}, err
 	}
 	defer buffer.Free()
-	return r.head, nil
+	return r.Head, nil
 }
 
 // The version in a large file that is lost hides no other one either.
@@ -121,8 +122,8 @@ func TestRepairKeepsVersionsBesideALostLargeFile(t *testing.T) {
 		b := openLog(t, fs)
 		for i := range 12 {
 			id := uint64(0x11 + i)
-			storeLarge(t, b, 1, id, id, func(m *Metadata) *Addition {
-				m.VersionID, m.Versioned = VersionID{byte(id)}, true
+			storeLarge(t, b, 1, id, id, func(m *format.Metadata) *Addition {
+				m.VersionID, m.Versioned = format.VersionID{byte(id)}, true
 				record, buffer, err := b.ReadHead(name(1))
 				check(t, err)
 				defer buffer.Free()
@@ -138,7 +139,7 @@ func TestRepairKeepsVersionsBesideALostLargeFile(t *testing.T) {
 		repaired(t, fs)
 		after := readable(t, openLog(t, fs), 1)
 		for i := range 12 {
-			if after[VersionID{byte(0x11 + i)}] != (i != lost) {
+			if after[format.VersionID{byte(0x11 + i)}] != (i != lost) {
 				t.Fatalf("without large file %d: %v", lost, after)
 			}
 		}
@@ -162,13 +163,13 @@ func TestRepairKeepsRemovals(t *testing.T) {
 				c, err := b.Chain(name(1), record, nil)
 				check(t, err)
 				buffer.Free()
-				m := Metadata{Name: "/a/c/v", Timestamp: Timestamp{Ticks: 100}, VersionID: VersionID{2, 1}, Versioned: true}
+				m := format.Metadata{Name: "/a/c/v", Timestamp: format.Timestamp{Ticks: 100}, VersionID: format.VersionID{2, 1}, Versioned: true}
 				a, err := c.Remove(m.VersionID, m.Timestamp)
 				check(t, err)
 				d := NewDraft(0)
 				d.Continue(&a)
 				check(t, d.SealTombstone(name(1), &m))
-				offset = start + headerSize + int64(d.head.BlockLength) + 2
+				offset = start + format.HeaderSize + int64(d.head.BlockLength) + 2
 				appendBatch(t, b, d)
 			}
 			appendBatch(t, b, version(t, b, 1, uint64(i+1)))
@@ -182,22 +183,22 @@ func TestRepairKeepsRemovals(t *testing.T) {
 			state := fs.KillClone()
 			alter(t, state, logSegment, func(f vfs.File) { flip(t, f, offset) })
 			if last { // the record before it is damaged as well
-				alter(t, state, logSegment, func(f vfs.File) { flip(t, f, before+headerSize+5) })
+				alter(t, state, logSegment, func(f vfs.File) { flip(t, f, before+format.HeaderSize+5) })
 			}
 			plan := repaired(t, state)
 			if len(plan.Returns) > 0 {
 				t.Errorf("%+v", plan.Returns)
 			}
 			after := readable(t, openLog(t, state), 1)
-			if _, back := after[VersionID{2, 1}]; back || !last && !maps.Equal(after, want) {
+			if _, back := after[format.VersionID{2, 1}]; back || !last && !maps.Equal(after, want) {
 				t.Fatalf("removed by record %d: %v", at+1, slices.Sorted(maps.Values(text(after))))
 			}
 		}
 	}
 }
 
-func text(all map[VersionID]bool) map[VersionID]string {
-	texts := make(map[VersionID]string)
+func text(all map[format.VersionID]bool) map[format.VersionID]string {
+	texts := make(map[format.VersionID]string)
 	for id, ok := range all {
 		texts[id] = fmt.Sprintf("%x %v", bytes.TrimRight(id[:], "\x00"), ok)
 	}

@@ -1,5 +1,7 @@
 package bundle
 
+import "martlet/object-server/bundle/format"
+
 // A record is looked for first where it would lie if all records between two
 // samples had one length. nearBefore is read before that place and nearBytes in
 // all: the longest version blocks, of which there are few, lead astray as far.
@@ -11,31 +13,31 @@ const (
 // near looks for the record there. It is nil where it does not lie there, where
 // it is damaged, and where data look like records: then h.run tells. The buffer is
 // the caller's.
-func (h *hop) near(file *handle) (*Record, *Buffer) {
+func (h *hop) near(file *handle) (*format.Record, *Buffer) {
 	if h.records == 0 || h.bytes <= nearBytes {
 		return nil, nil
 	}
 	v := window{file: file, size: h.end, length: nearBytes, buffer: GetBuffer(nearBytes)}
 	ahead := h.bytes / int64(h.records) * int64(h.skipped)
-	at := h.start + max(ahead-nearBefore, 0)/unitSize*unitSize
+	at := h.start + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
 	for limit := at + nearBytes; at < limit; {
-		p, err := v.at(at, headerSize)
+		p, err := v.at(at, format.HeaderSize)
 		if err != nil {
 			break
 		}
-		if [4]byte(p) != recordMagic {
-			at += unitSize
+		if [4]byte(p) != format.RecordMagic {
+			at += format.UnitSize
 			continue
 		}
-		head, err := parseHeader(p)
+		head, err := format.ParseHeader(p)
 		switch {
-		case err != nil || head.Salt != h.salt || !head.fits(at, h.end):
-			at += unitSize
+		case err != nil || head.Salt != h.salt || !head.Fits(at, h.end):
+			at += format.UnitSize
 			continue
 		case head.LSN < h.lsn:
-			at += int64(head.Units) * unitSize
+			at += int64(head.Units) * format.UnitSize
 			continue
-		case head.LSN > h.lsn || !head.Type.named():
+		case head.LSN > h.lsn || !head.Type.Named():
 			return nil, v.buffer
 		}
 		record, _, err := h.read(&v, at, &head)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -33,7 +34,7 @@ func TestRecordNearItsPlace(t *testing.T) {
 				data, share = fill(i, last)
 				d := NewDraft(len(data))
 				d.Write(data)
-				check(t, d.SealPut(name(i), &Metadata{Name: fmt.Sprint("/a/c/", i), Size: int64(len(data)), Timestamp: Timestamp{Ticks: 1}}, nil))
+				check(t, d.SealPut(name(i), &format.Metadata{Name: fmt.Sprint("/a/c/", i), Size: int64(len(data)), Timestamp: format.Timestamp{Ticks: 1}}, nil))
 				appendBatch(t, b, d)
 				contents = append(contents, data)
 				if i%5 == 0 && len(d.bytes()) < 2000 {

@@ -5,19 +5,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Object is an object in a partition, or a version of one.
 type Object struct {
-	Name      string `json:"name"` // empty: not known
-	Hash      Hash   `json:"hash"`
-	Type      string `json:"type"`
-	VersionID string `json:"version_id"`
-	Timestamp string `json:"timestamp"`
-	LSN       uint64 `json:"lsn"`
-	Size      uint64 `json:"size"`
-	Versions  uint32 `json:"versions"` // of the name, delete markers included
-	Damage    string `json:"damage,omitempty"`
+	Name      string      `json:"name"` // empty: not known
+	Hash      format.Hash `json:"hash"`
+	Type      string      `json:"type"`
+	VersionID string      `json:"version_id"`
+	Timestamp string      `json:"timestamp"`
+	LSN       uint64      `json:"lsn"`
+	Size      uint64      `json:"size"`
+	Versions  uint32      `json:"versions"` // of the name, delete markers included
+	Damage    string      `json:"damage,omitempty"`
 }
 
 // lostData: of a version that counts only what its name has beside it is left.
@@ -37,7 +39,7 @@ func Objects(files *Files, id ID, versions bool, use func(*Object) error) error 
 	}
 	var names []found
 	for i := range entries {
-		if isNewest(entries, i) && (entries[i].state() == slotVersioned || entries[i].Type != TypeTombstone) {
+		if isNewest(entries, i) && (stateOf(&entries[i].Entry) == slotVersioned || entries[i].Type != format.TypeTombstone) {
 			names = append(names, entries[i])
 		}
 	}
@@ -53,10 +55,10 @@ func Objects(files *Files, id ID, versions bool, use func(*Object) error) error 
 }
 
 // object calls use for one name.
-func (b *Bundle) object(hash Hash, versions bool, use func(*Object) error) error {
+func (b *Bundle) object(hash format.Hash, versions bool, use func(*Object) error) error {
 	record, buffer, err := b.ReadHead(hash)
 	defer func() { buffer.Free() }()
-	if errors.Is(err, ErrQuarantined) {
+	if errors.Is(err, format.ErrQuarantined) {
 		return use(&Object{Hash: hash, Damage: err.Error()})
 	}
 	if err != nil {
@@ -72,11 +74,11 @@ func (b *Bundle) object(hash Hash, versions bool, use func(*Object) error) error
 	if ok && newest.LSN != record.LSN() {
 		buffer.Free()
 		record, buffer, err = b.ReadVersionHead(hash, newest)
-		if errors.Is(err, ErrQuarantined) {
+		if errors.Is(err, format.ErrQuarantined) {
 			return use(&Object{Hash: hash, Damage: err.Error()})
 		}
 	}
-	if err != nil || !ok || record.Type() == TypeTombstone || record.Type() == TypeDeleteMarker {
+	if err != nil || !ok || record.Type() == format.TypeTombstone || record.Type() == format.TypeDeleteMarker {
 		return err
 	}
 	return use(record.object())
@@ -85,13 +87,13 @@ func (b *Bundle) object(hash Hash, versions bool, use func(*Object) error) error
 // versions calls use for each live version of a name, newest first.
 func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 	name := head.object()
-	chain, err := b.Chain(head.head.Hash, head, nil)
+	chain, err := b.Chain(head.Head.Hash, head, nil)
 	if err != nil {
 		return err
 	}
 	for list := chain.list(); ; {
 		v, ok, err := list.next()
-		if errors.Is(err, ErrQuarantined) {
+		if errors.Is(err, format.ErrQuarantined) {
 			return use(&Object{Name: name.Name, Hash: name.Hash, Versions: name.Versions, Damage: err.Error()})
 		}
 		if err != nil || !ok {
@@ -101,7 +103,7 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 			Name: name.Name, Hash: name.Hash, Type: v.Type.String(), VersionID: hex.EncodeToString(v.ID[:]),
 			Timestamp: v.Timestamp.String(), LSN: v.LSN, Size: v.Size, Versions: name.Versions,
 		}
-		if v.Type == TypeVersionDirectory {
+		if v.Type == format.TypeVersionDirectory {
 			o.Damage = lostData
 		}
 		if err := use(&o); err != nil {
@@ -113,15 +115,15 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 // object describes a record whose metadata were read.
 func (r *Record) object() *Object {
 	o := &Object{
-		Hash: r.head.Hash, Type: r.head.Type.String(), VersionID: hex.EncodeToString(r.head.VersionID[:]),
-		Timestamp: r.head.Timestamp.String(), LSN: r.head.LSN, Size: r.head.Size, Versions: r.head.Versions,
+		Hash: r.Head.Hash, Type: r.Head.Type.String(), VersionID: hex.EncodeToString(r.Head.VersionID[:]),
+		Timestamp: r.Head.Timestamp.String(), LSN: r.Head.LSN, Size: r.Head.Size, Versions: r.Head.Versions,
 	}
 	if m, err := r.Metadata(); err == nil {
 		o.Name = m.Name
-	} else if len(r.metadata) > 0 {
+	} else if len(r.EncodedMetadata) > 0 {
 		o.Damage = err.Error()
 	}
-	if r.head.Type == TypeVersionDirectory {
+	if r.Head.Type == format.TypeVersionDirectory {
 		o.Damage = lostData
 	}
 	if r.doubtful && o.Damage == "" {

@@ -9,6 +9,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Open reads the log of a partition and rebuilds its index; a missing
@@ -112,17 +114,17 @@ type segmentFile struct {
 	generation uint32
 	size       int64
 	salt       uint32
-	base       uint64 // LSN of the first record
-	start      int64  // offset of the first record
-	headless   bool   // the header is damaged: the above is from the footer or from the first valid record
-	unreadable bool   // and it lies, or what follows it, on bad sectors: it may have been good
-	watermark  uint64 // highest one in the records of a headless segment
-	seal       *seal  // nil without a footer
-	inherited  bool   // made before the partition was split off: see Split
+	base       uint64       // LSN of the first record
+	start      int64        // offset of the first record
+	headless   bool         // the header is damaged: the above is from the footer or from the first valid record
+	unreadable bool         // and it lies, or what follows it, on bad sectors: it may have been good
+	watermark  uint64       // highest one in the records of a headless segment
+	seal       *format.Seal // nil without a footer
+	inherited  bool         // made before the partition was split off: see Split
 
 	// As the header says; zero where it is damaged.
 	created uint64
-	bundle  Identity
+	bundle  format.Identity
 }
 
 // isBlank tells whether nothing of the segment can be read that proves itself.
@@ -135,11 +137,11 @@ func (s *segmentFile) lostBlank(expected uint64, bound limit) uint64 {
 }
 
 // mayHold is how many records so many bytes can be at most.
-func mayHold(bytes int64) uint64 { return uint64(bytes)/headerSize + 1 }
+func mayHold(bytes int64) uint64 { return uint64(bytes)/format.HeaderSize + 1 }
 
 // exact tells whether base is certain.
 func (s *segmentFile) exact() bool {
-	return !s.headless || s.seal != nil || s.start == segmentHeaderSize
+	return !s.headless || s.seal != nil || s.start == format.SegmentHeaderSize
 }
 
 // isUnfinished tells whether a crash hit the segment while it was made, so that
@@ -152,7 +154,7 @@ func (s *segmentFile) isUnfinished(expected uint64, bound limit) bool {
 func (s *segmentFile) open() *segment {
 	return &segment{
 		sequence: s.sequence, through: s.through, generation: s.generation, salt: s.salt, base: s.base, last: s.base - 1,
-		tail: s.start, resume: segmentHeaderSize / unitSize, covered: s.base - 1, damaged: s.headless && s.seal == nil,
+		tail: s.start, resume: format.SegmentHeaderSize / format.UnitSize, covered: s.base - 1, damaged: s.headless && s.seal == nil,
 		inherited: s.inherited,
 	}
 }
@@ -175,7 +177,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 				return nil, err
 			}
 		}
-		sequence, generation, ok := parseSegmentName(entry.Name())
+		sequence, generation, ok := format.ParseSegmentName(entry.Name())
 		if !ok {
 			continue
 		}
@@ -210,7 +212,7 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 		if newer.seal == nil && len(replaced) > 0 {
 			text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, newer.sequence, newer.generation)
 			b.report.Damaged = append(b.report.Damaged, text)
-			b.report.Extents = append(b.report.Extents, Damage{Segment: segmentName(newer.sequence, newer.generation), Cause: text})
+			b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(newer.sequence, newer.generation), Cause: text})
 			if newer.isCovered(replaced) {
 				if replaced, err = b.dropReplaced(replaced); err != nil {
 					return nil, err
@@ -224,7 +226,7 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 			if newer.seal == nil { // opened without them it is damaged, and they may help to repair it
 				break
 			}
-			if err := b.remove(segmentName(s.sequence, s.generation)); err != nil {
+			if err := b.remove(format.SegmentName(s.sequence, s.generation)); err != nil {
 				return nil, err
 			}
 		}
@@ -267,41 +269,41 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 		}
 		// A block that was written to the wrong place is damage; a file that was moved is not.
 		salt, ok, err := tailSalt(file, s.size)
-		if err != nil || !ok || salt == head.salt() {
+		if err != nil || !ok || salt == head.Salt() {
 			return s, false, errors.Join(refused, err)
 		}
 		keep, err = s.rebuild(file)
 		return s, keep, err
-	case errors.Is(err, ErrUnsupported):
+	case errors.Is(err, format.ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
-	case !isDamage(err):
+	case !format.IsDamage(err):
 		return s, false, err
-	case s.size <= segmentHeaderSize && s.unreadable:
+	case s.size <= format.SegmentHeaderSize && s.unreadable:
 		return s, false, nil
-	case s.size <= segmentHeaderSize: // a crash while it was made
-		return s, false, b.remove(segmentName(key.sequence, key.generation))
+	case s.size <= format.SegmentHeaderSize: // a crash while it was made
+		return s, false, b.remove(format.SegmentName(key.sequence, key.generation))
 	}
 	keep, err = s.rebuild(file)
 	return s, keep, err
 }
 
 // header reads the header of the file.
-func (s *segmentFile) header(file *handle) (segmentHeader, error) {
-	buffer := make([]byte, min(segmentHeaderSize, s.size))
+func (s *segmentFile) header(file *handle) (format.SegmentHeader, error) {
+	buffer := make([]byte, min(format.SegmentHeaderSize, s.size))
 	if err := readSpan(file, buffer, 0); err != nil {
-		s.unreadable = errors.Is(err, errDamaged)
-		return segmentHeader{}, err
+		s.unreadable = errors.Is(err, format.ErrDamaged)
+		return format.SegmentHeader{}, err
 	}
-	return parseSegmentHeader(buffer)
+	return format.ParseSegmentHeader(buffer)
 }
 
 // take notes what a good header says, and the seal that goes with it.
-func (s *segmentFile) take(h *segmentHeader, file *handle) error {
-	s.salt, s.base, s.start = h.salt(), h.BaseLSN, segmentHeaderSize
+func (s *segmentFile) take(h *format.SegmentHeader, file *handle) error {
+	s.salt, s.base, s.start = h.Salt(), h.BaseLSN, format.SegmentHeaderSize
 	s.created, s.bundle = h.Created, h.Bundle
 	s.through = max(s.through, h.Through)
 	found, err := findSeal(file, s.size)
-	if found != nil && found.salt == s.salt && found.base == s.base {
+	if found != nil && found.Salt == s.salt && found.Base == s.base {
 		s.seal = found
 	}
 	return err
@@ -320,7 +322,7 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 		return false, err
 	}
 	if s.seal != nil {
-		s.start, s.salt, s.base, s.through = segmentHeaderSize, s.seal.salt, s.seal.base, max(s.through, s.seal.through)
+		s.start, s.salt, s.base, s.through = format.SegmentHeaderSize, s.seal.Salt, s.seal.Base, max(s.through, s.seal.Through)
 		return true, nil
 	}
 	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn, salt: salt, salted: salted}
@@ -338,11 +340,11 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 }
 
 // checkPlace refuses a segment that was moved or renamed by hand.
-func (b *Bundle) checkPlace(h *segmentHeader, key fileKey) error {
+func (b *Bundle) checkPlace(h *format.SegmentHeader, key fileKey) error {
 	if int(h.Policy) == key.Policy && h.Sequence == key.sequence && h.Generation == key.generation && key.descends(h) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s belongs to policy %d, partition %d of part power %d, sequence %d, generation %d", ErrUnsupported,
+	return fmt.Errorf("%w: %s belongs to policy %d, partition %d of part power %d, sequence %d, generation %d", format.ErrUnsupported,
 		b.files.path(key), h.Policy, h.Partition, h.Power, h.Sequence, h.Generation)
 }
 

@@ -1,5 +1,7 @@
 package bundle
 
+import "martlet/object-server/bundle/format"
+
 // PlacedError is damage of which the place is known. Config.Damaged gets it.
 type PlacedError struct {
 	ID     ID
@@ -14,7 +16,7 @@ func (e *PlacedError) Unwrap() error { return e.err }
 // placed adds the place of a record to an error.
 func (b *Bundle) placed(c *candidate, err error) error {
 	e := &PlacedError{ID: b.id, err: err, Damage: Damage{
-		Segment: segmentName(c.segment.sequence, c.segment.generation), Offset: int64(c.unit) * unitSize, Cause: err.Error(),
+		Segment: format.SegmentName(c.segment.sequence, c.segment.generation), Offset: int64(c.unit) * format.UnitSize, Cause: err.Error(),
 	}}
 	e.note(&c.head, "")
 	return e
@@ -25,24 +27,24 @@ func (b *Bundle) placedByLSN(r *Record, err error) error {
 	e := &PlacedError{ID: b.id, err: err, Older: !r.IsHead(), Damage: Damage{Cause: err.Error()}}
 	b.mu.RLock()
 	if s := b.segments.withLSN(r.LSN()); s != nil {
-		e.Damage.Segment = segmentName(s.sequence, s.generation)
+		e.Damage.Segment = format.SegmentName(s.sequence, s.generation)
 	}
 	b.mu.RUnlock()
 	name := ""
 	if m, err := r.Metadata(); err == nil {
 		name = m.Name
 	}
-	e.note(&r.head, name)
+	e.note(&r.Head, name)
 	return e
 }
 
 // inSegment adds the name of a segment to an error.
 func (b *Bundle) inSegment(s *segment, err error) error {
-	return &PlacedError{ID: b.id, err: err, Damage: Damage{Segment: segmentName(s.sequence, s.generation), Cause: err.Error()}}
+	return &PlacedError{ID: b.id, err: err, Damage: Damage{Segment: format.SegmentName(s.sequence, s.generation), Cause: err.Error()}}
 }
 
 // note adds what the header says.
-func (e *PlacedError) note(h *header, name string) {
+func (e *PlacedError) note(h *format.Header, name string) {
 	if h.LSN > 0 {
 		e.Damage.FirstLSN, e.Damage.LastLSN = h.LSN, h.LSN
 		e.Damage.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: name}}
@@ -51,4 +53,6 @@ func (e *PlacedError) note(h *header, name string) {
 
 // Replaced is the name whose newest record a sealed draft takes the place of; false
 // if it has versions, of which older ones stay.
-func (d *Draft) Replaced() (Hash, bool) { return d.head.Hash, d.head.Type.named() && d.chain == nil }
+func (d *Draft) Replaced() (format.Hash, bool) {
+	return d.head.Hash, d.head.Type.Named() && d.chain == nil
+}

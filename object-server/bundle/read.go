@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"syscall"
+
+	"martlet/object-server/bundle/format"
 )
 
 // candidate is a record that may be the one looked for, its segment pinned.
@@ -12,18 +14,18 @@ type candidate struct {
 	slot    slot
 	segment *segment
 	damaged bool
-	unit    uint32 // where the record lies; 0: its entry in the footer is still to be read
-	units   uint32 // its length, or more; 0 if not known
-	chained bool   // its entry says that it is one of a chain of versions
-	head    header // of a damaged record, if that could be read
+	unit    uint32        // where the record lies; 0: its entry in the footer is still to be read
+	units   uint32        // its length, or more; 0 if not known
+	chained bool          // its entry says that it is one of a chain of versions
+	head    format.Header // of a damaged record, if that could be read
 }
 
 // candidates appends what the index has for a name; release must follow.
-func (b *Bundle) candidates(found []candidate, hash Hash) []candidate {
+func (b *Bundle) candidates(found []candidate, hash format.Hash) []candidate {
 	var space [4]slot
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for _, s := range b.index.find(hash.key(), space[:0]) {
+	for _, s := range b.index.find(hash.Key(), space[:0]) {
 		if b.superseded.has(s.at(), hash) {
 			continue
 		}
@@ -52,13 +54,13 @@ const headGuess = 2048
 // ErrQuarantined, as is a bad sector; the record then tells what is still known.
 // Where records of unknown names are lost, one that is older is Doubtful, and that
 // there is none is ErrQuarantined.
-func (b *Bundle) Read(hash Hash) (*Record, *Buffer, error) { return b.read(hash, 0) }
+func (b *Bundle) Read(hash format.Hash) (*Record, *Buffer, error) { return b.read(hash, 0) }
 
 // ReadHead is Read without the object's bytes and their checksums.
-func (b *Bundle) ReadHead(hash Hash) (*Record, *Buffer, error) { return b.read(hash, headGuess) }
+func (b *Bundle) ReadHead(hash format.Hash) (*Record, *Buffer, error) { return b.read(hash, headGuess) }
 
 // read reads at most limit bytes of a record unless that is 0.
-func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
+func (b *Bundle) read(hash format.Hash, limit int) (*Record, *Buffer, error) {
 	var space [4]candidate
 	found := b.candidates(space[:0], hash)
 	defer release(found)
@@ -71,7 +73,7 @@ func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
 		case err == nil:
 			record.doubtful = b.isLost(record.LSN())
 			return record, buffer, nil
-		case errors.Is(err, ErrQuarantined):
+		case errors.Is(err, format.ErrQuarantined):
 			suspect, damage = record, err
 		default:
 			return nil, nil, err
@@ -84,7 +86,7 @@ func (b *Bundle) read(hash Hash, limit int) (*Record, *Buffer, error) {
 }
 
 // readCandidate reads a record. It is nil if it is another name's.
-func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Buffer, error) {
+func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Record, *Buffer, error) {
 	if c.unit == 0 {
 		e, err := b.entry(c)
 		if err != nil {
@@ -93,11 +95,11 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 		if e.Hash != hash {
 			return nil, nil, nil
 		}
-		c.unit, c.units, c.chained = e.Unit, e.Units, e.isChained()
+		c.unit, c.units, c.chained = e.Unit, e.Units, e.IsChained()
 	}
-	length := int(c.units) * unitSize
+	length := int(c.units) * format.UnitSize
 	if length == 0 { // longer than the index can say
-		length = headerSize
+		length = format.HeaderSize
 	}
 	if limit > 0 {
 		length = min(length, limit)
@@ -111,16 +113,16 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 		record, buffer, err = b.readNoMore(c, limit > 0)
 	}
 	switch {
-	case record.LSN() != 0 && record.head.Hash != hash: // whatever else may be damaged
+	case record.LSN() != 0 && record.Head.Hash != hash: // whatever else may be damaged
 		buffer.Free()
 		return nil, nil, nil
 	case err == nil && c.damaged:
-		err = fmt.Errorf("%w: its data", errDamaged)
+		err = fmt.Errorf("%w: its data", format.ErrDamaged)
 	}
 	if err != nil {
 		buffer.Free()
 		record.chained = record.LSN() == 0 && (c.chained || !c.slot.isEntry() && c.slot.state() == slotVersioned)
-		c.head = record.head
+		c.head = record.Head
 		return record.bare(), nil, b.blame(c, err)
 	}
 	return record, buffer, nil
@@ -129,8 +131,8 @@ func (b *Bundle) readCandidate(c *candidate, hash Hash, limit int) (*Record, *Bu
 // readNoMore reads a record again, but no byte more than it takes: a bad sector may
 // lie behind it. The record is never nil; it has the header if that can be read.
 func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *Buffer, error) {
-	record, buffer, need, err := b.readAt(c, headerSize, headOnly)
-	if need == 0 || record.head.Salt != c.segment.salt {
+	record, buffer, need, err := b.readAt(c, format.HeaderSize, headOnly)
+	if need == 0 || record.Head.Salt != c.segment.salt {
 		return record, buffer, err
 	}
 	whole, buffer, _, err := b.readAt(c, need, headOnly)
@@ -143,61 +145,30 @@ func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *Buffer, erro
 // readAt reads length bytes of a record, fewer where the file ends, and parses
 // them. If the record needs more, it says how many. The record is never nil.
 func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buffer, int, error) {
-	unknown := &Record{slot: c.slot}
+	record := &Record{slot: c.slot}
 	file, err := b.files.get(c.segment.key(b.id))
 	if err != nil {
-		return unknown, nil, 0, err
+		return record, nil, 0, err
 	}
 	defer file.release()
 	buffer := GetBuffer(length)
-	n, err := file.ReadAt(buffer.B, int64(c.unit)*unitSize)
-	if n < length && (n < headerSize || !errors.Is(err, io.EOF)) {
-		return unknown, buffer, 0, fmt.Errorf("bundle: %w", err)
+	n, err := file.ReadAt(buffer.B, int64(c.unit)*format.UnitSize)
+	if n < length && (n < format.HeaderSize || !errors.Is(err, io.EOF)) {
+		return record, buffer, 0, fmt.Errorf("bundle: %w", err)
 	}
 	buffer.B = buffer.B[:n]
-	record, need, err := parsePart(buffer.B, headOnly)
+	need, err := record.ParsePart(buffer.B, headOnly)
 	if need > n && n < length {
-		return unknown, buffer, 0, fmt.Errorf("bundle: record is cut off: %w", io.ErrUnexpectedEOF)
+		return &Record{slot: c.slot}, buffer, 0, fmt.Errorf("bundle: record is cut off: %w", io.ErrUnexpectedEOF)
 	}
 	if need > n {
 		buffer.Free()
-		return &Record{head: record.head, slot: c.slot}, nil, need, nil
+		return record, nil, need, nil
 	}
-	if err == nil && (record.head.Salt != c.segment.salt || !record.head.Type.named()) {
-		return unknown, buffer, 0, fmt.Errorf("%w: record of another segment", errDamaged)
+	if err == nil && (record.Head.Salt != c.segment.salt || !record.Head.Type.Named()) {
+		return &Record{slot: c.slot}, buffer, 0, fmt.Errorf("%w: record of another segment", format.ErrDamaged)
 	}
-	if record == nil {
-		return unknown, buffer, 0, err
-	}
-	record.slot = c.slot
 	return record, buffer, 0, err
-}
-
-// parsePart parses a record, or its header and metadata alone, and tells how
-// many bytes that takes; of fewer, it parses the header alone. If only the header is
-// good it returns that with an errDamaged.
-func parsePart(p []byte, headOnly bool) (*Record, int, error) {
-	h, err := parseHeader(p)
-	if err != nil {
-		return nil, 0, err
-	}
-	parts := h.layout()
-	need := int(parts.length)
-	if headOnly {
-		need = int(parts.data)
-	}
-	r := &Record{head: h}
-	if len(p) < need {
-		return r, need, nil
-	}
-	if headOnly {
-		return r, need, r.parseMetadata(p)
-	}
-	whole, err := parseRecord(p)
-	if err != nil {
-		return r, need, err
-	}
-	return whole, need, nil
 }
 
 // blame turns the error of a read or a check into ErrQuarantined if it is about
@@ -206,11 +177,11 @@ func parsePart(p []byte, headOnly bool) (*Record, int, error) {
 // behind the end of a file that was cut off, counts for this once: the next may
 // succeed.
 func (b *Bundle) blame(c *candidate, err error) error {
-	if !isUnreadable(err) && !isDamage(err) {
+	if !isUnreadable(err) && !format.IsDamage(err) {
 		return err
 	}
-	err = fmt.Errorf("%w: %s offset %d: %w", ErrQuarantined, b.files.path(c.segment.key(b.id)),
-		int64(c.unit)*unitSize, err)
+	err = fmt.Errorf("%w: %s offset %d: %w", format.ErrQuarantined, b.files.path(c.segment.key(b.id)),
+		int64(c.unit)*format.UnitSize, err)
 	err = b.placed(c, err)
 	if isUnreadable(err) {
 		b.tell(err)
@@ -226,7 +197,7 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// preadExactly reads length bytes of a segment. A bad sector is an errDamaged.
+// preadExactly reads length bytes of a segment. A bad sector is an format.ErrDamaged.
 func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, error) {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
@@ -234,7 +205,7 @@ func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, err
 	}
 	defer file.release()
 	buffer := GetBuffer(length)
-	if err := readSpan(file, buffer.B, int64(unit)*unitSize); err != nil {
+	if err := readSpan(file, buffer.B, int64(unit)*format.UnitSize); err != nil {
 		buffer.Free()
 		return nil, fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -30,7 +31,7 @@ func buried(t testing.TB) (*vfs.Mem, *Bundle) {
 
 func reclaiming(before uint64) *Compaction {
 	c := calm()
-	c.Reclaim = Timestamp{Ticks: before}
+	c.Reclaim = format.Timestamp{Ticks: before}
 	return c
 }
 

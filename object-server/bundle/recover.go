@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // recovery reads the segments of a bundle in log order. The rules it follows are
@@ -21,7 +23,7 @@ type recovery struct {
 
 // found is a record whose header counts.
 type found struct {
-	runEntry
+	format.Entry
 	segment *segment
 }
 
@@ -37,7 +39,7 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 	case s.headless && bound.lsn <= s.base: // void: a successor starts where it would have, or before
 		return nil
 	case bound.lsn < s.base || s.base < r.expected:
-		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", ErrUnsupported, r.bundle.directory)
+		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", format.ErrUnsupported, r.bundle.directory)
 	case !s.headless:
 		r.proven = max(r.proven, s.base-1)
 	case r.floor < r.expected && s.isUnfinished(r.expected, bound):
@@ -65,7 +67,7 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 	defer file.release()
 	if s.seal != nil {
 		err := r.footer(s, seg, file)
-		if !errors.Is(err, errDamaged) {
+		if !errors.Is(err, format.ErrDamaged) {
 			return err
 		}
 		// Torn by a crash, or damaged: the records say the same.
@@ -81,7 +83,7 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 	if err != nil {
 		return err
 	}
-	r.proven = max(r.proven, s.seal.last)
+	r.proven = max(r.proven, s.seal.Last)
 	r.settle()
 	from, to := r.bundle.ownRange(seg, entries)
 	seg.foreign = uint32(from)
@@ -90,9 +92,9 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 		r.entries = append(r.entries, found{own[i], seg})
 	}
 	r.bundle.report.Records += len(own)
-	r.expected, r.padded = s.seal.last+1, false
-	seg.last, seg.tail, seg.sealed = s.seal.last, s.size-int64(s.seal.units)*unitSize, true
-	seg.run = seg.tail + int64(seg.foreign)*runEntrySize
+	r.expected, r.padded = s.seal.Last+1, false
+	seg.last, seg.tail, seg.sealed = s.seal.Last, s.size-int64(s.seal.Units)*format.UnitSize, true
+	seg.run = seg.tail + int64(seg.foreign)*format.EntrySize
 	return nil
 }
 
@@ -153,7 +155,7 @@ func (r *recovery) finish() error {
 	if torn < len(r.tail) { // void from here on
 		f := &r.tail[torn]
 		r.expected, r.last = f.LSN, nil
-		f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*unitSize
+		f.segment.last, f.segment.tail = f.LSN-1, int64(f.Unit)*format.UnitSize
 		b.report.TornTails++
 	}
 	b.lastLSN, b.provenLSN, b.acknowledged = r.expected-1, r.proven, r.proven
@@ -176,7 +178,7 @@ func (r *recovery) verifyTail() (count int, err error) {
 		case isBadSector(err):
 			r.last = nil
 			return count, nil
-		case errors.Is(err, errDamaged):
+		case errors.Is(err, format.ErrDamaged):
 			count = i
 		case err != nil:
 			return 0, err
@@ -187,9 +189,9 @@ func (r *recovery) verifyTail() (count int, err error) {
 
 // accept notes a record that counts.
 func (r *recovery) accept(f *found) {
-	r.padded = f.Type == TypePad
+	r.padded = f.Type == format.TypePad
 	f.segment.records++
-	if f.Type.named() && r.bundle.owns(f.segment, f.Hash) {
+	if f.Type.Named() && r.bundle.owns(f.segment, f.Hash) {
 		r.bundle.report.Records++
 		r.entries = append(r.entries, *f)
 	}
@@ -208,7 +210,7 @@ func (r *recovery) settle() {
 // build makes the index: of each name the record with the highest LSN. It leaves
 // the entries sorted by name and LSN.
 func (b *Bundle) build(entries []found) {
-	slices.SortFunc(entries, func(e, f found) int { return e.compare(f.runEntry) })
+	slices.SortFunc(entries, func(e, f found) int { return e.Compare(f.Entry) })
 	b.makeFilters(entries)
 	names := 0
 	for i := range entries {
@@ -233,7 +235,7 @@ func (b *Bundle) build(entries []found) {
 	presumeDead(entries)
 	b.index.build(names, func(yield func(uint64, slot) bool) {
 		for i := range entries {
-			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.key(), e.segment.slotOf(&e.runEntry)) {
+			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.Key(), e.segment.slotOf(&e.Entry)) {
 				return
 			}
 		}
@@ -243,7 +245,7 @@ func (b *Bundle) build(entries []found) {
 // isLinked tells whether the entry at i is the last of its name, or of those that
 // the chain of the name's versions begins with or goes through.
 func isLinked(entries []found, i int) bool {
-	return isNewest(entries, i) || entries[i].isChained() || entries[i+1].isChained()
+	return isNewest(entries, i) || entries[i].IsChained() || entries[i+1].IsChained()
 }
 
 // presumeDead counts as dead what compaction will probably find so. Which version
@@ -253,17 +255,17 @@ func presumeDead(entries []found) {
 	for i := range entries {
 		e := &entries[i]
 		switch {
-		case e.Flags&(flagVersions>>8) == 0:
-		case e.Type == TypeTombstone:
+		case e.Flags&(format.FlagVersions>>8) == 0:
+		case e.Type == format.TypeTombstone:
 			removals++
-		case e.Type == TypeVersionDirectory: // already emptied
+		case e.Type == format.TypeVersionDirectory: // already emptied
 			removals--
 		}
 		if !isNewest(entries, i) {
 			continue
 		}
 		for name := entries[start:i]; removals > 0 && len(name) > 0; name = name[1:] {
-			if e := &name[0]; e.Type == TypePut && isLinked(name, 0) {
+			if e := &name[0]; e.Type == format.TypePut && isLinked(name, 0) {
 				e.segment.live -= int64(e.Units)
 				removals--
 			}
@@ -279,16 +281,16 @@ func isNewest(entries []found, i int) bool {
 
 // verify reads a record and checks every byte of it.
 func (b *Bundle) verify(f *found) error {
-	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*unitSize)
+	buffer, err := b.preadExactly(f.segment, f.Unit, int(f.Units)*format.UnitSize)
 	if err != nil {
 		return err
 	}
 	defer buffer.Free()
-	record, err := parseRecord(buffer.B)
+	record, err := format.ParseRecord(buffer.B)
 	if err != nil {
 		return err
 	}
-	return record.checkData()
+	return record.CheckData()
 }
 
 // walk reads the records of one segment.
@@ -311,7 +313,7 @@ func (w *walk) resume(file *handle) error {
 		return err
 	}
 	c, err := readCheckpoints(file, w.segment, w.file.size, unit)
-	if isDamage(err) || err == nil && c.covered >= w.limit.lsn {
+	if format.IsDamage(err) || err == nil && c.covered >= w.limit.lsn {
 		return nil // from the start then
 	}
 	if err != nil {
@@ -325,9 +327,9 @@ func (w *walk) resume(file *handle) error {
 			w.bundle.report.Records++
 		}
 	}
-	w.segment.samples = samplesOf(c.entries, w.segment.base)
+	w.segment.samples = format.SamplesOf(c.entries, w.segment.base)
 	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.resume, c.covered
-	w.offset, w.expected = int64(c.resume)*unitSize, c.covered+1
+	w.offset, w.expected = int64(c.resume)*format.UnitSize, c.covered+1
 	return nil
 }
 
@@ -339,11 +341,11 @@ func (w *walk) run() error {
 			w.settle()
 			continue
 		}
-		if !errors.Is(err, errDamaged) {
+		if !errors.Is(err, format.ErrDamaged) {
 			return err
 		}
-		if w.file.seal != nil && w.named == int(w.file.seal.count) { // all that the lost footer listed
-			w.expected = w.file.seal.last + 1
+		if w.file.seal != nil && w.named == int(w.file.seal.Count) { // all that the lost footer listed
+			w.expected = w.file.seal.Last + 1
 			break
 		}
 		more, err := w.resync()
@@ -355,42 +357,40 @@ func (w *walk) run() error {
 	return nil
 }
 
-// header reads the header at the offset; errDamaged if it does not count.
-func (w *walk) header() (header, error) {
-	p, err := w.window.at(w.offset, headerSize)
+// header reads the header at the offset; format.ErrDamaged if it does not count.
+func (w *walk) header() (format.Header, error) {
+	p, err := w.window.at(w.offset, format.HeaderSize)
 	if err != nil {
-		return header{}, err
+		return format.Header{}, err
 	}
-	head, err := parseHeader(p)
-	if err != nil && saltOf(p) == w.file.salt {
+	head, err := format.ParseHeader(p)
+	if err != nil && format.SaltOf(p) == w.file.salt {
 		return head, err
 	}
-	if err != nil || head.Salt != w.file.salt || !head.fits(w.offset, w.file.size) || !w.follows(&head) {
-		return head, fmt.Errorf("%w: not the expected record", errDamaged)
+	if err != nil || head.Salt != w.file.salt || !head.Fits(w.offset, w.file.size) || !w.follows(&head) {
+		return head, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
 	}
 	return head, nil
 }
 
 // follows tells whether the record may come next. Compaction leaves gaps.
-func (w *walk) follows(h *header) bool {
+func (w *walk) follows(h *format.Header) bool {
 	if w.file.generation > 0 {
-		return w.expected <= h.LSN && h.LSN < w.limit.lsn && h.Type != TypeSeal
+		return w.expected <= h.LSN && h.LSN < w.limit.lsn && h.Type != format.TypeSeal
 	}
-	return h.LSN == w.expected && h.Type != TypeSeal
+	return h.LSN == w.expected && h.Type != format.TypeSeal
 }
 
-func (h *header) fits(offset, size int64) bool { return offset+int64(h.Units)*unitSize <= size }
-
 // count takes the record at the offset.
-func (w *walk) count(h *header) {
-	unit := uint32(w.offset / unitSize)
-	w.tail = append(w.tail, found{h.runEntry(unit), w.segment})
-	w.segment.samples = addSample(w.segment.samples, uint32(h.LSN-w.segment.base), unit)
-	if h.Type.named() {
+func (w *walk) count(h *format.Header) {
+	unit := uint32(w.offset / format.UnitSize)
+	w.tail = append(w.tail, found{h.Entry(unit), w.segment})
+	w.segment.samples = format.AddSample(w.segment.samples, uint32(h.LSN-w.segment.base), unit)
+	if h.Type.Named() {
 		w.named++
 	}
-	w.proven = max(w.proven, h.watermark())
-	w.offset += int64(h.Units) * unitSize
+	w.proven = max(w.proven, h.Watermark())
+	w.offset += int64(h.Units) * format.UnitSize
 	w.expected = h.LSN + 1
 }
 
@@ -415,7 +415,7 @@ func (w *walk) resync() (more bool, err error) {
 	}
 	w.proven = max(w.proven, seek.watermark)
 	if w.file.seal != nil {
-		w.proven = max(w.proven, w.file.seal.last)
+		w.proven = max(w.proven, w.file.seal.Last)
 	}
 	last := w.proven
 	if w.window.holes.behind(w.offset) { // what cannot be read may have been acknowledged

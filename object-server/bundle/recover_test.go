@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -18,7 +19,7 @@ var logConfig = Config{SegmentBytes: 1 << 20, CheckpointBytes: 1 << 20}
 const logSegment = "/d/bundles/7/00000001-0000.bundle"
 
 // name is the hash of a numbered object.
-func name(n int) (h Hash) {
+func name(n int) (h format.Hash) {
 	h[0] = byte(n)
 	binary.BigEndian.PutUint64(h[8:], uint64(n)*0x9e3779b97f4a7c15)
 	return h
@@ -28,7 +29,7 @@ func name(n int) (h Hash) {
 func put(t testing.TB, n int, ticks uint64) *Draft {
 	d := NewDraft(200)
 	d.Write(make([]byte, 200))
-	m := Metadata{Name: fmt.Sprint("/a/c/", n), Size: 200, Timestamp: Timestamp{Ticks: ticks}}
+	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: 200, Timestamp: format.Timestamp{Ticks: ticks}}
 	check(t, d.SealPut(name(n), &m, nil))
 	return d
 }
@@ -55,7 +56,7 @@ func openLog(t testing.TB, fs vfs.FS) *Bundle {
 }
 
 // find reads the header of a name's newest record; false if there is none.
-func find(b *Bundle, hash Hash) (*Record, bool, error) {
+func find(b *Bundle, hash format.Hash) (*Record, bool, error) {
 	record, buffer, err := b.ReadHead(hash)
 	buffer.Free()
 	if record == nil {
@@ -86,7 +87,7 @@ func threeBatches(t testing.TB) (*vfs.Mem, []int64) {
 	offsets := []int64{0}
 	for n := 1; n <= 5; n++ {
 		r, _, _ := find(b, name(n))
-		offsets = append(offsets, int64(r.slot.unit())*unitSize)
+		offsets = append(offsets, int64(r.slot.unit())*format.UnitSize)
 	}
 	return fs, append(offsets, b.active.tail)
 }
@@ -126,7 +127,7 @@ func TestTornTails(t *testing.T) {
 	}{
 		{"nothing", func(testing.TB, vfs.File) {}, []int{1, 2, 3, 4, 5}, false, 0},
 		{"last record one byte short", cut(at[6] - 1), []int{1, 2, 3, 4}, false, 1},
-		{"last record is a header", cut(at[5] + headerSize), []int{1, 2, 3, 4}, false, 1},
+		{"last record is a header", cut(at[5] + format.HeaderSize), []int{1, 2, 3, 4}, false, 1},
 		{"last record is a piece of header", cut(at[5] + 17), []int{1, 2, 3, 4}, false, 1},
 		{"last record gone", cut(at[5]), []int{1, 2, 3, 4}, false, 0},
 		{"last batch gone", cut(at[4]), []int{1, 2, 3}, false, 0},
@@ -183,7 +184,7 @@ func checkLive(t *testing.T, b *Bundle, live []int, lost bool) {
 		r, ok, err := find(b, name(n))
 		switch want := slices.Contains(live, n); {
 		case lost && r.LSN() <= b.lostThrough:
-			if ok && (err != nil || !r.Doubtful()) || !ok && !errors.Is(err, ErrQuarantined) {
+			if ok && (err != nil || !r.Doubtful()) || !ok && !errors.Is(err, format.ErrQuarantined) {
 				t.Fatalf("record %d: doubtful %v, %v", n, r.Doubtful(), err)
 			}
 		case err != nil || ok != want:
@@ -234,11 +235,11 @@ func TestDiscardedBatchIsVoid(t *testing.T) {
 // What a later version wrote is refused, and not touched.
 func TestUnsupported(t *testing.T) {
 	seal := func(b []byte) {
-		binary.LittleEndian.PutUint32(b[124:], checksum(b[:124]))
+		binary.LittleEndian.PutUint32(b[124:], format.Checksum(b[:124]))
 	}
 	cases := map[string]func(b []byte){
 		"record version":     func(b []byte) { b[128+4] = 2; seal(b[128:]) },
-		"record type":        func(b []byte) { b[128+5] = byte(TypeMeta); seal(b[128:]) },
+		"record type":        func(b []byte) { b[128+5] = byte(format.TypeMeta); seal(b[128:]) },
 		"record flag":        func(b []byte) { b[128+7] = 1; seal(b[128:]) },
 		"segment version":    func(b []byte) { b[4] = 2; seal(b) },
 		"segment flag":       func(b []byte) { b[7] = 1; seal(b) },
@@ -254,7 +255,7 @@ func TestUnsupported(t *testing.T) {
 			change(p)
 			check(t, f.Writev([][]byte{p}, 0))
 		})
-		if _, err := Open(NewFiles(fs, "/d", 4), logID, logConfig); !errors.Is(err, ErrUnsupported) {
+		if _, err := Open(NewFiles(fs, "/d", 4), logID, logConfig); !errors.Is(err, format.ErrUnsupported) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -296,10 +297,10 @@ func TestMisdirectedHeader(t *testing.T) {
 		if r, ok, err := find(b, name(39)); !ok || err != nil || r.LSN() != 40 {
 			t.Errorf("block of %d: %v, %v", block, ok, err)
 		}
-		if _, _, err := find(b, name(0)); !errors.Is(err, ErrQuarantined) {
+		if _, _, err := find(b, name(0)); !errors.Is(err, format.ErrQuarantined) {
 			t.Errorf("block of %d: the first record: %v", block, err)
 		}
-		if _, _, err := find(b, name(40)); !errors.Is(err, ErrQuarantined) {
+		if _, _, err := find(b, name(40)); !errors.Is(err, format.ErrQuarantined) {
 			t.Errorf("block of %d: a record of the other partition: %v", block, err)
 		}
 	}

@@ -1,8 +1,6 @@
 package bundle
 
-import (
-	"encoding/binary"
-)
+import "martlet/object-server/bundle/format"
 
 // pendingLSN and what follows stand for the records of a batch, until they are
 // appended and get LSNs of their own. No log grows as long.
@@ -13,7 +11,7 @@ type removals struct {
 	reader  chainReader // of what is in the log
 	stored  *link       // the head there; nil: the name has no record
 	links   []link
-	removed map[VersionID]Version
+	removed map[format.VersionID]format.Version
 }
 
 // chainRecord implements chainReader.
@@ -25,7 +23,7 @@ func (r *removals) chainRecord(lsn uint64) (link, error) {
 }
 
 // version is the removal of an id. A nil removals has none.
-func (r *removals) version(id VersionID) (v Version, ok bool) {
+func (r *removals) version(id format.VersionID) (v format.Version, ok bool) {
 	if r != nil {
 		v, ok = r.removed[id]
 	}
@@ -45,7 +43,7 @@ func (c *Chain) stored() (chainReader, *link) {
 // see Draft.Then.
 func (c *Chain) Precede(d *Draft) {
 	if c.ahead == nil {
-		c.ahead = &removals{reader: c.reader, stored: c.head, removed: map[VersionID]Version{}}
+		c.ahead = &removals{reader: c.reader, stored: c.head, removed: map[format.VersionID]format.Version{}}
 		c.reader = c.ahead
 	}
 	l := link{head: d.head, block: d.chain.block}
@@ -67,7 +65,7 @@ func (d *Draft) settle() {
 	if d.first == nil {
 		return
 	}
-	first, le := d.first.head.LSN, binary.LittleEndian
+	first := d.first.head.LSN
 	actual := func(lsn uint64) uint64 {
 		if lsn >= pendingLSN {
 			return first + lsn - pendingLSN
@@ -75,13 +73,7 @@ func (d *Draft) settle() {
 		return lsn
 	}
 	d.head.Previous = actual(d.head.Previous)
-	body := d.buffer.B[d.start+headerSize:][:d.head.BlockLength+d.head.MetadataLength]
-	fields := []int{0, 40, 64} // newest, null, next
-	for at := chainHeaderSize + 24; at < int(d.head.BlockLength); at += shallowSize {
-		fields = append(fields, at)
-	}
-	for _, at := range fields {
-		le.PutUint64(body[at:], actual(le.Uint64(body[at:])))
-	}
-	d.head.MetadataCRC = checksum(body)
+	body := d.buffer.B[d.start+format.HeaderSize:][:d.head.BlockLength+d.head.MetadataLength]
+	format.Renumber(body[:d.head.BlockLength], actual)
+	d.head.MetadataCRC = format.Checksum(body)
 }

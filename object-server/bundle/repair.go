@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -30,10 +31,10 @@ type Repair struct {
 
 // Return is a record that counts again because a newer one of its name is lost.
 type Return struct {
-	LSN  uint64 `json:"lsn"`
-	Hash Hash   `json:"hash"`
-	Name string `json:"name,omitempty"` // empty: not known
-	Lost uint64 `json:"lost"`           // LSN of the newer one
+	LSN  uint64      `json:"lsn"`
+	Hash format.Hash `json:"hash"`
+	Name string      `json:"name,omitempty"` // empty: not known
+	Lost uint64      `json:"lost"`           // LSN of the newer one
 }
 
 // PlanRepair reads all of a partition and changes nothing. Nobody may be writing
@@ -66,7 +67,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 			if s.through > s.from && s.through-s.from > math.MaxUint32 {
 				return nil, fmt.Errorf("bundle: %s cannot be repaired: more records are missing than a segment can stand for", files.directory(id))
 			}
-			r.Rewrite = append(r.Rewrite, segmentName(s.file.sequence, s.file.generation))
+			r.Rewrite = append(r.Rewrite, format.SegmentName(s.file.sequence, s.file.generation))
 		}
 	}
 	return r, nil
@@ -94,7 +95,7 @@ func (r *Repair) dropReturns() (found bool, err error) {
 // isDamaged tells whether a segment must be written anew. The one behind a gap
 // takes over the numbers of the gap.
 func (r *Repair) isDamaged(s *passed) bool {
-	name := segmentName(s.file.sequence, s.file.generation)
+	name := format.SegmentName(s.file.sequence, s.file.generation)
 	return s.from < s.file.base ||
 		slices.ContainsFunc(r.Damages, func(d Damage) bool { return d.Segment == name && !d.isCopy() }) ||
 		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.sequence == s.file.sequence })
@@ -106,7 +107,7 @@ func (d *Damage) isCopy() bool { return d.LargeID != 0 && d.LastLSN == 0 }
 // isLost tells whether the record at an offset of a segment is to be left out.
 // The records that a POST made share one large file, and are lost with it.
 func (r *Repair) isLost(name string, e *Entry) bool {
-	return e.Record.head.Type == TypeSpill && r.large[e.Record.LargeID] ||
+	return e.Record.Head.Type == format.TypeSpill && r.large[e.Record.LargeID] ||
 		slices.ContainsFunc(r.Damages, func(d Damage) bool {
 			return d.Segment == name && d.LastLSN > 0 && d.Offset == e.Offset
 		})
@@ -115,12 +116,12 @@ func (r *Repair) isLost(name string, e *Entry) bool {
 // returns finds, for each lost record of a known name that was the newest, the
 // one before it.
 func (r *Repair) returns() []Return {
-	lost := make(map[Hash]uint64) // the newest lost record of each name
+	lost := make(map[format.Hash]uint64) // the newest lost record of each name
 	gone := make(map[uint64]bool)
 	for _, d := range r.Damages {
 		for _, l := range d.Lost {
 			gone[l.LSN] = true
-			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (Hash{}) && r.mended[l.LSN] == nil {
+			if l.LSN >= r.pass.newest[l.Hash].lsn && l.Hash != (format.Hash{}) && r.mended[l.LSN] == nil {
 				lost[l.Hash] = max(lost[l.Hash], l.LSN)
 			}
 		}
@@ -130,7 +131,7 @@ func (r *Repair) returns() []Return {
 			gone[s.lsn] = true
 		}
 	}
-	before := make(map[Hash]*kept)
+	before := make(map[format.Hash]*kept)
 	for i := range r.pass.kept {
 		if e := &r.pass.kept[i]; lost[e.hash] > e.lsn && !gone[e.lsn] {
 			before[e.hash] = e
@@ -201,7 +202,7 @@ func (r *Repair) renewCopies() error {
 			continue
 		}
 		at := slices.IndexFunc(r.pass.spills, func(s spill) bool {
-			return s.id == uint64(d.LargeID) && int64(s.unit)*unitSize == d.Offset
+			return s.id == uint64(d.LargeID) && int64(s.unit)*format.UnitSize == d.Offset
 		})
 		if err := r.renewCopy(&r.pass.spills[at]); err != nil {
 			return err
@@ -301,7 +302,7 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 	}
 	highest := s.file.generation
 	for _, name := range names {
-		_, generation, _ := parseSegmentName(name)
+		_, generation, _ := format.ParseSegmentName(name)
 		highest = max(highest, generation)
 		if err := r.keepSegment(name, quarantine); err != nil {
 			return err
@@ -336,7 +337,7 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 }
 
 func (r *Repair) keepSegment(name, quarantine string) error {
-	sequence, generation, _ := parseSegmentName(name)
+	sequence, generation, _ := format.ParseSegmentName(name)
 	file, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, sequence, generation})
 	if err != nil {
 		return err
@@ -371,7 +372,7 @@ func (b *Bundle) generations(first, last uint32) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if s, _, ok := parseSegmentName(entry.Name()); ok && first <= s && s <= last {
+		if s, _, ok := format.ParseSegmentName(entry.Name()); ok && first <= s && s <= last {
 			names = append(names, entry.Name())
 		}
 	}
@@ -386,7 +387,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		return err
 	}
 	defer old.release()
-	head := segmentHeader{
+	head := format.SegmentHeader{
 		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition, Power: r.pass.bundle.id.Power,
 		Sequence: s.file.sequence, Through: s.file.through, Generation: generation,
 		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
@@ -397,11 +398,11 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	w := segmentWriter{file: file, salt: head.salt()}
-	w.buffer = append(w.buffer, head.encode()...)
+	w := segmentWriter{file: file, salt: head.Salt()}
+	w.buffer = append(w.buffer, head.Encode()...)
 	scan := newScan(old, &s.file, limit{lsn: s.through + 1, sure: true}, true)
 	defer scan.Close()
-	name := segmentName(s.file.sequence, s.file.generation)
+	name := format.SegmentName(s.file.sequence, s.file.generation)
 	for {
 		e, err := scan.Next()
 		if err == io.EOF {
@@ -410,7 +411,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		if err != nil {
 			return err
 		}
-		if e.Record == nil || !e.Record.Type().named() || s.file.inherited && !r.pass.bundle.id.owns(e.Record.head.Hash) {
+		if e.Record == nil || !e.Record.Type().Named() || s.file.inherited && !r.pass.bundle.id.owns(e.Record.Head.Hash) {
 			continue
 		}
 		p, head, err := r.copied(scan, e, name)
@@ -428,8 +429,8 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 }
 
 // copied is what is written of a record of a segment; nil if nothing.
-func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, header, error) {
-	head := e.Record.head
+func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, format.Header, error) {
+	head := e.Record.Head
 	if e.Damage == nil && !r.isLost(name, e) {
 		p, err := scan.window.at(e.Offset, int(e.Length))
 		return p, head, err
@@ -438,7 +439,7 @@ func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, header, erro
 	if p == nil {
 		return nil, head, nil
 	}
-	head, err := parseHeader(p)
+	head, err := format.ParseHeader(p)
 	return p, head, err
 }
 
@@ -448,13 +449,13 @@ type segmentWriter struct {
 	salt    uint32
 	buffer  []byte
 	offset  int64 // of the buffer
-	entries []runEntry
+	entries []format.Entry
 }
 
 // add appends a copy of a record, which becomes one of this segment.
-func (w *segmentWriter) add(record []byte, h header) error {
+func (w *segmentWriter) add(record []byte, h format.Header) error {
 	at := len(w.buffer)
-	w.entries = append(w.entries, h.runEntry(uint32((w.offset+int64(at))/unitSize)))
+	w.entries = append(w.entries, h.Entry(uint32((w.offset+int64(at))/format.UnitSize)))
 	w.buffer = append(w.buffer, record...)
 	restamp(w.buffer[at:], w.salt)
 	if len(w.buffer) < aheadSize {
@@ -477,13 +478,13 @@ func (w *segmentWriter) flush() error {
 func (w *segmentWriter) finish(base, last uint64, through uint32) error {
 	if n := len(w.entries); (n == 0 || w.entries[n-1].LSN < last) && last >= base {
 		at := len(w.buffer)
-		w.buffer = append(w.buffer, make([]byte, headerSize)...)
-		h := header{Type: TypePad, Units: headerSize / unitSize, LSN: last, Salt: w.salt}
-		h.encode(w.buffer[at:])
+		w.buffer = append(w.buffer, make([]byte, format.HeaderSize)...)
+		h := format.Header{Type: format.TypePad, Units: format.HeaderSize / format.UnitSize, LSN: last, Salt: w.salt}
+		h.Encode(w.buffer[at:])
 	}
-	samples := samplesOf(w.entries, base)
-	sortRun(w.entries)
-	footer, err := encodeSeal(w.salt, base, last, through, w.entries, samples)
+	samples := format.SamplesOf(w.entries, base)
+	format.SortRun(w.entries)
+	footer, err := format.EncodeSeal(w.salt, base, last, through, w.entries, samples)
 	if err != nil {
 		return err
 	}

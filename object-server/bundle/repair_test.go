@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -120,7 +121,7 @@ func version(t testing.TB, b *Bundle, n int, ticks uint64) *Draft {
 	defer buffer.Free()
 	c, err := b.Chain(name(n), record, nil)
 	check(t, err)
-	m := Metadata{Name: "/a/c/v", Size: 3, Timestamp: Timestamp{Ticks: ticks}, VersionID: VersionID{byte(ticks), 1}, Versioned: true}
+	m := format.Metadata{Name: "/a/c/v", Size: 3, Timestamp: format.Timestamp{Ticks: ticks}, VersionID: format.VersionID{byte(ticks), 1}, Versioned: true}
 	a, err := c.Add(m.VersionID, m.Timestamp)
 	check(t, err)
 	d := NewDraft(3)
@@ -137,7 +138,7 @@ func records(t testing.TB, fs vfs.FS, directory string) map[uint64]string {
 	names, err := fs.ReadDir(directory)
 	check(t, err)
 	for _, entry := range names {
-		if _, _, ok := parseSegmentName(entry.Name()); !ok {
+		if _, _, ok := format.ParseSegmentName(entry.Name()); !ok {
 			continue
 		}
 		s, err := OpenScan(fs, filepath.Join(directory, entry.Name()), true)
@@ -147,11 +148,11 @@ func records(t testing.TB, fs vfs.FS, directory string) map[uint64]string {
 			if err != nil {
 				break
 			}
-			if e.Record == nil || e.Damage != nil || !e.Record.Type().named() {
+			if e.Record == nil || e.Damage != nil || !e.Record.Type().Named() {
 				continue
 			}
 			r := e.Record
-			all[r.LSN()] = fmt.Sprintf("%s %s %x %x %x %x", r.Type(), r.Hash(), r.block, r.metadata, r.Data, r.LargeID)
+			all[r.LSN()] = fmt.Sprintf("%s %s %x %x %x %x", r.Type(), r.Hash(), r.Block, r.EncodedMetadata, r.Data, r.LargeID)
 		}
 		check(t, s.Close())
 	}
@@ -276,7 +277,7 @@ func TestRepairKeepsDeletes(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
 	appendBatch(t, b, put(t, 1, 1))
-	offset := b.active.tail + headerSize + 3
+	offset := b.active.tail + format.HeaderSize + 3
 	appendBatch(t, b, tombstone(t, 1, 2))
 	appendBatch(t, b, put(t, 2, 3))
 	appendBatch(t, b, put(t, 2, 4))
@@ -284,7 +285,7 @@ func TestRepairKeepsDeletes(t *testing.T) {
 	plan := repaired(t, fs)
 	r, buffer, err := openLog(t, fs).Read(name(1))
 	defer buffer.Free()
-	if err != nil || r == nil || r.Type() != TypeTombstone || r.Timestamp() != (Timestamp{Ticks: 2}) || len(plan.Returns) > 0 {
+	if err != nil || r == nil || r.Type() != format.TypeTombstone || r.Timestamp() != (format.Timestamp{Ticks: 2}) || len(plan.Returns) > 0 {
 		t.Errorf("%+v, %v; %+v", r, err, plan.Returns)
 	}
 }

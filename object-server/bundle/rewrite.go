@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
@@ -39,16 +40,16 @@ type rewriter struct {
 
 // listedEntry is an entry of a segment's run and its position there.
 type listedEntry struct {
-	runEntry
+	format.Entry
 	position uint32
 }
 
 // move is a record that lies in the old and the new segment.
 type move struct {
-	runEntry          // in the new one
-	from     *segment // the old one
-	unit     uint32   // there
-	position uint32   // in the run there
+	format.Entry          // in the new one
+	from         *segment // the old one
+	unit         uint32   // there
+	position     uint32   // in the run there
 }
 
 // old is the slot of the record in the old segment.
@@ -56,7 +57,7 @@ func (m *move) old() slot {
 	if m.from.filter != nil {
 		return newEntrySlot(m.from.number, m.position)
 	}
-	return newSlot(m.from.number, m.unit, m.Units, m.state())
+	return newSlot(m.from.number, m.unit, m.Units, stateOf(&m.Entry))
 }
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
@@ -88,7 +89,7 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 			freed += s.tail
 		}
 	}
-	done.Segments, done.Bytes, done.Freed = len(run), next.tail-segmentHeaderSize, freed
+	done.Segments, done.Bytes, done.Freed = len(run), next.tail-format.SegmentHeaderSize, freed
 	done.Tombstones, done.Versions = w.swap(), w.emptied
 	failpoint.Hit(failpoint.Compacted)
 	b.reap(c)
@@ -98,7 +99,7 @@ func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Com
 
 func (w *rewriter) create() (err error) {
 	b := w.bundle
-	head := segmentHeader{
+	head := format.SegmentHeader{
 		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: w.next.sequence, Generation: w.next.generation,
 		BaseLSN: w.next.base, Created: uint64(time.Now().UnixMicro() / 10), Through: w.next.through,
 	}
@@ -108,17 +109,17 @@ func (w *rewriter) create() (err error) {
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	w.next.salt = head.salt()
+	w.next.salt = head.Salt()
 	w.file, err = b.files.FS.CreateTemp(b.files.Root)
 	if errors.Is(err, vfs.ErrNoTemp) {
-		w.temporary = filepath.Join(b.directory, "."+segmentName(w.next.sequence, w.next.generation)+compactionSuffix)
+		w.temporary = filepath.Join(b.directory, "."+format.SegmentName(w.next.sequence, w.next.generation)+compactionSuffix)
 		_ = b.files.FS.Remove(w.temporary) // of a compaction that failed
 		w.file, err = b.files.FS.Create(w.temporary)
 	}
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	w.buffer.B = append(w.buffer.B, head.encode()...)
+	w.buffer.B = append(w.buffer.B, head.Encode()...)
 	return nil
 }
 
@@ -163,9 +164,9 @@ func (w *rewriter) flush() error {
 // the records, so that all are found even if the footer is damaged later.
 func (w *rewriter) finish() error {
 	if n := len(w.moves); n == 0 || w.moves[n-1].LSN < w.next.last {
-		pad := make([]byte, headerSize)
-		h := header{Type: TypePad, Units: headerSize / unitSize, LSN: w.next.last}
-		h.encode(pad)
+		pad := make([]byte, format.HeaderSize)
+		h := format.Header{Type: format.TypePad, Units: format.HeaderSize / format.UnitSize, LSN: w.next.last}
+		h.Encode(pad)
 		if err := w.put(pad); err != nil {
 			return err
 		}
@@ -174,15 +175,15 @@ func (w *rewriter) finish() error {
 		return err
 	}
 	w.next.tail = w.written
-	entries := make([]runEntry, len(w.moves))
+	entries := make([]format.Entry, len(w.moves))
 	for i := range w.moves {
-		entries[i] = w.moves[i].runEntry
+		entries[i] = w.moves[i].Entry
 	}
-	samples := samplesOf(entries, w.next.base)
-	sortRun(entries)
-	slices.SortFunc(w.moves, func(m, n move) int { return m.compare(n.runEntry) })
+	samples := format.SamplesOf(entries, w.next.base)
+	format.SortRun(entries)
+	slices.SortFunc(w.moves, func(m, n move) int { return m.Compare(n.Entry) })
 	w.fileIndex(entries)
-	footer, err := encodeSeal(w.next.salt, w.next.base, w.next.last, w.next.through, entries, samples)
+	footer, err := format.EncodeSeal(w.next.salt, w.next.base, w.next.last, w.next.through, entries, samples)
 	if err != nil {
 		return err
 	}

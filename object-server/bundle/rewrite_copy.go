@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // copySegment copies what counts of one old segment.
@@ -24,7 +26,7 @@ func (w *rewriter) copySegment(s *segment) error {
 // unfit makes of an error of reading a segment the one that says to leave it as
 // it is, if it is about damage or a bad sector.
 func unfit(s *segment, err error) error {
-	if isDamage(err) || isUnreadable(err) {
+	if format.IsDamage(err) || isUnreadable(err) {
 		return &badSegment{s, err}
 	}
 	return err
@@ -44,7 +46,7 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) 
 			if isNewest[e.LSN] {
 				become = fateNewest
 			} else if mayBeVersion[e.LSN] {
-				become, err = w.fates.of(&e.runEntry)
+				become, err = w.fates.of(&e.Entry)
 			}
 			if err == nil && become != fateDropped {
 				err = w.copyRecord(&source, s, &e, become)
@@ -60,9 +62,9 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) 
 // listed lists the named records of a sealed segment by LSN.
 func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 	run, err := readRun(file)
-	if isDamage(err) {
-		run, err = scan(file, s, segmentHeaderSize, s.tail, s.base)
-		sortRun(run)
+	if format.IsDamage(err) {
+		run, err = scan(file, s, format.SegmentHeaderSize, s.tail, s.base)
+		format.SortRun(run)
 	}
 	own := b.own(s, run)
 	entries := make([]listedEntry, len(own))
@@ -87,8 +89,8 @@ func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVer
 			isNewest[e.LSN], mayBeVersion[e.LSN] = state == entryNewest, state == entryVersion
 			continue
 		}
-		at := s.slotOf(&e.runEntry).at()
-		for _, found := range b.index.find(e.Hash.key(), space[:0]) {
+		at := s.slotOf(&e.Entry).at()
+		for _, found := range b.index.find(e.Hash.Key(), space[:0]) {
 			if found.at() == at {
 				isNewest[e.LSN] = true
 			} else if found.state() == slotVersioned {
@@ -102,34 +104,34 @@ func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVer
 // copyRecord copies one record with a header for its new place, whole or emptied.
 // It does not look at the body, which proves itself wherever it lies.
 func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become fate) error {
-	offset := int64(e.Unit) * unitSize
-	p, err := source.at(offset, headerSize)
+	offset := int64(e.Unit) * format.UnitSize
+	p, err := source.at(offset, format.HeaderSize)
 	if err != nil {
 		return unfit(s, err)
 	}
-	h, err := parseHeader(p)
-	if err == nil && (h.Salt != s.salt || h.runEntry(e.Unit) != e.runEntry) {
-		err = fmt.Errorf("%w: record %d is not where the footer says", errDamaged, e.LSN)
+	h, err := format.ParseHeader(p)
+	if err == nil && (h.Salt != s.salt || h.Entry(e.Unit) != e.Entry) {
+		err = fmt.Errorf("%w: record %d is not where the footer says", format.ErrDamaged, e.LSN)
 	}
 	if err != nil {
 		return unfit(s, err)
 	}
-	m := move{e.runEntry, s, e.Unit, e.position}
+	m := move{e.Entry, s, e.Unit, e.position}
 	if become == fateNewest && w.isReclaimed(&h) {
 		w.reclaimed = append(w.reclaimed, m)
 		return nil
 	}
 	if become == fateEmptied {
-		if p, _, err = readRecord(source, offset, int64(h.layout().data)); err != nil {
+		if p, _, err = readRecord(source, offset, int64(h.Layout().Data)); err != nil {
 			return unfit(s, err)
 		}
 		if directory, ok := empty(&h, p); ok {
-			m.Units, m.Type, m.Flags = uint32(len(directory)/unitSize), TypeVersionDirectory, (flagVersions|flagBlock)>>8
+			m.Units, m.Type, m.Flags = uint32(len(directory)/format.UnitSize), format.TypeVersionDirectory, (format.FlagVersions|format.FlagBlock)>>8
 			w.emptied++
 			return w.move(&m, directory)
 		}
 	}
-	p, buffer, err := readRecord(source, offset, int64(e.Units)*unitSize)
+	p, buffer, err := readRecord(source, offset, int64(e.Units)*format.UnitSize)
 	defer buffer.Free()
 	if err != nil {
 		return unfit(s, err)
@@ -154,10 +156,10 @@ func readRecord(source *window, offset, length int64) ([]byte, *Buffer, error) {
 // move appends a record to the new segment. p is changed.
 func (w *rewriter) move(m *move, p []byte) error {
 	start := w.written + int64(len(w.buffer.B))
-	if start+int64(len(p)) > slotUnits*unitSize { // with versions that have been removed
-		return &badSegment{m.from, fmt.Errorf("%w: compacted segment", ErrTooLarge)}
+	if start+int64(len(p)) > slotUnits*format.UnitSize { // with versions that have been removed
+		return &badSegment{m.from, fmt.Errorf("%w: compacted segment", format.ErrTooLarge)}
 	}
-	m.Unit = uint32(start / unitSize)
+	m.Unit = uint32(start / format.UnitSize)
 	w.moves = append(w.moves, *m)
 	return w.put(p)
 }
@@ -165,8 +167,8 @@ func (w *rewriter) move(m *move, p []byte) error {
 // isReclaimed tells whether a tombstone that counts has served its time. Only the
 // oldest segments may lose one: anywhere else an older record of the name, in a
 // segment before, would come back when the index is next built.
-func (w *rewriter) isReclaimed(h *header) bool {
-	return h.Type == TypeTombstone && h.Flags&flagVersions == 0 && w.isOldest &&
+func (w *rewriter) isReclaimed(h *format.Header) bool {
+	return h.Type == format.TypeTombstone && h.Flags&format.FlagVersions == 0 && w.isOldest &&
 		h.Timestamp.Compare(w.Reclaim) < 0 && w.bundle.lostThrough == 0
 }
 
@@ -190,5 +192,5 @@ func restamp(p []byte, salt uint32) {
 	le := binary.LittleEndian
 	le.PutUint32(p[16:], salt)
 	le.PutUint32(p[116:], 0) // a compacted segment has no CHECKPOINT
-	le.PutUint32(p[124:], checksum(p[:124]))
+	le.PutUint32(p[124:], format.Checksum(p[:124]))
 }

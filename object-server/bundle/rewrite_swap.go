@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 )
 
@@ -68,7 +69,7 @@ func (w *rewriter) swap() (reclaimed int) {
 func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, s, units := m.old(), next.slotOf(&m.runEntry), int64(m.Units)
+	old, s, units := m.old(), next.slotOf(&m.Entry), int64(m.Units)
 	next.units += units
 	next.named++
 	if b.superseded.has(old.at(), m.Hash) {
@@ -79,7 +80,7 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 		if !b.relocateEntry(m.old(), newEntrySlot(next.number, position)) {
 			return
 		}
-	case b.index.replace(m.Hash.key(), old, s):
+	case b.index.replace(m.Hash.Key(), old, s):
 		if b.damaged[old.at()] {
 			b.damaged[s.at()] = true
 		}
@@ -93,16 +94,16 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 // bury makes a record one that is not its name's newest. b.mu is held.
 func (b *Bundle) bury(m *move) {
 	if f := m.from.filter; f != nil {
-		f.setState(m.position, successorState(newSlot(0, 0, 0, m.state())))
+		f.setState(m.position, successorState(newSlot(0, 0, 0, stateOf(&m.Entry))))
 	} else {
-		b.index.remove(m.Hash.key(), m.old())
+		b.index.remove(m.Hash.Key(), m.old())
 	}
 }
 
 // hasVersions tells whether a name may have versions. b.mu is held.
-func (b *Bundle) hasVersions(hash Hash) bool {
+func (b *Bundle) hasVersions(hash format.Hash) bool {
 	var space [4]slot
-	return slices.ContainsFunc(b.index.find(hash.key(), space[:0]), func(s slot) bool { return s.state() == slotVersioned })
+	return slices.ContainsFunc(b.index.find(hash.Key(), space[:0]), func(s slot) bool { return s.state() == slotVersioned })
 }
 
 // forgetTombstone takes a tombstone out of the index unless it was replaced.
@@ -114,7 +115,7 @@ func (b *Bundle) forgetTombstone(m *move) bool {
 			return false
 		}
 		f.setState(m.position, entryDead)
-	} else if !b.index.remove(m.Hash.key(), m.old()) {
+	} else if !b.index.remove(m.Hash.Key(), m.old()) {
 		return false
 	}
 	m.from.live -= int64(m.Units)
@@ -134,6 +135,6 @@ func (b *Bundle) isOldest(first *segment) bool {
 func isCompactionTemp(name string) bool {
 	stem, hasSuffix := strings.CutSuffix(name, compactionSuffix)
 	stem, hasDot := strings.CutPrefix(stem, ".")
-	_, _, ok := parseSegmentName(stem)
+	_, _, ok := format.ParseSegmentName(stem)
 	return hasSuffix && hasDot && ok
 }

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tinylib/msgp/msgp"
-
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -22,7 +21,7 @@ type Scan struct {
 	owned    bool // Close closes the file
 	whole    bool
 	segment  segmentFile
-	head     *segmentHeader // nil: damaged
+	head     *format.SegmentHeader // nil: damaged
 	limit    limit
 	window   window
 	offset   int64
@@ -35,9 +34,9 @@ type Scan struct {
 	queue    []Entry
 	entry    Entry // that Next returned last
 
-	entries     []runEntry // of all good headers of named records met, in the order of the log
-	lost        []place    // where records are missing, each with the offset behind it as lsn
-	listed      []runEntry // as the footer says, by unit; nil: not read yet, or no good footer
+	entries     []format.Entry // of all good headers of named records met, in the order of the log
+	lost        []place        // where records are missing, each with the offset behind it as lsn
+	listed      []format.Entry // as the footer says, by unit; nil: not read yet, or no good footer
 	footerError error
 	searched    bool              // for the last CHECKPOINT
 	covered     checkpoints       // what it and those before it say
@@ -48,13 +47,13 @@ type Scan struct {
 type Entry struct {
 	Offset int64
 	Length int64 // bytes
-	Record *Record
+	Record *format.Record
 	Damage *Damage // nil: all checksums that were looked at hold
 }
 
 // Metadata decodes those of the record; nil if it has none, or damaged ones.
-func (e *Entry) Metadata() *Metadata {
-	if e.Record == nil || !e.Record.Type().named() {
+func (e *Entry) Metadata() *format.Metadata {
+	if e.Record == nil || !e.Record.Type().Named() {
 		return nil
 	}
 	m, err := e.Record.Metadata()
@@ -88,9 +87,9 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 
 // readSegmentFile reads header and seal of a segment. The header is nil if it is
 // damaged.
-func readSegmentFile(file *handle, name string) (segmentFile, *segmentHeader, error) {
+func readSegmentFile(file *handle, name string) (segmentFile, *format.SegmentHeader, error) {
 	var s segmentFile
-	s.sequence, s.generation, _ = parseSegmentName(name)
+	s.sequence, s.generation, _ = format.ParseSegmentName(name)
 	s.through = s.sequence
 	var err error
 	if s.size, err = file.Size(); err != nil {
@@ -102,7 +101,7 @@ func readSegmentFile(file *handle, name string) (segmentFile, *segmentHeader, er
 		s.through = max(s.sequence, head.Through)
 		return s, &head, s.take(&head, file)
 	}
-	if !errors.Is(err, errDamaged) {
+	if !errors.Is(err, format.ErrDamaged) {
 		return s, nil, err
 	}
 	_, err = s.rebuild(file)
@@ -111,9 +110,9 @@ func readSegmentFile(file *handle, name string) (segmentFile, *segmentHeader, er
 
 func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
 	s := &Scan{
-		name: segmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f, limit: bound,
+		name: format.SegmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f, limit: bound,
 		offset: f.start, end: f.size, expected: f.base,
-		checkpoints: map[uint32]uint32{0: segmentHeaderSize / unitSize},
+		checkpoints: map[uint32]uint32{0: format.SegmentHeaderSize / format.UnitSize},
 	}
 	if f.base > 0 {
 		s.proven = f.base - 1
@@ -122,10 +121,10 @@ func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
 		s.proven = 0
 	}
 	if f.seal != nil {
-		s.end = f.size - int64(f.seal.units)*unitSize
-		s.proven = f.seal.last
-		s.limit = limit{lsn: min(bound.lsn, f.seal.last+1), sure: true}
-		s.entries = make([]runEntry, 0, min(int64(f.seal.count), f.size/headerSize))
+		s.end = f.size - int64(f.seal.Units)*format.UnitSize
+		s.proven = f.seal.Last
+		s.limit = limit{lsn: min(bound.lsn, f.seal.Last+1), sure: true}
+		s.entries = make([]format.Entry, 0, min(int64(f.seal.Count), f.size/format.HeaderSize))
 	}
 	if whole {
 		s.window = newAheadWindow(file, max(s.end, 0))
@@ -143,11 +142,11 @@ func (s *Scan) begin() {
 	case !f.headless:
 	case f.base == 0: // nothing in it proves itself
 		s.done = true
-		if f.size > segmentHeaderSize && (s.limit.sure || f.unreadable) {
+		if f.size > format.SegmentHeaderSize && (s.limit.sure || f.unreadable) {
 			s.report(0, f.size, "neither a segment header nor a record")
 		}
 	default:
-		s.report(0, segmentHeaderSize, "segment header is damaged")
+		s.report(0, format.SegmentHeaderSize, "segment header is damaged")
 	}
 }
 
@@ -194,7 +193,7 @@ func (s *Scan) Next() (*Entry, error) {
 		switch {
 		case err == nil:
 			return s.record(&h), nil
-		case errors.Is(err, errDamaged):
+		case errors.Is(err, format.ErrDamaged):
 			err = s.resync()
 		}
 		if err != nil { // of a later version, or the disk does not answer
@@ -205,45 +204,45 @@ func (s *Scan) Next() (*Entry, error) {
 	}
 }
 
-// header reads the header at the offset; errDamaged if it does not count.
-func (s *Scan) header() (header, error) {
-	p, err := s.window.at(s.offset, headerSize)
+// header reads the header at the offset; format.ErrDamaged if it does not count.
+func (s *Scan) header() (format.Header, error) {
+	p, err := s.window.at(s.offset, format.HeaderSize)
 	if err != nil {
-		return header{}, err
+		return format.Header{}, err
 	}
-	h, err := parseHeader(p)
-	if err != nil && saltOf(p) == s.segment.salt {
+	h, err := format.ParseHeader(p)
+	if err != nil && format.SaltOf(p) == s.segment.salt {
 		return h, err
 	}
-	if err != nil || h.Salt != s.segment.salt || !h.fits(s.offset, s.end) || h.Type == TypeSeal ||
+	if err != nil || h.Salt != s.segment.salt || !h.Fits(s.offset, s.end) || h.Type == format.TypeSeal ||
 		h.LSN < s.expected || h.LSN >= s.limit.lsn || h.LSN > s.expected && s.segment.generation == 0 {
-		return h, fmt.Errorf("%w: not the expected record", errDamaged)
+		return h, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
 	}
 	return h, nil
 }
 
 // record reads the record at the offset, whose header is good.
-func (s *Scan) record(h *header) *Entry {
+func (s *Scan) record(h *format.Header) *Entry {
 	e := &s.entry
-	*e = Entry{Offset: s.offset, Length: int64(h.Units) * unitSize, Record: &Record{head: *h}}
+	*e = Entry{Offset: s.offset, Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
 	err := s.body(e)
-	unit := uint32(s.offset / unitSize)
-	if h.Type.named() {
-		s.entries = append(s.entries, h.runEntry(unit))
+	unit := uint32(s.offset / format.UnitSize)
+	if h.Type.Named() {
+		s.entries = append(s.entries, h.Entry(unit))
 	}
 	if err != nil {
 		d := &Damage{
 			Segment: s.name, Offset: e.Offset, Length: e.Length, FirstLSN: h.LSN, LastLSN: h.LSN, Cause: err.Error(),
 			unreadable: isBadSector(err),
 		}
-		if h.Type.named() {
+		if h.Type.Named() {
 			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
 		} else { // a CHECKPOINT that others may refer to
 			s.lost = append(s.lost, place{e.Offset, uint64(e.Offset + e.Length)})
 		}
 		e.Damage = d
 	}
-	s.proven = max(s.proven, h.watermark())
+	s.proven = max(s.proven, h.Watermark())
 	s.offset += e.Length
 	s.expected = h.LSN + 1
 	return e
@@ -252,8 +251,8 @@ func (s *Scan) record(h *header) *Entry {
 // body reads what is behind the header and checks it.
 func (s *Scan) body(e *Entry) error {
 	length := e.Length
-	if !s.whole && e.Record.head.Type != TypeCheckpoint {
-		length = int64(e.Record.head.layout().data)
+	if !s.whole && e.Record.Head.Type != format.TypeCheckpoint {
+		length = int64(e.Record.Head.Layout().Data)
 	}
 	p, err := s.window.at(s.offset, int(length))
 	if err != nil {
@@ -261,50 +260,33 @@ func (s *Scan) body(e *Entry) error {
 	}
 	record := e.Record
 	if length < e.Length {
-		err = record.parseMetadata(p)
+		err = record.ParseMetadata(p)
 	} else {
-		record, err = parseRecord(p)
+		record, err = format.ParseRecord(p)
 	}
 	if err != nil {
 		return err
 	}
 	e.Record = record
 	if s.whole {
-		if err := record.checkData(); err != nil {
+		if err := record.CheckData(); err != nil {
 			return err
 		}
 	}
-	if record.head.Type == TypeCheckpoint {
+	if record.Head.Type == format.TypeCheckpoint {
 		return s.checkCheckpoint(record)
 	}
-	return record.checkStructure()
-}
-
-// checkStructure tells whether metadata and version block, whose checksum holds,
-// can be read at all.
-func (r *Record) checkStructure() error {
-	if len(r.block) > 0 {
-		if _, err := parseBlock(r.block, r.head.LSN); err != nil {
-			return err
-		}
-	}
-	if len(r.metadata) == 0 {
-		return nil
-	}
-	if _, err := msgp.Skip(r.metadata); err != nil {
-		return fmt.Errorf("%w: metadata: %w", errDamaged, err)
-	}
-	return nil
+	return record.CheckStructure()
 }
 
 // nameAt guesses the name of the record at an offset from its metadata, whether or
 // not their checksum holds.
 func (s *Scan) nameAt(offset int64) string {
-	b := make([]byte, min(64<<10, max(s.end-offset-headerSize, 0)))
-	if readFull(s.file, b, offset+headerSize) != nil {
+	b := make([]byte, min(64<<10, max(s.end-offset-format.HeaderSize, 0)))
+	if readFull(s.file, b, offset+format.HeaderSize) != nil {
 		return ""
 	}
-	m, err := decodeMetadata(b)
+	m, err := format.DecodeMetadata(b)
 	if err != nil {
 		return ""
 	}
@@ -365,7 +347,7 @@ func (s *Scan) lose(behind int64, last uint64) {
 	}
 	known, through := s.known()
 	for _, e := range known {
-		if at := int64(e.Unit) * unitSize; at >= s.offset && at < behind {
+		if at := int64(e.Unit) * format.UnitSize; at >= s.offset && at < behind {
 			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
 		}
 	}
@@ -374,7 +356,7 @@ func (s *Scan) lose(behind int64, last uint64) {
 	}
 	if guess := s.guess(); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: s.expected}) {
 		d.Lost = []Lost{guess}
-		if guess.Hash != (Hash{}) {
+		if guess.Hash != (format.Hash{}) {
 			d.Unnamed--
 		}
 	}
@@ -385,18 +367,18 @@ func (s *Scan) lose(behind int64, last uint64) {
 // guess tells what is left of the record at the offset, whose header is damaged.
 func (s *Scan) guess() Lost {
 	l := Lost{LSN: s.expected, Name: s.nameAt(s.offset)}
-	b := make([]byte, headerSize)
-	if s.offset+headerSize > s.end || readFull(s.file, b, s.offset) != nil {
+	b := make([]byte, format.HeaderSize)
+	if s.offset+format.HeaderSize > s.end || readFull(s.file, b, s.offset) != nil {
 		return l
 	}
-	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == s.expected || saltOf(b) == s.segment.salt {
-		l.Hash = Hash(b[24:40])
+	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == s.expected || format.SaltOf(b) == s.segment.salt {
+		l.Hash = format.Hash(b[24:40])
 	}
 	return l
 }
 
 // isLost tells whether a unit lies where records are missing.
 func (s *Scan) isLost(unit uint32) bool {
-	at := int64(unit) * unitSize
+	at := int64(unit) * format.UnitSize
 	return slices.ContainsFunc(s.lost, func(p place) bool { return at >= p.offset && at < int64(p.lsn) })
 }

@@ -4,25 +4,27 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // footer lists what the footer of the segment says, by unit; nil if there is
 // none that is good.
-func (s *Scan) footer() []runEntry {
+func (s *Scan) footer() []format.Entry {
 	if s.listed != nil || s.footerError != nil || s.segment.seal == nil {
 		return s.listed
 	}
-	var samples []sample
+	var samples []format.Sample
 	s.listed, samples, s.footerError = readSeal(s.file, s.segment.size, s.segment.seal)
 	if s.footerError != nil {
 		s.listed = nil
 		return nil
 	}
-	byUnit(s.listed)
+	format.ByUnit(s.listed)
 	for _, x := range samples {
-		i, ok := slices.BinarySearchFunc(s.listed, x.unit, func(e runEntry, unit uint32) int { return cmp.Compare(e.Unit, unit) })
-		if ok && s.listed[i].LSN != s.segment.base+uint64(x.lsn) {
-			s.footerError = fmt.Errorf("%w: a sample of the footer is of another record", errDamaged)
+		i, ok := slices.BinarySearchFunc(s.listed, x.Unit, func(e format.Entry, unit uint32) int { return cmp.Compare(e.Unit, unit) })
+		if ok && s.listed[i].LSN != s.segment.base+uint64(x.LSN) {
+			s.footerError = fmt.Errorf("%w: a sample of the footer is of another record", format.ErrDamaged)
 		}
 	}
 	return s.listed
@@ -30,9 +32,9 @@ func (s *Scan) footer() []runEntry {
 
 // known lists what the footer says of the segment, or without one its CHECKPOINTs,
 // and the LSN up to which that is all.
-func (s *Scan) known() (entries []runEntry, through uint64) {
+func (s *Scan) known() (entries []format.Entry, through uint64) {
 	if listed := s.footer(); listed != nil {
-		return listed, s.segment.seal.last
+		return listed, s.segment.seal.Last
 	}
 	if s.segment.generation > 0 {
 		return nil, 0
@@ -49,10 +51,6 @@ func (s *Scan) known() (entries []runEntry, through uint64) {
 	return s.covered.entries, s.covered.covered
 }
 
-func byUnit(entries []runEntry) {
-	slices.SortFunc(entries, func(e, f runEntry) int { return cmp.Compare(e.Unit, f.Unit) })
-}
-
 // checkFooter compares the footer with the records met. It tells whether it
 // queued something.
 func (s *Scan) checkFooter() bool {
@@ -63,7 +61,7 @@ func (s *Scan) checkFooter() bool {
 		if s.segment.generation == 0 { // none yet, or torn: it is written again
 			return false
 		}
-		s.footerError = fmt.Errorf("%w: a compacted segment has no footer", errDamaged)
+		s.footerError = fmt.Errorf("%w: a compacted segment has no footer", format.ErrDamaged)
 	}
 	cause := ""
 	if listed := s.footer(); s.footerError != nil {
@@ -75,58 +73,58 @@ func (s *Scan) checkFooter() bool {
 		return false
 	}
 	s.report(s.end, s.segment.size-s.end, "footer: %s", cause)
-	s.footerError = errDamaged
+	s.footerError = format.ErrDamaged
 	return true
 }
 
 // differ compares a run with the records that it should list; both are by unit.
 // It is empty if they agree.
-func (s *Scan) differ(run, met []runEntry) string {
+func (s *Scan) differ(run, met []format.Entry) string {
 	i := 0
 	for _, e := range run {
 		switch {
 		case i < len(met) && met[i] == e:
 			i++
 		case !s.isLost(e.Unit):
-			return fmt.Sprintf("it lists record %d at offset %d, which is not what lies there", e.LSN, int64(e.Unit)*unitSize)
+			return fmt.Sprintf("it lists record %d at offset %d, which is not what lies there", e.LSN, int64(e.Unit)*format.UnitSize)
 		}
 	}
 	if i < len(met) {
-		return fmt.Sprintf("it does not list record %d at offset %d", met[i].LSN, int64(met[i].Unit)*unitSize)
+		return fmt.Sprintf("it does not list record %d at offset %d", met[i].LSN, int64(met[i].Unit)*format.UnitSize)
 	}
 	return ""
 }
 
 // checkCheckpoint compares a CHECKPOINT with the records that it covers.
-func (s *Scan) checkCheckpoint(r *Record) error {
-	body, err := parseCheckpoint(r.Data)
+func (s *Scan) checkCheckpoint(r *format.Record) error {
+	body, err := format.ParseCheckpoint(r.Data)
 	if err != nil {
 		return err
 	}
-	if body.sequence != s.segment.sequence { // made for the segment before; says nothing of this one
+	if body.Sequence != s.segment.sequence { // made for the segment before; says nothing of this one
 		return nil
 	}
-	run, err := parseRun(nil, body.run, s.segment.base, s.offset)
+	run, err := format.ParseRun(nil, body.Run, s.segment.base, s.offset)
 	if err != nil {
 		return err
 	}
-	from, ok := s.checkpoints[body.before]
-	if !ok && !s.isLost(body.before) {
-		return fmt.Errorf("%w: no checkpoint at offset %d", errDamaged, int64(body.before)*unitSize)
+	from, ok := s.checkpoints[body.Before]
+	if !ok && !s.isLost(body.Before) {
+		return fmt.Errorf("%w: no checkpoint at offset %d", format.ErrDamaged, int64(body.Before)*format.UnitSize)
 	}
-	s.checkpoints[uint32(s.offset/unitSize)] = body.resume
+	s.checkpoints[uint32(s.offset/format.UnitSize)] = body.Resume
 	if !ok { // where its run begins is not known
 		return nil
 	}
-	var met []runEntry
+	var met []format.Entry
 	for _, e := range s.entries {
-		if e.Unit >= from && e.Unit < body.resume {
+		if e.Unit >= from && e.Unit < body.Resume {
 			met = append(met, e)
 		}
 	}
-	byUnit(run)
+	format.ByUnit(run)
 	if cause := s.differ(run, met); cause != "" {
-		return fmt.Errorf("%w: checkpoint: %s", errDamaged, cause)
+		return fmt.Errorf("%w: checkpoint: %s", format.ErrDamaged, cause)
 	}
 	return nil
 }

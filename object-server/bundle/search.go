@@ -2,6 +2,8 @@ package bundle
 
 import (
 	"errors"
+
+	"martlet/object-server/bundle/format"
 )
 
 // search looks for records that prove themselves in bytes that do not begin
@@ -27,13 +29,13 @@ type place struct {
 // the one given. A copy of a segment that somebody stored as an object does not
 // count: it was made earlier, so its LSNs are lower.
 func (s *search) run(offset int64, lsn uint64) error {
-	for at := offset + unitSize; at+headerSize <= s.window.size; {
+	for at := offset + format.UnitSize; at+format.HeaderSize <= s.window.size; {
 		head, ok, err := s.try(at)
 		if err != nil {
 			return err
 		}
 		if !ok || head.LSN <= lsn || head.LSN >= s.limit {
-			at += unitSize
+			at += format.UnitSize
 			continue
 		}
 		if !s.found {
@@ -41,23 +43,23 @@ func (s *search) run(offset int64, lsn uint64) error {
 			s.salt, s.salted = head.Salt, true
 		}
 		lsn = head.LSN
-		s.watermark = max(s.watermark, head.watermark())
-		at += int64(head.Units) * unitSize
+		s.watermark = max(s.watermark, head.Watermark())
+		at += int64(head.Units) * format.UnitSize
 	}
 	return nil
 }
 
 // try reads the header of a record at the offset, if there is one.
-func (s *search) try(at int64) (header, bool, error) {
-	p, err := s.window.at(at, headerSize)
-	if errors.Is(err, errDamaged) { // a bad sector
-		return header{}, false, nil
+func (s *search) try(at int64) (format.Header, bool, error) {
+	p, err := s.window.at(at, format.HeaderSize)
+	if errors.Is(err, format.ErrDamaged) { // a bad sector
+		return format.Header{}, false, nil
 	}
-	if err != nil || !isHeader(p) {
-		return header{}, false, err
+	if err != nil || !format.IsHeader(p) {
+		return format.Header{}, false, err
 	}
-	head, err := parseHeader(p)
-	if errors.Is(err, errDamaged) {
+	head, err := format.ParseHeader(p)
+	if errors.Is(err, format.ErrDamaged) {
 		return head, false, nil
 	}
 	if err != nil {
@@ -66,7 +68,7 @@ func (s *search) try(at int64) (header, bool, error) {
 		}
 		return head, false, err
 	}
-	return head, (!s.salted || head.Salt == s.salt) && head.fits(at, s.window.size), nil
+	return head, (!s.salted || head.Salt == s.salt) && head.Fits(at, s.window.size), nil
 }
 
 // isOurs tells whether a header that this version does not support is one of
@@ -74,7 +76,7 @@ func (s *search) try(at int64) (header, bool, error) {
 // anywhere else the bytes may be those of an object.
 func (s *search) isOurs(p []byte, at int64) bool {
 	if s.salted {
-		return saltOf(p) == s.salt
+		return format.SaltOf(p) == s.salt
 	}
-	return at == segmentHeaderSize
+	return at == format.SegmentHeaderSize
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -15,31 +16,31 @@ type segment struct {
 	through    uint32 // last sequence that it stands for: more than sequence once neighbours were merged
 	generation uint32
 	salt       uint32
-	base       uint64                   // LSN of the first record
-	last       uint64                   // LSN of the last one
-	tail       int64                    // end of the durable records, in bytes
-	units      int64                    // in records with a name, dead or alive
-	live       int64                    // in records that the index points at
-	sealed     bool                     // has a footer
-	damaged    bool                     // records are lost: must be read from end to end when opened
-	checkpoint uint32                   // unit of the last CHECKPOINT; 0 if none
-	resume     uint32                   // unit of the first record that no CHECKPOINT covers
-	covered    uint64                   // last LSN before it
-	records    int                      // behind resume, about
-	samples    []sample                 // of a segment without footer
-	loaded     atomic.Pointer[[]sample] // of one with a footer, once they were needed
-	unfit      bool                     // compaction met damage in it: it stays as it is
-	run        int64                    // offset of the footer's run, once it has one
-	filter     *filter                  // of the footer's run, where the index is on disk; nil: the records are in the index
-	isFiling   bool                     // records are being moved from the index to the filter
-	named      int                      // records with a name, dead or alive
-	hidden     bool                     // is being made by compaction, or was replaced by it
-	inherited  bool                     // made before the partition was split off: others may share the file, which nobody changes
-	foreign    uint32                   // entries of the footer's run before the first of this partition
-	pins       atomic.Int32             // readers
-	partial    []byte                   // where writes are direct: what the last block holds, if known
-	reserved   int64                    // room up to here is reserved, as far as known
-	closed     uint64                   // ticks: no record was appended later; 0 if not known, or it grows
+	base       uint64                          // LSN of the first record
+	last       uint64                          // LSN of the last one
+	tail       int64                           // end of the durable records, in bytes
+	units      int64                           // in records with a name, dead or alive
+	live       int64                           // in records that the index points at
+	sealed     bool                            // has a footer
+	damaged    bool                            // records are lost: must be read from end to end when opened
+	checkpoint uint32                          // unit of the last CHECKPOINT; 0 if none
+	resume     uint32                          // unit of the first record that no CHECKPOINT covers
+	covered    uint64                          // last LSN before it
+	records    int                             // behind resume, about
+	samples    []format.Sample                 // of a segment without footer
+	loaded     atomic.Pointer[[]format.Sample] // of one with a footer, once they were needed
+	unfit      bool                            // compaction met damage in it: it stays as it is
+	run        int64                           // offset of the footer's run, once it has one
+	filter     *filter                         // of the footer's run, where the index is on disk; nil: the records are in the index
+	isFiling   bool                            // records are being moved from the index to the filter
+	named      int                             // records with a name, dead or alive
+	hidden     bool                            // is being made by compaction, or was replaced by it
+	inherited  bool                            // made before the partition was split off: others may share the file, which nobody changes
+	foreign    uint32                          // entries of the footer's run before the first of this partition
+	pins       atomic.Int32                    // readers
+	partial    []byte                          // where writes are direct: what the last block holds, if known
+	reserved   int64                           // room up to here is reserved, as far as known
+	closed     uint64                          // ticks: no record was appended later; 0 if not known, or it grows
 }
 
 func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }
@@ -96,18 +97,18 @@ func (t *segments) withLSN(lsn uint64) *segment {
 }
 
 // slotOf is the slot for a record of the segment.
-func (s *segment) slotOf(e *runEntry) slot {
-	return newSlot(s.number, e.Unit, e.Units, e.state())
+func (s *segment) slotOf(e *format.Entry) slot {
+	return newSlot(s.number, e.Unit, e.Units, stateOf(e))
 }
 
-// state of a record in the index.
-func (e *runEntry) state() uint8 {
+// stateOf is the state of a record in the index.
+func stateOf(e *format.Entry) uint8 {
 	switch {
-	case e.isChained():
+	case e.IsChained():
 		return slotVersioned
-	case e.Type == TypeTombstone:
+	case e.Type == format.TypeTombstone:
 		return slotTombstone
-	case e.Type == TypeSpill:
+	case e.Type == format.TypeSpill:
 		return slotSpill
 	}
 	return slotLive

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"martlet/object-server/bundle/format"
 )
 
 // A partition is split in two when the part power of its ring is raised by one:
@@ -20,11 +21,6 @@ import (
 //
 // Which power the partitions of a device are of is not for this package to know:
 // ID says it.
-
-// Bits returns the first bits of a hash, which number a partition.
-func (h Hash) Bits(power uint8) uint32 {
-	return uint32(uint64(binary.BigEndian.Uint32(h[:4])) >> (32 - power))
-}
 
 // Children are the partitions that one becomes when it is split.
 func (id ID) Children(power uint8) [2]ID {
@@ -40,7 +36,7 @@ func (id ID) Sibling() (ID, bool) {
 
 // descends tells whether a segment with the header may be where it is: in its
 // partition, or in one that was split off.
-func (id ID) descends(h *segmentHeader) bool {
+func (id ID) descends(h *format.SegmentHeader) bool {
 	switch {
 	case h.Power >= id.Power || id.Power == 0: // what is newer than the partition is only in its place if it says so
 		return h.Partition == id.Partition
@@ -58,22 +54,22 @@ func (id ID) descends(h *segmentHeader) bool {
 }
 
 // owns tells whether a record of a segment counts in this partition.
-func (b *Bundle) owns(s *segment, hash Hash) bool { return !s.inherited || b.id.owns(hash) }
+func (b *Bundle) owns(s *segment, hash format.Hash) bool { return !s.inherited || b.id.owns(hash) }
 
-func (id ID) owns(hash Hash) bool { return hash.Bits(id.Power) == id.Partition }
+func (id ID) owns(hash format.Hash) bool { return hash.Bits(id.Power) == id.Partition }
 
 // own is the part of a segment's run, sorted by hash, that counts in this
 // partition.
-func (b *Bundle) own(s *segment, run []runEntry) []runEntry {
+func (b *Bundle) own(s *segment, run []format.Entry) []format.Entry {
 	from, to := b.ownRange(s, run)
 	return run[from:to]
 }
 
-func (b *Bundle) ownRange(s *segment, run []runEntry) (from, to int) {
+func (b *Bundle) ownRange(s *segment, run []format.Entry) (from, to int) {
 	if !s.inherited {
 		return 0, len(run)
 	}
-	before := func(e runEntry, partition uint64) int {
+	before := func(e format.Entry, partition uint64) int {
 		if uint64(e.Hash.Bits(b.id.Power)) < partition {
 			return -1
 		}
@@ -152,7 +148,7 @@ func (f *Files) contents(id ID) ([]string, error) {
 		directory string
 		isOurs    func(name string) bool
 	}{
-		{"", func(name string) bool { _, _, ok := parseSegmentName(name); return ok || isCompactionTemp(name) }},
+		{"", func(name string) bool { _, _, ok := format.ParseSegmentName(name); return ok || isCompactionTemp(name) }},
 		{largeDirectory, func(name string) bool { _, ok := parseLargeName(name, "", largeSuffix); return ok }},
 	} {
 		entries, err := f.FS.ReadDir(filepath.Join(f.directory(id), kind.directory))
@@ -299,7 +295,7 @@ func (f *Files) Discard(id ID) error {
 // discard removes a file of a bundle. Another one may soon have its name, so nobody
 // may find it open.
 func (f *Files) discard(id ID, name string) error {
-	if sequence, generation, ok := parseSegmentName(name); ok {
+	if sequence, generation, ok := format.ParseSegmentName(name); ok {
 		f.forget(fileKey{id, sequence, generation})
 	}
 	if err := f.FS.Remove(filepath.Join(f.directory(id), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -310,13 +306,13 @@ func (f *Files) discard(id ID, name string) error {
 
 // Sample returns the hash of one record in a partition, to tell which part power
 // its number is of; false if there is none.
-func (f *Files) Sample(id ID) (hash Hash, ok bool, err error) {
+func (f *Files) Sample(id ID) (hash format.Hash, ok bool, err error) {
 	names, err := f.contents(id)
 	if err != nil {
 		return hash, false, err
 	}
 	for _, name := range names {
-		if _, _, isSegment := parseSegmentName(name); !isSegment {
+		if _, _, isSegment := format.ParseSegmentName(name); !isSegment {
 			continue
 		}
 		if hash, ok, err = f.firstHash(filepath.Join(f.directory(id), name)); ok || err != nil {
@@ -326,7 +322,7 @@ func (f *Files) Sample(id ID) (hash Hash, ok bool, err error) {
 	return hash, false, nil
 }
 
-func (f *Files) firstHash(path string) (hash Hash, ok bool, err error) {
+func (f *Files) firstHash(path string) (hash format.Hash, ok bool, err error) {
 	s, err := OpenScan(f.FS, path, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hash, false, nil
@@ -343,7 +339,7 @@ func (f *Files) firstHash(path string) (hash Hash, ok bool, err error) {
 		if err != nil {
 			return hash, false, err
 		}
-		if e.Record != nil && e.Record.Type().named() {
+		if e.Record != nil && e.Record.Type().Named() {
 			return e.Record.Hash(), true, nil
 		}
 	}

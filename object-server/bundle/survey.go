@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Survey is what a partition holds, as opening it would find.
@@ -77,8 +79,8 @@ func (b *Bundle) survey(entries []found) (*Survey, error) {
 		}
 		v.Bytes += size
 		v.Segments = append(v.Segments, SegmentSurvey{
-			File: segmentName(s.sequence, s.generation), Sequence: s.sequence, Through: s.through, Generation: s.generation,
-			BaseLSN: s.base, LastLSN: s.last, Bytes: size, Sealed: s.sealed, Checkpoint: int64(s.checkpoint) * unitSize,
+			File: format.SegmentName(s.sequence, s.generation), Sequence: s.sequence, Through: s.through, Generation: s.generation,
+			BaseLSN: s.base, LastLSN: s.last, Bytes: size, Sealed: s.sealed, Checkpoint: int64(s.checkpoint) * format.UnitSize,
 		})
 	}
 	for i, s := range b.segments.table {
@@ -87,22 +89,22 @@ func (b *Bundle) survey(entries []found) (*Survey, error) {
 	for i := range entries {
 		e, s := &entries[i], segments[entries[i].segment]
 		s.Records++
-		isVersion := e.state() == slotVersioned
+		isVersion := stateOf(&e.Entry) == slotVersioned
 		if isVersion {
 			v.Versions++
 		}
 		if !isNewest(entries, i) {
 			if !isVersion {
 				s.Dead++
-				s.DeadBytes += int64(e.Units) * unitSize
-				v.DeadBytes += int64(e.Units) * unitSize
+				s.DeadBytes += int64(e.Units) * format.UnitSize
+				v.DeadBytes += int64(e.Units) * format.UnitSize
 			}
 			continue
 		}
 		switch {
-		case e.Type == TypeTombstone:
+		case e.Type == format.TypeTombstone:
 			v.Tombstones++
-		case e.Type == TypeSpill:
+		case e.Type == format.TypeSpill:
 			v.Names, v.Large = v.Names+1, v.Large+1
 		default:
 			v.Names++

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"martlet/object-server/bundle/format"
 )
 
 // A disk fails to read a sector, the page cache a page.
@@ -27,7 +29,7 @@ func (e *unreadableError) Error() string {
 }
 
 // Unwrap makes it both damage and the error of the disk.
-func (e *unreadableError) Unwrap() []error { return []error{errDamaged, e.cause} }
+func (e *unreadableError) Unwrap() []error { return []error{format.ErrDamaged, e.cause} }
 
 // isBadSector tells whether an error is of a disk that cannot read some bytes.
 func isBadSector(err error) bool { return errors.Is(err, syscall.EIO) }

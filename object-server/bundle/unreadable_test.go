@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -49,8 +50,8 @@ func badDiskLog(t *testing.T, config Config, batch int, isCompacted bool) (*vfs.
 			t.Fatalf("record %d: %v, %v", n, ok, err)
 		}
 		s := b.segments.table[r.slot.segment()]
-		from := int64(r.slot.unit()) * unitSize
-		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), span{from, from + int64(r.head.Units)*unitSize}}
+		from := int64(r.slot.unit()) * format.UnitSize
+		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), span{from, from + int64(r.Head.Units)*format.UnitSize}}
 	}
 	return fs, places
 }
@@ -68,8 +69,8 @@ func putSized(t testing.TB, n int, ticks uint64, size int) *Draft {
 		body[i] = byte(n + i*i)
 	}
 	d.Write(body)
-	ts := Timestamp{Ticks: ticks}
-	m := &Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(size), Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts}
+	ts := format.Timestamp{Ticks: ticks}
+	m := &format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(size), Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts}
 	check(t, d.SealPut(name(n), m, nil))
 	return d
 }
@@ -145,7 +146,7 @@ func TestOpenOnBadSectors(t *testing.T) {
 }
 
 // readWhole reads all of a name's newest record.
-func readWhole(b *Bundle, hash Hash) (*Record, bool, error) {
+func readWhole(b *Bundle, hash format.Hash) (*Record, bool, error) {
 	record, buffer, err := b.Read(hash)
 	buffer.Free()
 	return record, record != nil, err
@@ -157,9 +158,9 @@ func wantAllButBad(t *testing.T, b *Bundle, places map[int]recordSpan, segment s
 	for n, p := range places {
 		r, ok, err := readWhole(b, name(n))
 		switch isBad := p.segment == segment && p.from < bad.to && bad.from < p.to; {
-		case isBad && !errors.Is(err, ErrQuarantined) && !(ok && r.Doubtful()):
+		case isBad && !errors.Is(err, format.ErrQuarantined) && !(ok && r.Doubtful()):
 			t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.from, p.to, r, err)
-		case !isBad && (err != nil || !ok || r.head.Size != uint64(n%5*300) && n > 0):
+		case !isBad && (err != nil || !ok || r.Head.Size != uint64(n%5*300) && n > 0):
 			t.Fatalf("%s: record %d at %s %d to %d: %v, %v", where, n, p.segment, p.from, p.to, r, err)
 		}
 	}

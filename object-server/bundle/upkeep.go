@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
@@ -33,7 +34,7 @@ func (b *Bundle) Seal() error {
 			return nil
 		}
 		err := b.seal(&x)
-		if isDamage(err) { // stays as it is: opening it must meet the damage
+		if format.IsDamage(err) { // stays as it is: opening it must meet the damage
 			b.mu.Lock()
 			x.segment.damaged = true
 			b.mu.Unlock()
@@ -72,14 +73,14 @@ func (b *Bundle) seal(x *extent) error {
 	defer file.release()
 	entries, err := b.entries(file, x)
 	if isUnreadable(err) {
-		err = fmt.Errorf("%w: %w", errDamaged, err)
+		err = fmt.Errorf("%w: %w", format.ErrDamaged, err)
 	}
 	if err != nil {
 		return err
 	}
-	samples := samplesOf(entries, s.base)
-	sortRun(entries)
-	footer, err := encodeSeal(s.salt, s.base, x.last, s.through, entries, samples)
+	samples := format.SamplesOf(entries, s.base)
+	format.SortRun(entries)
+	footer, err := format.EncodeSeal(s.salt, s.base, x.last, s.through, entries, samples)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func writeFooter(file *handle, footer []byte) error {
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	at := (size + unitSize - 1) / unitSize * unitSize
+	at := (size + format.UnitSize - 1) / format.UnitSize * format.UnitSize
 	if err := file.Writev([][]byte{footer}, at); err != nil {
 		if errors.Is(err, vfs.ErrNoSpace) {
 			_ = file.Truncate(size) // if that fails a piece of footer stays, which means nothing
@@ -128,16 +129,16 @@ func complete(file vfs.File, size int64) error {
 }
 
 // entries lists the named records of an extent.
-func (b *Bundle) entries(file *handle, x *extent) ([]runEntry, error) {
+func (b *Bundle) entries(file *handle, x *extent) ([]format.Entry, error) {
 	s := x.segment
-	from, lsn := int64(segmentHeaderSize), s.base
+	from, lsn := int64(format.SegmentHeaderSize), s.base
 	var covered checkpoints
 	if x.checkpoint != 0 {
 		var err error
-		if covered, err = readCheckpoints(file, s, x.tail, x.checkpoint); err != nil && !isDamage(err) {
+		if covered, err = readCheckpoints(file, s, x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
 			return nil, err
 		} else if err == nil {
-			from, lsn = int64(covered.resume)*unitSize, covered.covered+1
+			from, lsn = int64(covered.resume)*format.UnitSize, covered.covered+1
 		} else {
 			covered = checkpoints{}
 		}
@@ -163,28 +164,28 @@ func (b *Bundle) Checkpoint() (*Draft, error) {
 		return nil, err
 	}
 	defer file.release()
-	run, err := scan(file, s, int64(x.resume)*unitSize, x.tail, x.covered+1)
+	run, err := scan(file, s, int64(x.resume)*format.UnitSize, x.tail, x.covered+1)
 	if err != nil {
 		return nil, b.uncheckpointed(s, err)
 	}
-	sortRun(run)
-	body := checkpoint{sequence: s.sequence, before: x.checkpoint, resume: uint32(x.tail / unitSize)}
-	d := NewDraft(checkpointPrefix + len(run)*runEntrySize)
-	d.Write(body.prefix())
-	d.Write(appendRun(nil, s.base, run))
+	format.SortRun(run)
+	body := format.Checkpoint{Sequence: s.sequence, Before: x.checkpoint, Resume: uint32(x.tail / format.UnitSize)}
+	encoded := format.AppendRun(body.Prefix(), s.base, run)
+	d := NewDraft(len(encoded))
+	d.Write(encoded)
 	return d, d.sealCheckpoint(x.last)
 }
 
 // checkpointDue tells whether enough has been written to a segment since its
 // last CHECKPOINT. b.mu is held.
 func (b *Bundle) checkpointDue(s *segment) bool {
-	return s.tail-int64(s.resume)*unitSize >= b.config.CheckpointBytes || s.records >= checkpointRecords
+	return s.tail-int64(s.resume)*format.UnitSize >= b.config.CheckpointBytes || s.records >= checkpointRecords
 }
 
 // uncheckpointed marks a segment whose records cannot all be read: it gets no
 // CHECKPOINT and no footer any more.
 func (b *Bundle) uncheckpointed(s *segment, err error) error {
-	if !isDamage(err) && !isUnreadable(err) {
+	if !format.IsDamage(err) && !isUnreadable(err) {
 		return err
 	}
 	b.mu.Lock()

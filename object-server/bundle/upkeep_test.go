@@ -5,6 +5,7 @@ import (
 	"maps"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -97,7 +98,7 @@ func TestDamagedFootersAndCheckpoints(t *testing.T) {
 		size := must(info.Size())
 		start := s.tail
 		if s == live.active {
-			start = int64(s.checkpoint) * unitSize
+			start = int64(s.checkpoint) * format.UnitSize
 			size = start + 400
 		}
 		for at := start; at < size; at += 97 {
@@ -150,7 +151,7 @@ func TestDamagedSegmentIsNotSealed(t *testing.T) {
 	}
 	r, _, err := find(b, name(10))
 	check(t, err)
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*unitSize+40) })
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*format.UnitSize+40) })
 	first := reopened(t, fs)
 	lost := first.lostThrough
 	if lost != r.LSN() || !first.segments.table[0].damaged {
@@ -176,11 +177,11 @@ func TestForgedSeal(t *testing.T) {
 		b := reopened(t, fs)
 		d := NewDraft(len(stolen))
 		d.Write(stolen)
-		m := Metadata{Name: fmt.Sprint("/a/c/", 1), Size: int64(len(stolen)), Timestamp: Timestamp{Ticks: 1}}
+		m := format.Metadata{Name: fmt.Sprint("/a/c/", 1), Size: int64(len(stolen)), Timestamp: format.Timestamp{Ticks: 1}}
 		check(t, d.SealPut(name(1), &m, nil))
 		appendBatch(t, b, d)
 		// A crash may cut the file so that the forged footer ends it.
-		at := 2*headerSize + int64(d.head.MetadataLength) + int64(len(stolen)) + int64(shift*4)
+		at := 2*format.HeaderSize + int64(d.head.MetadataLength) + int64(len(stolen)) + int64(shift*4)
 		alter(t, fs, logSegment, func(f vfs.File) { check(t, f.Truncate(at)) })
 		rebuilt := reopened(t, fs)
 		if _, ok, _ := find(rebuilt, name(1)); ok || rebuilt.Len() != 0 {
@@ -201,8 +202,8 @@ func TestReadLSN(t *testing.T) {
 				if record == nil {
 					continue
 				}
-				if record.LSN() != lsn || record.head.Hash != name(n) || len(record.Data) != 200 {
-					t.Fatalf("record %d: %+v", lsn, record.head)
+				if record.LSN() != lsn || record.Head.Hash != name(n) || len(record.Data) != 200 {
+					t.Fatalf("record %d: %+v", lsn, record.Head)
 				}
 				buffer.Free()
 				hit++

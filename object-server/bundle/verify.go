@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+
+	"martlet/object-server/bundle/format"
 )
 
 // Verdict is what Verify found in a partition.
@@ -50,9 +52,9 @@ type pass struct {
 	bundle   *Bundle
 	verdict  Verdict
 	segments []passed
-	newest   map[Hash]newest // record of each name
-	kept     []kept          // each good record with a name
-	broken   []broken        // each damaged one whose header is good
+	newest   map[format.Hash]newest // record of each name
+	kept     []kept                 // each good record with a name
+	broken   []broken               // each damaged one whose header is good
 	spills   []spill
 	torn     map[string]bool // segments
 	proven   uint64
@@ -74,7 +76,7 @@ type newest struct {
 
 // kept is a good record.
 type kept struct {
-	hash Hash
+	hash format.Hash
 	newest
 	segment int // index in the pass
 	unit    uint32
@@ -94,13 +96,13 @@ func (p *pass) place(k *kept) recordPlace {
 func (s *spill) place() recordPlace { return recordPlace{&s.segment, s.unit, s.units} }
 
 // recordOf reads a whole record.
-func (p *pass) recordOf(at recordPlace) (*Record, *Buffer, error) {
+func (p *pass) recordOf(at recordPlace) (*format.Record, *Buffer, error) {
 	seg := segment{sequence: at.file.sequence, generation: at.file.generation}
-	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*unitSize)
+	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*format.UnitSize)
 	if err != nil {
 		return nil, nil, err
 	}
-	record, err := parseRecord(buffer.B)
+	record, err := format.ParseRecord(buffer.B)
 	if err != nil {
 		buffer.Free()
 		return nil, nil, err
@@ -124,7 +126,7 @@ func (p *pass) nameOf(at recordPlace) string {
 
 func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
-		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[Hash]newest), torn: make(map[string]bool)}
+		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
 		p.bundle.readOnly = true
 		defer p.bundle.index.free()
 		err := p.run(only)
@@ -144,7 +146,7 @@ func (p *pass) add(d Damage) {
 
 func (p *pass) run(only string) error {
 	files, err := p.bundle.list()
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, format.ErrUnsupported) {
 		p.add(Damage{Cause: err.Error(), Final: true})
 		return nil
 	}
@@ -171,21 +173,21 @@ func (p *pass) run(only string) error {
 		case f.headless && bound.lsn <= f.base: // void
 			continue
 		case bound.lsn < f.base || f.base < expected:
-			p.add(Damage{Segment: segmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
+			p.add(Damage{Segment: format.SegmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
 			return nil
 		case p.floor < expected && f.isUnfinished(expected, bound):
-			p.torn[segmentName(f.sequence, f.generation)] = true
+			p.torn[format.SegmentName(f.sequence, f.generation)] = true
 			continue
 		}
 		if f.base > expected {
 			p.add(Damage{FirstLSN: expected, LastLSN: f.base - 1, Unnamed: f.base - expected, Cause: fmt.Sprintf(
-				"no segment before %s holds them", segmentName(f.sequence, f.generation))})
+				"no segment before %s holds them", format.SegmentName(f.sequence, f.generation))})
 		}
 		next := max(expected, f.base)
 		if bound.sure {
 			p.proven = max(p.proven, bound.lsn-1)
 		}
-		if name := segmentName(f.sequence, f.generation); only == "" || only == name {
+		if name := format.SegmentName(f.sequence, f.generation); only == "" || only == name {
 			if next, err = p.segment(f, bound); err != nil {
 				return err
 			}
@@ -219,7 +221,7 @@ func (p *pass) checkEnd(expected uint64) {
 	d := Damage{FirstLSN: expected, LastLSN: p.floor, Unnamed: p.floor - expected + 1, Cause: "no segment holds them"}
 	if n := len(p.segments); n > 0 {
 		last := &p.segments[n-1]
-		d.Segment, d.Offset = segmentName(last.file.sequence, last.file.generation), last.file.size
+		d.Segment, d.Offset = format.SegmentName(last.file.sequence, last.file.generation), last.file.size
 		last.through = p.floor
 	} else {
 		d.Final = true
@@ -233,7 +235,7 @@ func (p *pass) blank(f *segmentFile, expected uint64, bound limit) uint64 {
 	next := f.lostBlank(expected, bound)
 	if next > expected {
 		p.add(Damage{
-			Segment: segmentName(f.sequence, f.generation), Length: f.size, FirstLSN: expected, LastLSN: next - 1,
+			Segment: format.SegmentName(f.sequence, f.generation), Length: f.size, FirstLSN: expected, LastLSN: next - 1,
 			Unnamed: next - expected, Cause: "nothing of it can be read", unreadable: true,
 		})
 		p.segments = append(p.segments, passed{*f, expected, next - 1})
@@ -243,11 +245,11 @@ func (p *pass) blank(f *segmentFile, expected uint64, bound limit) uint64 {
 
 // nameLost names lost records by older ones of the same name.
 func (p *pass) nameLost() {
-	names := make(map[Hash]string)
+	names := make(map[format.Hash]string)
 	each := func(use func(l *Lost)) {
 		for _, d := range p.verdict.Damages {
 			for i := range d.Lost {
-				if l := &d.Lost[i]; l.Name == "" && l.Hash != (Hash{}) {
+				if l := &d.Lost[i]; l.Name == "" && l.Hash != (format.Hash{}) {
 					use(l)
 				}
 			}
@@ -280,9 +282,9 @@ func (p *pass) newer(f *segmentFile) error {
 		return err
 	}
 	for _, name := range names {
-		if _, generation, _ := parseSegmentName(name); generation > f.generation {
+		if _, generation, _ := format.ParseSegmentName(name); generation > f.generation {
 			p.add(Damage{
-				Segment: segmentName(f.sequence, f.generation), Cause: "its later generation " + name + " has no footer and is not used",
+				Segment: format.SegmentName(f.sequence, f.generation), Cause: "its later generation " + name + " has no footer and is not used",
 			})
 		}
 	}
@@ -329,32 +331,32 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 func (p *pass) find() error {
 	b, entries, err := recovered(p.bundle.files, p.bundle.id)
 	defer b.index.free()
-	if isDamage(err) { // told already
+	if format.IsDamage(err) { // told already
 		return nil
 	}
 	for i := range entries {
 		e := &entries[i]
-		p.newest[e.Hash] = newest{e.LSN, e.Flags&(flagVersions>>8) != 0}
+		p.newest[e.Hash] = newest{e.LSN, e.Flags&(format.FlagVersions>>8) != 0}
 	}
 	return err
 }
 
 func (p *pass) record(f *segmentFile, e *Entry) {
-	h := &e.Record.head
-	if !h.Type.named() || f.inherited && !p.bundle.id.owns(h.Hash) {
+	h := &e.Record.Head
+	if !h.Type.Named() || f.inherited && !p.bundle.id.owns(h.Hash) {
 		return
 	}
 	p.verdict.Records++
-	own := newest{h.LSN, h.Flags&flagVersions != 0}
+	own := newest{h.LSN, h.Flags&format.FlagVersions != 0}
 	p.newest[h.Hash] = own
 	if e.Damage == nil {
-		p.kept = append(p.kept, kept{h.Hash, own, len(p.segments), uint32(e.Offset / unitSize), h.Units})
+		p.kept = append(p.kept, kept{h.Hash, own, len(p.segments), uint32(e.Offset / format.UnitSize), h.Units})
 	} else {
 		p.broken = append(p.broken, broken{*h, *f, e.Offset})
 	}
-	if h.Type == TypeSpill && e.Damage == nil {
+	if h.Type == format.TypeSpill && e.Damage == nil {
 		p.spills = append(p.spills, spill{
-			hash: h.Hash, lsn: h.LSN, id: e.Record.LargeID, segment: *f, unit: uint32(e.Offset / unitSize),
+			hash: h.Hash, lsn: h.LSN, id: e.Record.LargeID, segment: *f, unit: uint32(e.Offset / format.UnitSize),
 			units: h.Units,
 		})
 	}
@@ -381,7 +383,7 @@ func (p *pass) dropVoid() {
 	last.through = min(last.through, void-1)
 	p.spills = slices.DeleteFunc(p.spills, func(s spill) bool { return s.lsn >= void })
 	p.kept = slices.DeleteFunc(p.kept, func(k kept) bool { return k.lsn >= void })
-	maps.DeleteFunc(p.newest, func(_ Hash, n newest) bool { return n.lsn >= void })
+	maps.DeleteFunc(p.newest, func(_ format.Hash, n newest) bool { return n.lsn >= void })
 	for _, k := range p.kept {
 		if p.newest[k.hash].lsn < k.lsn {
 			p.newest[k.hash] = k.newest

@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"slices"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // spill is a record that names a large file.
 type spill struct {
-	hash    Hash
+	hash    format.Hash
 	lsn     uint64
 	id      uint64
 	segment segmentFile
@@ -39,8 +40,8 @@ func (p *pass) large() error {
 			return err
 		}
 		d := Damage{
-			Segment: segmentName(s.segment.sequence, s.segment.generation), Offset: int64(s.unit) * unitSize,
-			Length: int64(s.units) * unitSize, LargeID: LargeID(s.id),
+			Segment: format.SegmentName(s.segment.sequence, s.segment.generation), Offset: int64(s.unit) * format.UnitSize,
+			Length: int64(s.units) * format.UnitSize, LargeID: LargeID(s.id),
 		}
 		if causes.copy != "" {
 			d.Cause = causes.copy
@@ -64,19 +65,19 @@ func (p *pass) live() (func(*spill) bool, error) {
 		return plain, nil
 	}
 	b, _, err := recovered(p.bundle.files, p.bundle.id)
-	if isDamage(err) {
+	if format.IsDamage(err) {
 		return plain, nil
 	}
 	defer b.index.free()
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[Hash]map[uint64]bool)
+	names := make(map[format.Hash]map[uint64]bool)
 	for i := range p.spills {
 		hash := p.spills[i].hash
 		if n := p.newest[hash]; n.versioned && names[hash] == nil {
 			names[hash], err = b.liveVersions(hash, n.lsn)
-			if err != nil && !errors.Is(err, ErrQuarantined) {
+			if err != nil && !errors.Is(err, format.ErrQuarantined) {
 				return nil, err
 			}
 		}
@@ -131,32 +132,32 @@ const copyFits = 1 << 10
 // of its record. None at all is right where the file system takes none, or so many
 // may not have fitted. They follow a POST without a flush, so that a crash may
 // leave what was before it.
-func compareCopy(file vfs.File, record *Record) error {
+func compareCopy(file vfs.File, record *format.Record) error {
 	encoded, err := readCopy(file)
 	switch {
 	case errors.Is(err, vfs.ErrXattrUnsupported):
 		return nil
-	case errors.Is(err, vfs.ErrNoXattr) && len(record.metadata) > copyFits:
+	case errors.Is(err, vfs.ErrNoXattr) && len(record.EncodedMetadata) > copyFits:
 		return nil
 	case errors.Is(err, vfs.ErrNoXattr):
-		return fmt.Errorf("%w: they are missing", errDamaged)
+		return fmt.Errorf("%w: they are missing", format.ErrDamaged)
 	}
 	if err != nil {
 		return err
 	}
-	found, err := decodeMetadata(encoded)
+	found, err := format.DecodeMetadata(encoded)
 	if err != nil {
 		return err
 	}
 	m, err := record.Metadata()
 	if err == nil && (found.Name != m.Name || found.Timestamp != m.Timestamp || found.Size != m.Size) {
-		err = fmt.Errorf("%w: they are of %q at %s", errDamaged, found.Name, found.Timestamp)
+		err = fmt.Errorf("%w: they are of %q at %s", format.ErrDamaged, found.Name, found.Timestamp)
 	}
 	return err
 }
 
 // compareLarge reads a large file and compares it with its record.
-func compareLarge(file io.ReaderAt, record *Record) error {
+func compareLarge(file io.ReaderAt, record *format.Record) error {
 	buffer := GetBuffer(aheadSize)
 	defer buffer.Free()
 	size := record.Size()
@@ -165,15 +166,15 @@ func compareLarge(file io.ReaderAt, record *Record) error {
 		if err := readFull(file, p, at); err != nil {
 			return err
 		}
-		for i := 0; i*ChunkSize < len(p); i++ {
-			chunk := p[i*ChunkSize : min((i+1)*ChunkSize, len(p))]
-			if err := record.CheckChunk(int(at/ChunkSize)+i, chunk); err != nil {
+		for i := 0; i*format.ChunkSize < len(p); i++ {
+			chunk := p[i*format.ChunkSize : min((i+1)*format.ChunkSize, len(p))]
+			if err := record.CheckChunk(int(at/format.ChunkSize)+i, chunk); err != nil {
 				return err
 			}
 		}
 	}
 	if n, _ := file.ReadAt(buffer.B[:1], size); n != 0 {
-		return fmt.Errorf("%w: longer than its record says", errDamaged)
+		return fmt.Errorf("%w: longer than its record says", format.ErrDamaged)
 	}
 	return nil
 }

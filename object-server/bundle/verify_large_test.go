@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // storeLarge stores object n in the large file id, or, if that exists, changes
 // its metadata as a POST does.
-func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*Metadata) *Addition) {
+func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*format.Metadata) *Addition) {
 	t.Helper()
-	content := bytes.Repeat([]byte{byte(id)}, 3*ChunkSize/2)
-	m := Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(len(content)), Timestamp: Timestamp{Ticks: id}, MetaTimestamp: Timestamp{Ticks: ticks}}
+	content := bytes.Repeat([]byte{byte(id)}, 3*format.ChunkSize/2)
+	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(len(content)), Timestamp: format.Timestamp{Ticks: id}, MetaTimestamp: format.Timestamp{Ticks: ticks}}
 	f, err := b.OpenLarge(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		f, _, err = b.CreateLarge(id)
@@ -32,7 +33,7 @@ func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*Me
 	if chain != nil {
 		d.Continue(chain(&m))
 	}
-	check(t, d.SealSpill(name(n), &m, id, AppendChunkTable(nil, content)))
+	check(t, d.SealSpill(name(n), &m, id, format.AppendChunkTable(nil, content)))
 	appendBatch(t, b, d)
 }
 
@@ -61,7 +62,7 @@ func TestDamagedLargeFile(t *testing.T) {
 	if v := wantClean(t, fs); v.LargeFiles != 2 || v.Records != 5 {
 		t.Fatalf("%+v", v)
 	}
-	alter(t, fs, b.largePath(0x22), func(f vfs.File) { flip(t, f, ChunkSize+7) })
+	alter(t, fs, b.largePath(0x22), func(f vfs.File) { flip(t, f, format.ChunkSize+7) })
 	v := verified(t, fs, logID)
 	if len(v.Damages) != 1 || v.Damages[0].LargeID != 0x22 || v.Damages[0].FirstLSN != 3 || v.Damages[0].Lost[0].Name != "/a/c/1" {
 		t.Fatalf("%+v", v.Damages)
@@ -100,7 +101,7 @@ func TestWrongAttributesOfALargeFile(t *testing.T) {
 	b := openLog(t, fs)
 	storeLarge(t, b, 1, 0x11, 0x11, nil)
 	alter(t, fs, b.largePath(0x11), func(f vfs.File) {
-		check(t, WriteCopy(f, &Metadata{Name: "/a/c/another"}))
+		check(t, WriteCopy(f, &format.Metadata{Name: "/a/c/another"}))
 	})
 	v := verified(t, fs, logID)
 	if len(v.Damages) != 1 || v.Damages[0].LastLSN != 0 || !strings.Contains(v.Damages[0].String(), "/a/c/another") {
@@ -136,17 +137,17 @@ func TestLargeFilesOfVersions(t *testing.T) {
 		check(t, err)
 		return &a
 	}
-	id := func(n uint64) VersionID { return VersionID{byte(n)} }
+	id := func(n uint64) format.VersionID { return format.VersionID{byte(n)} }
 	for _, n := range []uint64{0x11, 0x22, 0x33} {
-		storeLarge(t, b, 1, n, n, func(m *Metadata) *Addition {
+		storeLarge(t, b, 1, n, n, func(m *format.Metadata) *Addition {
 			m.VersionID, m.Versioned = id(n), true
 			return chained(func(c *Chain) (Addition, error) { return c.Add(id(n), m.Timestamp) })
 		})
 	}
 	gone := NewDraft(0)
-	at := Timestamp{Ticks: 0x44}
+	at := format.Timestamp{Ticks: 0x44}
 	gone.Continue(chained(func(c *Chain) (Addition, error) { return c.Remove(id(0x22), at) }))
-	check(t, gone.SealTombstone(name(1), &Metadata{Name: "/a/c/1", Timestamp: at, VersionID: id(0x22), Versioned: true}))
+	check(t, gone.SealTombstone(name(1), &format.Metadata{Name: "/a/c/1", Timestamp: at, VersionID: id(0x22), Versioned: true}))
 	appendBatch(t, b, gone)
 	b.RemoveLarge(0x22)
 	appendBatch(t, b, put(t, 3, 1))

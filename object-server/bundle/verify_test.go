@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -164,7 +165,7 @@ func objects(b *Bundle) map[int]object {
 	all := make(map[int]object)
 	for n := range 90 {
 		record, buffer, err := b.Read(name(n))
-		if err == nil && record != nil && record.checkData() == nil {
+		if err == nil && record != nil && record.CheckData() == nil {
 			all[n] = object{record.LSN(), string(record.Data)}
 		}
 		buffer.Free()
@@ -240,7 +241,7 @@ func alterSomewhere(t *rapid.T, fs vfs.FS, path string) {
 	size, _ := f.Size()
 	at := rapid.Int64Range(0, size-1).Draw(t, "at")
 	if rapid.Bool().Draw(t, "header") { // not only among the bytes of objects
-		at = at/unitSize*unitSize + at%16
+		at = at/format.UnitSize*format.UnitSize + at%16
 	}
 	var p [1]byte
 	if _, err := f.ReadAt(p[:], at); err != nil && err != io.EOF {
@@ -260,7 +261,7 @@ func TestRepairKeepsTheOriginalAndNamesWhatReturns(t *testing.T) {
 	r, _, _ := find(b, name(1))
 	appendBatch(t, b, put(t, 2, 1))
 	appendBatch(t, b, put(t, 3, 1))
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*unitSize+300) })
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*format.UnitSize+300) })
 	original := contents(t, fs, logSegment)
 	files := NewFiles(fs, "/d", 4)
 	plan, err := PlanRepair(files, logID)

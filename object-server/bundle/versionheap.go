@@ -3,13 +3,15 @@ package bundle
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"martlet/object-server/bundle/format"
 )
 
 // The live versions of a chainMemory are a heap of places, which the versions
 // know in turn: so a version that is removed is taken out wherever it lies.
 
 // spread makes of an id what a table is searched with.
-func (id VersionID) spread() uint32 {
+func spread(id format.VersionID) uint32 {
 	le := binary.LittleEndian
 	high, low := bits.Mul64(le.Uint64(id[:])^0x9e3779b97f4a7c15, le.Uint64(id[8:])^0xf1de83e19937733d)
 	x := (high ^ low) * 0xbf58476d1ce4e5b9
@@ -19,7 +21,7 @@ func (id VersionID) spread() uint32 {
 // isNewer tells whether the version at place a of the heap is newer than that at b.
 func (m *chainMemory) isNewer(a, b int32) bool {
 	v, u := &m.known[m.live[a]], &m.known[m.live[b]]
-	return (&Version{ID: v.id, Timestamp: v.timestamp}).compare(u.timestamp, u.id) > 0
+	return (&format.Version{ID: v.id, Timestamp: v.timestamp}).Compare(u.timestamp, u.id) > 0
 }
 
 func (m *chainMemory) swap(a, b int32) {
@@ -63,7 +65,7 @@ func (m *chainMemory) bury(at int32) {
 
 // best finds the newest version that is not hidden; it looks at no more than the
 // hidden ones that are newer, and their neighbours.
-func (m *chainMemory) best(hidden func(VersionID) bool) (i uint32, ok bool) {
+func (m *chainMemory) best(hidden func(format.VersionID) bool) (i uint32, ok bool) {
 	if len(m.live) == 0 {
 		return 0, false
 	}

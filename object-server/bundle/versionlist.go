@@ -1,6 +1,10 @@
 package bundle
 
-import "container/heap"
+import (
+	"container/heap"
+
+	"martlet/object-server/bundle/format"
+)
 
 // lister yields the live versions of a chain, newest first, and reads no more of
 // the chain than that takes.
@@ -10,12 +14,12 @@ import "container/heap"
 // next in the list.
 type lister struct {
 	chain   *Chain
-	unread  uint64    // LSN of the next record to read; 0: all is read
-	bound   Timestamp // nothing unread is later
+	unread  uint64           // LSN of the next record to read; 0: all is read
+	bound   format.Timestamp // nothing unread is later
 	met     versionHeap
-	removed map[VersionID]Timestamp
+	removed map[format.VersionID]format.Timestamp
 	null    bool // the last write of the null version has been met
-	last    Version
+	last    format.Version
 }
 
 // list starts a listing.
@@ -31,17 +35,17 @@ func (c *Chain) list() *lister {
 func (l *lister) take(n *link) {
 	own := n.version()
 	l.meet(&own)
-	for i := len(n.block.listed) - 1; i >= 0; i-- {
-		l.meet(&n.block.listed[i])
+	for i := len(n.block.Listed) - 1; i >= 0; i-- {
+		l.meet(&n.block.Listed[i])
 	}
-	l.unread, l.bound = n.block.next, n.block.bound
+	l.unread, l.bound = n.block.Next, n.block.Bound
 }
 
-func (l *lister) meet(v *Version) {
+func (l *lister) meet(v *format.Version) {
 	switch {
-	case v.Type == TypeTombstone:
+	case v.Type == format.TypeTombstone:
 		l.remove(v.ID, v.Timestamp)
-	case !v.Type.isVersion():
+	case !v.Type.IsVersion():
 	case v.ID.IsNull():
 		if !l.null {
 			l.null = true
@@ -54,34 +58,34 @@ func (l *lister) meet(v *Version) {
 }
 
 // remove hides a version that has not been met yet.
-func (l *lister) remove(id VersionID, t Timestamp) {
+func (l *lister) remove(id format.VersionID, t format.Timestamp) {
 	if id.IsNull() {
 		l.null = true
 		return
 	}
 	if l.removed == nil {
-		l.removed = make(map[VersionID]Timestamp)
+		l.removed = make(map[format.VersionID]format.Timestamp)
 	}
 	l.removed[id] = later(l.removed[id], t)
 }
 
 // next returns the next older version; ok is false at the end. ErrQuarantined
 // where damage hides the rest.
-func (l *lister) next() (v Version, ok bool, err error) {
+func (l *lister) next() (v format.Version, ok bool, err error) {
 	for {
 		for l.unread != 0 && (len(l.met) == 0 || l.met[0].Timestamp.Compare(l.bound) <= 0) {
 			n, err := l.chain.reader.chainRecord(l.unread)
 			if err != nil {
-				return Version{}, false, err
+				return format.Version{}, false, err
 			}
 			l.take(&n)
 		}
 		if len(l.met) == 0 {
-			return Version{}, false, nil
+			return format.Version{}, false, nil
 		}
 		v = l.met.pop()
 		// Of a version with several records, one for each POST, the last comes first.
-		if l.last.LSN == 0 || v.compare(l.last.Timestamp, l.last.ID) != 0 {
+		if l.last.LSN == 0 || v.Compare(l.last.Timestamp, l.last.ID) != 0 {
 			l.last = v
 			return v, true, nil
 		}
@@ -90,26 +94,26 @@ func (l *lister) next() (v Version, ok bool, err error) {
 
 // ListedVersion is a version in a listing.
 type ListedVersion struct {
-	Version
-	Successor Timestamp // of the next newer version; zero for the newest
+	format.Version
+	Successor format.Timestamp // of the next newer version; zero for the newest
 }
 
 // Marker is a place in a listing: behind the version of that time and id. The
 // zero Marker is its start.
 type Marker struct {
-	Timestamp Timestamp
-	ID        VersionID
+	Timestamp format.Timestamp
+	ID        format.VersionID
 }
 
 // Page returns at most limit versions behind a marker, newest first.
 func (c *Chain) Page(after Marker, limit int) (page []ListedVersion, err error) {
-	var successor Timestamp
+	var successor format.Timestamp
 	for l := c.list(); len(page) < limit; {
 		v, ok, err := l.next()
 		if err != nil || !ok {
 			return page, err
 		}
-		if after.Timestamp.IsZero() || v.compare(after.Timestamp, after.ID) < 0 {
+		if after.Timestamp.IsZero() || v.Compare(after.Timestamp, after.ID) < 0 {
 			page = append(page, ListedVersion{v, successor})
 		}
 		successor = v.Timestamp
@@ -118,12 +122,12 @@ func (c *Chain) Page(after Marker, limit int) (page []ListedVersion, err error) 
 }
 
 // versionHeap has the newest version on top; of equal ones that of the later LSN.
-type versionHeap []Version
+type versionHeap []format.Version
 
 func (h *versionHeap) Len() int { return len(*h) }
 func (h *versionHeap) Less(i, j int) bool {
 	v, u := &(*h)[i], &(*h)[j]
-	if c := v.compare(u.Timestamp, u.ID); c != 0 {
+	if c := v.Compare(u.Timestamp, u.ID); c != 0 {
 		return c > 0
 	}
 	return v.LSN > u.LSN
@@ -132,12 +136,12 @@ func (h *versionHeap) Swap(i, j int) { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
 func (h *versionHeap) Push(any)      { panic("bundle: push is used instead") }
 func (h *versionHeap) Pop() any      { panic("bundle: pop is used instead") }
 
-func (h *versionHeap) push(v *Version) {
+func (h *versionHeap) push(v *format.Version) {
 	*h = append(*h, *v)
 	heap.Fix(h, len(*h)-1)
 }
 
-func (h *versionHeap) pop() Version {
+func (h *versionHeap) pop() format.Version {
 	last := len(*h) - 1
 	h.Swap(0, last)
 	v := (*h)[last]

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 	"sync/atomic"
+
+	"martlet/object-server/bundle/format"
 )
 
 // VersionMemory remembers what look-ups have read of the chains of a device, so
@@ -22,7 +24,7 @@ type VersionMemory struct {
 // number, since its LSNs may have other meanings after a repair.
 type memoryKey struct {
 	opened uint64
-	hash   Hash
+	hash   format.Hash
 }
 
 // openings numbers the bundles that are opened.
@@ -99,11 +101,11 @@ type chainMemory struct {
 	counted int64 // guarded by owner.mu
 
 	mu       sync.Mutex
-	tooLarge bool      // the rest is empty: look-ups walk
-	top      uint64    // LSN of the newest entry; 0: nothing is known
-	entries  uint32    // its number
-	unread   uint64    // LSN of the record to read next; 0: all is known
-	bound    Timestamp // nothing unread is later
+	tooLarge bool             // the rest is empty: look-ups walk
+	top      uint64           // LSN of the newest entry; 0: nothing is known
+	entries  uint32           // its number
+	unread   uint64           // LSN of the record to read next; 0: all is known
+	bound    format.Timestamp // nothing unread is later
 	known    []knownVersion
 	table    []uint32 // finds ids: places in known, 1 for the first; 0 is free
 	live     []uint32 // a heap of places in known, the newest version first
@@ -111,8 +113,8 @@ type chainMemory struct {
 
 // knownVersion is the last entry of one version id.
 type knownVersion struct {
-	id        VersionID
-	timestamp Timestamp // of a removal, when it was asked for
+	id        format.VersionID
+	timestamp format.Timestamp // of a removal, when it was asked for
 	lsn       uint64
 	place     int32 // in the heap of live versions; -1: it is removed
 }
@@ -141,13 +143,13 @@ func (m *chainMemory) follow(reader chainReader, head *link) bool {
 	if head.head.LSN <= m.top {
 		return true
 	}
-	if m.top == 0 || int64(head.block.entries)-int64(m.entries) > int64(len(m.known))+directoryStride {
+	if m.top == 0 || int64(head.block.Entries)-int64(m.entries) > int64(len(m.known))+directoryStride {
 		return m.restart(head) // there is more to read than to lose
 	}
-	var since []Version // newest LSN first
+	var since []format.Version // newest LSN first
 	meets := false
 	c := Chain{reader: reader, head: head}
-	err := c.walk(Timestamp{}, func(v *Version) bool {
+	err := c.walk(format.Timestamp{}, func(v *format.Version) bool {
 		if meets = v.LSN == m.top; v.LSN > m.top {
 			since = append(since, *v)
 		}
@@ -162,7 +164,7 @@ func (m *chainMemory) follow(reader chainReader, head *link) bool {
 	for i := len(since) - 1; i >= 0; i-- {
 		m.learn(&since[i], true)
 	}
-	m.top, m.entries = head.head.LSN, head.block.entries
+	m.top, m.entries = head.head.LSN, head.block.Entries
 	return m.fits()
 }
 
@@ -170,7 +172,7 @@ func (m *chainMemory) follow(reader chainReader, head *link) bool {
 func (m *chainMemory) restart(head *link) bool {
 	m.known, m.table, m.live = nil, nil, nil
 	m.grow()
-	m.top, m.entries = head.head.LSN, head.block.entries
+	m.top, m.entries = head.head.LSN, head.block.Entries
 	m.take(head)
 	return m.fits()
 }
@@ -187,10 +189,10 @@ func (m *chainMemory) fits() bool {
 func (m *chainMemory) take(l *link) {
 	own := l.version()
 	m.learn(&own, false)
-	for i := len(l.block.listed) - 1; i >= 0; i-- {
-		m.learn(&l.block.listed[i], false)
+	for i := len(l.block.Listed) - 1; i >= 0; i-- {
+		m.learn(&l.block.Listed[i], false)
 	}
-	m.unread, m.bound = l.block.next, l.block.bound
+	m.unread, m.bound = l.block.Next, l.block.Bound
 }
 
 // more reads the next record. more is false at the end, and where the memory
@@ -208,8 +210,8 @@ func (m *chainMemory) more(reader chainReader) (more bool, err error) {
 }
 
 // learn notes an entry, in place of what is known of its id if it is newer.
-func (m *chainMemory) learn(v *Version, isNewer bool) {
-	if !v.Type.isVersion() && v.Type != TypeTombstone {
+func (m *chainMemory) learn(v *format.Version, isNewer bool) {
+	if !v.Type.IsVersion() && v.Type != format.TypeTombstone {
 		return
 	}
 	if 4*(len(m.known)+1) > 3*len(m.table) {
@@ -230,7 +232,7 @@ func (m *chainMemory) learn(v *Version, isNewer bool) {
 		m.bury(k.place)
 	}
 	k.timestamp, k.lsn = v.Timestamp, v.LSN
-	if v.Type.isVersion() {
+	if v.Type.IsVersion() {
 		m.live = append(m.live, i-1)
 		m.up(int32(len(m.live) - 1))
 	}
@@ -238,7 +240,7 @@ func (m *chainMemory) learn(v *Version, isNewer bool) {
 
 // last finds the last entry of an id. It reads on as long as the entry may be of
 // the time floor or later.
-func (m *chainMemory) last(reader chainReader, id VersionID, floor Timestamp) (v Version, ok bool, err error) {
+func (m *chainMemory) last(reader chainReader, id format.VersionID, floor format.Timestamp) (v format.Version, ok bool, err error) {
 	for {
 		if i := m.table[m.probe(id)]; i > 0 {
 			return m.known[i-1].version(), true, nil
@@ -253,32 +255,32 @@ func (m *chainMemory) last(reader chainReader, id VersionID, floor Timestamp) (v
 }
 
 // version is the entry as a listing has it, as far as it is known.
-func (k *knownVersion) version() Version {
-	v := Version{ID: k.id, Timestamp: k.timestamp, LSN: k.lsn, Type: TypeTombstone}
+func (k *knownVersion) version() format.Version {
+	v := format.Version{ID: k.id, Timestamp: k.timestamp, LSN: k.lsn, Type: format.TypeTombstone}
 	if k.place >= 0 {
-		v.Type = TypeVersionDirectory // a version of whatever type
+		v.Type = format.TypeVersionDirectory // a version of whatever type
 	}
 	return v
 }
 
 // newestBut finds the newest live version, but for those that are hidden.
-func (m *chainMemory) newestBut(reader chainReader, hidden func(VersionID) bool) (Reference, error) {
+func (m *chainMemory) newestBut(reader chainReader, hidden func(format.VersionID) bool) (format.Reference, error) {
 	for {
 		i, ok := m.best(hidden)
 		if ok && (m.unread == 0 || m.known[i].timestamp.Compare(m.bound) > 0) {
 			k := &m.known[i]
-			return Reference{LSN: k.lsn, Timestamp: k.timestamp, ID: k.id}, nil
+			return format.Reference{LSN: k.lsn, Timestamp: k.timestamp, ID: k.id}, nil
 		}
 		if more, err := m.more(reader); err != nil || !more {
-			return Reference{}, err
+			return format.Reference{}, err
 		}
 	}
 }
 
 // probe is where the table has an id, or would have it.
-func (m *chainMemory) probe(id VersionID) uint32 {
+func (m *chainMemory) probe(id format.VersionID) uint32 {
 	mask := uint32(len(m.table) - 1)
-	at := id.spread() & mask
+	at := spread(id) & mask
 	for m.table[at] != 0 && m.known[m.table[at]-1].id != id {
 		at = (at + 1) & mask
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle/format"
 )
 
 // memoryModel is a chain on which each question is asked of a walk, of a memory
@@ -34,7 +36,7 @@ func ask[T any](t rapid.TB, m *memoryModel, question func(c *Chain) (T, error)) 
 	for _, memory := range []*VersionMemory{m.memory, m.small} {
 		m.store.memory = memory
 		got, err := question(m.store.chain())
-		if errors.Is(wantErr, ErrQuarantined) {
+		if errors.Is(wantErr, format.ErrQuarantined) {
 			continue // what was remembered is as true as before
 		}
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
@@ -45,9 +47,9 @@ func ask[T any](t rapid.TB, m *memoryModel, question func(c *Chain) (T, error)) 
 }
 
 // found is what Find says, and nothing that may differ.
-func (m *memoryModel) find(t rapid.TB, id VersionID) {
+func (m *memoryModel) find(t rapid.TB, id format.VersionID) {
 	t.Helper()
-	_, _ = ask(t, m, func(c *Chain) (Reference, error) { return c.Find(id) })
+	_, _ = ask(t, m, func(c *Chain) (format.Reference, error) { return c.Find(id) })
 }
 
 // addition is what an Addition says, with the block as it is stored.
@@ -55,21 +57,21 @@ type addition struct {
 	block    []byte
 	previous uint64
 	versions uint32
-	replaced Reference
+	replaced format.Reference
 }
 
 // change continues the chain, if that is not refused.
-func (m *memoryModel) change(t rapid.TB, kind Type, id VersionID, ts Timestamp, gap uint64) {
+func (m *memoryModel) change(t rapid.TB, kind format.Type, id format.VersionID, ts format.Timestamp, gap uint64) {
 	t.Helper()
 	var made Addition
 	_, err := ask(t, m, func(c *Chain) (addition, error) {
 		var a Addition
 		var err error
 		switch kind {
-		case TypeTombstone:
+		case format.TypeTombstone:
 			a, err = c.Remove(id, ts)
-		case TypeMeta:
-			var old Reference
+		case format.TypeMeta:
+			var old format.Reference
 			if old, err = c.Find(id); err == nil {
 				a, err = c.Rewrite(old)
 			}
@@ -79,13 +81,13 @@ func (m *memoryModel) change(t rapid.TB, kind Type, id VersionID, ts Timestamp, 
 		if err == nil {
 			made = a
 		}
-		return addition{a.block.append(nil), a.previous, a.versions, a.Replaced()}, err
+		return addition{a.block.Append(nil), a.previous, a.versions, a.Replaced()}, err
 	})
 	if err != nil {
 		return
 	}
-	if kind == TypeMeta {
-		kind, ts = TypePut, made.replaced.Timestamp
+	if kind == format.TypeMeta {
+		kind, ts = format.TypePut, made.replaced.Timestamp
 	}
 	m.store.put(made, kind, id, ts, gap)
 }
@@ -95,21 +97,21 @@ func (m *memoryModel) change(t rapid.TB, kind Type, id VersionID, ts Timestamp, 
 func TestMemoryEqualsWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMemoryModel()
-		if kind := rapid.SampledFrom([]Type{0, TypePut, TypeTombstone}).Draw(rt, "first"); kind != 0 {
-			m.store.plain(kind, Timestamp{Ticks: 35})
+		if kind := rapid.SampledFrom([]format.Type{0, format.TypePut, format.TypeTombstone}).Draw(rt, "first"); kind != 0 {
+			m.store.plain(kind, format.Timestamp{Ticks: 35})
 		}
 		ids := rapid.SampledFrom([]int{12, 40, 300}).Draw(rt, "ids")
 		for i := range ids - 10 {
 			id, ts := numbered(i)
-			m.change(rt, TypePut, id, ts, 0)
+			m.change(rt, format.TypePut, id, ts, 0)
 		}
-		kinds := []Type{TypePut, TypePut, TypeDeleteMarker, TypeTombstone, TypeTombstone, TypeTombstone, TypeMeta}
+		kinds := []format.Type{format.TypePut, format.TypePut, format.TypeDeleteMarker, format.TypeTombstone, format.TypeTombstone, format.TypeTombstone, format.TypeMeta}
 		for range rapid.IntRange(0, 80).Draw(rt, "operations") {
 			id, ts := numbered(rapid.IntRange(0, ids).Draw(rt, "version"))
 			kind := rapid.SampledFrom(kinds).Draw(rt, "kind")
 			switch rapid.IntRange(0, 19).Draw(rt, "what") {
 			case 0, 1:
-				id = VersionID{}
+				id = format.VersionID{}
 			case 2:
 				m.memory = NewVersionMemory(1 << 20) // as after a restart
 			case 3:
@@ -120,10 +122,10 @@ func TestMemoryEqualsWalk(t *testing.T) {
 				m.find(rt, id)
 			case 8, 9: // the newest one
 				if newest, ok := m.store.chain().Newest(); ok {
-					id, ts, kind = newest.ID, newest.Timestamp, TypeTombstone
+					id, ts, kind = newest.ID, newest.Timestamp, format.TypeTombstone
 				}
 			}
-			if kind == TypeTombstone {
+			if kind == format.TypeTombstone {
 				ts.Ticks += rapid.SampledFrom([]uint64{0, 0, 1, 500}).Draw(rt, "later")
 			}
 			if m.store.damaged[m.store.head] {
@@ -136,7 +138,7 @@ func TestMemoryEqualsWalk(t *testing.T) {
 			id, _ := numbered(i)
 			m.find(rt, id)
 		}
-		m.find(rt, VersionID{})
+		m.find(rt, format.VersionID{})
 	})
 }
 
@@ -160,12 +162,12 @@ func TestRemovalsCostTheSame(t *testing.T) {
 			s.memory = NewVersionMemory(8 << 20)
 			for i := range count {
 				id, ts := ordered(i)
-				s.add(t, TypePut, id, ts)
+				s.add(t, format.TypePut, id, ts)
 			}
 			first, all, most := 0, 0, 0
 			for i, n := range order {
 				id, _ := ordered(n)
-				a, err := s.chain().Remove(id, Timestamp{Ticks: 1<<40 + uint64(i)})
+				a, err := s.chain().Remove(id, format.Timestamp{Ticks: 1<<40 + uint64(i)})
 				check(t, err)
 				if i == 0 {
 					first = s.reads
@@ -173,7 +175,7 @@ func TestRemovalsCostTheSame(t *testing.T) {
 					most = max(most, s.reads)
 				}
 				all += s.reads
-				s.put(a, TypeTombstone, id, Timestamp{Ticks: 1<<40 + uint64(i)}, 0)
+				s.put(a, format.TypeTombstone, id, format.Timestamp{Ticks: 1<<40 + uint64(i)}, 0)
 				id, _ = ordered(order[count-1])
 				if i == count-2 {
 					if newest, _ := s.chain().Newest(); newest.ID != id {
@@ -198,14 +200,14 @@ func TestMemoryIsBounded(t *testing.T) {
 		s := newChainStore()
 		for i := range each {
 			id, ts := ordered(i)
-			s.add(t, TypePut, id, ts)
+			s.add(t, format.TypePut, id, ts)
 		}
 		stores = append(stores, s)
 	}
 	for range 3 {
 		for n, s := range stores {
 			c := s.chain()
-			c.memory, c.key = memory, memoryKey{1, Hash{byte(n)}}
+			c.memory, c.key = memory, memoryKey{1, format.Hash{byte(n)}}
 			id, _ := ordered(n)
 			if found, err := c.Find(id); err != nil || found.LSN != uint64(n)+1 {
 				t.Fatalf("%+v, %v", found, err)
@@ -240,7 +242,7 @@ func TestBatchEqualsSingleRemovals(t *testing.T) {
 				id, ts := numbered(i)
 				a, err := s.chain().Add(id, ts)
 				check(rt, err)
-				s.put(a, TypePut, id, ts, 0)
+				s.put(a, format.TypePut, id, ts, 0)
 			}
 		}
 		for range 3 {
@@ -257,9 +259,9 @@ func removeBoth(rt *rapid.T, single, batched *chainStore, n int) {
 		id, ts := numbered(rapid.IntRange(0, n+2).Draw(rt, "version"))
 		ts.Ticks += rapid.SampledFrom([]uint64{0, 1, 1 << 30}).Draw(rt, "later")
 		if rapid.IntRange(0, 20).Draw(rt, "null") == 0 {
-			id = VersionID{}
+			id = format.VersionID{}
 		}
-		m := Metadata{Name: "/a/c/o", Timestamp: ts, VersionID: id}
+		m := format.Metadata{Name: "/a/c/o", Timestamp: ts, VersionID: id}
 		want, wantErr := single.chain().Remove(id, ts)
 		got, err := c.Remove(id, ts)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
@@ -271,8 +273,8 @@ func removeBoth(rt *rapid.T, single, batched *chainStore, n int) {
 		a, d := NewDraft(0), NewDraft(0)
 		a.Continue(&want)
 		d.Continue(&got)
-		check(rt, a.SealTombstone(Hash{}, &m))
-		check(rt, d.SealTombstone(Hash{}, &m))
+		check(rt, a.SealTombstone(format.Hash{}, &m))
+		check(rt, d.SealTombstone(format.Hash{}, &m))
 		single.store(a)
 		if drafts = append(drafts, d); len(drafts) > 1 {
 			drafts[0].Then(drafts[len(drafts)-2], d)
@@ -291,9 +293,9 @@ func removeBoth(rt *rapid.T, single, batched *chainStore, n int) {
 func (s *chainStore) store(d *Draft) {
 	s.head++
 	d.stamp(s.head, s.head-1, 0, 0)
-	parts := d.head.layout()
-	s.records[s.head] = storedLink{d.head, slices.Clone(d.bytes()[headerSize:parts.metadata])}
-	if checksum(d.bytes()[headerSize:parts.data]) != d.head.MetadataCRC {
+	parts := d.head.Layout()
+	s.records[s.head] = storedLink{d.head, slices.Clone(d.bytes()[format.HeaderSize:parts.Metadata])}
+	if format.Checksum(d.bytes()[format.HeaderSize:parts.Data]) != d.head.MetadataCRC {
 		panic("checksum of a block")
 	}
 }

@@ -1,6 +1,10 @@
 package bundle
 
-import "fmt"
+import (
+	"fmt"
+
+	"martlet/object-server/bundle/format"
+)
 
 const (
 	windowSize = 256 << 10 // read at once
@@ -36,11 +40,11 @@ func (v *window) free() {
 	v.buffer.Free()
 }
 
-// at returns length bytes at the offset, valid until the next call; errDamaged
+// at returns length bytes at the offset, valid until the next call; format.ErrDamaged
 // if they would reach past the end, or cannot be read: see unreadableError.
 func (v *window) at(offset int64, length int) ([]byte, error) {
 	if offset+int64(length) > v.size {
-		return nil, fmt.Errorf("%w: past the end", errDamaged)
+		return nil, fmt.Errorf("%w: past the end", format.ErrDamaged)
 	}
 	if offset < v.offset || offset+int64(length) > v.offset+int64(len(v.read)) {
 		if v.ahead == nil || !v.take(offset, length) {

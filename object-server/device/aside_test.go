@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -30,7 +30,7 @@ func in(t *testing.T, files vfs.FS, directory string) (names []string) {
 func rottenLarge(t *testing.T) (*vfs.Mem, Location) {
 	mem := vfs.NewMem("/d")
 	d := open(t, mem, "/d", Options{SpillBytes: 1000})
-	loc := Location{Partition: 7, Hash: bundle.Hash{1}}
+	loc := Location{Partition: 7, Hash: format.Hash{1}}
 	must[State](t)(put(d, loc, "big", 1, body(1, 100_000)))
 	after := mem.KillClone()
 	if err := d.Close(); err != nil {
@@ -121,7 +121,7 @@ func TestSplitPutsNothingAside(t *testing.T) {
 	o := Options{SpillBytes: 1000}
 	d := open(t, mem, "/d", o)
 	for i := range 16 {
-		must[State](t)(put(d, Location{Partition: 1, Hash: bundle.Hash{0x40 | byte(i)<<2, byte(i)}}, "big", 1, body(uint64(i), 3000)))
+		must[State](t)(put(d, Location{Partition: 1, Hash: format.Hash{0x40 | byte(i)<<2, byte(i)}}, "big", 1, body(uint64(i), 3000)))
 	}
 	raise(t, d, 2)
 	if err := d.Close(); err != nil {
@@ -129,7 +129,7 @@ func TestSplitPutsNothingAside(t *testing.T) {
 	}
 	d = open(t, mem, "/d", o)
 	for i := range 16 {
-		hash := bundle.Hash{0x40 | byte(i)<<2, byte(i)}
+		hash := format.Hash{0x40 | byte(i)<<2, byte(i)}
 		wantBody(t, d, Location{Partition: hash.Bits(3), Hash: hash}, body(uint64(i), 3000))
 	}
 	if aside := in(t, mem, "/d/quarantined/objects"); len(aside) > 0 {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -96,7 +96,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 		u.Write(data)
-		if _, err := u.Commit(&bundle.Metadata{Name: "/a/c/x", Size: 4096, Timestamp: at(uint64(i + 1))}); err != nil {
+		if _, err := u.Commit(&format.Metadata{Name: "/a/c/x", Size: 4096, Timestamp: at(uint64(i + 1))}); err != nil {
 			b.Fatal(err)
 		}
 	}

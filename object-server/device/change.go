@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // eraseWait is how long a DELETE waits for room.
@@ -14,21 +15,21 @@ const eraseWait = 5 * time.Second
 
 // Delete writes a tombstone, also where nothing was, and returns what it
 // replaced. On return it is durable. Errors as of Upload.Commit.
-func (d *Device) Delete(at Location, t bundle.Timestamp, name string) (State, error) {
-	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name})
+func (d *Device) Delete(at Location, t format.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, name: name})
 }
 
 // erasure is a write without data.
 type erasure struct {
-	kind bundle.Type // TOMBSTONE or DELETE MARKER
-	time bundle.Timestamp
-	id   bundle.VersionID
+	kind format.Type // TOMBSTONE or DELETE MARKER
+	time format.Timestamp
+	id   format.VersionID
 	name string
 
 	hides   bool             // of a name with versions, all are hidden and none is removed
 	renames bool             // it removes a null version that has been kept, no other
-	kept    bundle.Timestamp // of the null version that has been kept
-	current bundle.Reference // what was current; of a hiding erasure
+	kept    format.Timestamp // of the null version that has been kept
+	current format.Reference // what was current; of a hiding erasure
 }
 
 // succeed continues a chain of versions with the erasure.
@@ -42,7 +43,7 @@ func (e *erasure) succeed(d *Device, w *rival, c *bundle.Chain) (bundle.Addition
 	if null, lives := c.Null(); e.renames && lives && null != e.kept && null.Compare(e.time) <= 0 {
 		return bundle.Addition{}, &nullIsOldError{null}
 	}
-	if e.kind == bundle.TypeTombstone {
+	if e.kind == format.TypeTombstone {
 		return c.Remove(e.id, e.time)
 	}
 	return w.add(c)
@@ -80,8 +81,8 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	b := s.bundle
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
-	needsChain := e.kind == bundle.TypeDeleteMarker || !e.id.IsNull() || e.renames
-	m := bundle.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
+	needsChain := e.kind == format.TypeDeleteMarker || !e.id.IsNull() || e.renames
+	m := format.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
 	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m}
 	old, err := d.previous(&w, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, &w, c) })
 	if err != nil {
@@ -93,7 +94,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	draft := bundle.NewDraft(0)
 	defer draft.Free()
 	seal := draft.SealTombstone
-	if e.kind == bundle.TypeDeleteMarker {
+	if e.kind == format.TypeDeleteMarker {
 		seal = draft.SealDeleteMarker
 	}
 	draft.Continue(old.chain)
@@ -116,11 +117,11 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 // everything as it was and is returned. edit must not change Name, Size,
 // Timestamp and VersionID; it decides by MetaTimestamp whether the POST is too old. Errors as
 // of Open and Upload.Commit.
-func (d *Device) Post(at Location, edit func(m *bundle.Metadata) error) error {
+func (d *Device) Post(at Location, edit func(m *format.Metadata) error) error {
 	return d.post(at, (*Object).newest, edit)
 }
 
-func (d *Device) post(at Location, find func(o *Object) error, edit func(m *bundle.Metadata) error) error {
+func (d *Device) post(at Location, find func(o *Object) error, edit func(m *format.Metadata) error) error {
 	if err := d.enter(); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -86,7 +87,7 @@ func parseCleanStop(b []byte) (map[bundle.ID]uint64, error) {
 		return nil, fmt.Errorf("%w: checksum", errCleanStop)
 	}
 	if b[4] != 1 {
-		return nil, fmt.Errorf("%w: version %d of the clean stop", bundle.ErrUnsupported, b[4])
+		return nil, fmt.Errorf("%w: version %d of the clean stop", format.ErrUnsupported, b[4])
 	}
 	all := make(map[bundle.ID]uint64, entries)
 	for ; len(rest) > 0; rest = rest[cleanStopEntry:] {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -308,7 +308,7 @@ func TestReclaim(t *testing.T) {
 			must[State](t)(put(d, gone, "/a/c/gone", c.deleted-1, body(1, 4096)))
 			must[State](t)(d.Delete(gone, at(c.deleted), "/a/c/gone"))
 			for i := range uint64(40) {
-				must[State](t)(put(d, Location{Partition: gone.Partition, Hash: bundle.Hash{1}}, "/a/c/o", now+i, body(i, 4096)))
+				must[State](t)(put(d, Location{Partition: gone.Partition, Hash: format.Hash{1}}, "/a/c/o", now+i, body(i, 4096)))
 			}
 			for range 2 {
 				if err := d.Compact(); err != nil {

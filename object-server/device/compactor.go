@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // compactionLook is how often all open bundles are looked at. Those that change
@@ -54,14 +55,14 @@ type compactor struct {
 	gained chan struct{}                  // closed when there is room, or none to be had; guarded by mu
 	gains  uint64                         // guarded by mu
 	queue  []*bundle.Bundle               // guarded by mu
-	synced map[bundle.ID]bundle.Timestamp // guarded by mu; see SetSyncedThrough
+	synced map[bundle.ID]format.Timestamp // guarded by mu; see SetSyncedThrough
 }
 
 func (c *compactor) start(d *Device) {
 	c.device = d
 	c.wake, c.stopping, c.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	c.gained = make(chan struct{})
-	c.synced = make(map[bundle.ID]bundle.Timestamp)
+	c.synced = make(map[bundle.ID]format.Timestamp)
 	c.pace = pacer{rate: float64(max(d.options.CompactionRate, 0)), written: &d.counters.bytesWritten, stopping: c.stopping}
 	if d.options.compactByHand {
 		close(c.stopped)
@@ -409,12 +410,12 @@ func (c *compactor) settle() error {
 const ticksPerSecond = 100_000
 
 // reclaimBefore is the time before which tombstones of a partition may go.
-func (c *compactor) reclaimBefore(id bundle.ID) bundle.Timestamp {
+func (c *compactor) reclaimBefore(id bundle.ID) format.Timestamp {
 	c.mu.Lock()
 	synced := c.synced[id]
 	c.mu.Unlock()
 	age := int64(c.device.options.ReclaimAge / time.Second * ticksPerSecond)
-	aged := bundle.Timestamp{Ticks: uint64(max(time.Now().UnixMicro()/10-age, 0))}
+	aged := format.Timestamp{Ticks: uint64(max(time.Now().UnixMicro()/10-age, 0))}
 	if synced.Compare(aged) < 0 {
 		return synced
 	}
@@ -425,7 +426,7 @@ func (c *compactor) reclaimBefore(id bundle.ID) bundle.Timestamp {
 // written before t. It is what lets old tombstones go: before, a replica that was
 // away might bring back what they delete. Without it none ever goes. It is
 // forgotten when the device is closed.
-func (d *Device) SetSyncedThrough(id bundle.ID, t bundle.Timestamp) {
+func (d *Device) SetSyncedThrough(id bundle.ID, t format.Timestamp) {
 	if known, ok := d.bundleIn(id.Policy, id.Partition); ok {
 		id = known
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -168,7 +169,7 @@ func TestReserveIsNotForPosts(t *testing.T) {
 	var err error
 	for i := uint64(2); err == nil && i < 20; i++ {
 		d.room.returned()
-		err = d.Post(loc, func(m *bundle.Metadata) error { m.MetaTimestamp = at(i); return nil })
+		err = d.Post(loc, func(m *format.Metadata) error { m.MetaTimestamp = at(i); return nil })
 	}
 	if usage, _ := d.directory.Usage(); !errors.Is(err, ErrNoSpace) || usage.BytesFree < 300_000 {
 		t.Fatalf("%v; %d bytes are free", err, usage.BytesFree)
@@ -316,7 +317,7 @@ func TestReserveIsNotOverrun(t *testing.T) {
 			if _, err = u.Write(data); err != nil {
 				return err
 			}
-			_, err = u.Commit(&bundle.Metadata{Name: name, Size: int64(len(data)), Timestamp: at(1)})
+			_, err = u.Commit(&format.Metadata{Name: name, Size: int64(len(data)), Timestamp: at(1)})
 			return err
 		}
 	}
@@ -371,7 +372,7 @@ func TestFullPartition(t *testing.T) {
 	if n := len(files(t, mem)); stored < 1000 || n != stored {
 		t.Errorf("%d stored in %d files", stored, n)
 	}
-	must[State](t)(put(d, Location{Partition: 1, Hash: bundle.Hash{1}}, "/a/c/o", 1, body(1, 5)))
+	must[State](t)(put(d, Location{Partition: 1, Hash: format.Hash{1}}, "/a/c/o", 1, body(1, 5)))
 	for i := range stored {
 		_, loc := name(i)
 		wantBody(t, d, loc, body(uint64(i), segmentBytesMin))

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -21,8 +21,8 @@ import (
 //
 // Errors: those of Open for the source (ErrQuarantined if a chunk is found
 // damaged), those of NewUpload and Upload.Commit for the copy.
-func (d *Device) Copy(from, to Location, edit func(m *bundle.Metadata) error) (
-	stored *bundle.Metadata, prev State, err error,
+func (d *Device) Copy(from, to Location, edit func(m *format.Metadata) error) (
+	stored *format.Metadata, prev State, err error,
 ) {
 	source, err := d.Open(from)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -25,8 +25,8 @@ func onAll(t *testing.T, test func(t *testing.T, fs vfs.FS, root string)) {
 }
 
 // as turns the metadata of a source into those of a copy.
-func as(name string, ticks uint64) func(*bundle.Metadata) error {
-	return func(m *bundle.Metadata) error {
+func as(name string, ticks uint64) func(*format.Metadata) error {
+	return func(m *format.Metadata) error {
 		m.Name, m.Timestamp, m.MetaTimestamp, m.TypeTimestamp = name, at(ticks), at(ticks), at(ticks)
 		return nil
 	}
@@ -38,7 +38,7 @@ func copyAs(d *Device, from, to string, ticks uint64) (State, error) {
 }
 
 func TestCopy(t *testing.T) {
-	sizes := []int{0, 100, bundle.ChunkSize + 1, 1<<20 + 5, 3<<20 + 17}
+	sizes := []int{0, 100, format.ChunkSize + 1, 1<<20 + 5, 3<<20 + 17}
 	onAll(t, func(t *testing.T, fs vfs.FS, root string) {
 		d := open(t, fs, root, Options{})
 		for i, size := range sizes {
@@ -112,15 +112,15 @@ func TestCopyIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			refusal := errors.New("refused")
-			edit := func(*bundle.Metadata) error { return refusal }
+			edit := func(*format.Metadata) error { return refusal }
 			if _, _, err := d.Copy(locate(from, 1), locate(to, 1), edit); err != refusal {
 				t.Fatal(err)
 			}
-			edit = func(m *bundle.Metadata) error { m.Size--; return as(to, 10)(m) }
+			edit = func(m *format.Metadata) error { m.Size--; return as(to, 10)(m) }
 			if _, _, err := d.Copy(locate(from, 1), locate(to, 1), edit); !errors.Is(err, ErrInvalid) {
 				t.Fatal(err)
 			}
-			edit = func(m *bundle.Metadata) error { m.Timestamp = at(0); return nil }
+			edit = func(m *format.Metadata) error { m.Timestamp = at(0); return nil }
 			if _, _, err := d.Copy(locate(from, 1), locate(to, 1), edit); !errors.Is(err, ErrInvalid) {
 				t.Fatal(err)
 			}

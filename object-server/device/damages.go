@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -76,7 +77,7 @@ type damages struct {
 
 	mu       sync.Mutex
 	byKey    map[damageKey]*Damage // guarded by mu
-	hashes   map[bundle.Hash]bool  // that damages of one record have had; guarded by mu
+	hashes   map[format.Hash]bool  // that damages of one record have had; guarded by mu
 	unsaved  []Damage              // guarded by mu
 	wake     chan struct{}
 	stopping chan struct{}
@@ -87,7 +88,7 @@ type damages struct {
 }
 
 func (l *damages) start(d *Device) {
-	l.device, l.byKey, l.hashes = d, make(map[damageKey]*Damage), make(map[bundle.Hash]bool)
+	l.device, l.byKey, l.hashes = d, make(map[damageKey]*Damage), make(map[format.Hash]bool)
 	l.wake, l.stopping, l.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.load()
 	go l.run()
@@ -208,7 +209,7 @@ func (l *damages) replaced(id bundle.ID, drafts []*bundle.Draft) {
 }
 
 // isNamed tells whether a name may have a damaged record.
-func (l *damages) isNamed(hash bundle.Hash) bool {
+func (l *damages) isNamed(hash format.Hash) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isNamed := l.hashes[hash]

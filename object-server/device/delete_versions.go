@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // removalsMax is how many removals share a batch: no writer waits for a longer one.
@@ -19,7 +20,7 @@ type Removal struct {
 // flush for removalsMax of them. Each removal is told by itself, in the order of the
 // ids. A crash on the way leaves the first ones of a batch done, or none. The null
 // version is not removed so: its id is ErrInvalid.
-func (d *Device) DeleteVersions(at Location, ids []bundle.VersionID, t bundle.Timestamp, name string) ([]Removal, error) {
+func (d *Device) DeleteVersions(at Location, ids []format.VersionID, t format.Timestamp, name string) ([]Removal, error) {
 	if t.IsZero() {
 		return nil, fmt.Errorf("%w: delete without a timestamp", ErrInvalid)
 	}
@@ -37,7 +38,7 @@ func (d *Device) DeleteVersions(at Location, ids []bundle.VersionID, t bundle.Ti
 }
 
 // deleteBatch is DeleteVersions for one batch. The error is that of all.
-func (d *Device) deleteBatch(at Location, ids []bundle.VersionID, t bundle.Timestamp, name string, all []Removal) error {
+func (d *Device) deleteBatch(at Location, ids []format.VersionID, t format.Timestamp, name string, all []Removal) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (d *Device) deleteBatch(at Location, ids []bundle.VersionID, t bundle.Times
 	defer d.locks.unlock(at.Hash)
 	r := removalBatch{
 		bundle: s.bundle, hash: at.Hash,
-		metadata: bundle.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t},
+		metadata: format.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t},
 	}
 	defer r.free()
 	if err := d.prepare(&r, ids, all); err != nil {
@@ -78,18 +79,18 @@ func (d *Device) deleteBatch(at Location, ids []bundle.VersionID, t bundle.Times
 // removalBatch is a batch of removals that is being made. The object is locked.
 type removalBatch struct {
 	bundle   *bundle.Bundle
-	hash     bundle.Hash
+	hash     format.Hash
 	head     *bundle.Record
 	buffer   *bundle.Buffer // what head points into
 	chain    *bundle.Chain
-	metadata bundle.Metadata
+	metadata format.Metadata
 	drafts   []*bundle.Draft
 	large    []uint64 // large files that no version names then
 }
 
 // prepare makes the records of a batch. It reads as many versions, which takes long where
 // they are not remembered.
-func (d *Device) prepare(r *removalBatch, ids []bundle.VersionID, all []Removal) error {
+func (d *Device) prepare(r *removalBatch, ids []format.VersionID, all []Removal) error {
 	if err := d.longCalls.enter(); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (r *removalBatch) begin() (err error) {
 }
 
 // add makes the record of one more removal.
-func (r *removalBatch) add(id bundle.VersionID) (State, error) {
+func (r *removalBatch) add(id format.VersionID) (State, error) {
 	if id.IsNull() {
 		return State{}, fmt.Errorf("%w: removal of the null version", ErrInvalid)
 	}

@@ -10,13 +10,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // removeMany performs removals of many versions at once on device and history.
 func (h versionHistory) removeMany(d *Device, name string, changes []versionChange, ticks uint64) (versionHistory, error) {
-	var ids []bundle.VersionID
+	var ids []format.VersionID
 	for _, c := range changes {
 		ids = append(ids, versionID(c.id))
 	}
@@ -206,7 +206,7 @@ func TestLookUpsBesideRemovals(t *testing.T) {
 	}
 	for n := uint64(0); n < count; n += 6 {
 		begun.Store(n + 6)
-		var ids []bundle.VersionID
+		var ids []format.VersionID
 		for i := range uint64(6) {
 			ids = append(ids, versionID(n+i+1))
 		}

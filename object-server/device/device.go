@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -18,16 +19,16 @@ import (
 type Location struct {
 	Policy    int
 	Partition uint32
-	Hash      bundle.Hash
+	Hash      format.Hash
 }
 
 // State is what was stored under a name before a write replaced it. A damaged
 // object counts as absent.
 type State struct {
 	Existed   bool             // a live object was there
-	Metadata  *bundle.Metadata // of that object; nil unless Existed
-	Tombstone bundle.Timestamp // of the last delete; zero if none
-	Kept      *bundle.Metadata // of a null version that is kept, see Options.KeptID; nil if none is
+	Metadata  *format.Metadata // of that object; nil unless Existed
+	Tombstone format.Timestamp // of the last delete; zero if none
+	Kept      *format.Metadata // of a null version that is kept, see Options.KeptID; nil if none is
 }
 
 // Device is one disk. All methods are safe for concurrent use.

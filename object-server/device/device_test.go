@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -20,7 +20,7 @@ func onBoth(t *testing.T, test func(t *testing.T, fs vfs.FS, root string)) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	sizes := []int{0, 1, 4095, 4096, bundle.ChunkSize - 1, bundle.ChunkSize, bundle.ChunkSize + 1,
+	sizes := []int{0, 1, 4095, 4096, format.ChunkSize - 1, format.ChunkSize, format.ChunkSize + 1,
 		1 << 20, 1<<20 + 1, 3<<20 + 17}
 	for _, method := range []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs} {
 		t.Run(string(method), func(t *testing.T) {
@@ -123,19 +123,19 @@ func TestPost(t *testing.T) {
 			d := open(t, fs, root, Options{})
 			loc := locate("/a/c/o", 4)
 			var gone *NotFoundError
-			if err := d.Post(loc, func(*bundle.Metadata) error { return nil }); !errors.As(err, &gone) {
+			if err := d.Post(loc, func(*format.Metadata) error { return nil }); !errors.As(err, &gone) {
 				t.Fatal(err)
 			}
 			must[State](t)(put(d, loc, "/a/c/o", 5, body(1, size)))
 			refusal := errors.New("refused")
-			if err := d.Post(loc, func(m *bundle.Metadata) error { m.ETag = "x"; return refusal }); err != refusal {
+			if err := d.Post(loc, func(m *format.Metadata) error { m.ETag = "x"; return refusal }); err != refusal {
 				t.Fatal(err)
 			}
-			if err := d.Post(loc, func(m *bundle.Metadata) error { m.Size++; return nil }); !errors.Is(err, ErrInvalid) {
+			if err := d.Post(loc, func(m *format.Metadata) error { m.Size++; return nil }); !errors.Is(err, ErrInvalid) {
 				t.Fatal(err)
 			}
-			edit := func(m *bundle.Metadata) error {
-				m.User, m.MetaTimestamp = bundle.Headers{"X-Object-Meta-A": "b"}, at(9)
+			edit := func(m *format.Metadata) error {
+				m.User, m.MetaTimestamp = format.Headers{"X-Object-Meta-A": "b"}, at(9)
 				return nil
 			}
 			if err := d.Post(loc, edit); err != nil {
@@ -183,7 +183,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 		}
 		u := must[*Upload](t)(d.NewUpload(loc, -1))
 		must[int](t)(u.Write([]byte("four")))
-		if _, err := u.Commit(&bundle.Metadata{Size: 5, Timestamp: at(1)}); !errors.Is(err, ErrInvalid) {
+		if _, err := u.Commit(&format.Metadata{Size: 5, Timestamp: at(1)}); !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
 		}
 		u.Abort()
@@ -225,7 +225,7 @@ func TestAbsentPartitionsTakeNoMemory(t *testing.T) {
 		loc := locate(fmt.Sprint(i), 16)
 		wantNotFound(t, d, loc, 0)
 		var gone *NotFoundError
-		if err := d.Post(loc, func(*bundle.Metadata) error { return nil }); !errors.As(err, &gone) {
+		if err := d.Post(loc, func(*format.Metadata) error { return nil }); !errors.As(err, &gone) {
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestLargeMetadataMovesData(t *testing.T) {
 		u := must[*Upload](t)(d.NewUpload(loc, 100))
 		data := body(3, 100)
 		must[int](t)(u.Write(data))
-		m := bundle.Metadata{Size: 100, Timestamp: at(1), User: bundle.Headers{"X": string(body(9, length))}}
+		m := format.Metadata{Size: 100, Timestamp: at(1), User: format.Headers{"X": string(body(9, length))}}
 		must[State](t)(u.Commit(&m))
 		if got := wantBody(t, d, loc, data); len(got.User["X"]) != length {
 			t.Fatalf("metadata of %d bytes", length)
@@ -315,7 +315,7 @@ func TestLargeMetadataMovesData(t *testing.T) {
 	}
 	u := must[*Upload](t)(d.NewUpload(locate("big", 1), 0))
 	defer u.Abort()
-	_, err := u.Commit(&bundle.Metadata{Timestamp: at(1), User: bundle.Headers{"X": string(make([]byte, 300_000))}})
+	_, err := u.Commit(&format.Metadata{Timestamp: at(1), User: format.Headers{"X": string(make([]byte, 300_000))}})
 	if !errors.Is(err, ErrTooLarge) {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -88,7 +88,7 @@ func TestWritesToDoubtfulObjects(t *testing.T) {
 		if _, err := put(d, l, name, 9, nil); !errors.As(err, &older) {
 			t.Errorf("an older write of %d: %v", i, err)
 		}
-		err := d.Post(l, func(m *bundle.Metadata) error { m.MetaTimestamp = at(40); return nil })
+		err := d.Post(l, func(m *format.Metadata) error { m.MetaTimestamp = at(40); return nil })
 		if !errors.Is(err, ErrQuarantined) {
 			t.Errorf("a POST of %d: %v", i, err)
 		}

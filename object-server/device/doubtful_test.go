@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -121,7 +121,7 @@ func TestRottenHeaderAndOlderRemovals(t *testing.T) {
 	if _, err := d.DeleteVersion(loc, versionID(1), at(now), name); !errors.Is(err, ErrUnknown) {
 		t.Errorf("one: %v", err)
 	}
-	if _, err := d.DeleteVersions(loc, []bundle.VersionID{versionID(1)}, at(now), name); !errors.Is(err, ErrUnknown) {
+	if _, err := d.DeleteVersions(loc, []format.VersionID{versionID(1)}, at(now), name); !errors.Is(err, ErrUnknown) {
 		t.Errorf("many: %v", err)
 	}
 	if _, err := d.Head(loc); !errors.Is(err, ErrQuarantined) {
@@ -140,7 +140,7 @@ func TestRottenHeaderAndLaterRemovals(t *testing.T) {
 			return err
 		},
 		"older versions are removed": func(d *Device, now uint64) error {
-			_, err := d.DeleteVersions(loc, []bundle.VersionID{versionID(1), versionID(2)}, at(now+hour), name)
+			_, err := d.DeleteVersions(loc, []format.VersionID{versionID(1), versionID(2)}, at(now+hour), name)
 			return err
 		},
 		"a later version is written and removed": func(d *Device, now uint64) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -14,12 +15,12 @@ var (
 	ErrNoSpace = vfs.ErrNoSpace
 	// ErrQuarantined: what is stored under the name is damaged, or it is not known
 	// whether anything is. A newer write makes the name usable again.
-	ErrQuarantined = bundle.ErrQuarantined
+	ErrQuarantined = format.ErrQuarantined
 	// ErrUnknown: what is stored under the name cannot be read, and may be newer
 	// than the write, which is refused. Nothing of it was stored.
 	ErrUnknown = errors.New("device: what is stored cannot be read")
 	// ErrTooLarge: metadata or object exceed what the format can hold.
-	ErrTooLarge = bundle.ErrTooLarge
+	ErrTooLarge = format.ErrTooLarge
 	// ErrOut: the device has been taken out after repeated write failures.
 	ErrOut = errors.New("device: taken out after write failures")
 	// ErrBusy: too many operations wait for the device, which goes on working.
@@ -39,7 +40,7 @@ type OlderError = bundle.OlderError
 // DoubtError says that what is stored under a name, if anything is, cannot be told.
 // It is an ErrQuarantined.
 type DoubtError struct {
-	Timestamp bundle.Timestamp // of the record that is damaged, or no longer sure to be the newest; zero if not known
+	Timestamp format.Timestamp // of the record that is damaged, or no longer sure to be the newest; zero if not known
 	Cause     error
 }
 
@@ -52,14 +53,14 @@ func (e *DoubtError) Unwrap() []error { return []error{ErrQuarantined, e.Cause} 
 var errLostLater = errors.New("device: records that were written later are lost")
 
 // doubted is the error for a name or version whose last known record is of a time.
-func doubted(last bundle.Timestamp) error { return &DoubtError{Timestamp: last, Cause: errLostLater} }
+func doubted(last format.Timestamp) error { return &DoubtError{Timestamp: last, Cause: errLostLater} }
 
 // NotFoundError says that there is no live object under a name, or no such
 // version of it.
 type NotFoundError struct {
-	Tombstone bundle.Timestamp // of the last delete; zero if never deleted
+	Tombstone format.Timestamp // of the last delete; zero if never deleted
 	Marker    bool             // the version asked for is a delete marker, made at Tombstone
-	VersionID bundle.VersionID // of the delete marker
+	VersionID format.VersionID // of the delete marker
 }
 
 func (e *NotFoundError) Error() string { return "device: no such object" }

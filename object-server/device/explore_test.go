@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -214,7 +214,7 @@ func TestPowerCutsFindLies(t *testing.T) {
 // them.
 func TestPowerCutsFindLostNullVersions(t *testing.T) {
 	h, x := crashPlan(2)
-	x.options.KeptID = func(bundle.Timestamp) bundle.VersionID { return versionID(1) }
+	x.options.KeptID = func(format.Timestamp) format.VersionID { return versionID(1) }
 	if err := x.run(h); err == nil || !strings.Contains(err.Error(), "shows") {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -17,11 +17,11 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // locate places a name as a ring with 2^bits partitions would.
 func locate(name string, bits int) Location {
-	hash := bundle.Hash(md5.Sum([]byte(name)))
+	hash := format.Hash(md5.Sum([]byte(name)))
 	return Location{Partition: binary.BigEndian.Uint32(hash[:]) >> (32 - bits), Hash: hash}
 }
 
-func at(ticks uint64) bundle.Timestamp { return bundle.Timestamp{Ticks: ticks} }
+func at(ticks uint64) format.Timestamp { return format.Timestamp{Ticks: ticks} }
 
 // body is content that depends on the seed in every byte.
 func body(seed uint64, size int) []byte {
@@ -51,14 +51,14 @@ func put(d *Device, loc Location, name string, ticks uint64, data []byte) (State
 	if _, err := u.Write(data); err != nil {
 		return State{}, err
 	}
-	return u.Commit(&bundle.Metadata{
+	return u.Commit(&format.Metadata{
 		Name: name, ContentType: "text/plain", Size: int64(len(data)), Timestamp: at(ticks),
-		User: bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(ticks)},
+		User: format.Headers{"X-Object-Meta-Ticks": fmt.Sprint(ticks)},
 	})
 }
 
 // get returns an object's bytes, nil if there is none.
-func get(d *Device, loc Location) ([]byte, *bundle.Metadata, error) {
+func get(d *Device, loc Location) ([]byte, *format.Metadata, error) {
 	o, err := d.Open(loc)
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +69,7 @@ func get(d *Device, loc Location) ([]byte, *bundle.Metadata, error) {
 	return b.Bytes(), o.Metadata(), err
 }
 
-func wantBody(t testing.TB, d *Device, loc Location, want []byte) *bundle.Metadata {
+func wantBody(t testing.TB, d *Device, loc Location, want []byte) *format.Metadata {
 	t.Helper()
 	got, m, err := get(d, loc)
 	if err != nil {

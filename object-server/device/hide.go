@@ -1,26 +1,29 @@
 package device
 
-import "martlet/object-server/bundle"
+import (
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+)
 
 // Hide makes a name have no current version from t on. Without versions that is
 // Delete. Where there are versions they stay: a null delete marker is written,
 // in place of the null version. The state is that of what was current. Errors as
 // of Upload.Commit.
-func (d *Device) Hide(at Location, t bundle.Timestamp, name string) (State, error) {
-	return d.keepingNull(at, func(kept bundle.Timestamp) (State, error) {
-		return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name, hides: true, kept: kept})
+func (d *Device) Hide(at Location, t format.Timestamp, name string) (State, error) {
+	return d.keepingNull(at, func(kept format.Timestamp) (State, error) {
+		return d.erase(at, erasure{kind: format.TypeTombstone, time: t, name: name, hides: true, kept: kept})
 	})
 }
 
 // hide continues a chain with a null delete marker, and notes what was current.
 func (e *erasure) hide(w *rival, c *bundle.Chain) (bundle.Addition, error) {
-	e.kind, w.kind = bundle.TypeDeleteMarker, bundle.TypeDeleteMarker
+	e.kind, w.kind = format.TypeDeleteMarker, format.TypeDeleteMarker
 	e.current, _ = c.Newest()
 	return w.add(c)
 }
 
 // currentState is the state of the version that a hiding erasure hides.
-func currentState(b *bundle.Bundle, hash bundle.Hash, current bundle.Reference) State {
+func currentState(b *bundle.Bundle, hash format.Hash, current format.Reference) State {
 	if current.Timestamp.IsZero() {
 		return State{}
 	}

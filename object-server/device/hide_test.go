@@ -3,7 +3,7 @@ package device
 import (
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -22,14 +22,14 @@ func TestHide(t *testing.T) {
 	id := versionID(3)
 	u := must[*Upload](t)(d.NewUpload(loc, 5))
 	must[int](t)(u.Write([]byte("three")))
-	must[State](t)(u.Commit(&bundle.Metadata{Name: name, Size: 5, Timestamp: at(3), VersionID: id}))
+	must[State](t)(u.Commit(&format.Metadata{Name: name, Size: 5, Timestamp: at(3), VersionID: id}))
 	wantBody(t, d, loc, []byte("three"))
 	state = must[State](t)(d.Hide(loc, at(4), name))
 	if !state.Existed || state.Metadata.VersionID != id {
 		t.Errorf("state of a name with versions: %+v", state)
 	}
 	wantNotFound(t, d, loc, 4)
-	if m := must[*bundle.Metadata](t)(d.HeadVersion(loc, id)); m.Timestamp != at(3) {
+	if m := must[*format.Metadata](t)(d.HeadVersion(loc, id)); m.Timestamp != at(3) {
 		t.Errorf("the version is gone: %+v", m)
 	}
 	if state = must[State](t)(d.Hide(loc, at(5), name)); state.Existed {

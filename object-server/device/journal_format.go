@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // The layout is that of doc/formats/journal.md.
@@ -63,7 +64,7 @@ func parseJournalHeader(b []byte) (journalHeader, error) {
 		return journalHeader{}, errNoBatch
 	}
 	if flags := le.Uint16(b[6:]); b[4] != journalVersion || flags >= 1<<8 {
-		return journalHeader{}, fmt.Errorf("%w: journal version %d, flags %#x", bundle.ErrUnsupported, b[4], flags)
+		return journalHeader{}, fmt.Errorf("%w: journal version %d, flags %#x", format.ErrUnsupported, b[4], flags)
 	}
 	h := journalHeader{
 		Number: le.Uint64(b[8:]), Salt: le.Uint64(b[16:]), Destaged: le.Uint64(b[24:]),

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -58,7 +59,7 @@ func (r *journalReader) header(offset int64) (journalHeader, error) {
 		return journalHeader{}, fmt.Errorf("device: %w", err)
 	}
 	head, err := parseJournalHeader(b[:])
-	if offset > 0 && errors.Is(err, bundle.ErrUnsupported) {
+	if offset > 0 && errors.Is(err, format.ErrUnsupported) {
 		err = errNoBatch // the first header is always ours; here may be bytes of an old object
 	}
 	if err == nil && offset+int64(head.Length) > r.size {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -75,7 +76,7 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseJournalHeader(b)
 		if err != nil {
-			if !errors.Is(err, errNoBatch) && !errors.Is(err, bundle.ErrUnsupported) {
+			if !errors.Is(err, errNoBatch) && !errors.Is(err, format.ErrUnsupported) {
 				t.Fatal(err)
 			}
 			return

@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // nullIsOldError says that the null version is to be kept before a write replaces it.
-type nullIsOldError struct{ timestamp bundle.Timestamp }
+type nullIsOldError struct{ timestamp format.Timestamp }
 
 func (e *nullIsOldError) Error() string {
 	return fmt.Sprintf("device: the null version of %s is an old version", e.timestamp)
@@ -18,9 +19,9 @@ func (e *nullIsOldError) Error() string {
 // since the last one, that one is an old version, which a write of the present does
 // not replace: it is stored under an id of its own first. write gets the time of
 // the null version that has been seen to, and refuses with nullIsOldError.
-func (d *Device) keepingNull(at Location, write func(kept bundle.Timestamp) (State, error)) (State, error) {
-	var kept *bundle.Metadata
-	var timestamp bundle.Timestamp
+func (d *Device) keepingNull(at Location, write func(kept format.Timestamp) (State, error)) (State, error) {
+	var kept *format.Metadata
+	var timestamp format.Timestamp
 	for {
 		state, err := write(timestamp)
 		var old *nullIsOldError
@@ -36,7 +37,7 @@ func (d *Device) keepingNull(at Location, write func(kept bundle.Timestamp) (Sta
 }
 
 // checkNull refuses a write at t that would replace an old version.
-func (d *Device) checkNull(c *bundle.Chain, t, kept bundle.Timestamp) error {
+func (d *Device) checkNull(c *bundle.Chain, t, kept format.Timestamp) error {
 	null, _ := c.Null()
 	if d.options.KeptID == nil || null == kept {
 		return nil
@@ -51,8 +52,8 @@ func (d *Device) checkNull(c *bundle.Chain, t, kept bundle.Timestamp) error {
 // keepNull stores the null version once more, as the version of its time, and
 // returns it; nil if it is a delete marker, damaged, or removed under that id. Its
 // data are copied as Copy does.
-func (d *Device) keepNull(at Location) (*bundle.Metadata, error) {
-	source, err := d.OpenVersion(at, bundle.VersionID{})
+func (d *Device) keepNull(at Location) (*format.Metadata, error) {
+	source, err := d.OpenVersion(at, format.VersionID{})
 	var gone *NotFoundError
 	if errors.As(err, &gone) || errors.Is(err, ErrQuarantined) {
 		return nil, nil
@@ -89,9 +90,9 @@ func (d *Device) keepNull(at Location) (*bundle.Metadata, error) {
 // KeepNull makes the null version, current or not, the version of its time, and
 // returns it; nil if there is none. t is the time of the request. Errors as of
 // Upload.Commit.
-func (d *Device) KeepNull(at Location, t bundle.Timestamp, name string) (*bundle.Metadata, error) {
-	state, err := d.keepingNull(at, func(kept bundle.Timestamp) (State, error) {
-		return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, name: name, renames: true, kept: kept})
+func (d *Device) KeepNull(at Location, t format.Timestamp, name string) (*format.Metadata, error) {
+	state, err := d.keepingNull(at, func(kept format.Timestamp) (State, error) {
+		return d.erase(at, erasure{kind: format.TypeTombstone, time: t, name: name, renames: true, kept: kept})
 	})
 	return state.Kept, err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -58,12 +59,12 @@ func TestKeepNull(t *testing.T) {
 	d := open(t, vfs.OS{}, t.TempDir(), Options{KeptID: keptID})
 	defer d.Close()
 	must[State](t)(put(d, loc, name, 1, []byte("one")))
-	if m := must[*bundle.Metadata](t)(d.KeepNull(loc, at(2), name)); m.VersionID != keptID(at(1)) {
+	if m := must[*format.Metadata](t)(d.KeepNull(loc, at(2), name)); m.VersionID != keptID(at(1)) {
 		t.Errorf("kept %+v", m)
 	}
 	wantVersion(t, d, loc, keptID(at(1)), []byte("one"))
 	var gone *NotFoundError
-	if _, err := d.HeadVersion(loc, bundle.VersionID{}); !errors.As(err, &gone) {
+	if _, err := d.HeadVersion(loc, format.VersionID{}); !errors.As(err, &gone) {
 		t.Errorf("the null version is there still: %v", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestANullVersionThatIsThereTwice(t *testing.T) {
 		d := open(t, vfs.OS{}, t.TempDir(), Options{KeptID: keptID})
 		must[State](t)(put(d, loc, name, 1, []byte("one")))
 		putVersion(t, d, loc, name, 2, "two")
-		must[*bundle.Metadata](t)(d.keepNull(loc))
+		must[*format.Metadata](t)(d.keepNull(loc))
 		if isRemoved {
 			must[State](t)(d.DeleteVersion(loc, keptID(at(1)), at(3), name))
 		}
@@ -101,11 +102,11 @@ func putVersion(t *testing.T, d *Device, loc Location, name string, n uint64, te
 	t.Helper()
 	u := must[*Upload](t)(d.NewUpload(loc, int64(len(text))))
 	must[int](t)(u.Write([]byte(text)))
-	m := bundle.Metadata{Name: name, Size: int64(len(text)), Timestamp: at(n), VersionID: versionID(n)}
+	m := format.Metadata{Name: name, Size: int64(len(text)), Timestamp: at(n), VersionID: versionID(n)}
 	must[State](t)(u.Commit(&m))
 }
 
-func wantVersion(t *testing.T, d *Device, loc Location, id bundle.VersionID, want []byte) {
+func wantVersion(t *testing.T, d *Device, loc Location, id format.VersionID, want []byte) {
 	t.Helper()
 	o := must[*Object](t)(d.OpenVersion(loc, id))
 	defer o.Close()

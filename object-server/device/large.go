@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 const (
 	// largeBuffer is written at once; a multiple of the chunk size.
-	largeBuffer = 4 * bundle.ChunkSize
+	largeBuffer = 4 * format.ChunkSize
 	// largeFlush bounds the unflushed bytes of one large file, so that a batch of
 	// small writes does not wait for gigabytes.
 	largeFlush = 32 << 20
@@ -99,7 +100,7 @@ func (w *largeWriter) drain() error {
 		defer w.device.room.leave(more)
 		w.reserved += more
 	}
-	w.table = bundle.AppendChunkTable(w.table, w.buffer.B)
+	w.table = format.AppendChunkTable(w.table, w.buffer.B)
 	if err := w.device.call(func() error { return w.file.Writev([][]byte{w.buffer.B}, w.size) }); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
@@ -135,7 +136,7 @@ func (w *largeWriter) finish() error {
 
 // link names the finished file in a bundle. A crash after it leaves a file that no record
 // names.
-func (w *largeWriter) link(b *bundle.Bundle, m *bundle.Metadata) error {
+func (w *largeWriter) link(b *bundle.Bundle, m *format.Metadata) error {
 	if err := w.device.calls.enter(); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -362,7 +362,7 @@ func TestLargeObjectGivenUpLeavesNothing(t *testing.T) {
 		flushed <- err
 	}()
 	<-fs.entered
-	_, err = u.Commit(&bundle.Metadata{Name: "big", ContentType: "text/plain", Size: 5000, Timestamp: at(1)})
+	_, err = u.Commit(&format.Metadata{Name: "big", ContentType: "text/plain", Size: 5000, Timestamp: at(1)})
 	if !errors.Is(err, ErrStuck) {
 		t.Error(err)
 	}
@@ -410,14 +410,14 @@ func TestRemovalsOfAHangingDiskAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		must[int](t)(u.Write(body(1, 300)))
-		must[State](t)(u.Commit(&bundle.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1), VersionID: bundle.VersionID{1}}))
+		must[State](t)(u.Commit(&format.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1), VersionID: format.VersionID{1}}))
 	}
 	fs.set(reads)
 	ended := make(chan error, n)
 	for i := range n {
 		go func() {
 			name := fmt.Sprint(i)
-			_, err := d.DeleteVersions(locate(name, 4), []bundle.VersionID{{1}}, at(2), name)
+			_, err := d.DeleteVersions(locate(name, 4), []format.VersionID{{1}}, at(2), name)
 			ended <- err
 		}()
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -87,11 +87,11 @@ func (r request) send(d *Device) (told response, err error) {
 	case "delete":
 		before, err = d.Delete(loc, at(r.ticks), r.name)
 	case "post":
-		err = d.Post(loc, func(m *bundle.Metadata) error {
+		err = d.Post(loc, func(m *format.Metadata) error {
 			if m.MetaTimestamp.Compare(at(r.ticks)) >= 0 {
 				return &OlderError{Existing: m.MetaTimestamp}
 			}
-			m.MetaTimestamp, m.User = at(r.ticks), bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(r.ticks)}
+			m.MetaTimestamp, m.User = at(r.ticks), format.Headers{"X-Object-Meta-Ticks": fmt.Sprint(r.ticks)}
 			return nil
 		})
 	}

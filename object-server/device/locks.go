@@ -3,7 +3,7 @@ package device
 import (
 	"sync"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // lockTable gives every object a lock of its own while somebody wants it. A
@@ -13,7 +13,7 @@ type lockTable [64]lockShard
 
 type lockShard struct {
 	mu   sync.Mutex
-	held map[bundle.Hash]*objectLock // guarded by mu
+	held map[format.Hash]*objectLock // guarded by mu
 }
 
 type objectLock struct {
@@ -23,13 +23,13 @@ type objectLock struct {
 
 var objectLocks = sync.Pool{New: func() any { return new(objectLock) }}
 
-func (t *lockTable) shard(hash bundle.Hash) *lockShard { return &t[hash[len(hash)-1]%64] }
+func (t *lockTable) shard(hash format.Hash) *lockShard { return &t[hash[len(hash)-1]%64] }
 
-func (t *lockTable) lock(hash bundle.Hash) {
+func (t *lockTable) lock(hash format.Hash) {
 	s := t.shard(hash)
 	s.mu.Lock()
 	if s.held == nil {
-		s.held = make(map[bundle.Hash]*objectLock)
+		s.held = make(map[format.Hash]*objectLock)
 	}
 	l := s.held[hash]
 	if l == nil {
@@ -41,7 +41,7 @@ func (t *lockTable) lock(hash bundle.Hash) {
 	l.mu.Lock()
 }
 
-func (t *lockTable) unlock(hash bundle.Hash) {
+func (t *lockTable) unlock(hash format.Hash) {
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -62,7 +62,7 @@ type machine struct {
 	fs     *vfs.Mem
 	model  *model
 	device *Device
-	keptID func(bundle.Timestamp) bundle.VersionID // of the device's options
+	keptID func(format.Timestamp) format.VersionID // of the device's options
 }
 
 func (s *machine) start(rt *rapid.T) {

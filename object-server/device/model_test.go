@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -196,11 +196,11 @@ func (m *model) do(d *Device, c change) error {
 	case "post":
 		next = version{ticks: before.ticks, meta: c.ticks}
 		m.try(c.name, next)
-		err = d.Post(loc, func(md *bundle.Metadata) error {
+		err = d.Post(loc, func(md *format.Metadata) error {
 			if md.MetaTimestamp.Compare(at(c.ticks)) >= 0 {
 				return &OlderError{Existing: md.MetaTimestamp}
 			}
-			md.MetaTimestamp, md.User = at(c.ticks), bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)}
+			md.MetaTimestamp, md.User = at(c.ticks), format.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)}
 			return nil
 		})
 		var gone *NotFoundError

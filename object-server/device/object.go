@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -16,10 +17,10 @@ import (
 type Object struct {
 	device   *Device
 	bundle   *bundle.Bundle
-	hash     bundle.Hash
+	hash     format.Hash
 	record   *bundle.Record
 	buffer   *bundle.Buffer // what record points into
-	metadata *bundle.Metadata
+	metadata *format.Metadata
 	large    vfs.File // nil if the bytes are in the record
 	chained  bool     // the name has, or may have, other versions
 }
@@ -42,7 +43,7 @@ func (d *Device) Open(at Location) (*Object, error) {
 
 // load loads a version of an object, which find reads. It looks again if the
 // version was removed meanwhile.
-func (d *Device) load(b *bundle.Bundle, hash bundle.Hash, find func(o *Object) error) (*Object, error) {
+func (d *Device) load(b *bundle.Bundle, hash format.Hash, find func(o *Object) error) (*Object, error) {
 	if err := d.calls.enter(); err != nil {
 		return nil, err
 	}
@@ -79,13 +80,13 @@ func live(record *bundle.Record, err error) error {
 		return err
 	case record == nil:
 		return &NotFoundError{}
-	case record.Type() == bundle.TypeVersionDirectory: // what is left of a version that counts
+	case record.Type() == format.TypeVersionDirectory: // what is left of a version that counts
 		return &DoubtError{Timestamp: record.Timestamp(), Cause: errLostData}
 	case !record.Live() && record.Doubtful():
 		return doubted(record.Timestamp())
 	case !record.Live():
 		return &NotFoundError{
-			Tombstone: record.Timestamp(), Marker: record.Type() == bundle.TypeDeleteMarker, VersionID: record.VersionID(),
+			Tombstone: record.Timestamp(), Marker: record.Type() == format.TypeDeleteMarker, VersionID: record.VersionID(),
 		}
 	}
 	return nil
@@ -113,7 +114,7 @@ func (o *Object) load(find func(o *Object) error) (err error) {
 	if o.metadata.Size != o.record.Size() {
 		return o.damaged(errors.New("metadata of another size"))
 	}
-	if o.record.Type() != bundle.TypeSpill {
+	if o.record.Type() != format.TypeSpill {
 		return nil
 	}
 	if o.large, err = o.bundle.OpenLarge(o.record.LargeID); err != nil {
@@ -150,7 +151,7 @@ func (o *Object) unreadable(err error) error {
 }
 
 // Metadata is shared and must not be changed.
-func (o *Object) Metadata() *bundle.Metadata { return o.metadata }
+func (o *Object) Metadata() *format.Metadata { return o.metadata }
 
 // WriteRange writes n bytes from offset off on to w. No byte leaves before the
 // checksum of its chunk has been compared. An error of w is returned as it is;
@@ -166,8 +167,8 @@ func (o *Object) WriteRange(w io.Writer, off, n int64) error {
 	if o.large != nil {
 		return o.writeLarge(w, off, n)
 	}
-	first := off / bundle.ChunkSize * bundle.ChunkSize
-	last := min((off+n+bundle.ChunkSize-1)/bundle.ChunkSize*bundle.ChunkSize, size)
+	first := off / format.ChunkSize * format.ChunkSize
+	last := min((off+n+format.ChunkSize-1)/format.ChunkSize*format.ChunkSize, size)
 	if err := o.check(first, o.record.Data[first:last]); err != nil {
 		return err
 	}
@@ -177,9 +178,9 @@ func (o *Object) WriteRange(w io.Writer, off, n int64) error {
 
 // check compares bytes that start and end with chunks.
 func (o *Object) check(offset int64, p []byte) error {
-	index := int(offset / bundle.ChunkSize)
+	index := int(offset / format.ChunkSize)
 	for len(p) > 0 {
-		n := min(len(p), bundle.ChunkSize)
+		n := min(len(p), format.ChunkSize)
 		if err := o.record.CheckChunk(index, p[:n]); err != nil {
 			return o.damaged(err)
 		}
@@ -193,8 +194,8 @@ func (o *Object) writeLarge(w io.Writer, off, n int64) error {
 	buffer := bundle.GetBuffer(largeBuffer)
 	defer buffer.Free()
 	for n > 0 {
-		first := off / bundle.ChunkSize * bundle.ChunkSize
-		need := (off + n - first + bundle.ChunkSize - 1) / bundle.ChunkSize * bundle.ChunkSize
+		first := off / format.ChunkSize * format.ChunkSize
+		need := (off + n - first + format.ChunkSize - 1) / format.ChunkSize * format.ChunkSize
 		p := buffer.B[:min(largeBuffer, need, o.record.Size()-first)]
 		if err := o.readLarge(p, first); err != nil {
 			return err
@@ -236,13 +237,13 @@ func (o *Object) Close() {
 
 // Head returns the metadata of the newest version of an object, which belong to
 // the caller. Errors as of Open.
-func (d *Device) Head(at Location) (*bundle.Metadata, error) {
+func (d *Device) Head(at Location) (*format.Metadata, error) {
 	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
 		return newest(b, at.Hash, b.ReadHead, b.ReadVersionHead)
 	})
 }
 
-func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error)) (*bundle.Metadata, error) {
+func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error)) (*format.Metadata, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -272,7 +273,7 @@ func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, 
 
 // metadata decodes the metadata of a record; what cannot be decoded, though its
 // checksum is right, is damaged.
-func metadata(b *bundle.Bundle, record *bundle.Record) (*bundle.Metadata, error) {
+func metadata(b *bundle.Bundle, record *bundle.Record) (*format.Metadata, error) {
 	m, err := record.Metadata()
 	if err != nil {
 		err = b.Quarantine(record, err)

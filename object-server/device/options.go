@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // SyncMethod chooses how a batch is made durable.
@@ -57,7 +57,7 @@ type Options struct {
 	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
 	// KeptID is the id under which a null version is kept when a version has been written since; its timestamp is
 	// given. Default nil: a write without an id replaces the null version wherever it stands.
-	KeptID func(bundle.Timestamp) bundle.VersionID
+	KeptID func(format.Timestamp) format.VersionID
 
 	busyAfter  time.Duration // for tests; default busyAfter
 	stuckAfter time.Duration // the same

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -29,7 +30,7 @@ const PowerMax = 32
 
 // bundle is where a name lies. Partitions of Power are all below From, those of
 // Next at 2 * From or above: no number is in use for both.
-func (p PartPower) bundle(policy int, hash bundle.Hash) bundle.ID {
+func (p PartPower) bundle(policy int, hash format.Hash) bundle.ID {
 	if partition := hash.Bits(p.Power); !p.hasSplit(partition) {
 		return bundle.ID{Policy: policy, Partition: partition, Power: p.tag(p.Power)}
 	}
@@ -98,7 +99,7 @@ func parsePartPower(b []byte, policy int) (p PartPower, change uint64, err error
 	case [4]byte(b) != powerMagic || le.Uint32(b[60:]) != crc32.Checksum(b[:60], castagnoli):
 		return p, 0, fmt.Errorf("%w: checksum", errPowerDamaged)
 	case b[4] != 1:
-		return p, 0, fmt.Errorf("%w: version %d of the part power", bundle.ErrUnsupported, b[4])
+		return p, 0, fmt.Errorf("%w: version %d of the part power", format.ErrUnsupported, b[4])
 	}
 	p = PartPower{Power: b[5], Next: b[6], First: b[7], Splitting: b[12] == 1, From: le.Uint64(b[16:])}
 	if int(le.Uint32(b[8:])) != policy || p.Power > PowerMax || p.Next != 0 && (p.Next != p.Power+1 || p.Next > PowerMax) || p.From > 1<<p.Power {
@@ -156,7 +157,7 @@ func (f *powerFile) read() error {
 			continue
 		}
 		p, change, err := parsePartPower(halves[i][:], f.policy)
-		if errors.Is(err, bundle.ErrUnsupported) {
+		if errors.Is(err, format.ErrUnsupported) {
 			return err
 		}
 		if err == nil && (!isFound || change > f.change) {

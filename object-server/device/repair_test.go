@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -28,7 +29,7 @@ func withoutVersion(t *testing.T, lost uint64) (*Device, Location) {
 			}
 		}
 	}
-	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: format.Hash{1}}, "/a/c/o", 30, body(30, 300)))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

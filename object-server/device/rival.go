@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // rival is a PUT or a DELETE as far as it is compared with what is stored. The
 // object's lock is held.
 type rival struct {
 	bundle   *bundle.Bundle
-	hash     bundle.Hash
-	kind     bundle.Type // PUT, TOMBSTONE or DELETE MARKER
-	metadata *bundle.Metadata
+	hash     format.Hash
+	kind     format.Type // PUT, TOMBSTONE or DELETE MARKER
+	metadata *format.Metadata
 }
 
 // winsTie tells whether the write replaces a record of the same time: a delete
 // replaces data, and of two data the same ones win on every replica. A replica may
 // repair a damaged record with its own copy of the same write.
 func (w *rival) winsTie(record *bundle.Record, damage error) bool {
-	if w.kind != bundle.TypePut {
+	if w.kind != format.TypePut {
 		return record.Live() || damage != nil
 	}
 	if !record.Live() || damage != nil {
@@ -67,7 +68,7 @@ const (
 // it. ErrUnknown if its header cannot be read, and the next read may succeed, and show
 // that the record is newer than the write; or if the header is damaged, and the record
 // may be newer than a write of the time t.
-func readStored(b *bundle.Bundle, hash bundle.Hash, t bundle.Timestamp) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
+func readStored(b *bundle.Bundle, hash format.Hash, t format.Timestamp) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
 	for n := 1; ; n++ {
 		record, buffer, damage = b.ReadHead(hash)
 		if damage != nil && !errors.Is(damage, ErrQuarantined) {

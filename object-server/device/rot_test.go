@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
@@ -93,7 +94,7 @@ func TestEverySectorIsLostOrMisdirected(t *testing.T) {
 				cases++
 				switch {
 				case strings.HasSuffix(name, ".bundle") && size < 512+bundle.SegmentHeaderSize && what != "zeros": // as if moved by hand: no header is left whole
-					checkHarmless(t, rotten, m, where, bundle.ErrUnsupported)
+					checkHarmless(t, rotten, m, where, format.ErrUnsupported)
 				default:
 					quarantined += checkRottenAt(t, rotten, "/d", rotOptions, m, where)
 				}

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"testing"
 
-	"martlet/object-server/bundle"
-	"martlet/object-server/vfs"
-
 	"pgregory.net/rapid"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/vfs"
 )
 
 // tied is one of several writes of a name whose timestamps may collide.
@@ -44,7 +45,7 @@ func (w tied) do(t *rapid.T, d *Device, loc Location) {
 	case "delete":
 		_, err = d.Hide(loc, at(w.ticks), tiedName)
 	case "remove":
-		_, err = d.DeleteVersion(loc, bundle.VersionID{}, at(w.ticks), tiedName)
+		_, err = d.DeleteVersion(loc, format.VersionID{}, at(w.ticks), tiedName)
 	case "post":
 		err = d.Post(loc, w.post)
 	}
@@ -65,9 +66,9 @@ func (w tied) put(d *Device, loc Location) error {
 	if _, err := u.Write(data); err != nil {
 		return err
 	}
-	_, err = u.Commit(&bundle.Metadata{
+	_, err = u.Commit(&format.Metadata{
 		Name: tiedName, ContentType: "text/" + w.user, ETag: fmt.Sprint(w.content), Size: int64(len(data)),
-		Timestamp: at(w.ticks), User: bundle.Headers{"X-Object-Meta-User": w.user},
+		Timestamp: at(w.ticks), User: format.Headers{"X-Object-Meta-User": w.user},
 	})
 	return err
 }
@@ -75,9 +76,9 @@ func (w tied) put(d *Device, loc Location) error {
 var errPostIsOld = errors.New("the POST is too old")
 
 // post edits as the server does.
-func (w tied) post(m *bundle.Metadata) error {
+func (w tied) post(m *format.Metadata) error {
 	posted := *m
-	posted.User, posted.MetaTimestamp = bundle.Headers{"X-Object-Meta-User": w.user + "posted"}, at(w.ticks)
+	posted.User, posted.MetaTimestamp = format.Headers{"X-Object-Meta-User": w.user + "posted"}, at(w.ticks)
 	posted.ContentType, posted.TypeTimestamp = "text/posted"+w.user, at(w.ticks)
 	isMeta, isType := m.MetaYields(&posted), m.TypeYields(&posted)
 	if isMeta {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 )
 
@@ -120,17 +121,17 @@ func (u *Upload) spill(p []byte) (err error) {
 //
 // Errors: *OlderError unless m.Timestamp is newer than what is stored,
 // ErrNoSpace, ErrTooLarge, ErrOut, ErrClosed.
-func (u *Upload) Commit(m *bundle.Metadata) (prev State, err error) {
+func (u *Upload) Commit(m *format.Metadata) (prev State, err error) {
 	if u.ended || u.failed != nil || m.Size != u.size || m.Timestamp.IsZero() {
 		return State{}, fmt.Errorf("%w: commit of %d bytes, %d written", ErrInvalid, m.Size, u.size)
 	}
 	defer u.end()
 	completeTimes(m)
-	return u.device.keepingNull(u.at, func(kept bundle.Timestamp) (State, error) { return u.commit(m, kept) })
+	return u.device.keepingNull(u.at, func(kept format.Timestamp) (State, error) { return u.commit(m, kept) })
 }
 
 // commit is Commit once the null version of the time kept has been kept.
-func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error) {
+func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error) {
 	d := u.device
 	if err := d.enter(); err != nil {
 		return State{}, err
@@ -148,7 +149,7 @@ func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error
 	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: bundle.TypePut, metadata: m}
+	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m}
 	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
@@ -177,14 +178,14 @@ func (u *Upload) commit(m *bundle.Metadata, kept bundle.Timestamp) (State, error
 }
 
 // sealPut completes the record of an object that lies in the log.
-func (u *Upload) sealPut(m *bundle.Metadata, old *replaced) error {
+func (u *Upload) sealPut(m *format.Metadata, old *replaced) error {
 	u.draft.Continue(old.chain)
 	u.draft.Replaces(old.record)
 	return u.draft.SealPut(u.at.Hash, m, u.table)
 }
 
 // commitLarge names the large file and appends the record that makes it visible.
-func (u *Upload) commitLarge(b *bundle.Bundle, m *bundle.Metadata, old *replaced) error {
+func (u *Upload) commitLarge(b *bundle.Bundle, m *format.Metadata, old *replaced) error {
 	if err := u.large.link(b, m); err != nil {
 		return err
 	}
@@ -275,7 +276,7 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 		return old, nil
 	}
 	old.state = State{Existed: true, Metadata: m}
-	if record.Type() == bundle.TypeSpill && !record.Doubtful() {
+	if record.Type() == format.TypeSpill && !record.Doubtful() {
 		old.large, err = largeOf(b, w.hash)
 	}
 	return old, err
@@ -290,7 +291,7 @@ type replaced struct {
 }
 
 // largeOf reads which large file holds an object; 0 if that cannot be told.
-func largeOf(b *bundle.Bundle, hash bundle.Hash) (uint64, error) {
+func largeOf(b *bundle.Bundle, hash format.Hash) (uint64, error) {
 	record, buffer, err := b.Read(hash)
 	defer buffer.Free()
 	if errors.Is(err, ErrQuarantined) {
@@ -303,7 +304,7 @@ func largeOf(b *bundle.Bundle, hash bundle.Hash) (uint64, error) {
 }
 
 // completeTimes fills in the times that the metadata of a PUT leave out.
-func completeTimes(m *bundle.Metadata) {
+func completeTimes(m *format.Metadata) {
 	if m.MetaTimestamp.IsZero() {
 		m.MetaTimestamp = m.Timestamp
 	}
@@ -313,7 +314,7 @@ func completeTimes(m *bundle.Metadata) {
 }
 
 // outlive carries the metadata of a POST over to data that are older than it.
-func outlive(m *bundle.Metadata, old *bundle.Metadata) {
+func outlive(m *format.Metadata, old *format.Metadata) {
 	if old == nil {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // steps is what a change leaves after each of its records: one, or two if an old
@@ -45,7 +45,7 @@ func (h versionHistory) replacesOld(c versionChange) bool {
 func keptNumber(ticks uint64) uint64 { return ticks | 1<<40 }
 
 // keptID is Options.KeptID of the tests.
-func keptID(t bundle.Timestamp) bundle.VersionID { return versionID(keptNumber(t.Ticks)) }
+func keptID(t format.Timestamp) format.VersionID { return versionID(keptNumber(t.Ticks)) }
 
 // newVersionModel is a model of names with versions, on a device that keeps old
 // null versions.

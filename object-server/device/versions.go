@@ -6,11 +6,12 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // OpenVersion opens one version of an object as Open does. The null version has
 // the zero id. *NotFoundError says whether it is a delete marker.
-func (d *Device) OpenVersion(at Location, id bundle.VersionID) (*Object, error) {
+func (d *Device) OpenVersion(at Location, id format.VersionID) (*Object, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func (d *Device) OpenVersion(at Location, id bundle.VersionID) (*Object, error) 
 }
 
 // versionOf makes what open looks for a version with.
-func versionOf(id bundle.VersionID) func(o *Object) error {
+func versionOf(id format.VersionID) func(o *Object) error {
 	return func(o *Object) (err error) {
 		o.chained = true
 		o.record, o.buffer, err = findVersion(o.bundle, o.hash, id, o.bundle.ReadVersion)
@@ -33,7 +34,7 @@ func versionOf(id bundle.VersionID) func(o *Object) error {
 }
 
 // HeadVersion is Head for one version.
-func (d *Device) HeadVersion(at Location, id bundle.VersionID) (*bundle.Metadata, error) {
+func (d *Device) HeadVersion(at Location, id format.VersionID) (*format.Metadata, error) {
 	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
 		return findVersion(b, at.Hash, id, b.ReadVersionHead)
 	})
@@ -42,13 +43,13 @@ func (d *Device) HeadVersion(at Location, id bundle.VersionID) (*bundle.Metadata
 // readName and readVersion are methods of a bundle that read the newest record
 // of a name, or that of a version.
 type (
-	readName    func(bundle.Hash) (*bundle.Record, *bundle.Buffer, error)
-	readVersion func(bundle.Hash, bundle.Reference) (*bundle.Record, *bundle.Buffer, error)
+	readName    func(format.Hash) (*bundle.Record, *bundle.Buffer, error)
+	readVersion func(format.Hash, format.Reference) (*bundle.Record, *bundle.Buffer, error)
 )
 
 // newest reads the version of a name that counts when none is named: the head
 // of its records, or what that refers to.
-func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+func newest(b *bundle.Bundle, hash format.Hash, readHead readName, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
 	for last := uint64(0); ; {
 		record, buffer, err := readHead(hash)
 		if err != nil || record == nil || !record.Versioned() {
@@ -84,7 +85,7 @@ func newest(b *bundle.Bundle, hash bundle.Hash, readHead readName, read readVers
 }
 
 // findVersion reads one version of a name.
-func findVersion(b *bundle.Bundle, hash bundle.Hash, id bundle.VersionID, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+func findVersion(b *bundle.Bundle, hash format.Hash, id format.VersionID, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
 	for last := uint64(0); ; {
 		head, buffer, damage := b.ReadHead(hash)
 		if damage != nil && !errors.Is(damage, ErrQuarantined) {
@@ -124,7 +125,7 @@ func findVersion(b *bundle.Bundle, hash bundle.Hash, id bundle.VersionID, read r
 // removedMeanwhile tells whether a version that a name was found to have may
 // have been removed, and its space reclaimed, before it was read.
 func removedMeanwhile(found *bundle.Record, err error) bool {
-	return errors.Is(err, ErrQuarantined) || err == nil && found.Type() == bundle.TypeVersionDirectory
+	return errors.Is(err, ErrQuarantined) || err == nil && found.Type() == format.TypeVersionDirectory
 }
 
 // VersionPage is a part of the versions of a name.
@@ -174,16 +175,16 @@ func (d *Device) ListVersions(at Location, after bundle.Marker, limit int) (Vers
 
 // DeleteMarker writes a version without data that hides older ones. Errors as of
 // Upload.Commit.
-func (d *Device) DeleteMarker(at Location, t bundle.Timestamp, id bundle.VersionID, name string) error {
-	_, err := d.erase(at, erasure{kind: bundle.TypeDeleteMarker, time: t, id: id, name: name})
+func (d *Device) DeleteMarker(at Location, t format.Timestamp, id format.VersionID, name string) error {
+	_, err := d.erase(at, erasure{kind: format.TypeDeleteMarker, time: t, id: id, name: name})
 	return err
 }
 
 // DeleteVersion removes one version, and returns what it was. A version that
 // is not there, or not yet, is removed all the same: should it arrive later it
 // is refused, unless it is newer than t. Errors as of Upload.Commit.
-func (d *Device) DeleteVersion(at Location, id bundle.VersionID, t bundle.Timestamp, name string) (State, error) {
-	return d.erase(at, erasure{kind: bundle.TypeTombstone, time: t, id: id, name: name})
+func (d *Device) DeleteVersion(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name})
 }
 
 // succession is how a change continues the chain of a name.
@@ -191,7 +192,7 @@ type succession func(c *bundle.Chain) (bundle.Addition, error)
 
 // succeed tells how a change continues the versions of a name whose head is the
 // record, and what it replaces. The object's lock is held.
-func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
+func succeed(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
 	chain, err := writableChain(b, hash, head, damage)
 	if err != nil {
 		return replaced{record: head}, err
@@ -200,7 +201,7 @@ func succeed(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage err
 }
 
 // lengthen is succeed with the chain at hand.
-func lengthen(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, chain *bundle.Chain, change succession) (replaced, error) {
+func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *bundle.Chain, change succession) (replaced, error) {
 	old := replaced{record: head}
 	a, err := change(chain)
 	if err != nil {
@@ -216,7 +217,7 @@ func lengthen(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, chain *bu
 	}
 	record, buffer, err := b.ReadVersionHead(hash, v)
 	defer func() { buffer.Free() }()
-	if err == nil && record.Type() == bundle.TypeSpill {
+	if err == nil && record.Type() == format.TypeSpill {
 		buffer.Free()
 		record, buffer, err = b.ReadVersion(hash, v)
 	}
@@ -244,7 +245,7 @@ func lengthen(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, chain *bu
 // writableChain is the chain that a write continues. After a read error there is
 // none, and ErrUnknown: the next read may succeed, and to go on without the versions
 // that there are would lose them.
-func writableChain(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, damage error) (*bundle.Chain, error) {
+func writableChain(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage error) (*bundle.Chain, error) {
 	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
 		return nil, fmt.Errorf("%w: %v", ErrUnknown, damage)
 	}
@@ -252,7 +253,7 @@ func writableChain(b *bundle.Bundle, hash bundle.Hash, head *bundle.Record, dama
 }
 
 // PostVersion is Post for one version.
-func (d *Device) PostVersion(at Location, id bundle.VersionID, edit func(m *bundle.Metadata) error) error {
+func (d *Device) PostVersion(at Location, id format.VersionID, edit func(m *format.Metadata) error) error {
 	return d.post(at, versionOf(id), edit)
 }
 

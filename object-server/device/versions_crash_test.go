@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -403,7 +404,7 @@ func TestLateVersionBehindLostRecords(t *testing.T) {
 		end = max(end, size)
 	}
 	must[State](t)(put(d, loc, name, 20, body(20, 300)))
-	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+	must[State](t)(put(d, Location{Partition: loc.Partition, Hash: format.Hash{1}}, "/a/c/o", 30, body(30, 300)))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +421,7 @@ func TestLateVersionBehindLostRecords(t *testing.T) {
 	if _, m, err := get(d, loc); err != nil || !m.Doubtful || m.Timestamp != at(10) {
 		t.Errorf("shows %+v, %v", m, err)
 	}
-	if m, err := d.HeadVersion(loc, bundle.VersionID{}); err != nil || !m.Doubtful || m.Timestamp != at(10) {
+	if m, err := d.HeadVersion(loc, format.VersionID{}); err != nil || !m.Doubtful || m.Timestamp != at(10) {
 		t.Errorf("the null version is %+v, %v", m, err)
 	}
 	if m, err := d.HeadVersion(loc, versionID(5)); err != nil || m.Doubtful || m.Timestamp != at(5) {

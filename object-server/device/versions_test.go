@@ -17,11 +17,12 @@ import (
 	"pgregory.net/rapid"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // versionID is the id of a numbered version; 0 is the null version.
-func versionID(n uint64) (id bundle.VersionID) {
+func versionID(n uint64) (id format.VersionID) {
 	binary.BigEndian.PutUint64(id[:], n*0x9e3779b97f4a7c15)
 	return id
 }
@@ -151,9 +152,9 @@ func doVersion(d *Device, name string, c versionChange) error {
 		if _, err := u.Write(data); err != nil {
 			return err
 		}
-		_, err = u.Commit(&bundle.Metadata{
+		_, err = u.Commit(&format.Metadata{
 			Name: name, Size: int64(len(data)), Timestamp: at(c.ticks), VersionID: id,
-			User: bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)},
+			User: format.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)},
 		})
 		return err
 	case "marker":
@@ -172,17 +173,17 @@ func doVersion(d *Device, name string, c versionChange) error {
 		_, err := d.DeleteVersion(loc, id, at(c.ticks), name)
 		return err
 	}
-	return d.PostVersion(loc, id, func(m *bundle.Metadata) error {
+	return d.PostVersion(loc, id, func(m *format.Metadata) error {
 		if m.MetaTimestamp.Compare(at(c.ticks)) >= 0 {
 			return &OlderError{Existing: m.MetaTimestamp}
 		}
-		m.MetaTimestamp, m.User = at(c.ticks), bundle.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)}
+		m.MetaTimestamp, m.User = at(c.ticks), format.Headers{"X-Object-Meta-Ticks": fmt.Sprint(c.ticks)}
 		return nil
 	})
 }
 
 // numberOf is the number that an id of versionID was made of.
-func numberOf(id bundle.VersionID) uint64 {
+func numberOf(id format.VersionID) uint64 {
 	return binary.BigEndian.Uint64(id[:]) * 0xf1de83e19937733d // times its factor: 1
 }
 
@@ -202,7 +203,7 @@ func observeVersions(d *Device, name string) (string, error) {
 	var b strings.Builder
 	for i, v := range page.Versions {
 		n := numberOf(v.ID)
-		marker := v.Type == bundle.TypeDeleteMarker
+		marker := v.Type == format.TypeDeleteMarker
 		if i == 0 != v.Successor.IsZero() || i > 0 && v.Successor != page.Versions[i-1].Timestamp {
 			return "", fmt.Errorf("version %d has successor %v", n, v.Successor)
 		}
@@ -248,7 +249,7 @@ func observeNewest(d *Device, loc Location, listed []bundle.ListedVersion) error
 	m, err := d.Head(loc)
 	var missing *NotFoundError
 	switch {
-	case len(listed) == 0 || listed[0].Type == bundle.TypeDeleteMarker:
+	case len(listed) == 0 || listed[0].Type == format.TypeDeleteMarker:
 		if !errors.As(err, &missing) || missing.Marker != (len(listed) > 0) {
 			return fmt.Errorf("HEAD of a name that is gone: %+v, %w", m, err)
 		}
@@ -342,13 +343,13 @@ func (s *machine) version(rt *rapid.T, h versionHistory, name string, c versionC
 // or removed is doubtful, whether or not it is asked for by its id.
 func TestVersionsBehindLostRecords(t *testing.T) {
 	const name = "/a/c/heron"
-	loc, id := locate(name, 1), bundle.VersionID{1}
+	loc, id := locate(name, 1), format.VersionID{1}
 	for _, c := range []struct {
 		what  string
-		id    bundle.VersionID
+		id    format.VersionID
 		write func(d *Device) error
 	}{
-		{"a null version that was replaced", bundle.VersionID{}, func(d *Device) error {
+		{"a null version that was replaced", format.VersionID{}, func(d *Device) error {
 			_, err := put(d, loc, name, 20, body(20, 300))
 			return err
 		}},
@@ -362,7 +363,7 @@ func TestVersionsBehindLostRecords(t *testing.T) {
 		must[State](t)(put(d, loc, name, 1, body(1, 300)))
 		u := must[*Upload](t)(d.NewUpload(loc, 0))
 		if c.id == id {
-			must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(10), VersionID: id}))
+			must[State](t)(u.Commit(&format.Metadata{Name: name, Timestamp: at(10), VersionID: id}))
 		}
 		u.Abort()
 		end := int64(0)
@@ -374,7 +375,7 @@ func TestVersionsBehindLostRecords(t *testing.T) {
 		if err := c.write(d); err != nil {
 			t.Fatal(err)
 		}
-		must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", 30, body(30, 300)))
+		must[State](t)(put(d, Location{Partition: loc.Partition, Hash: format.Hash{1}}, "/a/c/o", 30, body(30, 300)))
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +395,7 @@ func TestVersionsBehindLostRecords(t *testing.T) {
 		if _, err := d.HeadVersion(loc, versionID(77)); !errors.Is(err, ErrQuarantined) {
 			t.Errorf("%s: a version that may be among what is lost: %v", c.what, err)
 		}
-		if err := d.PostVersion(loc, c.id, func(m *bundle.Metadata) error { m.MetaTimestamp = at(40); return nil }); !errors.As(err, &doubt) {
+		if err := d.PostVersion(loc, c.id, func(m *format.Metadata) error { m.MetaTimestamp = at(40); return nil }); !errors.As(err, &doubt) {
 			t.Errorf("%s, POST: %v", c.what, err)
 		}
 		if err := d.Close(); err != nil {
@@ -431,7 +432,7 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 			d := open(t, fs, "/d", o)
 			for n := range uint64(count) {
 				u := must[*Upload](t)(d.NewUpload(loc, 0))
-				must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
+				must[State](t)(u.Commit(&format.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
 			}
 			isFailing.Store(true)
 			if err := write(d, 100); !errors.Is(err, ErrUnknown) {
@@ -439,7 +440,7 @@ func TestUnreadableHeadLosesNoVersions(t *testing.T) {
 			}
 			isFailing.Store(false)
 			for i := range uint64(100) {
-				must[State](t)(put(d, Location{Partition: loc.Partition, Hash: bundle.Hash{1}}, "/a/c/o", i+1, body(i, 4096)))
+				must[State](t)(put(d, Location{Partition: loc.Partition, Hash: format.Hash{1}}, "/a/c/o", i+1, body(i, 4096)))
 			}
 			if err := d.Compact(); err != nil {
 				t.Fatal(err)
@@ -480,11 +481,11 @@ func TestReadErrorsOfPostsLoseNoVersions(t *testing.T) {
 	defer d.Close()
 	for n := range uint64(20) {
 		u := must[*Upload](t)(d.NewUpload(loc, 0))
-		must[State](t)(u.Commit(&bundle.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
+		must[State](t)(u.Commit(&format.Metadata{Name: name, Timestamp: at(n + 1), VersionID: versionID(n)}))
 	}
 	for nth := int32(1); ; nth++ {
 		left.Store(nth)
-		err := d.PostVersion(loc, versionID(3), func(m *bundle.Metadata) error { m.MetaTimestamp = at(uint64(100 + nth)); return nil })
+		err := d.PostVersion(loc, versionID(3), func(m *format.Metadata) error { m.MetaTimestamp = at(uint64(100 + nth)); return nil })
 		if err == nil && left.Load() > 0 {
 			break
 		}

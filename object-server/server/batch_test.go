@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -158,7 +158,7 @@ func TestBatchAnswersDoNotWaitForOneAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := &slowStore{fakeStore: f.store, release: make(chan struct{})}
-	slow.slow = device.Location{Partition: 7, Hash: bundle.Hash(f.server.hasher.Object("AUTH_a", "c", "slow"))}
+	slow.slow = device.Location{Partition: 7, Hash: format.Hash(f.server.hasher.Object("AUTH_a", "c", "slow"))}
 	slot.store = slow
 	slot.release()
 	message := partOf("slow", "x") + partOf("fast", "y")

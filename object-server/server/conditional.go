@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // etagSet is the value of an If-Match or If-None-Match header.
@@ -34,14 +34,14 @@ func unquote(tag string) string {
 }
 
 // lastModified is the time of the last write, rounded up to seconds so that it is never before the write.
-func lastModified(m *bundle.Metadata) time.Time {
-	ticks := m.MetaTimestamp.Ticks + bundle.TicksPerSecond - 1
-	return time.Unix(int64(ticks/bundle.TicksPerSecond), 0).UTC()
+func lastModified(m *format.Metadata) time.Time {
+	ticks := m.MetaTimestamp.Ticks + format.TicksPerSecond - 1
+	return time.Unix(int64(ticks/format.TicksPerSecond), 0).UTC()
 }
 
 // conditionalETag is the ETag that conditions speak of: that of the object, or a stored header named by
 // X-Backend-Etag-Is-At where the bytes stored are not those the client knows (encryption, erasure codes).
-func (x *exchange) conditionalETag(m *bundle.Metadata) string {
+func (x *exchange) conditionalETag(m *format.Metadata) string {
 	for _, name := range strings.Split(x.header("X-Backend-Etag-Is-At"), ",") {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
@@ -54,7 +54,7 @@ func (x *exchange) conditionalETag(m *bundle.Metadata) string {
 }
 
 // conditionStatus is 304 or 412 if a condition of a GET or HEAD says so, else 0.
-func (x *exchange) conditionStatus(m *bundle.Metadata) int {
+func (x *exchange) conditionStatus(m *format.Metadata) int {
 	ifNoneMatch, ifMatch := x.header("If-None-Match"), x.header("If-Match")
 	if ifNoneMatch != "" || ifMatch != "" {
 		etag := x.conditionalETag(m)
@@ -75,7 +75,7 @@ func (x *exchange) conditionStatus(m *bundle.Metadata) int {
 }
 
 // answerUnmet ends the exchange with a 304 or 412.
-func (x *exchange) answerUnmet(status int, m *bundle.Metadata) {
+func (x *exchange) answerUnmet(status int, m *format.Metadata) {
 	if status == http.StatusNotModified {
 		// net/http leaves Content-Type out.
 		x.set("X-Backend-Content-Type", m.ContentType)

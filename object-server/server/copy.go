@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -61,14 +61,14 @@ type copyRequest struct {
 	limits    *Limits
 	from      device.Location
 	fromName  string
-	timestamp bundle.Timestamp
-	expected  bundle.Timestamp // of the source; zero is any
+	timestamp format.Timestamp
+	expected  format.Timestamp // of the source; zero is any
 	etag      string
 	isFresh   bool            // the source's metadata stay behind
-	headers   bundle.Metadata // as of a PUT
+	headers   format.Metadata // as of a PUT
 }
 
-func (s *Server) newCopy(x *exchange, timestamp bundle.Timestamp) (*copyRequest, error) {
+func (s *Server) newCopy(x *exchange, timestamp format.Timestamp) (*copyRequest, error) {
 	c := &copyRequest{x: x, limits: &s.config.Limits, timestamp: timestamp, etag: unquote(x.header("Etag"))}
 	switch x.header(copyMetadataHeader) {
 	case "":
@@ -87,7 +87,7 @@ func (s *Server) newCopy(x *exchange, timestamp bundle.Timestamp) (*copyRequest,
 	}
 	if value := x.header(copyIfHeader); value != "" {
 		var err error
-		if c.expected, err = bundle.ParseTimestamp(value); err != nil || c.expected.IsZero() {
+		if c.expected, err = format.ParseTimestamp(value); err != nil || c.expected.IsZero() {
 			return nil, fail(http.StatusBadRequest, "Invalid "+copyIfHeader+" header %q.", value)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Server) parseCopyFrom(x *exchange, c *copyRequest) error {
 }
 
 // edit makes the source's metadata those of the copy, unless the source is not the one that was meant.
-func (c *copyRequest) edit(m *bundle.Metadata) error {
+func (c *copyRequest) edit(m *format.Metadata) error {
 	switch {
 	case m.Name != c.fromName, isExpired(m, c.timestamp) && !c.x.opensExpired():
 		return errNoSource()
@@ -144,15 +144,15 @@ func (c *copyRequest) edit(m *bundle.Metadata) error {
 	return c.limits.checkMetadata(headersOf(m.User))
 }
 
-func overlay(below *bundle.Headers, above bundle.Headers) {
+func overlay(below *format.Headers, above format.Headers) {
 	if *below == nil {
-		*below = bundle.Headers{}
+		*below = format.Headers{}
 	}
 	maps.Copy(*below, above)
 }
 
 // headersOf is stored metadata as a request would carry them.
-func headersOf(stored bundle.Headers) http.Header {
+func headersOf(stored format.Headers) http.Header {
 	header := make(http.Header, len(stored))
 	for name, value := range stored {
 		header[name] = []string{value}

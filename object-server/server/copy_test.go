@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
@@ -151,8 +151,8 @@ func TestCopyOfDamagedSource(t *testing.T) {
 
 type failingCopy struct{ *fakeStore }
 
-func (failingCopy) Copy(device.Location, device.Location, func(*bundle.Metadata) error) (
-	*bundle.Metadata, device.State, error,
+func (failingCopy) Copy(device.Location, device.Location, func(*format.Metadata) error) (
+	*format.Metadata, device.State, error,
 ) {
 	return nil, device.State{}, device.ErrQuarantined
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -72,12 +72,12 @@ func refuseDelete(x *exchange, from store, older *device.OlderError) error {
 const ifDeleteAt = "X-If-Delete-At"
 
 // checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition.
-func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Timestamp) (*bundle.Metadata, error) {
+func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp format.Timestamp) (*format.Metadata, error) {
 	value := x.header(ifDeleteAt)
 	if value == "" {
 		return nil, nil
 	}
-	expected, err := bundle.ParseTimestamp(value)
+	expected, err := format.ParseTimestamp(value)
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, "Bad X-If-Delete-At header value")
 	}
@@ -98,7 +98,7 @@ func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp bundle.Times
 	if m.Doubtful { // a newer write may have another time, or none
 		return nil, &device.DoubtError{Timestamp: m.Timestamp, Cause: errExpired}
 	}
-	stored := bundle.Timestamp{Ticks: uint64(m.DeleteAt) * bundle.TicksPerSecond}
+	stored := format.Timestamp{Ticks: uint64(m.DeleteAt) * format.TicksPerSecond}
 	if stored != expected {
 		return nil, fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/updates"
 )
@@ -16,7 +16,7 @@ const (
 )
 
 // removeVersion answers a DELETE that names a version: 204 where it was, 404 where not, 400, 409 or 507.
-func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
+func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	timestamp, err := x.timestamp()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 	}
 	all := s.containerUpdates(x, rows...)
 	if m := previous.Metadata; m != nil {
-		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, m.DeleteAt)...)
+		all = append(all, s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
 	}
 	if err := s.deliver(x, slot, all); err != nil {
 		return err
@@ -82,9 +82,9 @@ func (s *Server) removeVersion(x *exchange, id bundle.VersionID) error {
 
 // removeNull removes the null version if an id is its time, and returns what it was. It is removed as of just after that
 // time: one that has been written since stays, whether it is here or yet to come.
-func (s *Server) removeNull(x *exchange, at store, id bundle.VersionID, timestamp bundle.Timestamp) (device.State, error) {
+func (s *Server) removeNull(x *exchange, at store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
 	since := timeOfVersion(id)
-	m, err := at.HeadVersion(x.at, bundle.VersionID{})
+	m, err := at.HeadVersion(x.at, format.VersionID{})
 	if err != nil || m.Timestamp != since { // what cannot be read is not removed
 		return device.State{}, nil
 	}
@@ -95,7 +95,7 @@ func (s *Server) removeNull(x *exchange, at store, id bundle.VersionID, timestam
 		return device.State{}, err
 	}
 	since.Offset++
-	previous, err := at.DeleteVersion(x.at, bundle.VersionID{}, since, x.name())
+	previous, err := at.DeleteVersion(x.at, format.VersionID{}, since, x.name())
 	var replaced *device.OlderError
 	if errors.As(err, &replaced) {
 		return device.State{}, nil
@@ -104,7 +104,7 @@ func (s *Server) removeNull(x *exchange, at store, id bundle.VersionID, timestam
 }
 
 // putMarker adds a delete marker: 204 where there was a current version, 404 where not.
-func (s *Server) putMarker(x *exchange, slot *slot, id bundle.VersionID, timestamp bundle.Timestamp) error {
+func (s *Server) putMarker(x *exchange, slot *slot, id format.VersionID, timestamp format.Timestamp) error {
 	if id != versionIDOf(timestamp, 0) {
 		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
 	}
@@ -133,7 +133,7 @@ func (s *Server) putMarker(x *exchange, slot *slot, id bundle.VersionID, timesta
 
 // hideOlder makes the versions that are older than one, which is current and about to be removed, stay old: without it
 // the next one would be current. It returns the row that says so. What is newer goes on to be current.
-func (s *Server) hideOlder(x *exchange, at store, id bundle.VersionID) (updates.Row, error) {
+func (s *Server) hideOlder(x *exchange, at store, id format.VersionID) (updates.Row, error) {
 	since := timeOfVersion(id)
 	if m, err := at.Head(x.at); err == nil && isRestored(m.VersionID) && restoredTarget(m) == id {
 		since = m.Timestamp
@@ -148,7 +148,7 @@ func (s *Server) hideOlder(x *exchange, at store, id bundle.VersionID) (updates.
 
 // hideLate makes a version not be current where the name had no versions yet and was deleted after the version's time.
 // On replicas that had the version first, the DELETE has hidden it.
-func hideLate(x *exchange, at store, m *bundle.Metadata, previous device.State) error {
+func hideLate(x *exchange, at store, m *format.Metadata, previous device.State) error {
 	deleted := previous.Tombstone
 	if m.VersionID.IsNull() || deleted.Compare(m.Timestamp) <= 0 {
 		return nil
@@ -157,12 +157,12 @@ func hideLate(x *exchange, at store, m *bundle.Metadata, previous device.State) 
 }
 
 // expireVersion makes a version that has expired not be current any more: 204. The version stays.
-func (s *Server) expireVersion(x *exchange, slot *slot, m *bundle.Metadata, timestamp bundle.Timestamp) error {
+func (s *Server) expireVersion(x *exchange, slot *slot, m *format.Metadata, timestamp format.Timestamp) error {
 	row, err := s.hideOlder(x, slot.store, m.VersionID)
 	if err != nil {
 		return err
 	}
-	all := append(s.containerUpdates(x, row), s.expirerUpdates(x, &bundle.Metadata{}, timestamp, m.DeleteAt)...)
+	all := append(s.containerUpdates(x, row), s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
 	if err := s.deliver(x, slot, all); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (s *Server) expireVersion(x *exchange, slot *slot, m *bundle.Metadata, time
 }
 
 // versionRow is the row that takes a version out of the listing of versions.
-func versionRow(x *exchange, version string, timestamp bundle.Timestamp) updates.Row {
+func versionRow(x *exchange, version string, timestamp format.Timestamp) updates.Row {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
 	row.VersionID = version
 	return row

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // deleteAtMax is the latest X-Delete-At; ten digits keep the expirer's queue sorted.
@@ -21,7 +21,7 @@ func deleteAt(value string) int64 {
 }
 
 // checkDeleteAt verifies X-Delete-At and turns X-Delete-After into it. A replica may be written after its time.
-func checkDeleteAt(x *exchange, timestamp bundle.Timestamp) error {
+func checkDeleteAt(x *exchange, timestamp format.Timestamp) error {
 	if after := x.header("X-Delete-After"); after != "" {
 		seconds, err := strconv.ParseInt(after, 10, 64)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -42,7 +42,7 @@ func TestStaleAnswers(t *testing.T) {
 
 // Where it cannot be told what is stored the answer is no 404; it has the time of what is known.
 func TestUnknownAnswers(t *testing.T) {
-	last := bundle.Timestamp{Ticks: 170000000000000}
+	last := format.Timestamp{Ticks: 170000000000000}
 	f := newFixture(t)
 	f.mustPut(objectPath, "hello", "1700000000.00000")
 	for _, c := range []struct {

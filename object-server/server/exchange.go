@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -27,7 +27,7 @@ type exchange struct {
 	object    string
 	at        device.Location
 
-	since      bundle.Timestamp // from when on the version read is current, if not from its own time
+	since      format.Timestamp // from when on the version read is current, if not from its own time
 	status     int              // 0 until answered
 	bytesIn    int64            // of the body
 	bytesOut   int64
@@ -98,7 +98,7 @@ func (s *Server) parsePath(x *exchange) error {
 	if x.at.Policy, err = s.policyIndex(x); err != nil {
 		return err
 	}
-	x.at.Hash = bundle.Hash(s.hasher.Object(x.account, x.container, x.object))
+	x.at.Hash = format.Hash(s.hasher.Object(x.account, x.container, x.object))
 	return nil
 }
 
@@ -119,31 +119,31 @@ func (s *Server) policyIndex(x *exchange) (int, error) {
 }
 
 // timestamp reads X-Timestamp, which every write needs.
-func (x *exchange) timestamp() (bundle.Timestamp, error) {
+func (x *exchange) timestamp() (format.Timestamp, error) {
 	value := x.header("X-Timestamp")
 	if value == "" {
-		return bundle.Timestamp{}, fail(http.StatusBadRequest, "Missing X-Timestamp header.")
+		return format.Timestamp{}, fail(http.StatusBadRequest, "Missing X-Timestamp header.")
 	}
-	timestamp, err := bundle.ParseTimestamp(value)
+	timestamp, err := format.ParseTimestamp(value)
 	if err != nil || timestamp.IsZero() {
-		return bundle.Timestamp{}, fail(http.StatusBadRequest, "Invalid X-Timestamp header %q.", value)
+		return format.Timestamp{}, fail(http.StatusBadRequest, "Invalid X-Timestamp header %q.", value)
 	}
 	return timestamp, nil
 }
 
 // timestampOrNow is for reads, where X-Timestamp may be missing.
-func (x *exchange) timestampOrNow() (bundle.Timestamp, error) {
+func (x *exchange) timestampOrNow() (format.Timestamp, error) {
 	if x.header("X-Timestamp") == "" {
-		return bundle.Timestamp{Ticks: uint64(x.received.UnixMicro() / 10)}, nil
+		return format.Timestamp{Ticks: uint64(x.received.UnixMicro() / 10)}, nil
 	}
 	return x.timestamp()
 }
 
 // unixSeconds is the whole seconds of a timestamp.
-func unixSeconds(t bundle.Timestamp) int64 { return int64(t.Ticks / bundle.TicksPerSecond) }
+func unixSeconds(t format.Timestamp) int64 { return int64(t.Ticks / format.TicksPerSecond) }
 
 // isExpired tells whether an object with metadata m is gone at a time.
-func isExpired(m *bundle.Metadata, at bundle.Timestamp) bool {
+func isExpired(m *format.Metadata, at format.Timestamp) bool {
 	return m.DeleteAt != 0 && m.DeleteAt <= unixSeconds(at)
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/updates"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // expirerUpdates queues m for deletion at its time, and takes the time it had before out of the queue.
-func (s *Server) expirerUpdates(x *exchange, m *bundle.Metadata, timestamp bundle.Timestamp, before int64,
+func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp format.Timestamp, before int64,
 ) []updates.Update {
 	if x.flag(isReplicationHeader) || (m.DeleteAt == 0 && before == 0) {
 		return nil
@@ -41,7 +41,7 @@ func (s *Server) expirerUpdates(x *exchange, m *bundle.Metadata, timestamp bundl
 	return all
 }
 
-func (s *Server) enqueueExpiry(x *exchange, m *bundle.Metadata, timestamp bundle.Timestamp) []updates.Update {
+func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format.Timestamp) []updates.Update {
 	if len(x.r.Header[deleteAtHostHeader]) == 0 {
 		return nil // the other replicas' servers tell enough queues
 	}

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -30,9 +30,9 @@ type fakeStore struct {
 }
 
 type fakeObject struct {
-	metadata  *bundle.Metadata // nil for a tombstone
+	metadata  *format.Metadata // nil for a tombstone
 	data      []byte
-	tombstone bundle.Timestamp
+	tombstone format.Timestamp
 }
 
 func newFakeStore() *fakeStore { return &fakeStore{objects: map[device.Location]*fakeObject{}} }
@@ -88,7 +88,7 @@ func (f *fakeStore) NewUpload(at device.Location, _ int64) (upload, error) {
 }
 
 // newer refuses a write that is not newer than what is stored. The caller holds mu.
-func (f *fakeStore) newer(at device.Location, timestamp bundle.Timestamp) (device.State, error) {
+func (f *fakeStore) newer(at device.Location, timestamp format.Timestamp) (device.State, error) {
 	state := device.State{}
 	found := f.objects[at]
 	if found == nil {
@@ -132,7 +132,7 @@ func (f *fakeStore) Open(at device.Location) (object, error) {
 	return &fakeReader{store: f, fakeObject: found}, nil
 }
 
-func (f *fakeStore) Head(at device.Location) (*bundle.Metadata, error) {
+func (f *fakeStore) Head(at device.Location) (*format.Metadata, error) {
 	f.hang()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +144,7 @@ func (f *fakeStore) Head(at device.Location) (*bundle.Metadata, error) {
 	return found.metadata, nil
 }
 
-func (f *fakeStore) Hide(at device.Location, timestamp bundle.Timestamp, _ string) (device.State, error) {
+func (f *fakeStore) Hide(at device.Location, timestamp format.Timestamp, _ string) (device.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	state, err := f.newer(at, timestamp)
@@ -155,8 +155,8 @@ func (f *fakeStore) Hide(at device.Location, timestamp bundle.Timestamp, _ strin
 }
 
 func (f *fakeStore) Copy(
-	from, to device.Location, edit func(*bundle.Metadata) error,
-) (*bundle.Metadata, device.State, error) {
+	from, to device.Location, edit func(*format.Metadata) error,
+) (*format.Metadata, device.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, err := f.lookup(from)
@@ -175,7 +175,7 @@ func (f *fakeStore) Copy(
 	return &m, state, err
 }
 
-func (f *fakeStore) Post(at device.Location, edit func(*bundle.Metadata) error) error {
+func (f *fakeStore) Post(at device.Location, edit func(*format.Metadata) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, err := f.lookup(at)
@@ -200,7 +200,7 @@ type fakeUpload struct {
 
 func (u *fakeUpload) Write(p []byte) (int, error) { return u.data.Write(p) }
 
-func (u *fakeUpload) Commit(m *bundle.Metadata) (device.State, error) {
+func (u *fakeUpload) Commit(m *format.Metadata) (device.State, error) {
 	u.store.mu.Lock()
 	defer u.store.mu.Unlock()
 	if u.store.commitErr != nil {
@@ -239,7 +239,7 @@ type fakeReader struct {
 	*fakeObject
 }
 
-func (r *fakeReader) Metadata() *bundle.Metadata { return r.metadata }
+func (r *fakeReader) Metadata() *format.Metadata { return r.metadata }
 func (r *fakeReader) Close()                     {}
 
 func (r *fakeReader) WriteRange(w io.Writer, offset, length int64) error {

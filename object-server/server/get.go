@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -70,7 +70,7 @@ func (s *Server) head(x *exchange) error {
 }
 
 // checkLive refuses an object that has expired, or that stands under the hash of another name.
-func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp) error {
+func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp) error {
 	if m.Name != x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
@@ -86,7 +86,7 @@ func (s *Server) checkLive(x *exchange, m *bundle.Metadata, now bundle.Timestamp
 }
 
 // sendObject answers with the bytes that the Range header asks for, of an object that is described.
-func (s *Server) sendObject(x *exchange, found object, m *bundle.Metadata) error {
+func (s *Server) sendObject(x *exchange, found object, m *format.Metadata) error {
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
 	header := x.header("Range")
 	if header == "" || x.ignoresRange(m) {
@@ -123,7 +123,7 @@ func (x *exchange) notSatisfiable(size int64) *failure {
 }
 
 // ignoresRange tells whether the object has a header that makes the proxy want all of it (a manifest, for example).
-func (x *exchange) ignoresRange(m *bundle.Metadata) bool {
+func (x *exchange) ignoresRange(m *format.Metadata) bool {
 	for _, name := range strings.Split(x.header("X-Backend-Ignore-Range-If-Metadata-Present"), ",") {
 		if _, ok := lookup(m, http.CanonicalHeaderKey(strings.TrimSpace(name))); ok {
 			return true

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/updates"
 )
@@ -21,7 +21,7 @@ const (
 )
 
 // updateAfterPut tells the container, and the expirer's queue, of a new object; m is what was stored.
-func (s *Server) updateAfterPut(x *exchange, slot *slot, m *bundle.Metadata, footers map[string]string,
+func (s *Server) updateAfterPut(x *exchange, slot *slot, m *format.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
 	row := objectRow(x, m)
@@ -84,7 +84,7 @@ func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) er
 }
 
 // objectRow is the row of an object as it was put.
-func objectRow(x *exchange, m *bundle.Metadata) updates.Row {
+func objectRow(x *exchange, m *format.Metadata) updates.Row {
 	return updates.Row{
 		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
 		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
@@ -92,7 +92,7 @@ func objectRow(x *exchange, m *bundle.Metadata) updates.Row {
 }
 
 // storedRow is the row of an object as it is stored, with what the listing shows instead and the times of a POST.
-func storedRow(x *exchange, m *bundle.Metadata) updates.Row {
+func storedRow(x *exchange, m *format.Metadata) updates.Row {
 	row := objectRow(x, m)
 	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
 	row.ContentTypeTimestamp, row.MetaTimestamp = &typeTimestamp, &metaTimestamp
@@ -106,7 +106,7 @@ func storedRow(x *exchange, m *bundle.Metadata) updates.Row {
 }
 
 // keptRows is the row of a null version that was kept as a version of its own; none if there is none.
-func keptRows(x *exchange, kept *bundle.Metadata) []updates.Row {
+func keptRows(x *exchange, kept *format.Metadata) []updates.Row {
 	if kept == nil {
 		return nil
 	}
@@ -127,13 +127,13 @@ func (x *exchange) tellRows(rows []updates.Row) {
 }
 
 // updateAfterDelete takes an object out of the listing; previous is what was there.
-func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp bundle.Timestamp, previous device.State) error {
+func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp format.Timestamp, previous device.State) error {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
 	all := s.containerUpdates(x, append(kept, row)...)
 	if old := previous.Metadata; old != nil {
-		all = append(all, s.expirerUpdates(x, &bundle.Metadata{}, timestamp, old.DeleteAt)...)
+		all = append(all, s.expirerUpdates(x, &format.Metadata{}, timestamp, old.DeleteAt)...)
 	}
 	return s.deliver(x, slot, all)
 }
@@ -155,7 +155,7 @@ func (s *Server) deliver(x *exchange, slot *slot, all []updates.Update) error {
 }
 
 // rowVersion is the version of the row of an object; empty for the null version.
-func rowVersion(m *bundle.Metadata) string {
+func rowVersion(m *format.Metadata) string {
 	if m.VersionID.IsNull() {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // Prefixes of the headers that become metadata.
@@ -39,7 +39,7 @@ func newAllowedHeaders(names []string) allowedHeaders {
 
 // collect puts the headers that are metadata into m, all but the content type: what a POST keeps into System, what it
 // replaces into User and DeleteAt. With isPost, System is left alone. X-Delete-At must have been checked.
-func (a allowedHeaders) collect(header http.Header, m *bundle.Metadata, isPost bool) {
+func (a allowedHeaders) collect(header http.Header, m *format.Metadata, isPost bool) {
 	for name, values := range header {
 		switch {
 		case strings.HasPrefix(name, systemPrefix):
@@ -76,15 +76,15 @@ func isEngineHeader(name string) bool {
 	return false
 }
 
-func put(headers *bundle.Headers, name string, values []string) {
+func put(headers *format.Headers, name string, values []string) {
 	if *headers == nil {
-		*headers = bundle.Headers{}
+		*headers = format.Headers{}
 	}
 	(*headers)[name] = strings.Join(values, ",")
 }
 
 // collectFooters adds the metadata that came after the body; it wins over the headers.
-func (a allowedHeaders) collectFooters(footers map[string]string, m *bundle.Metadata) {
+func (a allowedHeaders) collectFooters(footers map[string]string, m *format.Metadata) {
 	for name, value := range footers {
 		switch {
 		case strings.HasPrefix(name, systemPrefix):
@@ -96,7 +96,7 @@ func (a allowedHeaders) collectFooters(footers map[string]string, m *bundle.Meta
 }
 
 // lookup finds a stored header by canonical name.
-func lookup(m *bundle.Metadata, name string) (string, bool) {
+func lookup(m *format.Metadata, name string) (string, bool) {
 	if value, ok := m.System[name]; ok {
 		return value, true
 	}
@@ -110,7 +110,7 @@ func lookup(m *bundle.Metadata, name string) (string, bool) {
 }
 
 // describe sets the headers of a GET's or HEAD's answer.
-func (x *exchange) describe(m *bundle.Metadata) {
+func (x *exchange) describe(m *format.Metadata) {
 	header := x.w.Header()
 	header["Content-Type"] = []string{m.ContentType}
 	header["Etag"] = []string{`"` + m.ETag + `"`}
@@ -136,7 +136,7 @@ func (x *exchange) describe(m *bundle.Metadata) {
 }
 
 // systemHeaders returns the stored X-Object-Sysmeta-* headers.
-func systemHeaders(m *bundle.Metadata) map[string]string {
+func systemHeaders(m *format.Metadata) map[string]string {
 	headers := maps.Clone(map[string]string(m.System))
 	maps.DeleteFunc(headers, func(name, _ string) bool { return !strings.HasPrefix(name, systemPrefix) })
 	return headers

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"regexp"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 )
 
 // post answers 202, 400, 404, 409, 503 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
@@ -35,7 +35,7 @@ func (s *Server) post(x *exchange) error {
 }
 
 // postRequested edits the version that the request names, else the current one.
-func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) error {
+func postRequested(x *exchange, at store, edit func(*format.Metadata) error) error {
 	id, ok, err := x.version()
 	if err != nil {
 		return err
@@ -43,9 +43,9 @@ func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) err
 	if ok && !id.IsNull() {
 		return at.PostVersion(x.at, id, edit)
 	}
-	var elsewhere *bundle.VersionID
-	var since bundle.Timestamp
-	err = at.Post(x.at, func(m *bundle.Metadata) error {
+	var elsewhere *format.VersionID
+	var since format.Timestamp
+	err = at.Post(x.at, func(m *format.Metadata) error {
 		current := m.VersionID
 		if isRestored(current) {
 			current = restoredTarget(m)
@@ -61,7 +61,7 @@ func postRequested(x *exchange, at store, edit func(*bundle.Metadata) error) err
 		return edit(m)
 	})
 	if elsewhere != nil {
-		return at.PostVersion(x.at, *elsewhere, func(m *bundle.Metadata) error {
+		return at.PostVersion(x.at, *elsewhere, func(m *format.Metadata) error {
 			keepRestored(m, since)
 			return edit(m)
 		})
@@ -75,13 +75,13 @@ var errElsewhere = errors.New("another version is current")
 type metadataEdit struct {
 	x             *exchange
 	allowed       allowedHeaders
-	timestamp     bundle.Timestamp
+	timestamp     format.Timestamp
 	contentType   string // empty if the request has none
-	typeTimestamp bundle.Timestamp
+	typeTimestamp format.Timestamp
 
 	// Set by apply.
 	deleteAtBefore int64
-	after          bundle.Metadata
+	after          format.Metadata
 	isMetaChanged  bool
 }
 
@@ -102,7 +102,7 @@ func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
 	}
 	edit.typeTimestamp = timestamp
 	if value := x.header("Content-Type-Timestamp"); value != "" {
-		if edit.typeTimestamp, err = bundle.ParseTimestamp(value); err != nil {
+		if edit.typeTimestamp, err = format.ParseTimestamp(value); err != nil {
 			return nil, fail(http.StatusBadRequest, "Invalid Content-Type-Timestamp header %q.", value)
 		}
 	}
@@ -126,7 +126,7 @@ func keepListedSize(old, changed string) string {
 var errExpired = errors.New("the object has expired")
 
 // apply changes m under the object's lock; an error leaves the object as it is.
-func (e *metadataEdit) apply(m *bundle.Metadata) error {
+func (e *metadataEdit) apply(m *format.Metadata) error {
 	if m.Name != e.x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -59,13 +59,13 @@ func (s *Server) put(x *exchange) error {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)
-	x.describeVersion(&m, bundle.Timestamp{})
+	x.describeVersion(&m, format.Timestamp{})
 	x.answerEmpty(http.StatusCreated)
 	return nil
 }
 
 // checkCreation verifies what can be verified without the device.
-func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
+func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	timestamp, err := x.timestamp()
 	if err != nil {
 		return timestamp, err
@@ -97,7 +97,7 @@ func (s *Server) checkCreation(x *exchange) (bundle.Timestamp, error) {
 
 // checkBeforeBody refuses what is bound to fail before the client sends the body. A small body that is on its way
 // already costs less than the look-up; Commit refuses it as well.
-func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Timestamp) error {
+func (s *Server) checkBeforeBody(x *exchange, from store, timestamp format.Timestamp) error {
 	ifNoneMatch := x.header("If-None-Match")
 	isSmall := x.r.ContentLength >= 0 && x.r.ContentLength <= bufferBytes
 	if ifNoneMatch == "" && isSmall && x.header("Expect") == "" {
@@ -107,12 +107,12 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp bundle.Times
 }
 
 // checkStored compares what is stored under the name with the request.
-func (s *Server) checkStored(x *exchange, from store, timestamp bundle.Timestamp) error {
+func (s *Server) checkStored(x *exchange, from store, timestamp format.Timestamp) error {
 	m, _, err := headCurrent(from, x.at)
 	isVersion := x.header(versionHeader) != "" // which may come late
 	if err != nil {
 		if isVersion {
-			timestamp = bundle.Timestamp{Ticks: bundle.TicksMax}
+			timestamp = format.Timestamp{Ticks: format.TicksMax}
 		}
 		return checkAbsent(err, timestamp)
 	}
@@ -128,7 +128,7 @@ func (s *Server) checkStored(x *exchange, from store, timestamp bundle.Timestamp
 
 // checkAbsent handles the error of a look-up before a write: a newer tombstone refuses the write, a damaged version is
 // replaced by it.
-func checkAbsent(err error, timestamp bundle.Timestamp) error {
+func checkAbsent(err error, timestamp format.Timestamp) error {
 	var gone *device.NotFoundError
 	switch {
 	case errors.As(err, &gone):
@@ -156,15 +156,15 @@ func (x *exchange) sizeHint() int64 {
 }
 
 // newMetadata describes the object that was received.
-func (s *Server) newMetadata(x *exchange, timestamp bundle.Timestamp, received *receivedBody) (bundle.Metadata, error) {
+func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *receivedBody) (format.Metadata, error) {
 	expected := unquote(x.header("Etag"))
 	if etag := received.footers["Etag"]; etag != "" {
 		expected = unquote(strings.ToLower(etag))
 	}
 	if expected != "" && expected != received.etag {
-		return bundle.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
+		return format.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
 	}
-	m := bundle.Metadata{
+	m := format.Metadata{
 		Name: x.name(), ContentType: x.header("Content-Type"), ETag: received.etag, Size: received.size,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -228,8 +228,8 @@ func TestSlowReadersGetAll(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
 	f.store.change(func(s *fakeStore) { // put by hand: the machine may be too slow for this timeout
 		name := "/AUTH_a/c/o"
-		hash := bundle.Hash(f.server.hasher.Object("AUTH_a", "c", "o"))
-		m := &bundle.Metadata{Name: name, Size: size, Timestamp: bundle.Timestamp{Ticks: 1}}
+		hash := format.Hash(f.server.hasher.Object("AUTH_a", "c", "o"))
+		m := &format.Metadata{Name: name, Size: size, Timestamp: format.Timestamp{Ticks: 1}}
 		s.objects[device.Location{Partition: 7, Hash: hash}] = &fakeObject{metadata: m, data: make([]byte, size)}
 	})
 	connection := f.dial()

@@ -3,7 +3,7 @@ package server
 import (
 	"net/http"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/updates"
 )
@@ -48,10 +48,10 @@ func (s *Server) restore(x *exchange) error {
 		return err
 	}
 	defer upload.Abort()
-	m := bundle.Metadata{
+	m := format.Metadata{
 		Name: x.name(), ContentType: found.ContentType, ETag: markerETag,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
-		VersionID: versionIDOf(timestamp, restoredBit), System: bundle.Headers{restoredName: versionText(target)},
+		VersionID: versionIDOf(timestamp, restoredBit), System: format.Headers{restoredName: versionText(target)},
 	}
 	if _, err := upload.Commit(&m); err != nil {
 		return err

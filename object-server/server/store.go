@@ -3,7 +3,7 @@ package server
 import (
 	"io"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -11,10 +11,10 @@ import (
 type store interface {
 	NewUpload(at device.Location, sizeHint int64) (upload, error)
 	Open(at device.Location) (object, error)
-	Head(at device.Location) (*bundle.Metadata, error)
-	Hide(at device.Location, timestamp bundle.Timestamp, name string) (device.State, error)
-	Copy(from, to device.Location, edit func(*bundle.Metadata) error) (*bundle.Metadata, device.State, error)
-	Post(at device.Location, edit func(*bundle.Metadata) error) error
+	Head(at device.Location) (*format.Metadata, error)
+	Hide(at device.Location, timestamp format.Timestamp, name string) (device.State, error)
+	Copy(from, to device.Location, edit func(*format.Metadata) error) (*format.Metadata, device.State, error)
+	Post(at device.Location, edit func(*format.Metadata) error) error
 	versionStore
 	Stats() device.Stats
 	Err() error
@@ -23,24 +23,24 @@ type store interface {
 
 // versionStore is what they need of the versions of a name.
 type versionStore interface {
-	OpenVersion(at device.Location, id bundle.VersionID) (object, error)
-	HeadVersion(at device.Location, id bundle.VersionID) (*bundle.Metadata, error)
-	PostVersion(at device.Location, id bundle.VersionID, edit func(*bundle.Metadata) error) error
-	KeepNull(at device.Location, timestamp bundle.Timestamp, name string) (*bundle.Metadata, error)
-	DeleteMarker(at device.Location, timestamp bundle.Timestamp, id bundle.VersionID, name string) error
+	OpenVersion(at device.Location, id format.VersionID) (object, error)
+	HeadVersion(at device.Location, id format.VersionID) (*format.Metadata, error)
+	PostVersion(at device.Location, id format.VersionID, edit func(*format.Metadata) error) error
+	KeepNull(at device.Location, timestamp format.Timestamp, name string) (*format.Metadata, error)
+	DeleteMarker(at device.Location, timestamp format.Timestamp, id format.VersionID, name string) error
 	DeleteVersion(
-		at device.Location, id bundle.VersionID, timestamp bundle.Timestamp, name string,
+		at device.Location, id format.VersionID, timestamp format.Timestamp, name string,
 	) (device.State, error)
 }
 
 type upload interface {
 	io.Writer
-	Commit(*bundle.Metadata) (device.State, error)
+	Commit(*format.Metadata) (device.State, error)
 	Abort()
 }
 
 type object interface {
-	Metadata() *bundle.Metadata
+	Metadata() *format.Metadata
 	WriteRange(w io.Writer, offset, length int64) error
 	Close()
 }
@@ -64,7 +64,7 @@ func (s deviceStore) Open(at device.Location) (object, error) {
 	return o, nil
 }
 
-func (s deviceStore) OpenVersion(at device.Location, id bundle.VersionID) (object, error) {
+func (s deviceStore) OpenVersion(at device.Location, id format.VersionID) (object, error) {
 	o, err := s.Device.OpenVersion(at, id)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -30,7 +30,7 @@ const (
 // restoredName is the stored header that names the version that is current.
 const restoredName = "X-Object-Sysmeta-Current-Version"
 
-func versionIDOf(t bundle.Timestamp, bits byte) (id bundle.VersionID) {
+func versionIDOf(t format.Timestamp, bits byte) (id format.VersionID) {
 	binary.BigEndian.PutUint64(id[:], t.Ticks)
 	binary.BigEndian.PutUint64(id[8:], t.Offset)
 	id[0] |= bits
@@ -38,32 +38,32 @@ func versionIDOf(t bundle.Timestamp, bits byte) (id bundle.VersionID) {
 }
 
 // keptID is the id under which a null version is kept that is not current any more. Clients knew it under that already.
-func keptID(t bundle.Timestamp) bundle.VersionID { return versionIDOf(t, 0) }
+func keptID(t format.Timestamp) format.VersionID { return versionIDOf(t, 0) }
 
 // timeOfVersion is the timestamp of an id as versionIDOf makes it.
-func timeOfVersion(id bundle.VersionID) bundle.Timestamp {
+func timeOfVersion(id format.VersionID) format.Timestamp {
 	id[0] &^= hiddenBit
-	return bundle.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
+	return format.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
 }
 
 // isClientVersion tells whether an id is one that clients know.
-func isClientVersion(id bundle.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
+func isClientVersion(id format.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
 
-func isRestored(id bundle.VersionID) bool { return id[0]&hiddenBit == restoredBit }
+func isRestored(id format.VersionID) bool { return id[0]&hiddenBit == restoredBit }
 
 // versionText is an id as requests and rows name it.
-func versionText(id bundle.VersionID) string {
+func versionText(id format.VersionID) string {
 	if id.IsNull() {
 		return nullVersion
 	}
 	return timeOfVersion(id).String()
 }
 
-func parseVersionID(name, text string) (id bundle.VersionID, err error) {
+func parseVersionID(name, text string) (id format.VersionID, err error) {
 	if text == nullVersion {
 		return id, nil
 	}
-	t, err := bundle.ParseTimestamp(text)
+	t, err := format.ParseTimestamp(text)
 	if err != nil || t.IsZero() {
 		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", name, text)
 	}
@@ -71,7 +71,7 @@ func parseVersionID(name, text string) (id bundle.VersionID, err error) {
 }
 
 // version is the version that the request names; ok is false if it names none.
-func (x *exchange) version() (id bundle.VersionID, ok bool, err error) {
+func (x *exchange) version() (id format.VersionID, ok bool, err error) {
 	text := x.header(versionHeader)
 	if text == "" {
 		return id, false, nil
@@ -81,7 +81,7 @@ func (x *exchange) version() (id bundle.VersionID, ok bool, err error) {
 }
 
 // newVersion is the id under which a write is to be stored: that of its timestamp, or the null version.
-func (x *exchange) newVersion(timestamp bundle.Timestamp) (bundle.VersionID, error) {
+func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, error) {
 	id, ok, err := x.version()
 	if err == nil && ok && id != versionIDOf(timestamp, 0) {
 		err = fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
@@ -90,17 +90,17 @@ func (x *exchange) newVersion(timestamp bundle.Timestamp) (bundle.VersionID, err
 }
 
 // restoredTarget is the version that an entry which names the current one names.
-func restoredTarget(m *bundle.Metadata) bundle.VersionID {
+func restoredTarget(m *format.Metadata) format.VersionID {
 	id, err := parseVersionID(restoredName, m.System[restoredName])
 	if err != nil {
-		return bundle.VersionID{} // written by nobody; the null version it is then
+		return format.VersionID{} // written by nobody; the null version it is then
 	}
 	return id
 }
 
 // openRequested opens the version that the request names, else the current one. since is the time from which on it is
 // current, where that is not its own.
-func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, err error) {
+func openRequested(x *exchange, from store) (o object, since format.Timestamp, err error) {
 	id, ok, err := x.version()
 	switch {
 	case err != nil:
@@ -128,7 +128,7 @@ func openRequested(x *exchange, from store) (o object, since bundle.Timestamp, e
 }
 
 // keepRestored takes away the time at which a version had expired before it was made current again.
-func keepRestored(m *bundle.Metadata, since bundle.Timestamp) {
+func keepRestored(m *format.Metadata, since format.Timestamp) {
 	if isExpired(m, since) {
 		m.DeleteAt = 0
 	}
@@ -149,16 +149,16 @@ func undated(err error, isDoubtful bool) error {
 	return err
 }
 
-func openVersion(from store, at device.Location, id bundle.VersionID) (object, error) {
+func openVersion(from store, at device.Location, id format.VersionID) (object, error) {
 	o, err := from.OpenVersion(at, id)
 	if isAlias(from, at, id, err) {
-		return from.OpenVersion(at, bundle.VersionID{})
+		return from.OpenVersion(at, format.VersionID{})
 	}
 	return o, err
 }
 
 // headRequested is openRequested without the data.
-func headRequested(x *exchange, from store) (m *bundle.Metadata, since bundle.Timestamp, err error) {
+func headRequested(x *exchange, from store) (m *format.Metadata, since format.Timestamp, err error) {
 	id, ok, err := x.version()
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ func headRequested(x *exchange, from store) (m *bundle.Metadata, since bundle.Ti
 
 // otherIsCurrent is the error for the null version where a version is current that has an id: what was the null version
 // has one, too.
-func otherIsCurrent(m *bundle.Metadata) error {
+func otherIsCurrent(m *format.Metadata) error {
 	if m.Doubtful {
 		return &device.DoubtError{Timestamp: m.Timestamp, Cause: errOtherIsCurrent}
 	}
@@ -186,7 +186,7 @@ func otherIsCurrent(m *bundle.Metadata) error {
 var errOtherIsCurrent = errors.New("another version was current when records were lost")
 
 // headCurrent is the metadata of the version that is current.
-func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bundle.Timestamp, err error) {
+func headCurrent(from store, at device.Location) (m *format.Metadata, since format.Timestamp, err error) {
 	m, err = from.Head(at)
 	if err == nil && isRestored(m.VersionID) {
 		isDoubtful := m.Doubtful
@@ -200,28 +200,28 @@ func headCurrent(from store, at device.Location) (m *bundle.Metadata, since bund
 	return m, since, err
 }
 
-func headVersion(from store, at device.Location, id bundle.VersionID) (*bundle.Metadata, error) {
+func headVersion(from store, at device.Location, id format.VersionID) (*format.Metadata, error) {
 	m, err := from.HeadVersion(at, id)
 	if isAlias(from, at, id, err) {
-		return from.HeadVersion(at, bundle.VersionID{})
+		return from.HeadVersion(at, format.VersionID{})
 	}
 	return m, err
 }
 
 // isAlias tells whether an id that was not found is the timestamp of the null version. Clients see that id once the null
 // version is not current any more.
-func isAlias(from store, at device.Location, id bundle.VersionID, err error) bool {
+func isAlias(from store, at device.Location, id format.VersionID, err error) bool {
 	var gone *device.NotFoundError
 	isMissing := errors.As(err, &gone) && !gone.Marker && gone.Tombstone.IsZero()
 	if !isMissing && !errors.Is(err, device.ErrQuarantined) || id.IsNull() {
 		return false
 	}
-	m, err := from.HeadVersion(at, bundle.VersionID{})
+	m, err := from.HeadVersion(at, format.VersionID{})
 	return err == nil && m.Timestamp == timeOfVersion(id)
 }
 
 // describeVersion tells which version an answer is about; nothing for names without versions.
-func (x *exchange) describeVersion(m *bundle.Metadata, since bundle.Timestamp) {
+func (x *exchange) describeVersion(m *format.Metadata, since format.Timestamp) {
 	if m.Versioned || !m.VersionID.IsNull() {
 		x.set(versionHeader, versionText(m.VersionID))
 	}

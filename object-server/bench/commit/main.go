@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"martlet/object-server/bench/blockstat"
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -170,7 +170,7 @@ func (l load) puts(d *device.Device, first, count int) error {
 
 func (l load) put(d *device.Device, n uint64, data []byte) error {
 	name := fmt.Sprintf("/AUTH_bench/container/object-%08d", n)
-	hash := bundle.Hash(md5.Sum([]byte(name)))
+	hash := format.Hash(md5.Sum([]byte(name)))
 	partition := binary.BigEndian.Uint64(hash[:8]) % l.Partitions
 	if n < l.Partitions {
 		partition = n
@@ -183,9 +183,9 @@ func (l load) put(d *device.Device, n uint64, data []byte) error {
 	if _, err := u.Write(data); err != nil {
 		return err
 	}
-	_, err = u.Commit(&bundle.Metadata{
+	_, err = u.Commit(&format.Metadata{
 		Name: name, ContentType: "application/octet-stream", ETag: fmt.Sprintf("%x", hash[:]),
-		Size: int64(len(data)), Timestamp: bundle.Timestamp{Ticks: n + 1},
+		Size: int64(len(data)), Timestamp: format.Timestamp{Ticks: n + 1},
 	})
 	return err
 }

@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"martlet/object-server/bundle"
+	"golang.org/x/sys/unix"
+
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
-
-	"golang.org/x/sys/unix"
 )
 
 // usage counts what lies below a directory: files and directories, without
@@ -83,9 +83,9 @@ func (s *settings) onePerPartition(d *device.Device, round int) error {
 		if _, err := u.Write(s.body(round)); err != nil {
 			return err
 		}
-		_, err = u.Commit(&bundle.Metadata{
+		_, err = u.Commit(&format.Metadata{
 			Name: fmt.Sprintf("/AUTH_bench/%d/%d", partition, round), ETag: etag, Size: int64(s.size),
-			Timestamp: bundle.Timestamp{Ticks: 178000000000000},
+			Timestamp: format.Timestamp{Ticks: 178000000000000},
 		})
 		return err
 	})

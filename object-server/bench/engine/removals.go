@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
 
@@ -53,7 +53,7 @@ func removals(s *settings, d *device.Device, r *report) error {
 	return batches(s, d, count, r)
 }
 
-func idOf(number int) (id bundle.VersionID) {
+func idOf(number int) (id format.VersionID) {
 	binary.BigEndian.PutUint64(id[:], uint64(number))
 	return id
 }
@@ -65,7 +65,7 @@ func (v *versioned) removeAll(name string, order []int, r *report) error {
 		part := order[at:min(at+removalsStep, len(order))]
 		before := cpuTime()
 		for i, n := range part {
-			t := bundle.Timestamp{Ticks: 188000000000000 + uint64(at+i)}
+			t := format.Timestamp{Ticks: 188000000000000 + uint64(at+i)}
 			if _, err := v.device.DeleteVersion(v.s.place(nameOf(v.number)), idOf(n), t, nameOf(v.number)); err != nil {
 				return err
 			}
@@ -131,12 +131,12 @@ func batches(s *settings, d *device.Device, count int, r *report) error {
 	if err := v.grow(count); err != nil {
 		return err
 	}
-	ids := make([]bundle.VersionID, count)
+	ids := make([]format.VersionID, count)
 	for i := range ids {
 		ids[i] = idOf(i + 1)
 	}
 	before, flushed := cpuTime(), d.Stats().Batches
-	all, err := d.DeleteVersions(s.place(nameOf(v.number)), ids, bundle.Timestamp{Ticks: 188000000000000}, nameOf(v.number))
+	all, err := d.DeleteVersions(s.place(nameOf(v.number)), ids, format.Timestamp{Ticks: 188000000000000}, nameOf(v.number))
 	for i := range all {
 		err = errors.Join(err, all[i].Err)
 	}

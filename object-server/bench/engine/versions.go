@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -84,9 +85,9 @@ func (v *versioned) add() error {
 		return err
 	}
 	v.count++
-	m := bundle.Metadata{
+	m := format.Metadata{
 		Name: name, ContentType: "application/octet-stream", ETag: etag, Size: int64(v.s.size),
-		Timestamp: bundle.Timestamp{Ticks: 178000000000000 + uint64(v.count)},
+		Timestamp: format.Timestamp{Ticks: 178000000000000 + uint64(v.count)},
 	}
 	binary.BigEndian.PutUint64(m.VersionID[:], uint64(v.count))
 	_, err = u.Commit(&m)

@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"martlet/object-server/bundle"
-	"martlet/object-server/device"
-
 	"golang.org/x/sys/unix"
+
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/device"
 )
 
 // etag stands for the MD5 that the server computes: not the engine's work.
@@ -43,7 +43,7 @@ func nameOf(i int) string { return fmt.Sprintf("/AUTH_bench/objects/%09d", i) }
 
 // place is where a name belongs, as a ring would tell.
 func (s *settings) place(name string) device.Location {
-	hash := bundle.Hash(md5.Sum([]byte(name)))
+	hash := format.Hash(md5.Sum([]byte(name)))
 	shift := 32 - (bits.Len(uint(s.partitions)) - 1)
 	return device.Location{Partition: uint32(uint64(binary.BigEndian.Uint32(hash[:])) >> shift), Hash: hash}
 }
@@ -59,9 +59,9 @@ func (s *settings) put(d *device.Device, i int, version uint64) error {
 	if _, err := u.Write(s.body(i)); err != nil {
 		return err
 	}
-	_, err = u.Commit(&bundle.Metadata{
+	_, err = u.Commit(&format.Metadata{
 		Name: name, ContentType: "application/octet-stream", ETag: etag, Size: int64(s.size),
-		Timestamp: bundle.Timestamp{Ticks: 178000000000000 + version},
+		Timestamp: format.Timestamp{Ticks: 178000000000000 + version},
 	})
 	return err
 }
@@ -140,7 +140,7 @@ func (s *settings) openAll(d *device.Device) error {
 }
 
 // absent is an error unless a look-up said that there is no such object.
-func absent(_ *bundle.Metadata, err error) error {
+func absent(_ *format.Metadata, err error) error {
 	var missing *device.NotFoundError
 	if errors.As(err, &missing) {
 		return nil

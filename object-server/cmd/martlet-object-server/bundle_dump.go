@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -79,7 +80,7 @@ func (f *bundleFlags) dump(arguments []string) error {
 
 func isHash(s string) bool {
 	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == len(bundle.Hash{})
+	return err == nil && len(b) == len(format.Hash{})
 }
 
 func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {
@@ -119,7 +120,7 @@ func (f *bundleFlags) extract(d *bundle.Description, path string) error {
 	if d.LargeID != "" {
 		return fmt.Errorf("the bytes are not in this record; they are in large/%s.data beside the segment", d.LargeID)
 	}
-	if d.Type != bundle.TypePut.String() {
+	if d.Type != format.TypePut.String() {
 		return fmt.Errorf("this record is a %s and has no object", d.Type)
 	}
 	if path == "-" {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -236,7 +237,7 @@ func recordLineOf(e *bundle.Entry) recordLine {
 	line := recordLine{Offset: e.Offset, Damage: e.Damage}
 	if r := e.Record; r != nil {
 		line.LSN, line.Type, line.Size = r.LSN(), r.Type().String(), r.Size()
-		if r.Hash() != (bundle.Hash{}) {
+		if r.Hash() != (format.Hash{}) {
 			line.Timestamp, line.Hash = r.Timestamp().String(), r.Hash().String()
 			id := r.VersionID()
 			line.VersionID = hex.EncodeToString(id[:])

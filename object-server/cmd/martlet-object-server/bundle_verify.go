@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -133,7 +134,7 @@ func (v *verifier) file(t *target) error {
 		if err != nil {
 			return err
 		}
-		if e.Record != nil && e.Record.Hash() != (bundle.Hash{}) {
+		if e.Record != nil && e.Record.Hash() != (format.Hash{}) {
 			v.report.Records++
 		}
 		if e.Damage != nil {

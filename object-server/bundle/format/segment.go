@@ -1,4 +1,4 @@
-package bundle
+package format
 
 import (
 	"encoding/binary"
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// segmentHeader stands at the start of each segment; see doc/formats/bundle.md.
+// SegmentHeader stands at the start of each segment; see doc/formats/bundle.md.
 //
 //	0 magic 4 | version 1 | reserved 1 | flags 2 | policy 4 | partition 4
 //	16 sequence 4 | generation 4 | uuid 16 | base LSN 8 | created 8
 //	56 through 4 | part power 1 | reserved 3 | bundle 16 | reserved 44 | CRC 4
-type segmentHeader struct {
+type SegmentHeader struct {
 	Flags      uint16
 	Policy     uint32
 	Partition  uint32
@@ -26,11 +26,12 @@ type segmentHeader struct {
 	Bundle     Identity
 }
 
-// salt ties the records of a segment to it.
-func (h *segmentHeader) salt() uint32 { return checksum(h.UUID[:]) }
+// Salt ties the records of a segment to it.
+func (h *SegmentHeader) Salt() uint32 { return Checksum(h.UUID[:]) }
 
-func (h *segmentHeader) encode() []byte {
-	b := make([]byte, segmentHeaderSize)
+// Encode returns the header as SegmentHeaderSize bytes.
+func (h *SegmentHeader) Encode() []byte {
+	b := make([]byte, SegmentHeaderSize)
 	le := binary.LittleEndian
 	copy(b, segmentMagic[:])
 	b[4] = formatVersion
@@ -45,19 +46,19 @@ func (h *segmentHeader) encode() []byte {
 	le.PutUint32(b[56:], h.Through)
 	b[60] = h.Power
 	copy(b[64:], h.Bundle[:])
-	le.PutUint32(b[124:], checksum(b[:124]))
+	le.PutUint32(b[124:], Checksum(b[:124]))
 	return b
 }
 
-// parseSegmentHeader reads a header; errDamaged when b is none, ErrUnsupported
+// ParseSegmentHeader reads a header; ErrDamaged when b is none, ErrUnsupported
 // when a later version wrote it.
-func parseSegmentHeader(b []byte) (segmentHeader, error) {
+func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	le := binary.LittleEndian
-	if len(b) < segmentHeaderSize || [4]byte(b) != segmentMagic ||
-		le.Uint32(b[124:]) != checksum(b[:124]) {
-		return segmentHeader{}, fmt.Errorf("%w: no valid segment header", errDamaged)
+	if len(b) < SegmentHeaderSize || [4]byte(b) != segmentMagic ||
+		le.Uint32(b[124:]) != Checksum(b[:124]) {
+		return SegmentHeader{}, fmt.Errorf("%w: no valid segment header", ErrDamaged)
 	}
-	h := segmentHeader{
+	h := SegmentHeader{
 		Flags:      le.Uint16(b[6:]),
 		Policy:     le.Uint32(b[8:]),
 		Partition:  le.Uint32(b[12:]),
@@ -71,22 +72,23 @@ func parseSegmentHeader(b []byte) (segmentHeader, error) {
 		Bundle:     Identity(b[64:80]),
 	}
 	if b[4] != formatVersion || h.Flags&flagsMustKnow != 0 {
-		return segmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)
+		return SegmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)
 	}
 	if h.BaseLSN == 0 {
-		return segmentHeader{}, fmt.Errorf("%w: base LSN 0", errDamaged)
+		return SegmentHeader{}, fmt.Errorf("%w: base LSN 0", ErrDamaged)
 	}
 	return h, nil
 }
 
 const segmentSuffix = ".bundle"
 
-func segmentName(sequence, generation uint32) string {
+// SegmentName is the name of a segment's file.
+func SegmentName(sequence, generation uint32) string {
 	return fmt.Sprintf("%08x-%04x%s", sequence, generation, segmentSuffix)
 }
 
-// parseSegmentName is the inverse of segmentName.
-func parseSegmentName(name string) (sequence, generation uint32, ok bool) {
+// ParseSegmentName is the inverse of SegmentName.
+func ParseSegmentName(name string) (sequence, generation uint32, ok bool) {
 	stem, ok := strings.CutSuffix(name, segmentSuffix)
 	if !ok || len(stem) < 13 || len(stem) > 17 || stem[8] != '-' {
 		return 0, 0, false
@@ -96,7 +98,7 @@ func parseSegmentName(name string) (sequence, generation uint32, ok bool) {
 		return 0, 0, false
 	}
 	g, err := strconv.ParseUint(stem[9:], 16, 32)
-	if err != nil || segmentName(uint32(s), uint32(g)) != name {
+	if err != nil || SegmentName(uint32(s), uint32(g)) != name {
 		return 0, 0, false
 	}
 	return uint32(s), uint32(g), true

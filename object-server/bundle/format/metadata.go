@@ -1,18 +1,9 @@
-package bundle
-
-import "encoding/binary"
+package format
 
 //go:generate go tool msgp -file metadata.go -o metadata_gen.go -io=false -tests=false
 //go:generate go tool msgp -file timestamp.go -o timestamp_gen.go -io=false -tests=false
 
 //msgp:ignore Hash Headers VersionID
-
-// Hash is the MD5 of an object's name between the cluster's hash prefix and
-// suffix. Its top bits are the partition.
-type Hash [16]byte
-
-// key is what the index finds a name by: bits that do not depend on the partition.
-func (h *Hash) key() uint64 { return binary.BigEndian.Uint64(h[8:]) }
 
 // Metadata is everything a GET or HEAD answers with, besides the bytes.
 type Metadata struct {

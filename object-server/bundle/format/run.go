@@ -1,0 +1,257 @@
+package format
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// EntrySize is the size of a run's entry on disk.
+const (
+	EntrySize    = 32
+	entryChecked = EntrySize - 2
+)
+
+// Entry says of one record where it lies. A run, in a CHECKPOINT or a SEAL,
+// has one for every record that counts and has a name, sorted by hash and LSN.
+//
+//	0 hash 16 | LSN - base LSN of the segment 4 | unit 4 | units 4 | type 1 | flags 1 | check 2
+//
+// The check is the lower half of the checksum of what comes before it, for readers
+// of one entry. A run is checked as a whole.
+type Entry struct {
+	Hash  Hash
+	LSN   uint64
+	Unit  uint32 // offset in the segment
+	Units uint32 // length
+	Type  Type
+	Flags uint8 // bits 8-15 of the record's flags
+}
+
+// Entry is what a run says of the record, which lies at a unit of its segment.
+func (h *Header) Entry(unit uint32) Entry {
+	return Entry{Hash: h.Hash, LSN: h.LSN, Unit: unit, Units: h.Units, Type: h.Type, Flags: uint8(h.Flags >> 8)}
+}
+
+// IsChained tells whether the record is one of a chain of versions.
+func (e *Entry) IsChained() bool { return e.Flags&(FlagVersions>>8) != 0 }
+
+// Compare orders entries as runs do: by hash, then LSN.
+func (e *Entry) Compare(f Entry) int {
+	if c := bytes.Compare(e.Hash[:], f.Hash[:]); c != 0 {
+		return c
+	}
+	return cmp.Compare(e.LSN, f.LSN)
+}
+
+// SortRun puts entries into the order of a run.
+func SortRun(entries []Entry) {
+	slices.SortFunc(entries, func(e, f Entry) int { return e.Compare(f) })
+}
+
+// ByUnit puts entries into the order in which the records lie.
+func ByUnit(entries []Entry) {
+	slices.SortFunc(entries, func(e, f Entry) int { return cmp.Compare(e.Unit, f.Unit) })
+}
+
+// AppendRun appends the encoded entries to b.
+func AppendRun(b []byte, base uint64, entries []Entry) []byte {
+	le := binary.LittleEndian
+	for i := range entries {
+		e := &entries[i]
+		b = append(b, e.Hash[:]...)
+		b = le.AppendUint32(b, uint32(e.LSN-base))
+		b = le.AppendUint32(b, e.Unit)
+		b = le.AppendUint32(b, e.Units)
+		b = append(b, byte(e.Type), e.Flags)
+		b = le.AppendUint16(b, uint16(Checksum(b[len(b)-entryChecked:])))
+	}
+	return b
+}
+
+func decodeEntry(b []byte, base uint64) Entry {
+	le := binary.LittleEndian
+	return Entry{
+		Hash: Hash(b[:16]), LSN: base + uint64(le.Uint32(b[16:])), Unit: le.Uint32(b[20:]),
+		Units: le.Uint32(b[24:]), Type: Type(b[28]), Flags: b[29],
+	}
+}
+
+// ParseEntry decodes one entry and checks it by itself.
+func ParseEntry(b []byte, base uint64) (Entry, error) {
+	if uint16(Checksum(b[:entryChecked])) != binary.LittleEndian.Uint16(b[entryChecked:]) {
+		return Entry{}, fmt.Errorf("%w: entry of a footer", ErrDamaged)
+	}
+	return decodeEntry(b, base), nil
+}
+
+// ParseRun decodes entries and appends them to run; ErrDamaged when they cannot
+// be of a segment with that base LSN and length in bytes.
+func ParseRun(run []Entry, b []byte, base uint64, size int64) ([]Entry, error) {
+	run = slices.Grow(run, len(b)/EntrySize)
+	for ; len(b) >= EntrySize; b = b[EntrySize:] {
+		e := decodeEntry(b, base)
+		if e.Unit < SegmentHeaderSize/UnitSize || e.Units < HeaderSize/UnitSize || (int64(e.Unit)+int64(e.Units))*UnitSize > size {
+			return run, fmt.Errorf("%w: run entry out of bounds", ErrDamaged)
+		}
+		run = append(run, e)
+	}
+	if len(b) != 0 {
+		return run, fmt.Errorf("%w: run is cut off", ErrDamaged)
+	}
+	return run, nil
+}
+
+// Sample says where one record in about every SampleBytes of a segment lies, so
+// that a record is found by its LSN with one read.
+//
+//	0 LSN - base LSN of the segment 4 | unit 4
+type Sample struct{ LSN, Unit uint32 }
+
+const (
+	sampleSize  = 8
+	SampleBytes = 64 << 10
+)
+
+func appendSamples(b []byte, samples []Sample) []byte {
+	for _, s := range samples {
+		b = binary.LittleEndian.AppendUint32(b, s.LSN)
+		b = binary.LittleEndian.AppendUint32(b, s.Unit)
+	}
+	return b
+}
+
+// ParseSamples decodes samples; a part of one at the end is left out.
+func ParseSamples(b []byte) []Sample {
+	samples := make([]Sample, 0, len(b)/sampleSize)
+	for ; len(b) >= sampleSize; b = b[sampleSize:] {
+		samples = append(samples, Sample{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])})
+	}
+	return samples
+}
+
+// AddSample appends a sample for the record unless the last one is near.
+func AddSample(samples []Sample, lsn, unit uint32) []Sample {
+	if n := len(samples); n > 0 && (unit-samples[n-1].Unit)*UnitSize < SampleBytes {
+		return samples
+	}
+	return append(samples, Sample{lsn, unit})
+}
+
+// SamplesOf makes the samples for entries in any order, and leaves them in that
+// of the log.
+func SamplesOf(entries []Entry, base uint64) []Sample {
+	slices.SortFunc(entries, func(e, f Entry) int { return cmp.Compare(e.LSN, f.LSN) })
+	var samples []Sample
+	for i := range entries {
+		samples = AddSample(samples, uint32(entries[i].LSN-base), entries[i].Unit)
+	}
+	return samples
+}
+
+// Checkpoint is the body of a CHECKPOINT: what the log holds of one segment
+// between the place where the checkpoint before it ended and resume.
+//
+//	0 sequence 4 | unit of the checkpoint before 4 | resume 4 | reserved 4 | run
+//
+// The record's Previous is the last LSN before resume.
+type Checkpoint struct {
+	Sequence uint32
+	Before   uint32 // unit; 0 if none
+	Resume   uint32 // unit of the first record that the run does not cover
+	Run      []byte
+}
+
+// Prefix encodes what precedes the run.
+func (c *Checkpoint) Prefix() []byte {
+	b := make([]byte, 0, checkpointPrefix)
+	for _, n := range [...]uint32{c.Sequence, c.Before, c.Resume, 0} {
+		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	return b
+}
+
+// ParseCheckpoint decodes the body of a CHECKPOINT, but for its run; ErrDamaged if it
+// is cut off.
+func ParseCheckpoint(b []byte) (Checkpoint, error) {
+	if len(b) < checkpointPrefix {
+		return Checkpoint{}, fmt.Errorf("%w: checkpoint is cut off", ErrDamaged)
+	}
+	le := binary.LittleEndian
+	return Checkpoint{
+		Sequence: le.Uint32(b), Before: le.Uint32(b[4:]), Resume: le.Uint32(b[8:]), Run: b[checkpointPrefix:],
+	}, nil
+}
+
+// Seal is the footer of a segment that gets no more records: its run, samples,
+// chunk table, and at the very end of the file the header of a SEAL record. The
+// header's LSN is the last of the segment, Previous its base LSN, Versions the
+// number of entries; the first four bytes of the version id are the last
+// sequence that the segment stands for.
+type Seal struct {
+	Salt    uint32
+	Base    uint64
+	Last    uint64
+	Through uint32
+	Units   uint32 // of the footer
+	Count   uint32
+	size    uint64 // of run and samples
+	crc     uint32 // of the chunk table
+}
+
+// EncodeSeal returns the footer of a segment.
+func EncodeSeal(salt uint32, base, last uint64, through uint32, entries []Entry, samples []Sample) ([]byte, error) {
+	size := len(entries)*EntrySize + len(samples)*sampleSize
+	h := Header{
+		Type: TypeSeal, LSN: last, Previous: base, Salt: salt, Versions: uint32(len(entries)), Size: uint64(size),
+	}
+	binary.LittleEndian.PutUint32(h.VersionID[:], through)
+	parts := h.Layout()
+	if parts.Length > sealSizeMax {
+		return nil, fmt.Errorf("%w: footer of %d bytes", ErrTooLarge, parts.Length)
+	}
+	h.Units = uint32(parts.Length / UnitSize)
+	b := make([]byte, 0, parts.Length)
+	b = appendSamples(AppendRun(b, base, entries), samples)
+	table := AppendChunkTable(nil, b)
+	h.DataCRC = Checksum(table)
+	b = append(b, table...)
+	b = b[:parts.Length]
+	h.Encode(b[parts.Length-HeaderSize:])
+	return b, nil
+}
+
+// ParseSeal reads the header at the end of a segment file; ErrDamaged when it is
+// none.
+func ParseSeal(b []byte) (Seal, error) {
+	h, err := ParseHeader(b)
+	if err != nil {
+		return Seal{}, err
+	}
+	le := binary.LittleEndian
+	s := Seal{
+		Salt: h.Salt, Base: h.Previous, Last: h.LSN, Through: le.Uint32(h.VersionID[:]), Units: h.Units,
+		Count: h.Versions, size: h.Size, crc: h.DataCRC,
+	}
+	if h.Type != TypeSeal || s.Base == 0 || s.Last < s.Base-1 || uint64(s.Count)*EntrySize > s.size {
+		return Seal{}, fmt.Errorf("%w: not a seal", ErrDamaged)
+	}
+	return s, nil
+}
+
+// Check compares the footer's bytes, without the header, with their checksums,
+// and returns run and samples.
+func (s *Seal) Check(b []byte) (run, samples []byte, err error) {
+	end := s.size + 4*ChunkCount(s.size)
+	if uint64(len(b)) < end || Checksum(b[s.size:end]) != s.crc {
+		return nil, nil, fmt.Errorf("%w: seal's chunk table", ErrDamaged)
+	}
+	r := Record{Data: b[:s.size], Table: b[s.size:end]}
+	if err := r.CheckData(); err != nil {
+		return nil, nil, err
+	}
+	split := uint64(s.Count) * EntrySize
+	return b[:split], b[split:s.size], nil
+}
