@@ -239,7 +239,7 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 			if b.superseded == nil {
 				b.superseded = make(superseded)
 			}
-			b.superseded[d.doubtful.at()] = append(b.superseded[d.doubtful.at()], e.Hash)
+			b.superseded[d.doubtful.At()] = append(b.superseded[d.doubtful.At()], e.Hash)
 		}
 		if d.chain != nil && d.chain.freed > 0 {
 			if from := b.segments.withLSN(d.chain.replaced.LSN); from != nil {

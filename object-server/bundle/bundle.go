@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // Config tunes a Bundle.
@@ -36,7 +37,7 @@ type Bundle struct {
 	opened    uint64 // number of the opening, no other has
 
 	mu          sync.RWMutex
-	index       packedIndex     // guarded by mu
+	index       index.Index     // guarded by mu
 	segments    segments        // guarded by mu
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
 	superseded  superseded      // guarded by mu
@@ -85,10 +86,10 @@ func (b *Bundle) Report() Report { return b.report }
 func (b *Bundle) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	names := b.index.len()
+	names := b.index.Len()
 	for _, s := range b.segments.table {
 		if s != nil && s.filter != nil {
-			names += s.filter.newest
+			names += s.filter.Names
 		}
 	}
 	return names
@@ -109,24 +110,24 @@ func (b *Bundle) Bytes() (live, all int64) {
 
 // enter puts a record into the index, in the place of the one it replaces if
 // old is not 0. b.mu is held.
-func (b *Bundle) enter(s *segment, e *format.Entry, old slot, oldUnits uint32) {
+func (b *Bundle) enter(s *segment, e *format.Entry, old index.Slot, oldUnits uint32) {
 	key, n := e.Hash.Key(), s.slotOf(e)
 	s.units, s.live, s.named = s.units+int64(e.Units), s.live+int64(e.Units), s.named+1
 	switch {
-	case old.isEntry():
-		b.index.insert(key, n)
-		b.segments.table[old.segment()].filter.setState(old.unit(), successorState(n))
-	case old == 0 || !b.index.replace(key, old, n):
-		b.index.insert(key, n)
+	case old.IsEntry():
+		b.index.Insert(key, n)
+		b.segments.table[old.Segment()].filter.SetState(old.Unit(), successorState(n.IsChained()))
+	case old == 0 || !b.index.Replace(key, old, n):
+		b.index.Insert(key, n)
 		return
 	}
 	if oldUnits == 0 {
-		oldUnits = old.units()
+		oldUnits = old.Units()
 	}
-	if n.state() != slotVersioned { // a version stays; see Addition.freed
-		b.segments.table[old.segment()].live -= int64(oldUnits)
+	if !n.IsChained() { // a version stays; see Addition.freed
+		b.segments.table[old.Segment()].live -= int64(oldUnits)
 	}
-	delete(b.damaged, old.at())
+	delete(b.damaged, old.At())
 }
 
 // superseded has, by place, the names that were written while the record there
@@ -138,13 +139,13 @@ type superseded map[uint64][]format.Hash
 func (s superseded) has(at uint64, hash format.Hash) bool { return slices.Contains(s[at], hash) }
 
 // mark notes that the record of a slot is damaged.
-func (b *Bundle) mark(s slot, err error) {
+func (b *Bundle) mark(s index.Slot, err error) {
 	b.mu.Lock()
-	isNew := !b.damaged[s.at()]
+	isNew := !b.damaged[s.At()]
 	if b.damaged == nil {
 		b.damaged = make(map[uint64]bool)
 	}
-	b.damaged[s.at()] = true
+	b.damaged[s.At()] = true
 	b.mu.Unlock()
 	if isNew {
 		b.tell(err)
@@ -170,7 +171,7 @@ func (b *Bundle) Quarantine(r *Record, cause error) error {
 	found := b.candidates(space[:0], r.Head.Hash)
 	defer release(found)
 	for _, c := range found {
-		if c.slot.at() == r.slot.at() { // not replaced meanwhile
+		if c.slot.At() == r.slot.At() { // not replaced meanwhile
 			b.mark(c.slot, err)
 		}
 	}

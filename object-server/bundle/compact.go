@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // Compaction says how a bundle is to be compacted.
@@ -89,7 +90,7 @@ func (b *Bundle) giveUp(next *segment, err error) error {
 	defer b.mu.Unlock()
 	b.segments.remove(next)
 	if next.filter != nil {
-		next.filter.free()
+		next.filter.Free()
 	}
 	var bad *badSegment
 	if !errors.As(err, &bad) {
@@ -242,15 +243,15 @@ func (b *Bundle) reap(c *Compaction) {
 	for _, s := range gone {
 		b.segments.remove(s)
 		if s.filter != nil {
-			s.filter.free()
+			s.filter.Free()
 		}
 		for at := range b.damaged { // the number will be another's
-			if at%slotSegments == uint64(s.number) {
+			if at%index.SegmentsMax == uint64(s.number) {
 				delete(b.damaged, at)
 			}
 		}
 		for at := range b.superseded {
-			if at%slotSegments == uint64(s.number) {
+			if at%index.SegmentsMax == uint64(s.number) {
 				delete(b.superseded, at)
 			}
 		}

@@ -263,9 +263,9 @@ func TestCompactOfDamage(t *testing.T) {
 	fs, b := tendedLog(t)
 	victim, _, err := b.Read(name(0))
 	check(t, err)
-	s := b.segments.table[victim.slot.segment()]
+	s := b.segments.table[victim.slot.Segment()]
 	alter(t, fs, b.files.path(s.key(b.id)), func(f vfs.File) { // in its data
-		flip(t, f, int64(victim.slot.unit())*format.UnitSize+int64(victim.Head.Layout().Data)+7)
+		flip(t, f, int64(victim.slot.Unit())*format.UnitSize+int64(victim.Head.Layout().Data)+7)
 	})
 	_ = b.Quarantine(victim, format.ErrDamaged)
 	for i := range 200 {
@@ -287,8 +287,8 @@ func TestCompactOfDamage(t *testing.T) {
 	var told []error
 	b.config.Damaged = func(err error) { told = append(told, err) }
 	kept, _, _ := find(b, name(1))
-	bad := b.segments.table[kept.slot.segment()]
-	alter(t, fs, b.files.path(bad.key(b.id)), func(f vfs.File) { flip(t, f, int64(kept.slot.unit())*format.UnitSize+40) })
+	bad := b.segments.table[kept.slot.Segment()]
+	alter(t, fs, b.files.path(bad.key(b.id)), func(f vfs.File) { flip(t, f, int64(kept.slot.Unit())*format.UnitSize+40) })
 	for i := range 200 {
 		appendBatch(t, b, put(t, 2+i%88, uint64(1000+i)))
 		tend(t, b)

@@ -16,7 +16,7 @@ const skewMax = 60 * format.TicksPerSecond
 func (b *Bundle) IsLater(damaged *Record, t format.Timestamp) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.segments.table[damaged.slot.segment()]
+	s := b.segments.table[damaged.slot.Segment()]
 	if s == nil { // compacted meanwhile
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // headroom is kept free before the data of a draft, so that header and metadata
@@ -20,9 +21,9 @@ type Draft struct {
 	head   format.Header
 	chain  *Addition // nil: the name has no versions
 
-	old      slot   // of the record that it replaces; 0 if none
-	oldUnits uint32 // length of that one, 0 if not known
-	doubtful slot   // of a record that may be the name's, or that of another; 0 if none
+	old      index.Slot // of the record that it replaces; 0 if none
+	oldUnits uint32     // length of that one, 0 if not known
+	doubtful index.Slot // of a record that may be the name's, or that of another; 0 if none
 
 	first     *Draft // of the batch that the record belongs to; nil if it is the first, or alone
 	next      *Draft // of the batch

@@ -25,9 +25,6 @@ func (a *Appended) Extent() Extent {
 	return Extent{ID: a.bundle.id, Sequence: a.bundle.active.sequence, Offset: a.tail - a.Bytes, Bytes: a.iovecs}
 }
 
-// SegmentHeaderSize is what Append may write beside the drafts.
-const SegmentHeaderSize = format.SegmentHeaderSize
-
 // Restore writes an extent again, and makes the segment and its directories
 // where a power cut has taken the names away. Nothing is flushed. A segment that
 // is missing although the extent does not begin it was removed after it had been

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // Where the index is on disk (Config.IndexOnDisk), segments with a footer keep a
@@ -25,12 +26,12 @@ func (b *Bundle) filed(found []candidate, hash format.Hash) []candidate {
 		if s == nil || s.filter == nil {
 			continue
 		}
-		for _, position := range s.filter.find(space[:0], hash) {
-			at := newEntrySlot(s.number, position)
-			if b.superseded.has(at.at(), hash) {
+		for _, position := range s.filter.Find(space[:0], hash) {
+			at := index.NewEntrySlot(s.number, position)
+			if b.superseded.has(at.At(), hash) {
 				continue
 			}
-			found = append(found, candidate{slot: at, segment: b.segments.pin(s.number), damaged: b.damaged[at.at()]})
+			found = append(found, candidate{slot: at, segment: b.segments.pin(s.number), damaged: b.damaged[at.At()]})
 		}
 	}
 	return found
@@ -50,7 +51,7 @@ func (b *Bundle) makeFilters(entries []found) {
 	}
 	for _, s := range b.segments.table {
 		if s != nil && s.run != 0 {
-			s.filter = newFilter(b.files.pages, runs[s])
+			s.filter = index.NewFilter(b.files.pages, runs[s])
 		}
 	}
 }
@@ -64,18 +65,18 @@ func (b *Bundle) entry(c *candidate) (format.Entry, error) {
 	}
 	defer file.release()
 	var p [format.EntrySize]byte
-	if err := readFull(file, p[:], s.run+int64(c.slot.unit())*format.EntrySize); err != nil {
+	if err := readFull(file, p[:], s.run+int64(c.slot.Unit())*format.EntrySize); err != nil {
 		return format.Entry{}, fmt.Errorf("bundle: %w", err)
 	}
 	return format.ParseEntry(p[:], s.base)
 }
 
-// successorState is that of an entry whose name gets the slot.
-func successorState(n slot) uint8 {
-	if n.state() == slotVersioned {
-		return entryVersion
+// successorState is that of an entry whose name gets another record.
+func successorState(isChained bool) uint8 {
+	if isChained {
+		return index.Linked
 	}
-	return entryDead
+	return index.Dead
 }
 
 // isLong tells whether the segment that grows holds so many names that its index
@@ -144,7 +145,7 @@ func (b *Bundle) mayBeChained(s *segment, hash format.Hash) bool {
 	}
 	var space [4]uint32
 	for _, later := range b.segments.table { // one that got its footer out of order
-		if later != nil && later.filter != nil && later.sequence > s.sequence && len(later.filter.find(space[:0], hash)) > 0 {
+		if later != nil && later.filter != nil && later.sequence > s.sequence && len(later.filter.Find(space[:0], hash)) > 0 {
 			return true
 		}
 	}
@@ -161,7 +162,7 @@ func (b *Bundle) file(s *segment, lock, unlock func(format.Hash)) error {
 	if err != nil {
 		return err
 	}
-	f := newFilter(b.files.pages, run)
+	f := index.NewFilter(b.files.pages, run)
 	b.mu.Lock()
 	s.filter, s.isFiling = f, true
 	b.mu.Unlock()
@@ -179,21 +180,21 @@ func (b *Bundle) file(s *segment, lock, unlock func(format.Hash)) error {
 // fileEntry moves one record from the index to the filter.
 func (b *Bundle) fileEntry(s *segment, run []format.Entry, i int) {
 	e := &run[i]
-	was, is := s.slotOf(e), newEntrySlot(s.number, uint32(i))
+	was, is := s.slotOf(e), index.NewEntrySlot(s.number, uint32(i))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.superseded.has(was.at(), e.Hash) {
-		b.index.remove(e.Hash.Key(), was)
+	if b.superseded.has(was.At(), e.Hash) {
+		b.index.Remove(e.Hash.Key(), was)
 	}
 	switch {
-	case b.index.remove(e.Hash.Key(), was):
-		s.filter.setState(uint32(i), entryNewest)
-		if b.damaged[was.at()] {
-			delete(b.damaged, was.at())
-			b.damaged[is.at()] = true
+	case b.index.Remove(e.Hash.Key(), was):
+		s.filter.SetState(uint32(i), index.Newest)
+		if b.damaged[was.At()] {
+			delete(b.damaged, was.At())
+			b.damaged[is.At()] = true
 		}
 	case e.IsChained() || i+1 < len(run) && run[i+1].Hash == e.Hash && run[i+1].IsChained() || b.mayBeChained(s, e.Hash):
-		s.filter.setState(uint32(i), entryVersion)
+		s.filter.SetState(uint32(i), index.Linked)
 	}
 }
 
@@ -204,7 +205,7 @@ func (w *rewriter) fileIndex(run []format.Entry) {
 	if !b.config.IndexOnDisk {
 		return
 	}
-	f := newFilter(b.files.pages, run)
+	f := index.NewFilter(b.files.pages, run)
 	b.mu.Lock()
 	w.next.filter, w.next.run = f, w.next.tail
 	b.mu.Unlock()
@@ -212,17 +213,17 @@ func (w *rewriter) fileIndex(run []format.Entry) {
 
 // relocateEntry makes the entry of a copied record what the old one was, and that
 // dead; false if it is dead already. b.mu is held.
-func (b *Bundle) relocateEntry(was, is slot) bool {
-	old, next := b.segments.table[was.segment()].filter, b.segments.table[is.segment()].filter
-	state := old.state(was.unit())
-	if state == entryDead {
+func (b *Bundle) relocateEntry(was, is index.Slot) bool {
+	old, next := b.segments.table[was.Segment()].filter, b.segments.table[is.Segment()].filter
+	state := old.State(was.Unit())
+	if state == index.Dead {
 		return false
 	}
-	old.setState(was.unit(), entryDead)
-	next.setState(is.unit(), state)
-	if b.damaged[was.at()] {
-		delete(b.damaged, was.at())
-		b.damaged[is.at()] = true
+	old.SetState(was.Unit(), index.Dead)
+	next.SetState(is.Unit(), state)
+	if b.damaged[was.At()] {
+		delete(b.damaged, was.At())
+		b.damaged[is.At()] = true
 	}
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/vfs"
 )
 
@@ -78,11 +79,11 @@ func TestRottenEntry(t *testing.T) {
 		tendFiled(t, b)
 	}
 	s := b.segments.inOrder()[0]
-	if s.filter == nil || s.filter.newest < 20 {
+	if s.filter == nil || s.filter.Names < 20 {
 		t.Fatalf("%+v", s)
 	}
 	quarantined := 0
-	for at := int64(0); at < int64(s.filter.count)*format.EntrySize; at++ {
+	for at := int64(0); at < int64(s.named)*format.EntrySize; at++ {
 		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
 		for n := range 40 {
 			r, ok, err := find(b, name(n))
@@ -95,7 +96,7 @@ func TestRottenEntry(t *testing.T) {
 		clear(b.damaged)
 		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, s.run+at) })
 	}
-	if want := s.filter.count * format.EntrySize; quarantined != want {
+	if want := s.named * format.EntrySize; quarantined != want {
 		t.Errorf("%d of %d in quarantine", quarantined, want)
 	}
 }
@@ -122,8 +123,8 @@ func TestFiledOutOfOrder(t *testing.T) {
 	b.mu.Unlock()
 	shows := content(t, b, 30)
 	tendFiled(t, b)
-	for i := range first.filter.count {
-		if first.filter.state(uint32(i)) == entryDead && b.mayBeChained(first, name(i)) {
+	for i := range first.named {
+		if first.filter.State(uint32(i)) == index.Dead && b.mayBeChained(first, name(i)) {
 			t.Errorf("entry %d is dead", i)
 		}
 	}
@@ -156,8 +157,8 @@ func TestLongSegmentIsClosed(t *testing.T) {
 	}
 	check(t, b.Seal())
 	check(t, b.FileIndex(func(format.Hash) {}, func(format.Hash) {}))
-	if b.index.len() > filedLeast+64 || b.Len() != count {
-		t.Errorf("%d of %d names in memory", b.index.len(), b.Len())
+	if b.index.Len() > filedLeast+64 || b.Len() != count {
+		t.Errorf("%d of %d names in memory", b.index.Len(), b.Len())
 	}
 }
 
@@ -188,8 +189,8 @@ func TestTornFirstBatch(t *testing.T) {
 		t.Fatalf("%v became %v, %+v", shows, got, b.Report())
 	}
 	write(1000)
-	if live, all := b.Bytes(); all > 5*live || b.index.len() == b.Len() {
-		t.Errorf("%d of %d bytes are live; %d of %d names in memory: %q", live, all, b.index.len(), b.Len(), shape(b))
+	if live, all := b.Bytes(); all > 5*live || b.index.Len() == b.Len() {
+		t.Errorf("%d of %d bytes are live; %d of %d names in memory: %q", live, all, b.index.Len(), b.Len(), shape(b))
 	}
 	again, err := Open(NewFiles(fs, "/d", 4), logID, filedConfig)
 	check(t, err)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/vfs"
 )
 
@@ -51,8 +52,8 @@ type Files struct {
 	Floor func(ID) uint64
 	max   int
 
-	pages    *pagePool  // of the indexes of all bundles
-	sweeping sync.Mutex // held while large files are set aside
+	pages    *index.Pool // of the indexes of all bundles
+	sweeping sync.Mutex  // held while large files are set aside
 
 	mu   sync.Mutex
 	open map[fileKey]*handle
@@ -78,7 +79,7 @@ type handle struct {
 // NewFiles returns an empty cache that keeps at most openMax segments open beside
 // those in use at the moment.
 func NewFiles(fs vfs.FS, root string, openMax int) *Files {
-	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle), pages: newPagePool()}
+	f := &Files{FS: fs, Root: root, max: openMax, open: make(map[fileKey]*handle), pages: index.NewPool()}
 	f.idle.prev, f.idle.next = &f.idle, &f.idle
 	return f
 }
@@ -207,7 +208,7 @@ func (f *Files) forget(key fileKey) {
 }
 
 // IndexBytes is the memory that the indexes of all bundles occupy off the Go heap.
-func (f *Files) IndexBytes() int { return f.pages.bytes() }
+func (f *Files) IndexBytes() int { return f.pages.Bytes() }
 
 // Close closes everything, the memory of the indexes included. No handle and no
 // bundle may be in use.
@@ -222,7 +223,7 @@ func (f *Files) Close() error {
 		delete(f.open, key)
 	}
 	f.idle.prev, f.idle.next = &f.idle, &f.idle
-	if err := f.pages.close(); err != nil && first == nil {
+	if err := f.pages.Close(); err != nil && first == nil {
 		first = err
 	}
 	return first

@@ -50,7 +50,7 @@ func TestForgedHeadersInAnObjectAreNoRecords(t *testing.T) {
 			e, _, _ := find(b, name(2))
 			alter(t, fs, logSegment, func(f vfs.File) {
 				flip(t, f, lost)
-				flip(t, f, int64(e.slot.unit())*format.UnitSize+40) // the record is torn
+				flip(t, f, int64(e.slot.Unit())*format.UnitSize+40) // the record is torn
 			})
 			again, err := Open(NewFiles(fs, "/d", 4), logID, logConfig)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
@@ -40,8 +41,8 @@ func FuzzOpen(f *testing.F) {
 			again.Len() != log.Len() || len(again.report.Damaged) != len(report.Damaged) {
 			t.Fatal("opening is not idempotent", err)
 		}
-		log.index.each(func(s slot) bool {
-			head, err := log.preadExactly(log.segments.table[s.segment()], s.unit(), format.HeaderSize)
+		log.index.Each(func(s index.Slot) bool {
+			head, err := log.preadExactly(log.segments.table[s.Segment()], s.Unit(), format.HeaderSize)
 			check(t, err)
 			defer head.Free()
 			_, buffer, _ := log.Read(format.Hash(head.B[24:40]))

@@ -33,13 +33,13 @@ const lostLater = "records that were written later are lost"
 // headers and metadata are read; the partition may be in use.
 func Objects(files *Files, id ID, versions bool, use func(*Object) error) error {
 	b, entries, err := recovered(files, id)
-	defer b.index.free()
+	defer b.index.Free()
 	if err != nil {
 		return err
 	}
 	var names []found
 	for i := range entries {
-		if isNewest(entries, i) && (stateOf(&entries[i].Entry) == slotVersioned || entries[i].Type != format.TypeTombstone) {
+		if isNewest(entries, i) && (entries[i].IsChained() || entries[i].Type != format.TypeTombstone) {
 			names = append(names, entries[i])
 		}
 	}

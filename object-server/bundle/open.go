@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // Open reads the log of a partition and rebuilds its index; a missing
@@ -47,7 +48,7 @@ func (b *Bundle) trim() {
 func newBundle(files *Files, id ID, config Config) *Bundle {
 	return &Bundle{
 		id: id, directory: files.directory(id), files: files, config: config,
-		index: newPackedIndex(files.pages), nextSequence: 1, opened: openings.Add(1),
+		index: index.New(files.pages), nextSequence: 1, opened: openings.Add(1),
 	}
 }
 

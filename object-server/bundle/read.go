@@ -7,11 +7,12 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // candidate is a record that may be the one looked for, its segment pinned.
 type candidate struct {
-	slot    slot
+	slot    index.Slot
 	segment *segment
 	damaged bool
 	unit    uint32        // where the record lies; 0: its entry in the footer is still to be read
@@ -22,15 +23,15 @@ type candidate struct {
 
 // candidates appends what the index has for a name; release must follow.
 func (b *Bundle) candidates(found []candidate, hash format.Hash) []candidate {
-	var space [4]slot
+	var space [4]index.Slot
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for _, s := range b.index.find(hash.Key(), space[:0]) {
-		if b.superseded.has(s.at(), hash) {
+	for _, s := range b.index.Find(hash.Key(), space[:0]) {
+		if b.superseded.has(s.At(), hash) {
 			continue
 		}
 		found = append(found, candidate{
-			slot: s, segment: b.segments.pin(s.segment()), damaged: b.damaged[s.at()], unit: s.unit(), units: s.units(),
+			slot: s, segment: b.segments.pin(s.Segment()), damaged: b.damaged[s.At()], unit: s.Unit(), units: s.Units(),
 		})
 	}
 	if b.config.IndexOnDisk {
@@ -121,7 +122,7 @@ func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Reco
 	}
 	if err != nil {
 		buffer.Free()
-		record.chained = record.LSN() == 0 && (c.chained || !c.slot.isEntry() && c.slot.state() == slotVersioned)
+		record.chained = record.LSN() == 0 && (c.chained || !c.slot.IsEntry() && c.slot.IsChained())
 		c.head = record.Head
 		return record.bare(), nil, b.blame(c, err)
 	}

@@ -1,14 +1,17 @@
 package bundle
 
-import "martlet/object-server/bundle/format"
+import (
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
+)
 
 // Record is a record read back, with what the bundle knows of it. Its parts point
 // into the bytes it was parsed from.
 type Record struct {
 	format.Record
-	slot     slot // where it lies; 0 if it was not found through an index
-	doubtful bool // good, but what was written later may be lost; see Doubtful
-	chained  bool // the header is damaged, and the name has, or may have, versions
+	slot     index.Slot // where it lies; 0 if it was not found through an index
+	doubtful bool       // good, but what was written later may be lost; see Doubtful
+	chained  bool       // the header is damaged, and the name has, or may have, versions
 }
 
 // bare is the record without what points into a buffer.

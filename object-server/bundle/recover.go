@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // recovery reads the segments of a bundle in log order. The rules it follows are
@@ -216,24 +217,24 @@ func (b *Bundle) build(entries []found) {
 	for i := range entries {
 		e := &entries[i]
 		s := e.segment
-		state := uint8(entryDead)
+		state := uint8(index.Dead)
 		if isLinked(entries, i) {
 			s.live += int64(e.Units)
-			state = entryVersion
+			state = index.Linked
 		}
 		if isNewest(entries, i) {
-			state = entryNewest
+			state = index.Newest
 		}
 		if s.filter != nil {
-			s.filter.setState(uint32(s.named), state)
-		} else if state == entryNewest {
+			s.filter.SetState(uint32(s.named), state)
+		} else if state == index.Newest {
 			names++
 		}
 		s.named++
 		s.units += int64(e.Units)
 	}
 	presumeDead(entries)
-	b.index.build(names, func(yield func(uint64, slot) bool) {
+	b.index.Build(names, func(yield func(uint64, index.Slot) bool) {
 		for i := range entries {
 			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.Key(), e.segment.slotOf(&e.Entry)) {
 				return

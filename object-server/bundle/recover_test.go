@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/vfs"
 )
 
@@ -66,11 +67,11 @@ func find(b *Bundle, hash format.Hash) (*Record, bool, error) {
 }
 
 // places lists where the index points.
-func places(b *Bundle) map[uint64]uint8 {
-	all := map[uint64]uint8{}
-	b.index.each(func(s slot) bool {
-		place := uint64(b.segments.table[s.segment()].sequence)<<32 | uint64(s.unit())
-		all[place] = s.state()
+func places(b *Bundle) map[uint64]bool {
+	all := map[uint64]bool{}
+	b.index.Each(func(s index.Slot) bool {
+		place := uint64(b.segments.table[s.Segment()].sequence)<<32 | uint64(s.Unit())
+		all[place] = s.IsChained()
 		return true
 	})
 	return all
@@ -87,7 +88,7 @@ func threeBatches(t testing.TB) (*vfs.Mem, []int64) {
 	offsets := []int64{0}
 	for n := 1; n <= 5; n++ {
 		r, _, _ := find(b, name(n))
-		offsets = append(offsets, int64(r.slot.unit())*format.UnitSize)
+		offsets = append(offsets, int64(r.slot.Unit())*format.UnitSize)
 	}
 	return fs, append(offsets, b.active.tail)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
@@ -53,11 +54,13 @@ type move struct {
 }
 
 // old is the slot of the record in the old segment.
-func (m *move) old() slot {
+func (m *move) old() index.Slot {
 	if m.from.filter != nil {
-		return newEntrySlot(m.from.number, m.position)
+		return index.NewEntrySlot(m.from.number, m.position)
 	}
-	return newSlot(m.from.number, m.unit, m.Units, stateOf(&m.Entry))
+	e := m.Entry
+	e.Unit = m.unit
+	return index.NewSlot(m.from.number, &e)
 }
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 )
 
 // copySegment copies what counts of one old segment.
@@ -79,21 +80,21 @@ func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 // those that belong to a name that may have versions.
 func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVersion map[uint64]bool) {
 	isNewest, mayBeVersion = make(map[uint64]bool), make(map[uint64]bool)
-	var space [4]slot
+	var space [4]index.Slot
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i := range entries {
 		e := &entries[i]
 		if s.filter != nil {
-			state := s.filter.state(e.position)
-			isNewest[e.LSN], mayBeVersion[e.LSN] = state == entryNewest, state == entryVersion
+			state := s.filter.State(e.position)
+			isNewest[e.LSN], mayBeVersion[e.LSN] = state == index.Newest, state == index.Linked
 			continue
 		}
-		at := s.slotOf(&e.Entry).at()
-		for _, found := range b.index.find(e.Hash.Key(), space[:0]) {
-			if found.at() == at {
+		at := s.slotOf(&e.Entry).At()
+		for _, found := range b.index.Find(e.Hash.Key(), space[:0]) {
+			if found.At() == at {
 				isNewest[e.LSN] = true
-			} else if found.state() == slotVersioned {
+			} else if found.IsChained() {
 				mayBeVersion[e.LSN] = true
 			}
 		}
@@ -156,7 +157,7 @@ func readRecord(source *window, offset, length int64) ([]byte, *Buffer, error) {
 // move appends a record to the new segment. p is changed.
 func (w *rewriter) move(m *move, p []byte) error {
 	start := w.written + int64(len(w.buffer.B))
-	if start+int64(len(p)) > slotUnits*format.UnitSize { // with versions that have been removed
+	if start+int64(len(p)) > index.UnitsMax*format.UnitSize { // with versions that have been removed
 		return &badSegment{m.from, fmt.Errorf("%w: compacted segment", format.ErrTooLarge)}
 	}
 	m.Unit = uint32(start / format.UnitSize)

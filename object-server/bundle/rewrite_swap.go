@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/failpoint"
 )
 
@@ -72,17 +73,17 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 	old, s, units := m.old(), next.slotOf(&m.Entry), int64(m.Units)
 	next.units += units
 	next.named++
-	if b.superseded.has(old.at(), m.Hash) {
+	if b.superseded.has(old.At(), m.Hash) {
 		b.bury(m)
 	}
 	switch {
 	case next.filter != nil:
-		if !b.relocateEntry(m.old(), newEntrySlot(next.number, position)) {
+		if !b.relocateEntry(m.old(), index.NewEntrySlot(next.number, position)) {
 			return
 		}
-	case b.index.replace(m.Hash.Key(), old, s):
-		if b.damaged[old.at()] {
-			b.damaged[s.at()] = true
+	case b.index.Replace(m.Hash.Key(), old, s):
+		if b.damaged[old.At()] {
+			b.damaged[s.At()] = true
 		}
 	case !b.hasVersions(m.Hash):
 		return
@@ -94,16 +95,16 @@ func (b *Bundle) relocate(next *segment, m *move, position uint32) {
 // bury makes a record one that is not its name's newest. b.mu is held.
 func (b *Bundle) bury(m *move) {
 	if f := m.from.filter; f != nil {
-		f.setState(m.position, successorState(newSlot(0, 0, 0, stateOf(&m.Entry))))
+		f.SetState(m.position, successorState(m.IsChained()))
 	} else {
-		b.index.remove(m.Hash.Key(), m.old())
+		b.index.Remove(m.Hash.Key(), m.old())
 	}
 }
 
 // hasVersions tells whether a name may have versions. b.mu is held.
 func (b *Bundle) hasVersions(hash format.Hash) bool {
-	var space [4]slot
-	return slices.ContainsFunc(b.index.find(hash.Key(), space[:0]), func(s slot) bool { return s.state() == slotVersioned })
+	var space [4]index.Slot
+	return slices.ContainsFunc(b.index.Find(hash.Key(), space[:0]), func(s index.Slot) bool { return s.IsChained() })
 }
 
 // forgetTombstone takes a tombstone out of the index unless it was replaced.
@@ -111,15 +112,15 @@ func (b *Bundle) forgetTombstone(m *move) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f := m.from.filter; f != nil {
-		if f.state(m.position) != entryNewest {
+		if f.State(m.position) != index.Newest {
 			return false
 		}
-		f.setState(m.position, entryDead)
-	} else if !b.index.remove(m.Hash.Key(), m.old()) {
+		f.SetState(m.position, index.Dead)
+	} else if !b.index.Remove(m.Hash.Key(), m.old()) {
 		return false
 	}
 	m.from.live -= int64(m.Units)
-	delete(b.damaged, m.old().at())
+	delete(b.damaged, m.old().At())
 	return true
 }
 

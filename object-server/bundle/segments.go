@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
 	"martlet/object-server/vfs"
 )
 
@@ -31,7 +32,7 @@ type segment struct {
 	loaded     atomic.Pointer[[]format.Sample] // of one with a footer, once they were needed
 	unfit      bool                            // compaction met damage in it: it stays as it is
 	run        int64                           // offset of the footer's run, once it has one
-	filter     *filter                         // of the footer's run, where the index is on disk; nil: the records are in the index
+	filter     *index.Filter                   // of the footer's run, where the index is on disk; nil: the records are in the index
 	isFiling   bool                            // records are being moved from the index to the filter
 	named      int                             // records with a name, dead or alive
 	hidden     bool                            // is being made by compaction, or was replaced by it
@@ -51,14 +52,14 @@ type segments struct{ table []*segment }
 
 // errSegments: a bundle has as many segments as the index can tell apart. It is
 // full; that says nothing about the device.
-var errSegments = fmt.Errorf("bundle: more than %d segments: %w", slotSegments, vfs.ErrNoSpace)
+var errSegments = fmt.Errorf("bundle: more than %d segments: %w", index.SegmentsMax, vfs.ErrNoSpace)
 
 // add gives the segment a number. The last one is kept for compaction, which
 // makes one of many.
 func (t *segments) add(s *segment, isLast bool) error {
-	most := slotSegments - 1
+	most := index.SegmentsMax - 1
 	if isLast {
-		most = slotSegments
+		most = index.SegmentsMax
 	}
 	for n, other := range t.table[:min(len(t.table), most)] {
 		if other == nil {
@@ -97,19 +98,6 @@ func (t *segments) withLSN(lsn uint64) *segment {
 }
 
 // slotOf is the slot for a record of the segment.
-func (s *segment) slotOf(e *format.Entry) slot {
-	return newSlot(s.number, e.Unit, e.Units, stateOf(e))
-}
-
-// stateOf is the state of a record in the index.
-func stateOf(e *format.Entry) uint8 {
-	switch {
-	case e.IsChained():
-		return slotVersioned
-	case e.Type == format.TypeTombstone:
-		return slotTombstone
-	case e.Type == format.TypeSpill:
-		return slotSpill
-	}
-	return slotLive
+func (s *segment) slotOf(e *format.Entry) index.Slot {
+	return index.NewSlot(s.number, e)
 }

@@ -87,13 +87,13 @@ func (b *Bundle) Retire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retired = true
-	b.index.free()
+	b.index.Free()
 	for _, s := range b.segments.table {
 		if s == nil {
 			continue
 		}
 		if s.filter != nil {
-			s.filter.free()
+			s.filter.Free()
 		}
 		b.files.forget(s.key(b.id))
 	}

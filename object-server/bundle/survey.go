@@ -42,7 +42,7 @@ type SegmentSurvey struct {
 // partition may be in use.
 func Look(files *Files, id ID) (*Survey, error) {
 	b, entries, err := recovered(files, id)
-	defer b.index.free()
+	defer b.index.Free()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func recovered(files *Files, id ID) (*Bundle, []found, error) {
 		if !errors.Is(err, fs.ErrNotExist) || n == passesMax {
 			return b, entries, err
 		}
-		b.index.free() // compaction has replaced a segment meanwhile
+		b.index.Free() // compaction has replaced a segment meanwhile
 	}
 }
 
@@ -89,7 +89,7 @@ func (b *Bundle) survey(entries []found) (*Survey, error) {
 	for i := range entries {
 		e, s := &entries[i], segments[entries[i].segment]
 		s.Records++
-		isVersion := stateOf(&e.Entry) == slotVersioned
+		isVersion := e.IsChained()
 		if isVersion {
 			v.Versions++
 		}

@@ -49,8 +49,8 @@ func badDiskLog(t *testing.T, config Config, batch int, isCompacted bool) (*vfs.
 		if !ok || err != nil {
 			t.Fatalf("record %d: %v, %v", n, ok, err)
 		}
-		s := b.segments.table[r.slot.segment()]
-		from := int64(r.slot.unit()) * format.UnitSize
+		s := b.segments.table[r.slot.Segment()]
+		from := int64(r.slot.Unit()) * format.UnitSize
 		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), span{from, from + int64(r.Head.Units)*format.UnitSize}}
 	}
 	return fs, places

@@ -151,7 +151,7 @@ func TestDamagedSegmentIsNotSealed(t *testing.T) {
 	}
 	r, _, err := find(b, name(10))
 	check(t, err)
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*format.UnitSize+40) })
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.Unit())*format.UnitSize+40) })
 	first := reopened(t, fs)
 	lost := first.lostThrough
 	if lost != r.LSN() || !first.segments.table[0].damaged {

@@ -128,7 +128,7 @@ func newPass(files *Files, id ID, only string) (*pass, error) {
 	for range passesMax {
 		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
 		p.bundle.readOnly = true
-		defer p.bundle.index.free()
+		defer p.bundle.index.Free()
 		err := p.run(only)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return p, err
@@ -330,7 +330,7 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 // find learns the newest record of each name without reading the other segments.
 func (p *pass) find() error {
 	b, entries, err := recovered(p.bundle.files, p.bundle.id)
-	defer b.index.free()
+	defer b.index.Free()
 	if format.IsDamage(err) { // told already
 		return nil
 	}

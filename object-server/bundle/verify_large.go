@@ -68,7 +68,7 @@ func (p *pass) live() (func(*spill) bool, error) {
 	if format.IsDamage(err) {
 		return plain, nil
 	}
-	defer b.index.free()
+	defer b.index.Free()
 	if err != nil {
 		return nil, err
 	}

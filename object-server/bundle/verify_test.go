@@ -261,7 +261,7 @@ func TestRepairKeepsTheOriginalAndNamesWhatReturns(t *testing.T) {
 	r, _, _ := find(b, name(1))
 	appendBatch(t, b, put(t, 2, 1))
 	appendBatch(t, b, put(t, 3, 1))
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.unit())*format.UnitSize+300) })
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.Unit())*format.UnitSize+300) })
 	original := contents(t, fs, logSegment)
 	files := NewFiles(fs, "/d", 4)
 	plan, err := PlanRepair(files, logID)

@@ -1,5 +1,7 @@
 package bundle
 
+import "martlet/object-server/bundle/index"
+
 // usage is what the choice of victims knows of a segment.
 type usage struct {
 	all   int64  // bytes of records with a name
@@ -62,7 +64,7 @@ func (a appetite) choose(segments []usage) (from, to int) {
 				}
 			}
 			if best < 1 && count >= mergeLeast && 2*largest <= all {
-				if score := float64(count) / (slotSegments + 1); score > best {
+				if score := float64(count) / (index.SegmentsMax + 1); score > best {
 					best, from, to = score, i, j+1
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -36,7 +37,7 @@ var endings = map[string]func(t *testing.T, mem *vfs.Mem, segment string){
 	},
 	"cut off": func(t *testing.T, mem *vfs.Mem, segment string) { truncate(t, mem, segment, 2000) },
 	"cut off between records": func(t *testing.T, mem *vfs.Mem, segment string) {
-		truncate(t, mem, segment, bundle.SegmentHeaderSize)
+		truncate(t, mem, segment, format.SegmentHeaderSize)
 	},
 	"empty": func(t *testing.T, mem *vfs.Mem, segment string) { truncate(t, mem, segment, 0) },
 	"header and first record are zeros": func(t *testing.T, mem *vfs.Mem, segment string) {

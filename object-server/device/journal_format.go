@@ -142,7 +142,7 @@ func journalPadded(length int64) int64 {
 func journalRoom(batch []*write) int64 {
 	room := int64(journalHeaderSize)
 	for _, w := range batch {
-		room += w.draft.Len() + journalExtentSize + bundle.SegmentHeaderSize
+		room += w.draft.Len() + journalExtentSize + format.SegmentHeaderSize
 	}
 	return journalPadded(room)
 }

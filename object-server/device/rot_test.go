@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/proof"
@@ -93,7 +92,7 @@ func TestEverySectorIsLostOrMisdirected(t *testing.T) {
 				where := fmt.Sprintf("%s offset %d shows %s", name, offset, what)
 				cases++
 				switch {
-				case strings.HasSuffix(name, ".bundle") && size < 512+bundle.SegmentHeaderSize && what != "zeros": // as if moved by hand: no header is left whole
+				case strings.HasSuffix(name, ".bundle") && size < 512+format.SegmentHeaderSize && what != "zeros": // as if moved by hand: no header is left whole
 					checkHarmless(t, rotten, m, where, format.ErrUnsupported)
 				default:
 					quarantined += checkRottenAt(t, rotten, "/d", rotOptions, m, where)

@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import "slices"
 
@@ -6,7 +6,7 @@ import "slices"
 
 // vacate returns an empty slot in the region of group i, if need be the nearest
 // one that is not further away than the limit, moved there.
-func (x *packedIndex) vacate(i, limit int) (int, bool) {
+func (x *Index) vacate(i, limit int) (int, bool) {
 	start, end := int(x.starts[i]), int(x.starts[i+1])
 	for at := start; at < end; {
 		run := x.run(at, end)
@@ -30,7 +30,7 @@ func (x *packedIndex) vacate(i, limit int) (int, bool) {
 
 // moveDown moves the gap, which lies behind the region of group i, to its end:
 // each region between gives its first slot to become its last.
-func (x *packedIndex) moveDown(gap, i int) int {
+func (x *Index) moveDown(gap, i int) int {
 	j := i + 1
 	for int(x.starts[j+1]) <= gap {
 		j++
@@ -46,7 +46,7 @@ func (x *packedIndex) moveDown(gap, i int) int {
 }
 
 // moveUp moves the gap, which lies before the region of group i, to its start.
-func (x *packedIndex) moveUp(gap, i int) int {
+func (x *Index) moveUp(gap, i int) int {
 	j := i
 	for int(x.starts[j-1]) > gap {
 		j--
@@ -64,7 +64,7 @@ func (x *packedIndex) moveUp(gap, i int) int {
 // grow adds pages and shares the gaps out among the regions, in proportion to
 // their slots. It does so where they are: first all slots move to the end, then
 // each group to its place, which is never further up.
-func (x *packedIndex) grow(pages int) {
+func (x *Index) grow(pages int) {
 	old := x.capacity()
 	grown := make([]uint32, len(x.pages)+pages)
 	copy(grown, x.pages)
@@ -94,13 +94,13 @@ func (x *packedIndex) grow(pages int) {
 }
 
 // spread is where the region of a group starts that has so many slots before it.
-func (x *packedIndex) spread(before int) uint32 {
+func (x *Index) spread(before int) uint32 {
 	return uint32(before * x.capacity() / max(x.slots, 1))
 }
 
 // pack moves the slots between start and end up to just before to, and returns
 // where they begin. to is not below end.
-func (x *packedIndex) pack(start, end, to int) int {
+func (x *Index) pack(start, end, to int) int {
 	for start < end {
 		first := max(start, (end-1)/pageSlots*pageSlots)
 		for _, s := range slices.Backward(x.run(first, end)) {
@@ -115,7 +115,7 @@ func (x *packedIndex) pack(start, end, to int) int {
 }
 
 // shift moves the slots from start to end down to begin at to.
-func (x *packedIndex) shift(start, end, to int) {
+func (x *Index) shift(start, end, to int) {
 	for start < end {
 		run := x.run(start, end)
 		n := copy(x.run(to, to+len(run)), run)
@@ -124,7 +124,7 @@ func (x *packedIndex) shift(start, end, to int) {
 }
 
 // clear empties the slots from start to end.
-func (x *packedIndex) clear(start, end int) {
+func (x *Index) clear(start, end int) {
 	for start < end {
 		run := x.run(start, end)
 		clear(run)
@@ -133,9 +133,9 @@ func (x *packedIndex) clear(start, end int) {
 }
 
 // double makes two groups of each, which share its region.
-func (x *packedIndex) double() {
+func (x *Index) double() {
 	starts := make([]uint32, 2*len(x.starts)-1)
-	var children [2][]slot
+	var children [2][]Slot
 	for i := range len(x.starts) - 1 {
 		start, end := int(x.starts[i]), int(x.starts[i+1])
 		for c := range children {
@@ -155,7 +155,7 @@ func (x *packedIndex) double() {
 // split sorts the slots from start to end into those of the two children; both
 // slices have room for all. Which child it is the processor cannot foresee, so
 // each slot is written to both and counts in one.
-func (x *packedIndex) split(start, end int, lower, upper []slot) ([]slot, []slot) {
+func (x *Index) split(start, end int, lower, upper []Slot) ([]Slot, []Slot) {
 	lower, upper = lower[:end-start], upper[:end-start]
 	l, u := 0, 0
 	for start < end {
@@ -173,7 +173,7 @@ func (x *packedIndex) split(start, end int, lower, upper []slot) ([]slot, []slot
 }
 
 // fill puts the slots at start and empties the rest up to end.
-func (x *packedIndex) fill(start, end int, slots []slot) {
+func (x *Index) fill(start, end int, slots []Slot) {
 	for len(slots) > 0 {
 		n := copy(x.run(start, end), slots)
 		slots, start = slots[n:], start+n

@@ -1,11 +1,13 @@
-package bundle
+package index
 
 import (
 	"fmt"
 	"math/bits"
+
+	"martlet/object-server/bundle/format"
 )
 
-// slot is what the index knows of a name: where its newest record may lie. Only
+// Slot is what the index knows of a name: where its newest record may lie. Only
 // the record's header proves that it is the name's.
 //
 //	63        40 39       30 29   23 22   21 20    0
@@ -14,7 +16,7 @@ import (
 // The unit is the record's offset in its segment, the segment is the number of
 // an open one, the class its length rounded up. The tag belongs to the index.
 // Zero is no slot: a tag is never zero.
-type slot uint64
+type Slot uint64
 
 // State of a slot.
 const (
@@ -25,8 +27,8 @@ const (
 )
 
 const (
-	slotUnits    = 1 << 24 // units of a segment that a slot can tell apart
-	slotSegments = 1 << 10 // segments of a bundle that may be open at once
+	UnitsMax    = 1 << 24 // units of a segment that a slot can tell apart
+	SegmentsMax = 1 << 10 // segments of a bundle that may be open at once
 
 	tagBits  = 20 // of the hash; the sentinel above them makes it 21
 	tagMask  = 1<<(tagBits+1) - 1
@@ -35,39 +37,62 @@ const (
 	placeBit = classBit + 7
 )
 
-// newSlot makes a slot without a tag. The record has the given length in units.
-func newSlot(segment uint16, unit, units uint32, state uint8) slot {
-	if segment >= slotSegments || unit >= slotUnits || state > slotVersioned {
+// makeSlot makes a slot without a tag. The record has the given length in units.
+func makeSlot(segment uint16, unit, units uint32, state uint8) Slot {
+	if segment >= SegmentsMax || unit >= UnitsMax || state > slotVersioned {
 		panic(fmt.Sprintf("no slot for segment %d, unit %d, state %d", segment, unit, state))
 	}
 	place := uint64(unit)<<10 | uint64(segment)
-	return slot(place<<placeBit | uint64(classOf(units))<<classBit | uint64(state)<<stateBit)
+	return Slot(place<<placeBit | uint64(classOf(units))<<classBit | uint64(state)<<stateBit)
 }
 
-// newEntrySlot makes a slot for a record that a filter knows by its entry's
+// NewSlot makes the slot for a record of a segment, without a tag.
+func NewSlot(segment uint16, e *format.Entry) Slot {
+	return makeSlot(segment, e.Unit, e.Units, stateOf(e))
+}
+
+// stateOf is the state of a record in the index.
+func stateOf(e *format.Entry) uint8 {
+	switch {
+	case e.IsChained():
+		return slotVersioned
+	case e.Type == format.TypeTombstone:
+		return slotTombstone
+	case e.Type == format.TypeSpill:
+		return slotSpill
+	}
+	return slotLive
+}
+
+// NewEntrySlot makes a slot for a record that a filter knows by its entry's
 // position in the footer of its segment, in the place of the unit. It poses as
-// a tombstone of 28 MiB, which no record is. It is never in a packedIndex.
-func newEntrySlot(segment uint16, position uint32) slot {
-	return slot((uint64(position)<<10|uint64(segment))<<placeBit | entryMark)
+// a tombstone of 28 MiB, which no record is. It is never in an Index.
+func NewEntrySlot(segment uint16, position uint32) Slot {
+	return Slot((uint64(position)<<10|uint64(segment))<<placeBit | entryMark)
 }
 
 const entryMark = classLonger<<classBit | slotTombstone<<stateBit
 
-// isEntry tells whether newEntrySlot made the slot.
-func (s slot) isEntry() bool { return s&(classLonger<<classBit|3<<stateBit) == entryMark }
+// IsEntry tells whether NewEntrySlot made the slot.
+func (s Slot) IsEntry() bool { return s&(classLonger<<classBit|3<<stateBit) == entryMark }
 
-func (s slot) unit() uint32    { return uint32(s >> (placeBit + 10)) }
-func (s slot) segment() uint16 { return uint16(s>>placeBit) % slotSegments }
-func (s slot) state() uint8    { return uint8(s>>stateBit) & 3 }
+// IsChained tells whether the record is the head of a chain of versions.
+func (s Slot) IsChained() bool { return s.state() == slotVersioned }
 
-// units is the length of the record, rounded up by at most an eighth (and to 8
+// Unit is the offset of the record in its segment; of an entry, its position.
+func (s Slot) Unit() uint32 { return uint32(s >> (placeBit + 10)) }
+// Segment is the number of the segment.
+func (s Slot) Segment() uint16 { return uint16(s>>placeBit) % SegmentsMax }
+func (s Slot) state() uint8    { return uint8(s>>stateBit) & 3 }
+
+// Units is the length of the record, rounded up by at most an eighth (and to 8
 // units); 0 if it is longer than a class says: then read the header first.
-func (s slot) units() uint32 { return classUnits(uint8(s>>classBit) & classLonger) }
+func (s Slot) Units() uint32 { return classUnits(uint8(s>>classBit) & classLonger) }
 
-// at is unit and segment: equal for two slots if they mean the same record.
-func (s slot) at() uint64 {
+// At is unit and segment: equal for two slots if they mean the same record.
+func (s Slot) At() uint64 {
 	at := uint64(s >> placeBit)
-	if s.isEntry() {
+	if s.IsEntry() {
 		at |= 1 << (64 - placeBit)
 	}
 	return at
@@ -101,20 +126,20 @@ func classUnits(class uint8) uint32 {
 
 // fullTag is the tag of a key in a table of 2^level groups: the bits of the key
 // below those that choose the group, and the sentinel above them.
-func fullTag(key uint64, level uint8) slot {
-	return slot(key<<level>>(64-tagBits) | 1<<tagBits)
+func fullTag(key uint64, level uint8) Slot {
+	return Slot(key<<level>>(64-tagBits) | 1<<tagBits)
 }
 
 // matches tells whether the slot's tag agrees with the full one of a key. A tag
 // made when the table had fewer groups knows fewer bits; only these compare.
-func (s slot) matches(full slot) bool {
+func (s Slot) matches(full Slot) bool {
 	tag := uint32(s) & tagMask
 	return uint32(full)>>(tagBits+1-bits.Len32(tag)) == tag && tag != 0
 }
 
 // descend returns the slot as its group becomes two: the top bit of the tag says
 // which of them is its own, and leaves the tag.
-func (s slot) descend() (child int, below slot) {
+func (s Slot) descend() (child int, below Slot) {
 	top := bits.Len32(uint32(s)&tagMask) - 2 // below the sentinel
 	child = int(s>>top) & 1
 	return child, s&^(3<<top) | 1<<top

@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"fmt"
@@ -18,15 +18,15 @@ const (
 )
 
 type (
-	page  = [pageSlots]slot
+	page  = [pageSlots]Slot
 	chunk = [chunkPages]page
 )
 
-// pagePool is the memory of a device's indexes. It lies outside the Go heap, so
+// Pool is the memory of a device's indexes. It lies outside the Go heap, so
 // the garbage collector neither walks it nor waits with it for a heap of twice
 // the size. Pages that are given back are used again, but go back to the system
 // only with close. It is safe for concurrent use; get takes no lock.
-type pagePool struct {
+type Pool struct {
 	chunks atomic.Pointer[[]*chunk] // only ever grows
 
 	mu    sync.Mutex
@@ -35,20 +35,21 @@ type pagePool struct {
 	used  int
 }
 
-func newPagePool() *pagePool {
-	p := &pagePool{}
+// NewPool returns a pool that has no memory yet.
+func NewPool() *Pool {
+	p := &Pool{}
 	p.chunks.Store(new([]*chunk))
 	return p
 }
 
 // get is the page of a number that alloc gave.
-func (p *pagePool) get(number uint32) *page {
+func (p *Pool) get(number uint32) *page {
 	return &(*p.chunks.Load())[number/chunkPages][number%chunkPages]
 }
 
 // alloc fills the slice with the numbers of empty pages. It panics when the
 // system has no memory, as the Go heap does.
-func (p *pagePool) alloc(numbers []uint32) {
+func (p *Pool) alloc(numbers []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range numbers {
@@ -59,7 +60,7 @@ func (p *pagePool) alloc(numbers []uint32) {
 }
 
 // take returns a page with arbitrary content. p.mu is held.
-func (p *pagePool) take() uint32 {
+func (p *Pool) take() uint32 {
 	if p.spare != 0 {
 		number := p.spare - 1
 		p.spare = uint32(p.get(number)[0])
@@ -79,26 +80,26 @@ func (p *pagePool) take() uint32 {
 }
 
 // release gives pages back.
-func (p *pagePool) release(numbers []uint32) {
+func (p *Pool) release(numbers []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, number := range numbers {
-		p.get(number)[0] = slot(p.spare)
+		p.get(number)[0] = Slot(p.spare)
 		p.spare = number + 1
 	}
 	p.used -= len(numbers)
 }
 
-// bytes is the size of the pages in use.
-func (p *pagePool) bytes() int {
+// Bytes is the size of the pages in use.
+func (p *Pool) Bytes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used * pageSize
 }
 
-// close gives all memory back to the system. No index of the pool may be used
+// Close gives all memory back to the system. No index of the pool may be used
 // afterwards, not even freed.
-func (p *pagePool) close() error {
+func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	chunks := *p.chunks.Load()

@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"encoding/binary"
@@ -8,7 +8,7 @@ import (
 	"martlet/object-server/bundle/format"
 )
 
-// filter is what stays in memory of a sealed segment's index where the index is
+// Filter is what stays in memory of a sealed segment's index where the index is
 // on disk: for each entry of the footer's run, in the run's order, some bits of
 // the name's hash and whether the entry still counts. Which entries may be a
 // name's is told without a read; one read of the entry then tells where the
@@ -19,22 +19,22 @@ import (
 // other half of the hash are compared: a look-up of an absent name meets a false
 // candidate in one of 350 segments.
 //
-// It is not safe for concurrent use, but find and the like may run together.
-type filter struct {
-	pool    *pagePool
+// It is not safe for concurrent use, but Find and State may run together.
+type Filter struct {
+	pool    *Pool
 	fields  []uint32 // pages of a field for each entry
 	shelves []uint32 // pages of the positions where groups begin
 	count   int
-	newest  int   // entries in that state
+	Names   int   // entries that are the Newest of their names; only read by others
 	skip    uint8 // leading bits of a hash that all entries share
 	level   uint8 // 2^level groups
 }
 
 // What became of an entry.
 const (
-	entryDead    = iota // replaced, or reclaimed
-	entryNewest         // the newest record of its name
-	entryVersion        // not the newest record, but a link of its name's chain of versions
+	Dead   = iota // replaced, or reclaimed
+	Newest        // the newest record of its name
+	Linked        // not the newest record, but a link of its name's chain of versions
 )
 
 const (
@@ -52,9 +52,9 @@ const (
 	shelfReach    = 255
 )
 
-// newFilter makes the filter of a sorted run. All entries are dead at first.
-func newFilter(pool *pagePool, run []format.Entry) *filter {
-	f := &filter{pool: pool, count: len(run)}
+// NewFilter makes the filter of a sorted run. All entries are dead at first.
+func NewFilter(pool *Pool, run []format.Entry) *Filter {
+	f := &Filter{pool: pool, count: len(run)}
 	if len(run) == 0 {
 		return f
 	}
@@ -85,14 +85,14 @@ func newFilter(pool *pagePool, run []format.Entry) *filter {
 func prefix(h format.Hash) uint64      { return binary.BigEndian.Uint64(h[:8]) }
 func fingerprint(h format.Hash) uint64 { return h.Key() >> (64 - fingerprintBits) }
 
-func (f *filter) group(h format.Hash) int { return int(prefix(h) << f.skip >> 1 >> (63 - f.level)) }
+func (f *Filter) group(h format.Hash) int { return int(prefix(h) << f.skip >> 1 >> (63 - f.level)) }
 
-// find appends the positions of the entries that may be the name's newest record.
-func (f *filter) find(positions []uint32, h format.Hash) []uint32 {
+// Find appends the positions of the entries that may be the name's newest record.
+func (f *Filter) Find(positions []uint32, h format.Hash) []uint32 {
 	if f.count == 0 {
 		return positions
 	}
-	group, want := f.group(h), fingerprint(h)<<stateBits|entryNewest
+	group, want := f.group(h), fingerprint(h)<<stateBits|Newest
 	for i, end := f.start(group), f.end(group); i < end; i++ {
 		if f.field(i) == want {
 			positions = append(positions, uint32(i))
@@ -101,36 +101,37 @@ func (f *filter) find(positions []uint32, h format.Hash) []uint32 {
 	return positions
 }
 
-// state tells what became of the entry at a position.
-func (f *filter) state(position uint32) uint8 {
+// State tells what became of the entry at a position.
+func (f *Filter) State(position uint32) uint8 {
 	return uint8(f.field(int(position)) & (1<<stateBits - 1))
 }
 
-func (f *filter) setState(position uint32, state uint8) {
+// SetState notes what became of the entry at a position.
+func (f *Filter) SetState(position uint32, state uint8) {
 	i := int(position)
-	if f.state(position) == entryNewest {
-		f.newest--
+	if f.State(position) == Newest {
+		f.Names--
 	}
-	if state == entryNewest {
-		f.newest++
+	if state == Newest {
+		f.Names++
 	}
 	f.setField(i, f.field(i)&^(1<<stateBits-1)|uint64(state))
 }
 
-// free gives the pages back.
-func (f *filter) free() {
+// Free gives the pages back.
+func (f *Filter) Free() {
 	f.pool.release(f.fields)
 	f.pool.release(f.shelves)
-	*f = filter{pool: f.pool}
+	*f = Filter{pool: f.pool}
 }
 
 // place is where the bits of an entry are: page, word, and bit of the word.
-func (f *filter) place(i int) (p *page, word, bit int) {
+func (f *Filter) place(i int) (p *page, word, bit int) {
 	at := i % fieldsInPage * fieldBits
 	return f.pool.get(f.fields[i/fieldsInPage]), at / 64, at % 64
 }
 
-func (f *filter) field(i int) uint64 {
+func (f *Filter) field(i int) uint64 {
 	p, word, bit := f.place(i)
 	v := uint64(p[word]) >> bit
 	if bit > 64-fieldBits {
@@ -139,24 +140,24 @@ func (f *filter) field(i int) uint64 {
 	return v & (1<<fieldBits - 1)
 }
 
-func (f *filter) setField(i int, v uint64) {
+func (f *Filter) setField(i int, v uint64) {
 	const mask = 1<<fieldBits - 1
 	p, word, bit := f.place(i)
-	p[word] = p[word]&^slot(uint64(mask)<<bit) | slot(v<<bit)
+	p[word] = p[word]&^Slot(uint64(mask)<<bit) | Slot(v<<bit)
 	if bit > 64-fieldBits {
-		p[word+1] = p[word+1]&^slot(uint64(mask)>>(64-bit)) | slot(v>>(64-bit))
+		p[word+1] = p[word+1]&^Slot(uint64(mask)>>(64-bit)) | Slot(v>>(64-bit))
 	}
 }
 
 // shelf is that of a group.
-func (f *filter) shelf(group int) []byte {
+func (f *Filter) shelf(group int) []byte {
 	n := group / shelfGroups
 	p := (*[pageSize]byte)(unsafe.Pointer(f.pool.get(f.shelves[n/shelvesInPage])))
 	return p[n%shelvesInPage*shelfSize:][:shelfSize]
 }
 
 // setStart must be called for each group in turn, and for the end of the last.
-func (f *filter) setStart(group, position int) {
+func (f *Filter) setStart(group, position int) {
 	shelf, n := f.shelf(group), group%shelfGroups
 	if n == 0 {
 		binary.LittleEndian.PutUint32(shelf, uint32(position))
@@ -165,13 +166,13 @@ func (f *filter) setStart(group, position int) {
 }
 
 // start is where a group begins, or a position before it.
-func (f *filter) start(group int) int {
+func (f *Filter) start(group int) int {
 	shelf := f.shelf(group)
 	return int(binary.LittleEndian.Uint32(shelf)) + int(shelf[4+group%shelfGroups])
 }
 
 // end is where a group ends, or a position behind that.
-func (f *filter) end(group int) int {
+func (f *Filter) end(group int) int {
 	next := group + 1
 	if shelf := f.shelf(next); shelf[4+next%shelfGroups] < shelfReach {
 		return f.start(next)

@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"encoding/binary"
@@ -39,60 +39,60 @@ func TestFilter(t *testing.T) {
 		names := rapid.SampledFrom([]int{0, 1, 2, 50, 300, 3000}).Draw(t, "names")
 		seed := rapid.Uint64().Draw(t, "seed")
 		run := randomRun(seed, names, true)
-		pool := newPagePool()
-		defer pool.close()
-		f := newFilter(pool, run)
+		pool := NewPool()
+		defer pool.Close()
+		f := NewFilter(pool, run)
 		states := make([]uint8, len(run))
 		random := rand.New(rand.NewPCG(seed, 2))
 		for range 2 * len(run) {
 			i, state := random.IntN(len(run)), uint8(random.IntN(3))
-			f.setState(uint32(i), state)
+			f.SetState(uint32(i), state)
 			states[i] = state
 		}
 		newest := 0
 		for i := range run {
-			if got := f.state(uint32(i)); got != states[i] {
+			if got := f.State(uint32(i)); got != states[i] {
 				t.Fatalf("entry %d of %d: state %d, want %d", i, len(run), got, states[i])
 			}
-			isFound := slices.Contains(f.find(nil, run[i].Hash), uint32(i))
-			if isNewest := states[i] == entryNewest; isFound != isNewest {
+			isFound := slices.Contains(f.Find(nil, run[i].Hash), uint32(i))
+			if isNewest := states[i] == Newest; isFound != isNewest {
 				t.Fatalf("entry %d of %d in state %d: found %v", i, len(run), states[i], isFound)
 			}
-			if states[i] == entryNewest {
+			if states[i] == Newest {
 				newest++
 			}
 		}
-		if f.newest != newest {
-			t.Fatalf("%d newest, want %d", f.newest, newest)
+		if f.Names != newest {
+			t.Fatalf("%d newest, want %d", f.Names, newest)
 		}
-		f.free()
-		if pool.bytes() != 0 {
-			t.Fatal(pool.bytes(), "bytes are left")
+		f.Free()
+		if pool.Bytes() != 0 {
+			t.Fatal(pool.Bytes(), "bytes are left")
 		}
 	})
 }
 
 // The figures of the type's documentation.
 func TestFilterCost(t *testing.T) {
-	pool := newPagePool()
-	defer pool.close()
+	pool := NewPool()
+	defer pool.Close()
 	run := randomRun(1, 100_000, false)
-	f := newFilter(pool, run)
+	f := NewFilter(pool, run)
 	for i := range run {
-		f.setState(uint32(i), entryNewest)
+		f.SetState(uint32(i), Newest)
 	}
-	if each := float64(pool.bytes()) / float64(len(run)); each > 1.9 {
+	if each := float64(pool.Bytes()) / float64(len(run)); each > 1.9 {
 		t.Errorf("%.2f bytes an entry", each)
 	}
 	const look = 20_000
 	matched := 0
 	for _, e := range randomRun(2, look, false) {
-		matched += len(f.find(nil, e.Hash))
+		matched += len(f.Find(nil, e.Hash))
 	}
 	if share := float64(matched) / look; share > 0.005 {
 		t.Errorf("%.4f candidates of an absent name", share)
 	} else {
-		t.Logf("%.4f candidates of an absent name, %.2f bytes an entry", share, float64(pool.bytes())/float64(len(run)))
+		t.Logf("%.4f candidates of an absent name, %.2f bytes an entry", share, float64(pool.Bytes())/float64(len(run)))
 	}
 }
 

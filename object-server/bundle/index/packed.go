@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"iter"
@@ -7,11 +7,11 @@ import (
 
 const (
 	groupSlots = 48   // average length of a group at which all of them double
-	levelMax   = 20   // see packedIndex
+	levelMax   = 20   // see Index
 	reach      = 4096 // slots to look at for a gap before making some
 )
 
-// packedIndex is a table of slots by key, 64 uniform bits of a name's hash. Any
+// Index is a table of slots by key, 64 uniform bits of a name's hash. Any
 // number of slots may have the same key.
 //
 // The slots lie in one logical array of pages from a pool. The top `level` bits
@@ -30,34 +30,35 @@ const (
 // candidate in 2000 even at the last level. At level 20, with 50 million slots,
 // the first ones have no bit left; groups double no more and get longer instead.
 //
-// It is not safe for concurrent use, but find, each, len and bytes may run
+// It is not safe for concurrent use, but Find, Each and Len may run
 // together.
-type packedIndex struct {
-	pool   *pagePool
+type Index struct {
+	pool   *Pool
 	pages  []uint32 // the array
 	starts []uint32 // of the groups' regions, and the end of the last one; nil without pages
 	slots  int
 	level  uint8
 }
 
-// newPackedIndex returns an empty index, which needs no page yet.
-func newPackedIndex(pool *pagePool) packedIndex { return packedIndex{pool: pool} }
+// New returns an empty index, which needs no page yet.
+func New(pool *Pool) Index { return Index{pool: pool} }
 
-func (x *packedIndex) len() int { return x.slots }
+// Len is the number of slots.
+func (x *Index) Len() int { return x.slots }
 
 // bytes is all that the index occupies, in pages and on the Go heap.
-func (x *packedIndex) bytes() int {
+func (x *Index) bytes() int {
 	return int(unsafe.Sizeof(*x)) + len(x.pages)*pageSize + 4*(cap(x.pages)+cap(x.starts))
 }
 
-// free gives the pages back and leaves the index empty.
-func (x *packedIndex) free() {
+// Free gives the pages back and leaves the index empty.
+func (x *Index) Free() {
 	x.pool.release(x.pages)
-	*x = newPackedIndex(x.pool)
+	*x = New(x.pool)
 }
 
-// find appends to buf the slots that may be the key's.
-func (x *packedIndex) find(key uint64, buf []slot) []slot {
+// Find appends to buf the slots that may be the key's.
+func (x *Index) Find(key uint64, buf []Slot) []Slot {
 	full := fullTag(key, x.level)
 	for at, end := x.region(key); at < end; {
 		run := x.run(at, end)
@@ -71,8 +72,8 @@ func (x *packedIndex) find(key uint64, buf []slot) []slot {
 	return buf
 }
 
-// insert adds a slot.
-func (x *packedIndex) insert(key uint64, s slot) {
+// Insert adds a slot.
+func (x *Index) Insert(key uint64, s Slot) {
 	if capacity := x.capacity(); x.slots >= capacity-capacity/16 {
 		x.grow(max(1, len(x.pages)/16))
 	}
@@ -89,9 +90,9 @@ func (x *packedIndex) insert(key uint64, s slot) {
 	x.slots++
 }
 
-// replace puts a slot in the place of the key's old one for the same record; the
+// Replace puts a slot in the place of the key's old one for the same record; the
 // tag becomes a full one. It returns false if the old one is not there.
-func (x *packedIndex) replace(key uint64, old, s slot) bool {
+func (x *Index) Replace(key uint64, old, s Slot) bool {
 	at, ok := x.locate(key, old)
 	if ok {
 		x.set(at, x.tagged(key, s))
@@ -99,9 +100,9 @@ func (x *packedIndex) replace(key uint64, old, s slot) bool {
 	return ok
 }
 
-// remove takes out the key's slot for the same record as old. It returns false
+// Remove takes out the key's slot for the same record as old. It returns false
 // if that is not there.
-func (x *packedIndex) remove(key uint64, old slot) bool {
+func (x *Index) Remove(key uint64, old Slot) bool {
 	at, ok := x.locate(key, old)
 	if ok {
 		x.set(at, 0)
@@ -110,9 +111,9 @@ func (x *packedIndex) remove(key uint64, old slot) bool {
 	return ok
 }
 
-// each calls visit with every slot until it returns false. The index must not
+// Each calls visit with every slot until it returns false. The index must not
 // change meanwhile.
-func (x *packedIndex) each(visit func(slot) bool) {
+func (x *Index) Each(visit func(Slot) bool) {
 	for _, number := range x.pages {
 		for _, s := range x.pool.get(number) {
 			if s != 0 && !visit(s) {
@@ -122,11 +123,11 @@ func (x *packedIndex) each(visit func(slot) bool) {
 	}
 }
 
-// build makes the index anew, without moving anything twice. The entries are
+// Build makes the index anew, without moving anything twice. The entries are
 // walked twice and must be the same both times; their order does not matter.
 // The number expected is for the number of groups only.
-func (x *packedIndex) build(expected int, entries iter.Seq2[uint64, slot]) {
-	x.free()
+func (x *Index) Build(expected int, entries iter.Seq2[uint64, Slot]) {
+	x.Free()
 	for crowded(expected, x.level) {
 		x.level++
 	}
@@ -161,21 +162,21 @@ func (x *packedIndex) build(expected int, entries iter.Seq2[uint64, slot]) {
 func crowded(slots int, level uint8) bool { return slots > groupSlots<<level && level < levelMax }
 
 // locate finds the key's slot for the same record.
-func (x *packedIndex) locate(key uint64, old slot) (int, bool) {
+func (x *Index) locate(key uint64, old Slot) (int, bool) {
 	for at, end := x.region(key); at < end; at++ {
-		if s := x.get(at); s != 0 && s.at() == old.at() {
+		if s := x.get(at); s != 0 && s.At() == old.At() {
 			return at, true
 		}
 	}
 	return 0, false
 }
 
-func (x *packedIndex) tagged(key uint64, s slot) slot { return s&^tagMask | fullTag(key, x.level) }
+func (x *Index) tagged(key uint64, s Slot) Slot { return s&^tagMask | fullTag(key, x.level) }
 
-func (x *packedIndex) group(key uint64) int { return int(key >> (64 - x.level)) }
+func (x *Index) group(key uint64) int { return int(key >> (64 - x.level)) }
 
 // region is where the slots of the key's group lie.
-func (x *packedIndex) region(key uint64) (start, end int) {
+func (x *Index) region(key uint64) (start, end int) {
 	if x.starts == nil {
 		return 0, 0
 	}
@@ -183,14 +184,14 @@ func (x *packedIndex) region(key uint64) (start, end int) {
 	return int(x.starts[i]), int(x.starts[i+1])
 }
 
-func (x *packedIndex) capacity() int { return len(x.pages) * pageSlots }
+func (x *Index) capacity() int { return len(x.pages) * pageSlots }
 
-func (x *packedIndex) get(at int) slot { return x.pool.get(x.pages[at/pageSlots])[at%pageSlots] }
+func (x *Index) get(at int) Slot { return x.pool.get(x.pages[at/pageSlots])[at%pageSlots] }
 
-func (x *packedIndex) set(at int, s slot) { x.pool.get(x.pages[at/pageSlots])[at%pageSlots] = s }
+func (x *Index) set(at int, s Slot) { x.pool.get(x.pages[at/pageSlots])[at%pageSlots] = s }
 
 // run is the part of the slots from at to end that lies in one page.
-func (x *packedIndex) run(at, end int) []slot {
+func (x *Index) run(at, end int) []Slot {
 	first := at % pageSlots
 	return x.pool.get(x.pages[at/pageSlots])[first:min(pageSlots, first+end-at)]
 }

@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 )
 
 // holds tells whether a slot is among those found, whatever its tag.
-func holds(found []slot, s slot) bool {
-	return slices.ContainsFunc(found, func(f slot) bool { return f&^tagMask == s&^tagMask })
+func holds(found []Slot, s Slot) bool {
+	return slices.ContainsFunc(found, func(f Slot) bool { return f&^tagMask == s&^tagMask })
 }
 
 // checkPacked fails unless the slots of the table lie in the regions of their
 // groups and are as many as it says.
-func checkPacked(t rapid.TB, x *packedIndex, keys map[uint64]uint64) {
+func checkPacked(t rapid.TB, x *Index, keys map[uint64]uint64) {
 	t.Helper()
 	if x.starts == nil {
 		if x.slots != 0 || len(x.pages) != 0 {
@@ -37,41 +37,41 @@ func checkPacked(t rapid.TB, x *packedIndex, keys map[uint64]uint64) {
 				continue
 			}
 			slots++
-			if key := keys[s.at()]; x.group(key) != i || !s.matches(fullTag(key, x.level)) {
+			if key := keys[s.At()]; x.group(key) != i || !s.matches(fullTag(key, x.level)) {
 				t.Fatalf("slot %x of key %x lies in group %d of %d", s, key, i, len(x.starts)-1)
 			}
 		}
 	}
-	if slots != x.slots || slots != x.len() {
-		t.Fatalf("%d slots, said to be %d", slots, x.len())
+	if slots != x.slots || slots != x.Len() {
+		t.Fatalf("%d slots, said to be %d", slots, x.Len())
 	}
 }
 
 // packedModel is the table next to what it ought to hold.
 type packedModel struct {
-	x     packedIndex
-	slots map[uint64][]slot // by key, without tags
+	x     Index
+	slots map[uint64][]Slot // by key, without tags
 	keys  map[uint64]uint64 // by place
 	made  uint32            // number of slots ever made, so that places differ
 }
 
-func (m *packedModel) next(state uint8) slot {
+func (m *packedModel) next(state uint8) Slot {
 	m.made++
-	return newSlot(uint16(m.made%slotSegments), m.made/slotSegments, m.made%100+1, state)
+	return makeSlot(uint16(m.made%SegmentsMax), m.made/SegmentsMax, m.made%100+1, state)
 }
 
 func (m *packedModel) insert(key uint64) {
 	s := m.next(slotLive)
-	m.x.insert(key, s)
+	m.x.Insert(key, s)
 	m.slots[key] = append(m.slots[key], s)
-	m.keys[s.at()] = key
+	m.keys[s.At()] = key
 }
 
 func (m *packedModel) check(t *rapid.T) {
 	checkPacked(t, &m.x, m.keys)
-	want, got := []slot{}, []slot{}
+	want, got := []Slot{}, []Slot{}
 	for key, slots := range m.slots {
-		found := m.x.find(key, nil)
+		found := m.x.Find(key, nil)
 		for _, s := range slots {
 			if !holds(found, s) {
 				t.Fatalf("%x of key %x is not among %x", s, key, found)
@@ -79,7 +79,7 @@ func (m *packedModel) check(t *rapid.T) {
 			want = append(want, s)
 		}
 	}
-	m.x.each(func(s slot) bool {
+	m.x.Each(func(s Slot) bool {
 		got = append(got, s&^tagMask)
 		return true
 	})
@@ -109,17 +109,17 @@ func (m *packedModel) replace(t *rapid.T) {
 	key, i := m.one(t)
 	s := m.next(slotTombstone)
 	if i < 0 {
-		if m.x.replace(key, s, s) {
+		if m.x.Replace(key, s, s) {
 			t.Fatalf("replaced nothing of key %x", key)
 		}
 		return
 	}
-	if !m.x.replace(key, m.slots[key][i], s) {
+	if !m.x.Replace(key, m.slots[key][i], s) {
 		t.Fatalf("%x of key %x was not there", m.slots[key][i], key)
 	}
 	m.slots[key][i] = s
-	m.keys[s.at()] = key
-	if found := m.x.find(key, nil); !slices.Contains(found, s|fullTag(key, m.x.level)) {
+	m.keys[s.At()] = key
+	if found := m.x.Find(key, nil); !slices.Contains(found, s|fullTag(key, m.x.level)) {
 		t.Fatalf("%x has not the full tag of %x among %x", s, key, found)
 	}
 }
@@ -127,12 +127,12 @@ func (m *packedModel) replace(t *rapid.T) {
 func (m *packedModel) remove(t *rapid.T) {
 	key, i := m.one(t)
 	if i < 0 {
-		if m.x.remove(key, m.next(slotLive)) {
+		if m.x.Remove(key, m.next(slotLive)) {
 			t.Fatalf("removed nothing of key %x", key)
 		}
 		return
 	}
-	if !m.x.remove(key, m.slots[key][i]) {
+	if !m.x.Remove(key, m.slots[key][i]) {
 		t.Fatalf("%x of key %x was not there", m.slots[key][i], key)
 	}
 	m.slots[key] = slices.Delete(m.slots[key], i, i+1)
@@ -141,7 +141,7 @@ func (m *packedModel) remove(t *rapid.T) {
 func (m *packedModel) removeAll(t *rapid.T) {
 	key := drawKey(t)
 	for _, s := range m.slots[key] {
-		if !m.x.remove(key, s) {
+		if !m.x.Remove(key, s) {
 			t.Fatalf("%x of key %x was not there", s, key)
 		}
 	}
@@ -149,8 +149,8 @@ func (m *packedModel) removeAll(t *rapid.T) {
 }
 
 func (m *packedModel) rebuild(t *rapid.T) {
-	expected := rapid.IntRange(0, 2*m.x.len()).Draw(t, "expected")
-	m.x.build(expected, func(yield func(uint64, slot) bool) {
+	expected := rapid.IntRange(0, 2*m.x.Len()).Draw(t, "expected")
+	m.x.Build(expected, func(yield func(uint64, Slot) bool) {
 		for key, slots := range m.slots {
 			for _, s := range slots {
 				if !yield(key, s) {
@@ -164,8 +164,8 @@ func (m *packedModel) rebuild(t *rapid.T) {
 func TestPackedIndexIsItsModel(t *testing.T) {
 	pool := newTestPool(t)
 	rapid.Check(t, func(t *rapid.T) {
-		m := packedModel{x: newPackedIndex(pool), slots: map[uint64][]slot{}, keys: map[uint64]uint64{}}
-		defer m.x.free()
+		m := packedModel{x: New(pool), slots: map[uint64][]Slot{}, keys: map[uint64]uint64{}}
+		defer m.x.Free()
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check,
 			"insert": func(t *rapid.T) {
@@ -190,8 +190,8 @@ func TestPackedIndexIsItsModel(t *testing.T) {
 
 // randomEntries gives the same n entries each time; the key of entry i is
 // randomKey(i).
-func randomEntries(n int) iter.Seq2[uint64, slot] {
-	return func(yield func(uint64, slot) bool) {
+func randomEntries(n int) iter.Seq2[uint64, Slot] {
+	return func(yield func(uint64, Slot) bool) {
 		for i := range n {
 			if !yield(randomKey(i), entrySlot(i)) {
 				return
@@ -200,8 +200,8 @@ func randomEntries(n int) iter.Seq2[uint64, slot] {
 	}
 }
 
-func entrySlot(i int) slot {
-	return newSlot(uint16(i%slotSegments), uint32(i/slotSegments), 20, slotLive)
+func entrySlot(i int) Slot {
+	return makeSlot(uint16(i%SegmentsMax), uint32(i/SegmentsMax), 20, slotLive)
 }
 
 // randomKey is the finalizer of splitmix64, which is a bijection.
@@ -214,23 +214,23 @@ func randomKey(i int) uint64 {
 
 // All keys in one group, and the rest of the table crowded: gaps are far away.
 func TestPackedIndexCrowdedGroup(t *testing.T) {
-	x := newPackedIndex(newTestPool(t))
-	defer x.free()
+	x := New(newTestPool(t))
+	defer x.Free()
 	keys := map[uint64]uint64{}
 	for i := range 15000 {
 		key := randomKey(i)
 		if i >= 12000 {
 			key = 42<<50 | uint64(i%3) // in the tag they do not differ
 		}
-		x.insert(key, entrySlot(i))
-		keys[entrySlot(i).at()] = key
+		x.Insert(key, entrySlot(i))
+		keys[entrySlot(i).At()] = key
 	}
 	checkPacked(t, &x, keys)
-	if found := x.find(42<<50, nil); len(found) != 3000 {
+	if found := x.Find(42<<50, nil); len(found) != 3000 {
 		t.Errorf("%d found", len(found))
 	}
 	visits := 0
-	x.each(func(slot) bool {
+	x.Each(func(Slot) bool {
 		visits++
 		return visits < 7
 	})
@@ -242,13 +242,13 @@ func TestPackedIndexCrowdedGroup(t *testing.T) {
 // Slots made in the first group are found down to the last level, where they have
 // no bit of a tag left, and groups double no further.
 func TestPackedIndexLastLevel(t *testing.T) {
-	x := newPackedIndex(newTestPool(t))
-	defer x.free()
+	x := New(newTestPool(t))
+	defer x.Free()
 	keys := map[uint64]uint64{}
 	add := func(from, to int) {
 		for i := from; i < to; i++ {
-			x.insert(randomKey(i), entrySlot(i))
-			keys[entrySlot(i).at()] = randomKey(i)
+			x.Insert(randomKey(i), entrySlot(i))
+			keys[entrySlot(i).At()] = randomKey(i)
 		}
 	}
 	add(0, 40)
@@ -263,30 +263,30 @@ func TestPackedIndexLastLevel(t *testing.T) {
 	}
 	add(40, 300)
 	checkPacked(t, &x, keys)
-	if old := x.find(randomKey(0), nil)[0]; old&tagMask != 1 {
+	if old := x.Find(randomKey(0), nil)[0]; old&tagMask != 1 {
 		t.Errorf("tag %x left of the first slot", old&tagMask)
 	}
-	if !x.replace(randomKey(0), entrySlot(0), entrySlot(0)) || x.find(randomKey(0), nil)[0]&tagMask != fullTag(randomKey(0), levelMax) {
+	if !x.Replace(randomKey(0), entrySlot(0), entrySlot(0)) || x.Find(randomKey(0), nil)[0]&tagMask != fullTag(randomKey(0), levelMax) {
 		t.Error("the tag is not renewed")
 	}
 }
 
 func TestPackedIndexBytes(t *testing.T) {
 	pool := newTestPool(t)
-	x := newPackedIndex(pool)
-	defer x.free()
-	if x.bytes() > 100 || pool.bytes() != 0 {
+	x := New(pool)
+	defer x.Free()
+	if x.bytes() > 100 || pool.Bytes() != 0 {
 		t.Errorf("empty: %d bytes", x.bytes())
 	}
 	worst := map[int]float64{}
 	for i := range 1_000_000 {
-		x.insert(randomKey(i), entrySlot(i))
+		x.Insert(randomKey(i), entrySlot(i))
 		n, bytes := i+1, x.bytes()
 		each := float64(bytes) / float64(n)
 		limit := 0.0
 		switch {
 		case n <= 20:
-			if bytes > pageSize+120 || pool.bytes() != pageSize {
+			if bytes > pageSize+120 || pool.Bytes() != pageSize {
 				t.Fatalf("%d objects: %d bytes", n, bytes)
 			}
 		case n >= 1_000_000:
@@ -305,25 +305,25 @@ func TestPackedIndexBytes(t *testing.T) {
 	}
 	t.Logf("worst from 500: %.2f, from 5000: %.2f, at 1000000: %.2f bytes an object", worst[500], worst[5000], worst[1_000_000])
 	for _, n := range []int{500, 1000, 5000, 100_000} {
-		built := newPackedIndex(pool)
-		built.build(n, randomEntries(n))
+		built := New(pool)
+		built.Build(n, randomEntries(n))
 		if each := float64(built.bytes()) / float64(n); each > 10 {
 			t.Errorf("%d objects built: %.2f bytes each", n, each)
 		}
-		built.free()
+		built.Free()
 	}
 }
 
 func TestPackedIndexFalseCandidates(t *testing.T) {
-	x := newPackedIndex(newTestPool(t))
-	defer x.free()
+	x := New(newTestPool(t))
+	defer x.Free()
 	const n, misses = 10_000, 1_000_000
 	for i := range n {
-		x.insert(randomKey(i), entrySlot(i))
+		x.Insert(randomKey(i), entrySlot(i))
 	}
-	false_, buf := 0, []slot(nil)
+	false_, buf := 0, []Slot(nil)
 	for i := n; i < n+misses; i++ {
-		buf = x.find(randomKey(i), buf[:0])
+		buf = x.Find(randomKey(i), buf[:0])
 		false_ += len(buf)
 	}
 	rate := float64(false_) / misses
@@ -337,69 +337,69 @@ func BenchmarkPackedInsert(b *testing.B) {
 	for _, n := range []int{500, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			pool := newTestPool(b)
-			x := newPackedIndex(pool)
+			x := New(pool)
 			var longest time.Duration
 			i := 0
 			for b.Loop() {
 				if i == n {
-					x.free()
+					x.Free()
 					i = 0
 				}
 				began := time.Now()
-				x.insert(randomKey(i), entrySlot(i))
+				x.Insert(randomKey(i), entrySlot(i))
 				longest = max(longest, time.Since(began))
 				i++
 			}
 			b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
-			x.free()
+			x.Free()
 		})
 	}
 }
 
 // What the slowest inserts into a table of a million wait for.
 func BenchmarkPackedGrow(b *testing.B) {
-	benchmarkPackedRoom(b, func(x *packedIndex) { x.grow(1) })
+	benchmarkPackedRoom(b, func(x *Index) { x.grow(1) })
 }
 
-func BenchmarkPackedDouble(b *testing.B) { benchmarkPackedRoom(b, (*packedIndex).double) }
+func BenchmarkPackedDouble(b *testing.B) { benchmarkPackedRoom(b, (*Index).double) }
 
-func benchmarkPackedRoom(b *testing.B, make func(*packedIndex)) {
+func benchmarkPackedRoom(b *testing.B, make func(*Index)) {
 	const n = 1_000_000
-	x := newPackedIndex(newTestPool(b))
+	x := New(newTestPool(b))
 	for b.Loop() {
 		b.StopTimer()
-		x.build(n, randomEntries(n))
+		x.Build(n, randomEntries(n))
 		b.StartTimer()
 		make(&x)
 	}
-	x.free()
+	x.Free()
 }
 
 func BenchmarkPackedBuild(b *testing.B) {
 	const n = 1_000_000
-	x := newPackedIndex(newTestPool(b))
+	x := New(newTestPool(b))
 	for b.Loop() {
-		x.build(n, randomEntries(n))
+		x.Build(n, randomEntries(n))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/object")
-	x.free()
+	x.Free()
 }
 
 // benchmarkPackedFind looks up keys from first on in tables of several sizes.
 func benchmarkPackedFind(b *testing.B, key func(i, n int) uint64) {
 	for _, n := range []int{500, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := newPackedIndex(newTestPool(b))
+			x := New(newTestPool(b))
 			for i := range n {
-				x.insert(randomKey(i), entrySlot(i))
+				x.Insert(randomKey(i), entrySlot(i))
 			}
-			buf, i := make([]slot, 0, 16), 0
+			buf, i := make([]Slot, 0, 16), 0
 			for b.Loop() {
-				buf = x.find(key(i, n), buf[:0])
+				buf = x.Find(key(i, n), buf[:0])
 				i++
 			}
 			b.ReportMetric(float64(x.bytes())/float64(n), "B/object")
-			x.free()
+			x.Free()
 		})
 	}
 }

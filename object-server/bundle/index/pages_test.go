@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"math/rand/v2"
@@ -7,13 +7,13 @@ import (
 )
 
 // newTestPool returns a pool that must be empty when the test ends.
-func newTestPool(t testing.TB) *pagePool {
-	pool := newPagePool()
+func newTestPool(t testing.TB) *Pool {
+	pool := NewPool()
 	t.Cleanup(func() {
-		if used := pool.bytes(); used != 0 {
+		if used := pool.Bytes(); used != 0 {
 			t.Errorf("%d bytes of the pool were not given back", used)
 		}
-		if err := pool.close(); err != nil {
+		if err := pool.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -25,8 +25,8 @@ func TestPagesAreEmptyAndUsedAgain(t *testing.T) {
 	for range 3 {
 		numbers := make([]uint32, 2*chunkPages+1)
 		pool.alloc(numbers)
-		if pool.bytes() != len(numbers)*pageSize {
-			t.Fatal(pool.bytes())
+		if pool.Bytes() != len(numbers)*pageSize {
+			t.Fatal(pool.Bytes())
 		}
 		seen := map[*page]bool{}
 		for _, number := range numbers {
@@ -36,7 +36,7 @@ func TestPagesAreEmptyAndUsedAgain(t *testing.T) {
 			}
 			seen[p] = true
 			for i := range p {
-				p[i] = ^slot(0)
+				p[i] = ^Slot(0)
 			}
 		}
 		pool.release(numbers)
@@ -55,19 +55,19 @@ func TestPoolSharedByIndexes(t *testing.T) {
 		go func() {
 			defer group.Done()
 			for round := range 3 {
-				x := newPackedIndex(pool)
+				x := New(pool)
 				random := rand.New(rand.NewPCG(uint64(g), uint64(round)))
 				keys := make([]uint64, 5000)
 				for i := range keys {
 					keys[i] = random.Uint64()
-					x.insert(keys[i], newSlot(uint16(g), uint32(i), 8, slotLive))
+					x.Insert(keys[i], makeSlot(uint16(g), uint32(i), 8, slotLive))
 				}
 				for i, key := range keys {
-					if !holds(x.find(key, nil), newSlot(uint16(g), uint32(i), 8, slotLive)) {
+					if !holds(x.Find(key, nil), makeSlot(uint16(g), uint32(i), 8, slotLive)) {
 						t.Errorf("key %d is gone", i)
 					}
 				}
-				x.free()
+				x.Free()
 			}
 		}()
 	}

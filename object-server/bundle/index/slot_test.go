@@ -1,4 +1,4 @@
-package bundle
+package index
 
 import (
 	"testing"
@@ -8,27 +8,27 @@ import (
 
 func TestSlotFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		segment := rapid.Uint16Range(0, slotSegments-1).Draw(t, "segment")
-		unit := rapid.Uint32Range(0, slotUnits-1).Draw(t, "unit")
+		segment := rapid.Uint16Range(0, SegmentsMax-1).Draw(t, "segment")
+		unit := rapid.Uint32Range(0, UnitsMax-1).Draw(t, "unit")
 		units := rapid.Uint32Range(1, classUnitsMax).Draw(t, "units")
 		state := rapid.Uint8Range(slotLive, slotVersioned).Draw(t, "state")
 		tag := fullTag(rapid.Uint64().Draw(t, "key"), rapid.Uint8Range(0, levelMax).Draw(t, "level"))
-		s := newSlot(segment, unit, units, state) | tag
-		if s.segment() != segment || s.unit() != unit || s.units() != classUnits(classOf(units)) || s.state() != state {
-			t.Fatalf("%x: segment %d, unit %d, units %d, state %d", s, s.segment(), s.unit(), s.units(), s.state())
+		s := makeSlot(segment, unit, units, state) | tag
+		if s.Segment() != segment || s.Unit() != unit || s.Units() != classUnits(classOf(units)) || s.state() != state {
+			t.Fatalf("%x: segment %d, unit %d, units %d, state %d", s, s.Segment(), s.Unit(), s.Units(), s.state())
 		}
-		if other := newSlot(segment, unit, 1, slotLive); s.at() != other.at() || s.at() == newSlot(segment, unit^1, units, state).at() ||
-			s.at() == newSlot(segment^1, unit, units, state).at() {
-			t.Fatalf("%x: at %x", s, s.at())
+		if other := makeSlot(segment, unit, 1, slotLive); s.At() != other.At() || s.At() == makeSlot(segment, unit^1, units, state).At() ||
+			s.At() == makeSlot(segment^1, unit, units, state).At() {
+			t.Fatalf("%x: at %x", s, s.At())
 		}
 	})
 }
 
 func TestSlotRefusesWhatDoesNotFit(t *testing.T) {
 	for name, make := range map[string]func(){
-		"segment": func() { newSlot(slotSegments, 0, 8, slotLive) },
-		"unit":    func() { newSlot(0, slotUnits, 8, slotLive) },
-		"state":   func() { newSlot(0, 0, 8, slotVersioned+1) },
+		"segment": func() { makeSlot(SegmentsMax, 0, 8, slotLive) },
+		"unit":    func() { makeSlot(0, UnitsMax, 8, slotLive) },
+		"state":   func() { makeSlot(0, 0, 8, slotVersioned+1) },
 	} {
 		func() {
 			defer func() {
@@ -70,7 +70,7 @@ func TestTagDescends(t *testing.T) {
 		key := rapid.Uint64().Draw(t, "key")
 		made := rapid.Uint8Range(0, levelMax).Draw(t, "made")
 		level := rapid.Uint8Range(made, levelMax).Draw(t, "level")
-		place := newSlot(1023, 77, 9, slotSpill)
+		place := makeSlot(1023, 77, 9, slotSpill)
 		s := place | fullTag(key, made)
 		for l := made; l < level; l++ {
 			var child int
