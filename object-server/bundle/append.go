@@ -241,9 +241,11 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 			}
 			b.superseded[d.doubtful.At()] = append(b.superseded[d.doubtful.At()], e.Hash)
 		}
-		if d.chain != nil && d.chain.freed > 0 {
-			if from := b.segments.withLSN(d.chain.replaced.LSN); from != nil {
-				from.live -= int64(d.chain.freed)
+		if d.chain != nil {
+			if lsn, units := d.chain.Freed(); units > 0 {
+				if from := b.segments.withLSN(lsn); from != nil {
+					from.live -= int64(units)
+				}
 			}
 		}
 	case d.head.Type == format.TypeCheckpoint:

@@ -8,14 +8,15 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/versions"
 )
 
 // Config tunes a Bundle.
 type Config struct {
-	SegmentBytes    int64          // a segment that would grow larger is followed by a new one
-	CheckpointBytes int64          // a CHECKPOINT is due after as many bytes of records
-	IndexOnDisk     bool           // the index of segments with a footer stays there, see filter
-	Versions        *VersionMemory // nil: look-ups of versions remember nothing
+	SegmentBytes    int64            // a segment that would grow larger is followed by a new one
+	CheckpointBytes int64            // a CHECKPOINT is due after as many bytes of records
+	IndexOnDisk     bool             // the index of segments with a footer stays there, see filter
+	Versions        *versions.Memory // nil: look-ups of versions remember nothing
 
 	// Damaged is told of each record that is found damaged, once, and of each
 	// read from a bad sector; nil is allowed.
@@ -63,6 +64,9 @@ type Bundle struct {
 	dirDurable   bool // directories up to the device are durable; guarded by dirMu
 	largeDurable bool // and so is large/; guarded by dirMu
 }
+
+// openings numbers the bundles that are opened.
+var openings atomic.Uint64
 
 // Report tells what opening a bundle met.
 type Report struct {

@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/versions"
 )
 
 // headroom is kept free before the data of a draft, so that header and metadata
@@ -19,7 +20,7 @@ type Draft struct {
 	buffer *Buffer
 	start  int // of the record in the buffer, once sealed
 	head   format.Header
-	chain  *Addition // nil: the name has no versions
+	chain  *versions.Addition // nil: the name has no versions
 
 	old      index.Slot // of the record that it replaces; 0 if none
 	oldUnits uint32     // length of that one, 0 if not known
@@ -86,7 +87,7 @@ func (d *Draft) SealDeleteMarker(hash format.Hash, m *format.Metadata) error {
 }
 
 // Continue makes the record one of a chain, before it is sealed.
-func (d *Draft) Continue(a *Addition) { d.chain = a }
+func (d *Draft) Continue(a *versions.Addition) { d.chain = a }
 
 // sealCheckpoint completes a CHECKPOINT record that covers the log up to an LSN.
 func (d *Draft) sealCheckpoint(covered uint64) error {
@@ -114,9 +115,7 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 	defer buffer.Free()
 	encoded := buffer.B[:0]
 	if d.chain != nil {
-		encoded = d.chain.block.Append(encoded)
-		h.Flags, h.Previous, h.Versions = format.FlagVersions|format.FlagBlock, d.chain.previous, d.chain.versions
-		h.BlockLength = uint32(len(encoded))
+		encoded = d.chain.Continue(&h, encoded)
 	}
 	encoded, err := m.MarshalMsg(encoded)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // fate is what compaction does with a record.
@@ -89,8 +90,12 @@ func (b *Bundle) fateOf(hash format.Hash) (*chainFate, error) {
 		return &chainFate{}, nil
 	}
 	c := &chainFate{isChain: true, oldest: head.LSN()}
-	if c.live, err = b.liveVersions(hash, head.LSN()); err == nil {
-		err = b.walkFrom(hash, head.LSN(), func(v *format.Version) { c.oldest = min(c.oldest, v.LSN) })
+	chain, err := versions.At(nameReader{b, hash}, head.LSN())
+	if err == nil {
+		c.live, err = chain.Live()
+	}
+	if err == nil {
+		err = chain.Walk(func(v *format.Version) { c.oldest = min(c.oldest, v.LSN) })
 	}
 	if previous := head.Head.Previous; err == nil && previous != 0 {
 		var before map[uint64]bool
@@ -105,19 +110,6 @@ func (b *Bundle) fateOf(hash format.Hash) (*chainFate, error) {
 	return c, err
 }
 
-// walkFrom visits all entries of a chain.
-func (b *Bundle) walkFrom(hash format.Hash, head uint64, visit func(v *format.Version)) error {
-	reader := nameReader{b, hash}
-	l, err := reader.chainRecord(head)
-	if err != nil {
-		return err
-	}
-	return (&Chain{reader: reader, head: &l}).walk(format.Timestamp{}, func(v *format.Version) bool {
-		visit(v)
-		return true
-	})
-}
-
 // empty makes of a chain record, given from its header to the end of its
 // metadata, a VERSION DIRECTORY. ok is false if the record is damaged, and stays.
 func empty(h *format.Header, p []byte) (directory []byte, ok bool) {
@@ -127,11 +119,11 @@ func empty(h *format.Header, p []byte) (directory []byte, ok bool) {
 	}
 	block := p[format.HeaderSize:parts.Metadata]
 	if len(block) == 0 { // the first of the chain, from before the name had versions
-		l, err := newLink(*h, nil)
+		l, err := versions.NewLink(*h, nil)
 		if err != nil {
 			return nil, false
 		}
-		block = l.block.Append(nil)
+		block = l.Block.Append(nil)
 	}
 	return h.Without(format.TypeVersionDirectory, block), true
 }

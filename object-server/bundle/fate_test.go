@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -16,7 +17,7 @@ type chained struct {
 	hash   format.Hash
 }
 
-func (c *chained) chain() (*Chain, *Record) {
+func (c *chained) chain() (*versions.Chain, *Record) {
 	c.Helper()
 	head, buffer, err := c.bundle.ReadHead(c.hash)
 	defer buffer.Free()
@@ -45,7 +46,7 @@ func (c *chained) write(n int, ticks uint64, size int) {
 	if v := a.Replaced(); v.LSN != 0 {
 		old, buffer, err := c.bundle.ReadVersionHead(c.hash, v)
 		check(c, err)
-		a.Frees(old)
+		a.Frees(&old.Record)
 		buffer.Free()
 	}
 	d, m := NewDraft(size), format.Metadata{Name: "/a/c/1", Size: int64(size), Timestamp: t, VersionID: id}
@@ -69,7 +70,7 @@ func (c *chained) write(n int, ticks uint64, size int) {
 func (c *chained) listed() map[string]bool {
 	c.Helper()
 	chain, _ := c.chain()
-	page, err := chain.Page(Marker{}, 1000)
+	page, err := chain.Page(versions.Marker{}, 1000)
 	check(c, err)
 	if len(page) != chain.Len() || chain.Incomplete() {
 		c.Fatalf("%d versions listed of %d, incomplete %v", len(page), chain.Len(), chain.Incomplete())
@@ -183,10 +184,8 @@ func TestCompactVersionsBeforeDamage(t *testing.T) {
 		t.Fatalf("%+v", done)
 	}
 	_, head := c.chain()
-	before := &Chain{reader: nameReader{c.bundle, c.hash}}
-	l, err := before.reader.chainRecord(head.Head.Previous)
+	before, err := versions.At(nameReader{c.bundle, c.hash}, head.Head.Previous)
 	check(t, err)
-	before.head = &l
 	v, err := before.Find(head.VersionID())
 	check(t, err)
 	r, buffer, err := c.bundle.ReadVersion(c.hash, v)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -50,12 +51,12 @@ func goldenVersions(t testing.TB) []byte {
 		UUID: goldenHash(0xa0), Bundle: format.Identity(goldenHash(0x30)), BaseLSN: 1, Created: 178000000000000,
 	}
 	b := head.Encode()
-	store := newChainStore()
+	store := newDraftStore()
 	for i, s := range goldenSteps {
 		d := goldenVersionDraft(t, store, s)
 		d.stamp(uint64(i+1), uint64(i), head.Salt(), 0)
 		store.head = uint64(i + 1)
-		store.records[store.head] = storedLink{d.head, d.bytes()[format.HeaderSize : format.HeaderSize+int(d.head.BlockLength)]}
+		store.records[store.head] = storedDraft{d.head, d.bytes()[format.HeaderSize : format.HeaderSize+int(d.head.BlockLength)]}
 		b = append(b, d.bytes()...)
 	}
 	pad := NewDraft(0)
@@ -65,11 +66,11 @@ func goldenVersions(t testing.TB) []byte {
 	return append(b, pad.bytes()...)
 }
 
-func goldenVersionDraft(t testing.TB, store *chainStore, s goldenStep) *Draft {
+func goldenVersionDraft(t testing.TB, store *draftStore, s goldenStep) *Draft {
 	id, ts := goldenVersion(s.id), format.Timestamp{Ticks: s.ticks}
 	m := format.Metadata{Name: "/AUTH_test/photos/heron", Timestamp: ts, MetaTimestamp: ts, TypeTimestamp: ts, VersionID: id}
 	c, d := store.chain(), NewDraft(0)
-	var a Addition
+	var a versions.Addition
 	var err error
 	switch {
 	case s.post != 0:
@@ -83,7 +84,7 @@ func goldenVersionDraft(t testing.TB, store *chainStore, s goldenStep) *Draft {
 		a, err = c.Add(id, ts)
 	}
 	check(t, err)
-	if c.head != nil {
+	if store.head != 0 {
 		d.Continue(&a)
 	}
 	switch s.kind {
@@ -123,7 +124,7 @@ func TestGoldenVersionsDecode(t *testing.T) {
 	c, err := b.Chain(goldenHash(0), record, nil)
 	buffer.Free()
 	check(t, err)
-	page, err := c.Page(Marker{}, 10)
+	page, err := c.Page(versions.Marker{}, 10)
 	check(t, err)
 	want := []struct {
 		id       byte

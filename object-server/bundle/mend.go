@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // broken is a damaged record whose header is good.
@@ -68,8 +69,8 @@ func (r *Repair) mendRecord(x *broken) error {
 		}
 		return err
 	}
-	made := h.Without(become, l.block.Append(nil))
-	if l.head, err = format.ParseHeader(made); err != nil {
+	made := h.Without(become, l.Block.Append(nil))
+	if l.Head, err = format.ParseHeader(made); err != nil {
 		return err
 	}
 	r.mended[h.LSN], r.links[h.LSN] = made, l
@@ -78,20 +79,20 @@ func (r *Repair) mendRecord(x *broken) error {
 
 // linkOf takes what a damaged record says of the others of its name from its
 // version block, or where that is damaged from its header and the record before.
-func (r *Repair) linkOf(x *broken) (link, error) {
+func (r *Repair) linkOf(x *broken) (versions.Link, error) {
 	at := segment{sequence: x.file.sequence, generation: x.file.generation}
 	parts := x.head.Layout()
 	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/format.UnitSize), int(parts.Data))
 	if err != nil && !isUnreadable(err) {
-		return link{}, err
+		return versions.Link{}, err
 	}
 	defer buffer.Free()
 	if err == nil && format.Checksum(buffer.B[format.HeaderSize:]) == x.head.MetadataCRC {
-		if l, err := newLink(x.head, buffer.B[format.HeaderSize:parts.Metadata]); err == nil {
+		if l, err := versions.NewLink(x.head, buffer.B[format.HeaderSize:parts.Metadata]); err == nil {
 			return l, nil
 		}
 	}
-	return rebuild(repairReader{r, x.head.Hash}, x.head)
+	return versions.Rebuild(repairReader{r, x.head.Hash}, x.head)
 }
 
 // repairReader reads the chain of one name as it is after the repair.
@@ -100,7 +101,7 @@ type repairReader struct {
 	hash   format.Hash
 }
 
-func (x repairReader) chainRecord(lsn uint64) (link, error) {
+func (x repairReader) ReadLink(lsn uint64) (versions.Link, error) {
 	l, ok := x.repair.links[lsn]
 	if ok {
 		return l, nil
@@ -108,12 +109,12 @@ func (x repairReader) chainRecord(lsn uint64) (link, error) {
 	p := x.repair.pass
 	at, ok := slices.BinarySearchFunc(p.kept, lsn, func(k kept, lsn uint64) int { return cmp.Compare(k.lsn, lsn) })
 	if !ok || p.kept[at].hash != x.hash {
-		return link{}, fmt.Errorf("%w: record %d is not there", format.ErrQuarantined, lsn)
+		return versions.Link{}, fmt.Errorf("%w: record %d is not there", format.ErrQuarantined, lsn)
 	}
 	record, buffer, err := p.recordOf(p.place(&p.kept[at]))
 	if err != nil {
-		return link{}, err
+		return versions.Link{}, err
 	}
 	defer buffer.Free()
-	return newLink(record.Head, record.Block)
+	return versions.NewLink(record.Head, record.Block)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -21,23 +22,18 @@ func readable(t testing.TB, b *Bundle, n int) map[format.VersionID]bool {
 	c, err := b.Chain(name(n), record, damage)
 	check(t, err)
 	all := make(map[format.VersionID]bool)
-	for list := c.list(); ; {
-		v, ok, err := list.next()
-		if err != nil {
-			if !errors.Is(err, format.ErrQuarantined) {
-				t.Fatal(err)
-			}
-			return all
-		}
-		if !ok {
-			return all
-		}
+	err = c.Each(func(v *format.Version) error {
 		found, err := c.Find(v.ID)
 		check(t, err)
 		r, buffer, err := b.ReadVersion(name(n), found)
 		all[v.ID] = err == nil && r.Live() && r.CheckData() == nil
 		buffer.Free()
+		return nil
+	})
+	if err != nil && !errors.Is(err, format.ErrQuarantined) {
+		t.Fatal(err)
 	}
+	return all
 }
 
 // manyVersions has a plain object 1 that later got 20 versions; it returns where
@@ -122,7 +118,7 @@ func TestRepairKeepsVersionsBesideALostLargeFile(t *testing.T) {
 		b := openLog(t, fs)
 		for i := range 12 {
 			id := uint64(0x11 + i)
-			storeLarge(t, b, 1, id, id, func(m *format.Metadata) *Addition {
+			storeLarge(t, b, 1, id, id, func(m *format.Metadata) *versions.Addition {
 				m.VersionID, m.Versioned = format.VersionID{byte(id)}, true
 				record, buffer, err := b.ReadHead(name(1))
 				check(t, err)

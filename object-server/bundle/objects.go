@@ -91,14 +91,7 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 	if err != nil {
 		return err
 	}
-	for list := chain.list(); ; {
-		v, ok, err := list.next()
-		if errors.Is(err, format.ErrQuarantined) {
-			return use(&Object{Name: name.Name, Hash: name.Hash, Versions: name.Versions, Damage: err.Error()})
-		}
-		if err != nil || !ok {
-			return err
-		}
+	err = chain.Each(func(v *format.Version) error {
 		o := Object{
 			Name: name.Name, Hash: name.Hash, Type: v.Type.String(), VersionID: hex.EncodeToString(v.ID[:]),
 			Timestamp: v.Timestamp.String(), LSN: v.LSN, Size: v.Size, Versions: name.Versions,
@@ -106,10 +99,12 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 		if v.Type == format.TypeVersionDirectory {
 			o.Damage = lostData
 		}
-		if err := use(&o); err != nil {
-			return err
-		}
+		return use(&o)
+	})
+	if errors.Is(err, format.ErrQuarantined) {
+		return use(&Object{Name: name.Name, Hash: name.Hash, Versions: name.Versions, Damage: err.Error()})
 	}
+	return err
 }
 
 // object describes a record whose metadata were read.

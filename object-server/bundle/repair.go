@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -25,8 +26,8 @@ type Repair struct {
 	pass  *pass
 	large map[uint64]bool // large files that are lost
 
-	mended map[uint64][]byte // by LSN: what is written in place of damaged records
-	links  map[uint64]link   // what those of names with versions say
+	mended map[uint64][]byte        // by LSN: what is written in place of damaged records
+	links  map[uint64]versions.Link // what those of names with versions say
 }
 
 // Return is a record that counts again because a newer one of its name is lost.
@@ -44,7 +45,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool), mended: make(map[uint64][]byte), links: make(map[uint64]link)}
+	r := &Repair{Damages: p.verdict.Damages, Rewrite: []string{}, pass: p, large: make(map[uint64]bool), mended: make(map[uint64][]byte), links: make(map[uint64]versions.Link)}
 	for _, d := range r.Damages {
 		if d.LargeID != 0 && d.LastLSN > 0 {
 			r.large[uint64(d.LargeID)] = true

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
 // storeLarge stores object n in the large file id, or, if that exists, changes
 // its metadata as a POST does.
-func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*format.Metadata) *Addition) {
+func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*format.Metadata) *versions.Addition) {
 	t.Helper()
 	content := bytes.Repeat([]byte{byte(id)}, 3*format.ChunkSize/2)
 	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(len(content)), Timestamp: format.Timestamp{Ticks: id}, MetaTimestamp: format.Timestamp{Ticks: ticks}}
@@ -127,7 +128,7 @@ func TestWrongAttributesOfALargeFile(t *testing.T) {
 func TestLargeFilesOfVersions(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
-	chained := func(change func(c *Chain) (Addition, error)) *Addition {
+	chained := func(change func(c *versions.Chain) (versions.Addition, error)) *versions.Addition {
 		record, buffer, err := b.ReadHead(name(1))
 		check(t, err)
 		defer buffer.Free()
@@ -139,14 +140,14 @@ func TestLargeFilesOfVersions(t *testing.T) {
 	}
 	id := func(n uint64) format.VersionID { return format.VersionID{byte(n)} }
 	for _, n := range []uint64{0x11, 0x22, 0x33} {
-		storeLarge(t, b, 1, n, n, func(m *format.Metadata) *Addition {
+		storeLarge(t, b, 1, n, n, func(m *format.Metadata) *versions.Addition {
 			m.VersionID, m.Versioned = id(n), true
-			return chained(func(c *Chain) (Addition, error) { return c.Add(id(n), m.Timestamp) })
+			return chained(func(c *versions.Chain) (versions.Addition, error) { return c.Add(id(n), m.Timestamp) })
 		})
 	}
 	gone := NewDraft(0)
 	at := format.Timestamp{Ticks: 0x44}
-	gone.Continue(chained(func(c *Chain) (Addition, error) { return c.Remove(id(0x22), at) }))
+	gone.Continue(chained(func(c *versions.Chain) (versions.Addition, error) { return c.Remove(id(0x22), at) }))
 	check(t, gone.SealTombstone(name(1), &format.Metadata{Name: "/a/c/1", Timestamp: at, VersionID: id(0x22), Versioned: true}))
 	appendBatch(t, b, gone)
 	b.RemoveLarge(0x22)

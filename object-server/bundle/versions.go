@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // nameReader reads the chain of one name.
@@ -13,13 +14,13 @@ type nameReader struct {
 	hash   format.Hash
 }
 
-func (r nameReader) chainRecord(lsn uint64) (link, error) {
+func (r nameReader) ReadLink(lsn uint64) (versions.Link, error) {
 	record, buffer, err := r.bundle.readLinked(r.hash, lsn, true)
 	if err != nil {
-		return link{}, err
+		return versions.Link{}, err
 	}
 	defer buffer.Free()
-	l, err := newLink(record.Head, record.Block)
+	l, err := versions.NewLink(record.Head, record.Block)
 	if err != nil {
 		return l, fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, r.bundle.directory, lsn, err)
 	}
@@ -30,32 +31,30 @@ func (r nameReader) chainRecord(lsn uint64) (link, error) {
 // Read or ReadHead returned: the record, nil for none, and the damage, nil for
 // none. Where the record is damaged the chain is taken from the one before it;
 // where that cannot be told the chain is Incomplete.
-func (b *Bundle) Chain(hash format.Hash, record *Record, damage error) (*Chain, error) {
-	c := &Chain{reader: nameReader{b, hash}, memory: b.config.Versions, key: memoryKey{b.opened, hash}}
+func (b *Bundle) Chain(hash format.Hash, record *Record, damage error) (*versions.Chain, error) {
+	reader := nameReader{b, hash}
+	c := versions.New(reader, b.config.Versions, b.opened, hash)
 	if record == nil && damage == nil {
 		return c, nil
 	}
-	var l link
+	var l versions.Link
 	var err error
 	if damage == nil {
-		if l, err = newLink(record.Head, record.Block); err != nil {
+		if l, err = versions.NewLink(record.Head, record.Block); err != nil {
 			damage = err
 		}
 	}
 	if damage != nil {
-		l, err = b.salvage(c.reader, record)
+		l, err = b.salvage(reader, record)
 	}
 	if err == nil {
-		c.head, c.gap, c.cut = &l, l.block.Gap || b.isLost(l.head.LSN), l.block.Cut
-		if c.gap {
-			c.lost = b.lostThrough
-		}
+		c.Start(l, b.lostThrough)
 		return c, nil
 	}
 	if !errors.Is(err, format.ErrQuarantined) {
 		return nil, err
 	}
-	c.gap, c.cut = true, record != nil
+	c.Sever(record != nil)
 	return c, nil
 }
 
@@ -64,73 +63,25 @@ func (b *Bundle) isLost(lsn uint64) bool { return lsn <= b.lostThrough }
 
 // salvage makes the link of a record that cannot be read, or that may not be the
 // newest: its block is what follows from the record before it.
-func (b *Bundle) salvage(reader chainReader, record *Record) (link, error) {
+func (b *Bundle) salvage(reader versions.Reader, record *Record) (versions.Link, error) {
 	if record == nil || record.LSN() == 0 {
-		return link{}, fmt.Errorf("%w: head of a chain", format.ErrQuarantined)
+		return versions.Link{}, fmt.Errorf("%w: head of a chain", format.ErrQuarantined)
 	}
-	l, err := reader.chainRecord(record.LSN())
+	l, err := reader.ReadLink(record.LSN())
 	if err == nil || !errors.Is(err, format.ErrQuarantined) {
 		return l, err
 	}
-	return rebuild(reader, record.Head)
-}
-
-// rebuild makes the link of a record from its header and the record before it.
-func rebuild(reader chainReader, h format.Header) (link, error) {
-	if h.Flags&format.FlagBlock == 0 {
-		return newLink(h, nil)
-	}
-	c := Chain{reader: reader}
-	if h.Previous != 0 {
-		before, err := reader.chainRecord(h.Previous)
-		if err != nil {
-			return link{}, err
-		}
-		c.head, c.gap, c.cut = &before, before.block.Gap, before.block.Cut
-	}
-	a, err := c.repeat(&h)
-	var older *OlderError
-	if errors.As(err, &older) {
-		err = fmt.Errorf("%w: head of a chain: %w", format.ErrQuarantined, err)
-	}
-	return link{head: h, block: a.block}, err
-}
-
-// repeat continues the chain with a record as it was once continued.
-func (c *Chain) repeat(h *format.Header) (Addition, error) {
-	if h.Type == format.TypeTombstone {
-		return c.Remove(h.VersionID, h.Timestamp)
-	}
-	old, err := c.Find(h.VersionID)
-	switch {
-	case err == nil && old.Timestamp == h.Timestamp:
-		return c.Rewrite(old)
-	case err != nil && !errors.Is(err, ErrNoVersion):
-		return Addition{}, err
-	}
-	return c.Add(h.VersionID, h.Timestamp)
+	return versions.Rebuild(reader, record.Head)
 }
 
 // liveVersions returns the LSNs of all live versions of a name with that head.
 // ErrQuarantined when damage hides some.
 func (b *Bundle) liveVersions(hash format.Hash, head uint64) (map[uint64]bool, error) {
-	reader := nameReader{b, hash}
-	l, err := reader.chainRecord(head)
+	c, err := versions.At(nameReader{b, hash}, head)
 	if err != nil {
 		return nil, err
 	}
-	if l.block.Gap {
-		return nil, fmt.Errorf("%w: a part of the versions is lost", format.ErrQuarantined)
-	}
-	c := Chain{reader: reader, head: &l}
-	live := make(map[uint64]bool)
-	for list := c.list(); ; {
-		v, ok, err := list.next()
-		if err != nil || !ok {
-			return live, err
-		}
-		live[v.LSN] = true
-	}
+	return c.Live()
 }
 
 // readLinked is readLSN for a record that another one refers to, so that it

@@ -8,6 +8,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // eraseWait is how long a DELETE waits for room.
@@ -33,15 +34,15 @@ type erasure struct {
 }
 
 // succeed continues a chain of versions with the erasure.
-func (e *erasure) succeed(d *Device, w *rival, c *bundle.Chain) (bundle.Addition, error) {
+func (e *erasure) succeed(d *Device, w *rival, c *versions.Chain) (versions.Addition, error) {
 	if e.hides {
 		if err := d.checkNull(c, e.time, e.kept); err != nil {
-			return bundle.Addition{}, err
+			return versions.Addition{}, err
 		}
 		return e.hide(w, c)
 	}
 	if null, lives := c.Null(); e.renames && lives && null != e.kept && null.Compare(e.time) <= 0 {
-		return bundle.Addition{}, &nullIsOldError{null}
+		return versions.Addition{}, &nullIsOldError{null}
 	}
 	if e.kind == format.TypeTombstone {
 		return c.Remove(e.id, e.time)
@@ -84,7 +85,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	needsChain := e.kind == format.TypeDeleteMarker || !e.id.IsNull() || e.renames
 	m := format.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
 	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m}
-	old, err := d.previous(&w, needsChain, func(c *bundle.Chain) (bundle.Addition, error) { return e.succeed(d, &w, c) })
+	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })
 	if err != nil {
 		return State{}, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // removalsMax is how many removals share a batch: no writer waits for a longer one.
@@ -82,7 +83,7 @@ type removalBatch struct {
 	hash     format.Hash
 	head     *bundle.Record
 	buffer   *bundle.Buffer // what head points into
-	chain    *bundle.Chain
+	chain    *versions.Chain
 	metadata format.Metadata
 	drafts   []*bundle.Draft
 	large    []uint64 // large files that no version names then
@@ -121,7 +122,7 @@ func (r *removalBatch) add(id format.VersionID) (State, error) {
 	}
 	m := r.metadata
 	m.VersionID = id
-	old, err := lengthen(r.bundle, r.hash, r.head, r.chain, func(c *bundle.Chain) (bundle.Addition, error) {
+	old, err := lengthen(r.bundle, r.hash, r.head, r.chain, func(c *versions.Chain) (versions.Addition, error) {
 		return c.Remove(id, m.Timestamp)
 	})
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *removalBatch) add(id format.VersionID) (State, error) {
 		r.drafts[0].Then(r.drafts[len(r.drafts)-1], draft)
 	}
 	r.drafts = append(r.drafts, draft)
-	r.chain.Precede(draft)
+	draft.Precede(r.chain)
 	if old.large != 0 {
 		r.large = append(r.large, old.large)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -38,7 +39,7 @@ type Device struct {
 	directory vfs.Dir // holds the lock, and reports the errors of syncfs
 	options   Options
 	files     *bundle.Files
-	versions  *bundle.VersionMemory
+	versions  *versions.Memory
 	bundles   bundles
 	locks     lockTable
 	committer committer
@@ -79,7 +80,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	}
 	d := &Device{
 		fs: files, root: root, directory: directory, options: o,
-		files: bundle.NewFiles(files, root, o.OpenFilesMax), versions: bundle.NewVersionMemory(o.VersionBytes),
+		files: bundle.NewFiles(files, root, o.OpenFilesMax), versions: versions.NewMemory(o.VersionBytes),
 	}
 	usage, err := directory.Usage()
 	if err != nil {

@@ -3,8 +3,8 @@ package device
 import (
 	"errors"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -35,7 +35,7 @@ var (
 )
 
 // OlderError refuses a write that is not newer than what is stored.
-type OlderError = bundle.OlderError
+type OlderError = versions.OlderError
 
 // DoubtError says that what is stored under a name, if anything is, cannot be told.
 // It is an ErrQuarantined.

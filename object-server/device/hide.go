@@ -3,6 +3,7 @@ package device
 import (
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // Hide makes a name have no current version from t on. Without versions that is
@@ -16,7 +17,7 @@ func (d *Device) Hide(at Location, t format.Timestamp, name string) (State, erro
 }
 
 // hide continues a chain with a null delete marker, and notes what was current.
-func (e *erasure) hide(w *rival, c *bundle.Chain) (bundle.Addition, error) {
+func (e *erasure) hide(w *rival, c *versions.Chain) (versions.Addition, error) {
 	e.kind, w.kind = format.TypeDeleteMarker, format.TypeDeleteMarker
 	e.current, _ = c.Newest()
 	return w.add(c)

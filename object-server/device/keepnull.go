@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // nullIsOldError says that the null version is to be kept before a write replaces it.
@@ -37,7 +37,7 @@ func (d *Device) keepingNull(at Location, write func(kept format.Timestamp) (Sta
 }
 
 // checkNull refuses a write at t that would replace an old version.
-func (d *Device) checkNull(c *bundle.Chain, t, kept format.Timestamp) error {
+func (d *Device) checkNull(c *versions.Chain, t, kept format.Timestamp) error {
 	null, _ := c.Null()
 	if d.options.KeptID == nil || null == kept {
 		return nil

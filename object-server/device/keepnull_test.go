@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -43,7 +43,7 @@ func TestAnOldNullVersionIsKept(t *testing.T) {
 			if state = must[State](t)(put(d, loc, name, 5, []byte("five"))); state.Kept != nil {
 				t.Errorf("%s: kept though it is current, or a marker: %+v", c.kind, state.Kept)
 			}
-			if page := must[VersionPage](t)(d.ListVersions(loc, bundle.Marker{}, 10)); page.Count != 3 {
+			if page := must[VersionPage](t)(d.ListVersions(loc, versions.Marker{}, 10)); page.Count != 3 {
 				t.Errorf("%s: %d versions: %+v", c.kind, page.Count, page.Versions)
 			}
 			if err := d.Close(); err != nil {
@@ -89,7 +89,7 @@ func TestANullVersionThatIsThereTwice(t *testing.T) {
 		if isRemoved {
 			want = 2
 		}
-		if page := must[VersionPage](t)(d.ListVersions(loc, bundle.Marker{}, 10)); page.Count != want {
+		if page := must[VersionPage](t)(d.ListVersions(loc, versions.Marker{}, 10)); page.Count != want {
 			t.Errorf("removed %v: versions %+v", isRemoved, page.Versions)
 		}
 		if err := d.Close(); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -71,7 +72,7 @@ func TestLostVersionAfterRepair(t *testing.T) {
 		if err := doVersion(d, repairedName, versionChange{"put", lost, 10 + lost}); err != nil {
 			t.Errorf("%d again: %v", lost, err)
 		}
-		page, err := d.ListVersions(loc, bundle.Marker{}, 100)
+		page, err := d.ListVersions(loc, versions.Marker{}, 100)
 		if err != nil || len(page.Versions) != 12 || page.Count != 12 {
 			t.Errorf("without %d: %d of %d versions, %v", lost, len(page.Versions), page.Count, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // rival is a PUT or a DELETE as far as it is compared with what is stored. The
@@ -39,7 +40,7 @@ func (w *rival) winsTie(record *bundle.Record, damage error) bool {
 }
 
 // add continues a chain with the write as a version.
-func (w *rival) add(c *bundle.Chain) (bundle.Addition, error) {
+func (w *rival) add(c *versions.Chain) (versions.Addition, error) {
 	id, t := w.metadata.VersionID, w.metadata.Timestamp
 	a, refused := c.Add(id, t)
 	var older *OlderError

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -102,7 +102,7 @@ func tiedState(t *rapid.T, d *Device, loc Location) string {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "%x, %+v, gone %+v\n", md5.Sum(data), m, gone)
-	page, err := d.ListVersions(loc, bundle.Marker{}, 100)
+	page, err := d.ListVersions(loc, versions.Marker{}, 100)
 	if err != nil && !errors.As(err, &gone) {
 		t.Fatal(err)
 	}

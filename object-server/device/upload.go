@@ -6,6 +6,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/failpoint"
 )
 
@@ -150,10 +151,10 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
 	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m}
-	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *bundle.Chain) (bundle.Addition, error) {
+	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *versions.Chain) (versions.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
-				return bundle.Addition{}, err
+				return versions.Addition{}, err
 			}
 		}
 		return w.add(c)
@@ -286,8 +287,8 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 type replaced struct {
 	record *bundle.Record // nil if nothing; of its parts only the header is valid
 	state  State
-	large  uint64           // large file; 0 if none
-	chain  *bundle.Addition // how the write continues the versions of the name; nil without versions
+	large  uint64             // large file; 0 if none
+	chain  *versions.Addition // how the write continues the versions of the name; nil without versions
 }
 
 // largeOf reads which large file holds an object; 0 if that cannot be told.

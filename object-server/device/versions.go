@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 )
 
 // OpenVersion opens one version of an object as Open does. The null version has
@@ -97,7 +98,7 @@ func findVersion(b *bundle.Bundle, hash format.Hash, id format.VersionID, read r
 			return nil, nil, err
 		}
 		v, err := chain.Find(id)
-		if errors.Is(err, bundle.ErrNoVersion) {
+		if errors.Is(err, versions.ErrNoVersion) {
 			removed := v.Timestamp
 			if id.IsNull() {
 				removed, _ = chain.Null()
@@ -130,15 +131,15 @@ func removedMeanwhile(found *bundle.Record, err error) bool {
 
 // VersionPage is a part of the versions of a name.
 type VersionPage struct {
-	Versions   []bundle.ListedVersion // newest first, delete markers included
-	Count      int                    // of all versions of the name
-	Incomplete bool                   // damage hides some
+	Versions   []versions.Listed // newest first, delete markers included
+	Count      int               // of all versions of the name
+	Incomplete bool              // damage hides some
 }
 
 // ListVersions lists at most limit versions of a name behind a marker, newest
 // first. A name that never had a version is *NotFoundError. Where damage hides
 // the rest the page is Incomplete and holds what comes before it.
-func (d *Device) ListVersions(at Location, after bundle.Marker, limit int) (VersionPage, error) {
+func (d *Device) ListVersions(at Location, after versions.Marker, limit int) (VersionPage, error) {
 	if err := d.enter(); err != nil {
 		return VersionPage{}, err
 	}
@@ -188,7 +189,7 @@ func (d *Device) DeleteVersion(at Location, id format.VersionID, t format.Timest
 }
 
 // succession is how a change continues the chain of a name.
-type succession func(c *bundle.Chain) (bundle.Addition, error)
+type succession func(c *versions.Chain) (versions.Addition, error)
 
 // succeed tells how a change continues the versions of a name whose head is the
 // record, and what it replaces. The object's lock is held.
@@ -201,7 +202,7 @@ func succeed(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage err
 }
 
 // lengthen is succeed with the chain at hand.
-func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *bundle.Chain, change succession) (replaced, error) {
+func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *versions.Chain, change succession) (replaced, error) {
 	old := replaced{record: head}
 	a, err := change(chain)
 	if err != nil {
@@ -230,7 +231,7 @@ func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *bu
 	if !record.Live() {
 		return old, nil
 	}
-	a.Frees(record)
+	a.Frees(&record.Record)
 	m, err := metadata(b, record)
 	if err != nil {
 		return old, nil
@@ -245,7 +246,7 @@ func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *bu
 // writableChain is the chain that a write continues. After a read error there is
 // none, and ErrUnknown: the next read may succeed, and to go on without the versions
 // that there are would lose them.
-func writableChain(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage error) (*bundle.Chain, error) {
+func writableChain(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage error) (*versions.Chain, error) {
 	if errors.Is(damage, syscall.EIO) && (head == nil || head.LSN() == 0) {
 		return nil, fmt.Errorf("%w: %v", ErrUnknown, damage)
 	}
@@ -273,7 +274,7 @@ func (o *Object) continueChain(draft *bundle.Draft) error {
 	if err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
-	a.Frees(o.record)
+	a.Frees(&o.record.Record)
 	draft.Continue(&a)
 	draft.Replaces(head)
 	return nil

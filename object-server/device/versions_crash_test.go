@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -308,7 +308,7 @@ func filesOfLarge(t *testing.T, fs vfs.FS) (all []string) {
 // checkDamagedVersions tells whether versions are hidden. Those that are shown
 // must be right.
 func checkDamagedVersions(d *Device, name string, h versionHistory, more bool) (hidden bool, err error) {
-	page, err := d.ListVersions(locate(name, modelBits), bundle.Marker{}, 1000)
+	page, err := d.ListVersions(locate(name, modelBits), versions.Marker{}, 1000)
 	if errors.Is(err, ErrQuarantined) {
 		return true, nil
 	}

@@ -16,8 +16,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
 
@@ -192,7 +192,7 @@ func numberOf(id format.VersionID) uint64 {
 // agree with the listing.
 func observeVersions(d *Device, name string) (string, error) {
 	loc := locate(name, modelBits)
-	page, err := d.ListVersions(loc, bundle.Marker{}, 1000)
+	page, err := d.ListVersions(loc, versions.Marker{}, 1000)
 	var missing *NotFoundError
 	if errors.As(err, &missing) {
 		return "", nil
@@ -216,7 +216,7 @@ func observeVersions(d *Device, name string) (string, error) {
 	return b.String(), observeNewest(d, loc, page.Versions)
 }
 
-func observeVersion(d *Device, name string, n uint64, v bundle.ListedVersion, marker bool) (meta uint64, err error) {
+func observeVersion(d *Device, name string, n uint64, v versions.Listed, marker bool) (meta uint64, err error) {
 	o, err := d.OpenVersion(locate(name, modelBits), v.ID)
 	var missing *NotFoundError
 	if marker {
@@ -245,7 +245,7 @@ func observeVersion(d *Device, name string, n uint64, v bundle.ListedVersion, ma
 }
 
 // observeNewest compares a HEAD without version id with the listing.
-func observeNewest(d *Device, loc Location, listed []bundle.ListedVersion) error {
+func observeNewest(d *Device, loc Location, listed []versions.Listed) error {
 	m, err := d.Head(loc)
 	var missing *NotFoundError
 	switch {

@@ -29,6 +29,7 @@ GO_LEVELS = {
     "proof": -1,  # for tests of all the others
     "bundle/format": 0,  # no I/O, so not even vfs
     "bundle/index": 1,
+    "bundle/versions": 1,
     "bundle": 2,
     "device": 4,
     "updates": 4,

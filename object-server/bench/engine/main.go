@@ -55,7 +55,7 @@ var benchmarks = []benchmark{
 	{"throughput", "PUT and GET beside bare loops and a file per object", 8192, 4096, serverDelay, throughput},
 	{"scan", "reading all segments in order", 100_000, 4096, 0, scan},
 	{"recovery", "from kill -9 to the first GET", 200_000, 128, 0, recovery},
-	{"versions", "what the number of versions of a name changes", 100_000, 4096, 0, versions},
+	{"versions", "what the number of versions of a name changes", 100_000, 4096, 0, versionCosts},
 	{"churn", "device use and stalls while objects are overwritten", 5000, 4096, serverDelay, churn},
 }
 

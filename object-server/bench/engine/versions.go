@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -18,9 +18,9 @@ const (
 	headsOfOne   = 100
 )
 
-// versions measures what the number of versions of a name changes. Flushes are
+// versionCosts measures what the number of versions of a name changes. Flushes are
 // left out: they cost the same whatever is flushed.
-func versions(s *settings, r *report) error {
+func versionCosts(s *settings, r *report) error {
 	fs := &counted{FS: vfs.OS{}}
 	fs.skipFlushes.Store(true)
 	d, err := s.open(fs)
@@ -185,7 +185,7 @@ func listing(big *versioned, fs *counted, r *report) error {
 	var reads uint64
 	for range big.s.rounds {
 		before, counted := cpuTime(), fs.reads.Load()
-		page, err := big.device.ListVersions(big.s.place(nameOf(big.number)), bundle.Marker{}, big.count+1)
+		page, err := big.device.ListVersions(big.s.place(nameOf(big.number)), versions.Marker{}, big.count+1)
 		if err == nil && len(page.Versions) != big.count {
 			err = fmt.Errorf("%d of %d versions listed", len(page.Versions), big.count)
 		}

@@ -81,6 +81,7 @@ func (s Slot) IsChained() bool { return s.state() == slotVersioned }
 
 // Unit is the offset of the record in its segment; of an entry, its position.
 func (s Slot) Unit() uint32 { return uint32(s >> (placeBit + 10)) }
+
 // Segment is the number of the segment.
 func (s Slot) Segment() uint16 { return uint16(s>>placeBit) % SegmentsMax }
 func (s Slot) state() uint8    { return uint8(s>>stateBit) & 3 }

@@ -1,4 +1,4 @@
-package bundle
+package versions
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ type chainStore struct {
 	head    uint64
 	reads   int
 	damaged map[uint64]bool
-	memory  *VersionMemory
+	memory  *Memory
 }
 
 type storedLink struct {
@@ -29,22 +29,22 @@ type storedLink struct {
 
 func newChainStore() *chainStore { return &chainStore{records: map[uint64]storedLink{}} }
 
-func (s *chainStore) chainRecord(lsn uint64) (link, error) {
+func (s *chainStore) ReadLink(lsn uint64) (Link, error) {
 	s.reads++
 	r, ok := s.records[lsn]
 	if !ok {
 		panic(fmt.Sprintf("record %d does not exist", lsn))
 	}
 	if s.damaged[lsn] {
-		return link{}, fmt.Errorf("%w: record %d", format.ErrQuarantined, lsn)
+		return Link{}, fmt.Errorf("%w: record %d", format.ErrQuarantined, lsn)
 	}
-	return newLink(r.head, r.block)
+	return NewLink(r.head, r.block)
 }
 
 func (s *chainStore) chain() *Chain {
 	c := &Chain{reader: s, memory: s.memory}
 	if s.head != 0 {
-		l, err := s.chainRecord(s.head)
+		l, err := s.ReadLink(s.head)
 		if err != nil {
 			panic(err)
 		}
@@ -217,11 +217,11 @@ func (m *chainModel) check(t *rapid.T) {
 	}
 	want := m.live()
 	c := m.store.chain()
-	if n := int(c.head.head.Versions); n != len(want) {
+	if n := int(c.head.Head.Versions); n != len(want) {
 		t.Fatalf("%d versions counted, want %d", n, len(want))
 	}
-	if int(c.head.block.Entries) != m.entries {
-		t.Fatalf("%d entries, want %d", c.head.block.Entries, m.entries)
+	if int(c.head.Block.Entries) != m.entries {
+		t.Fatalf("%d entries, want %d", c.head.Block.Entries, m.entries)
 	}
 	newest := c.head.newest()
 	switch {
@@ -373,11 +373,11 @@ func TestChainOrderDoesNotMatter(t *testing.T) {
 		if err != nil || failed != nil {
 			t.Fatal(err, failed)
 		}
-		same := slices.EqualFunc(a, b, func(v, u ListedVersion) bool {
+		same := slices.EqualFunc(a, b, func(v, u Listed) bool {
 			return v.ID == u.ID && v.Timestamp == u.Timestamp && v.Type == u.Type && v.Successor == u.Successor
 		})
 		n, o := x.head.newest(), y.head.newest()
-		if !same || n.ID != o.ID || n.Timestamp != o.Timestamp || x.head.head.Versions != y.head.head.Versions {
+		if !same || n.ID != o.ID || n.Timestamp != o.Timestamp || x.head.Head.Versions != y.head.Head.Versions {
 			t.Fatalf("%v and %v", a, b)
 		}
 	})

@@ -1,4 +1,4 @@
-package bundle
+package versions
 
 import (
 	"container/heap"
@@ -32,13 +32,13 @@ func (c *Chain) list() *lister {
 }
 
 // take enters what a record says.
-func (l *lister) take(n *link) {
+func (l *lister) take(n *Link) {
 	own := n.version()
 	l.meet(&own)
-	for i := len(n.block.Listed) - 1; i >= 0; i-- {
-		l.meet(&n.block.Listed[i])
+	for i := len(n.Block.Listed) - 1; i >= 0; i-- {
+		l.meet(&n.Block.Listed[i])
 	}
-	l.unread, l.bound = n.block.Next, n.block.Bound
+	l.unread, l.bound = n.Block.Next, n.Block.Bound
 }
 
 func (l *lister) meet(v *format.Version) {
@@ -74,7 +74,7 @@ func (l *lister) remove(id format.VersionID, t format.Timestamp) {
 func (l *lister) next() (v format.Version, ok bool, err error) {
 	for {
 		for l.unread != 0 && (len(l.met) == 0 || l.met[0].Timestamp.Compare(l.bound) <= 0) {
-			n, err := l.chain.reader.chainRecord(l.unread)
+			n, err := l.chain.reader.ReadLink(l.unread)
 			if err != nil {
 				return format.Version{}, false, err
 			}
@@ -92,8 +92,8 @@ func (l *lister) next() (v format.Version, ok bool, err error) {
 	}
 }
 
-// ListedVersion is a version in a listing.
-type ListedVersion struct {
+// Listed is a version in a listing.
+type Listed struct {
 	format.Version
 	Successor format.Timestamp // of the next newer version; zero for the newest
 }
@@ -106,7 +106,7 @@ type Marker struct {
 }
 
 // Page returns at most limit versions behind a marker, newest first.
-func (c *Chain) Page(after Marker, limit int) (page []ListedVersion, err error) {
+func (c *Chain) Page(after Marker, limit int) (page []Listed, err error) {
 	var successor format.Timestamp
 	for l := c.list(); len(page) < limit; {
 		v, ok, err := l.next()
@@ -114,7 +114,7 @@ func (c *Chain) Page(after Marker, limit int) (page []ListedVersion, err error) 
 			return page, err
 		}
 		if after.Timestamp.IsZero() || v.Compare(after.Timestamp, after.ID) < 0 {
-			page = append(page, ListedVersion{v, successor})
+			page = append(page, Listed{v, successor})
 		}
 		successor = v.Timestamp
 	}

@@ -1,17 +1,16 @@
-package bundle
+package versions
 
 import (
 	"container/list"
 	"sync"
-	"sync/atomic"
 
 	"martlet/object-server/bundle/format"
 )
 
-// VersionMemory remembers what look-ups have read of the chains of a device, so
+// Memory remembers what look-ups have read of the chains of a device, so
 // that the next one reads on where the last one stopped. It holds nothing that
 // the log does not: a name that was dropped is read again.
-type VersionMemory struct {
+type Memory struct {
 	limit int64
 
 	mu     sync.Mutex
@@ -27,20 +26,17 @@ type memoryKey struct {
 	hash   format.Hash
 }
 
-// openings numbers the bundles that are opened.
-var openings atomic.Uint64
-
-// NewVersionMemory makes a memory of at most limit bytes; none if that is not
+// NewMemory makes a memory of at most limit bytes; none if that is not
 // positive.
-func NewVersionMemory(limit int64) *VersionMemory {
+func NewMemory(limit int64) *Memory {
 	if limit <= 0 {
 		return nil
 	}
-	return &VersionMemory{limit: limit, names: make(map[memoryKey]*list.Element)}
+	return &Memory{limit: limit, names: make(map[memoryKey]*list.Element)}
 }
 
 // Bytes is what the memory takes now.
-func (m *VersionMemory) Bytes() int64 {
+func (m *Memory) Bytes() int64 {
 	if m == nil {
 		return 0
 	}
@@ -50,7 +46,7 @@ func (m *VersionMemory) Bytes() int64 {
 }
 
 // of returns the memory of a name, and makes an empty one at its first use.
-func (m *VersionMemory) of(key memoryKey) *chainMemory {
+func (m *Memory) of(key memoryKey) *chainMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.names[key]; e != nil {
@@ -65,7 +61,7 @@ func (m *VersionMemory) of(key memoryKey) *chainMemory {
 
 // settle notes how large a name's memory has become, and drops those that were
 // not used for the longest time where all are too large.
-func (m *VersionMemory) settle(c *chainMemory, size int64) {
+func (m *Memory) settle(c *chainMemory, size int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.names[c.key]; e == nil || e.Value != any(c) {
@@ -80,7 +76,7 @@ func (m *VersionMemory) settle(c *chainMemory, size int64) {
 }
 
 // count notes the size of a name's memory. m.mu is held.
-func (m *VersionMemory) count(c *chainMemory, size int64) {
+func (m *Memory) count(c *chainMemory, size int64) {
 	m.bytes += size - c.counted
 	c.counted = size
 }
@@ -95,7 +91,7 @@ const (
 // is to be read next. Of each version id the entry with the highest LSN counts,
 // so what is met further down changes nothing of it.
 type chainMemory struct {
-	owner   *VersionMemory
+	owner   *Memory
 	key     memoryKey
 	limit   int64
 	counted int64 // guarded by owner.mu
@@ -126,7 +122,7 @@ func (m *chainMemory) size() int64 {
 
 // use brings the memory up to the head and calls do with the lock held. ok is
 // false if the memory is of no use; then do was not called.
-func (m *chainMemory) use(reader chainReader, head *link, do func() error) (ok bool, err error) {
+func (m *chainMemory) use(reader Reader, head *Link, do func() error) (ok bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ok = !m.tooLarge && m.follow(reader, head); ok {
@@ -139,11 +135,11 @@ func (m *chainMemory) use(reader chainReader, head *link, do func() error) (ok b
 // follow learns what came since the last use. A head that is older than what is
 // known comes from a reader that a write has overtaken: it gets to see that write.
 // False if damage is in the way: a walk finds what lies before it.
-func (m *chainMemory) follow(reader chainReader, head *link) bool {
-	if head.head.LSN <= m.top {
+func (m *chainMemory) follow(reader Reader, head *Link) bool {
+	if head.Head.LSN <= m.top {
 		return true
 	}
-	if m.top == 0 || int64(head.block.Entries)-int64(m.entries) > int64(len(m.known))+directoryStride {
+	if m.top == 0 || int64(head.Block.Entries)-int64(m.entries) > int64(len(m.known))+directoryStride {
 		return m.restart(head) // there is more to read than to lose
 	}
 	var since []format.Version // newest LSN first
@@ -164,15 +160,15 @@ func (m *chainMemory) follow(reader chainReader, head *link) bool {
 	for i := len(since) - 1; i >= 0; i-- {
 		m.learn(&since[i], true)
 	}
-	m.top, m.entries = head.head.LSN, head.block.Entries
+	m.top, m.entries = head.Head.LSN, head.Block.Entries
 	return m.fits()
 }
 
 // restart forgets all but what the head says.
-func (m *chainMemory) restart(head *link) bool {
+func (m *chainMemory) restart(head *Link) bool {
 	m.known, m.table, m.live = nil, nil, nil
 	m.grow()
-	m.top, m.entries = head.head.LSN, head.block.Entries
+	m.top, m.entries = head.Head.LSN, head.Block.Entries
 	m.take(head)
 	return m.fits()
 }
@@ -186,22 +182,22 @@ func (m *chainMemory) fits() bool {
 }
 
 // take learns what a record says that lies below all that is known.
-func (m *chainMemory) take(l *link) {
+func (m *chainMemory) take(l *Link) {
 	own := l.version()
 	m.learn(&own, false)
-	for i := len(l.block.Listed) - 1; i >= 0; i-- {
-		m.learn(&l.block.Listed[i], false)
+	for i := len(l.Block.Listed) - 1; i >= 0; i-- {
+		m.learn(&l.Block.Listed[i], false)
 	}
-	m.unread, m.bound = l.block.Next, l.block.Bound
+	m.unread, m.bound = l.Block.Next, l.Block.Bound
 }
 
 // more reads the next record. more is false at the end, and where the memory
 // becomes too large.
-func (m *chainMemory) more(reader chainReader) (more bool, err error) {
+func (m *chainMemory) more(reader Reader) (more bool, err error) {
 	if m.unread == 0 {
 		return false, nil
 	}
-	l, err := reader.chainRecord(m.unread)
+	l, err := reader.ReadLink(m.unread)
 	if err != nil {
 		return false, err
 	}
@@ -240,7 +236,7 @@ func (m *chainMemory) learn(v *format.Version, isNewer bool) {
 
 // last finds the last entry of an id. It reads on as long as the entry may be of
 // the time floor or later.
-func (m *chainMemory) last(reader chainReader, id format.VersionID, floor format.Timestamp) (v format.Version, ok bool, err error) {
+func (m *chainMemory) last(reader Reader, id format.VersionID, floor format.Timestamp) (v format.Version, ok bool, err error) {
 	for {
 		if i := m.table[m.probe(id)]; i > 0 {
 			return m.known[i-1].version(), true, nil
@@ -264,7 +260,7 @@ func (k *knownVersion) version() format.Version {
 }
 
 // newestBut finds the newest live version, but for those that are hidden.
-func (m *chainMemory) newestBut(reader chainReader, hidden func(format.VersionID) bool) (format.Reference, error) {
+func (m *chainMemory) newestBut(reader Reader, hidden func(format.VersionID) bool) (format.Reference, error) {
 	for {
 		i, ok := m.best(hidden)
 		if ok && (m.unread == 0 || m.known[i].timestamp.Compare(m.bound) > 0) {

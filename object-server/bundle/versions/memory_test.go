@@ -1,7 +1,6 @@
-package bundle
+package versions
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,14 +16,14 @@ import (
 // that all questions share, and of one that is too small for the name.
 type memoryModel struct {
 	store  *chainStore
-	memory *VersionMemory
-	small  *VersionMemory
+	memory *Memory
+	small  *Memory
 }
 
 func newMemoryModel() *memoryModel {
 	s := newChainStore()
 	s.damaged = map[uint64]bool{}
-	return &memoryModel{store: s, memory: NewVersionMemory(1 << 20), small: NewVersionMemory(8 << 10)}
+	return &memoryModel{store: s, memory: NewMemory(1 << 20), small: NewMemory(8 << 10)}
 }
 
 // ask puts a question to all; they must say the same unless damage hides it from
@@ -33,7 +32,7 @@ func ask[T any](t rapid.TB, m *memoryModel, question func(c *Chain) (T, error)) 
 	t.Helper()
 	m.store.memory = nil
 	want, wantErr := question(m.store.chain())
-	for _, memory := range []*VersionMemory{m.memory, m.small} {
+	for _, memory := range []*Memory{m.memory, m.small} {
 		m.store.memory = memory
 		got, err := question(m.store.chain())
 		if errors.Is(wantErr, format.ErrQuarantined) {
@@ -113,7 +112,7 @@ func TestMemoryEqualsWalk(t *testing.T) {
 			case 0, 1:
 				id = format.VersionID{}
 			case 2:
-				m.memory = NewVersionMemory(1 << 20) // as after a restart
+				m.memory = NewMemory(1 << 20) // as after a restart
 			case 3:
 				m.store.damaged[rapid.Uint64Range(1, max(m.store.head-1, 1)).Draw(rt, "damaged")] = true
 			case 4:
@@ -159,7 +158,7 @@ func TestRemovalsCostTheSame(t *testing.T) {
 	for name, order := range orders(count) {
 		t.Run(name, func(t *testing.T) {
 			s := newChainStore()
-			s.memory = NewVersionMemory(8 << 20)
+			s.memory = NewMemory(8 << 20)
 			for i := range count {
 				id, ts := ordered(i)
 				s.add(t, format.TypePut, id, ts)
@@ -194,7 +193,7 @@ func TestRemovalsCostTheSame(t *testing.T) {
 // A memory stays in its bounds, and says what a walk says when names are dropped.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit, names, each = 64 << 10, 12, 300
-	memory := NewVersionMemory(limit)
+	memory := NewMemory(limit)
 	var stores []*chainStore
 	for range names {
 		s := newChainStore()
@@ -226,76 +225,5 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	if listed != memory.Bytes() {
 		t.Errorf("%d bytes are counted, %d taken", memory.Bytes(), listed)
-	}
-}
-
-// A batch of removals leaves what the same removals leave one by one.
-func TestBatchEqualsSingleRemovals(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		single, batched := newChainStore(), newChainStore()
-		if rapid.Bool().Draw(rt, "remembers") {
-			batched.memory = NewVersionMemory(1 << 20)
-		}
-		n := rapid.IntRange(1, 150).Draw(rt, "versions")
-		for _, s := range []*chainStore{single, batched} {
-			for i := range n {
-				id, ts := numbered(i)
-				a, err := s.chain().Add(id, ts)
-				check(rt, err)
-				s.put(a, format.TypePut, id, ts, 0)
-			}
-		}
-		for range 3 {
-			removeBoth(rt, single, batched, n)
-		}
-	})
-}
-
-// removeBoth removes the same versions one by one, and in a batch.
-func removeBoth(rt *rapid.T, single, batched *chainStore, n int) {
-	c := batched.chain()
-	var drafts []*Draft
-	for range rapid.IntRange(1, 90).Draw(rt, "removals") {
-		id, ts := numbered(rapid.IntRange(0, n+2).Draw(rt, "version"))
-		ts.Ticks += rapid.SampledFrom([]uint64{0, 1, 1 << 30}).Draw(rt, "later")
-		if rapid.IntRange(0, 20).Draw(rt, "null") == 0 {
-			id = format.VersionID{}
-		}
-		m := format.Metadata{Name: "/a/c/o", Timestamp: ts, VersionID: id}
-		want, wantErr := single.chain().Remove(id, ts)
-		got, err := c.Remove(id, ts)
-		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
-			rt.Fatalf("%v, alone %v", err, wantErr)
-		}
-		if err != nil {
-			continue
-		}
-		a, d := NewDraft(0), NewDraft(0)
-		a.Continue(&want)
-		d.Continue(&got)
-		check(rt, a.SealTombstone(format.Hash{}, &m))
-		check(rt, d.SealTombstone(format.Hash{}, &m))
-		single.store(a)
-		if drafts = append(drafts, d); len(drafts) > 1 {
-			drafts[0].Then(drafts[len(drafts)-2], d)
-		}
-		c.Precede(d)
-	}
-	for _, d := range drafts {
-		batched.store(d)
-		if !bytes.Equal(single.records[d.head.LSN].block, batched.records[d.head.LSN].block) || single.records[d.head.LSN].head != d.head {
-			rt.Fatalf("record %d: %+v, alone %+v", d.head.LSN, d.head, single.records[d.head.LSN].head)
-		}
-	}
-}
-
-// store appends a draft as a log does.
-func (s *chainStore) store(d *Draft) {
-	s.head++
-	d.stamp(s.head, s.head-1, 0, 0)
-	parts := d.head.Layout()
-	s.records[s.head] = storedLink{d.head, slices.Clone(d.bytes()[format.HeaderSize:parts.Metadata])}
-	if format.Checksum(d.bytes()[format.HeaderSize:parts.Data]) != d.head.MetadataCRC {
-		panic("checksum of a block")
 	}
 }

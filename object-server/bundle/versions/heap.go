@@ -1,4 +1,4 @@
-package bundle
+package versions
 
 import (
 	"encoding/binary"
