@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
@@ -59,7 +60,7 @@ func (a *Appended) writeDirect() error {
 	active := a.bundle.active
 	offset := a.tail - a.Bytes
 	start, end := offset/directBlock*directBlock, (a.tail+directBlock-1)/directBlock*directBlock
-	buffer := GetBuffer(int(end-start) + memoryAlignment)
+	buffer := buffers.Get(int(end-start) + memoryAlignment)
 	defer buffer.Free()
 	p := aligned(buffer.B)[:end-start]
 	old := p[:offset-start]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 	"martlet/object-server/bundle/versions"
@@ -17,7 +18,7 @@ const headroom = format.HeaderSize + 640
 // Draft is a record being made: data first, then metadata by one of the Seal
 // methods, then LSN and salt when it is appended. Not safe for concurrent use.
 type Draft struct {
-	buffer *Buffer
+	buffer *buffers.Buffer
 	start  int // of the record in the buffer, once sealed
 	head   format.Header
 	chain  *versions.Addition // nil: the name has no versions
@@ -33,14 +34,14 @@ type Draft struct {
 
 // NewDraft returns an empty draft with room for size bytes of data.
 func NewDraft(size int) *Draft {
-	b := GetBuffer(headroom + size + 4*int(format.ChunkCount(uint64(size))) + format.UnitSize)
+	b := buffers.Get(headroom + size + 4*int(format.ChunkCount(uint64(size))) + format.UnitSize)
 	b.B = b.B[:headroom]
 	return &Draft{buffer: b}
 }
 
 // Write appends object data.
 func (d *Draft) Write(p []byte) {
-	d.buffer.grow(len(p))
+	d.buffer.Grow(len(p))
 	d.buffer.B = append(d.buffer.B, p...)
 }
 
@@ -111,7 +112,7 @@ func (d *Draft) sealPad() {
 
 func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, table []byte) error {
 	h := format.Header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp, Versions: 1}
-	buffer := GetBuffer(m.Msgsize() + format.BlockSizeMax)
+	buffer := buffers.Get(m.Msgsize() + format.BlockSizeMax)
 	defer buffer.Free()
 	encoded := buffer.B[:0]
 	if d.chain != nil {
@@ -146,7 +147,7 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 
 // place puts version block and metadata before the data, table and padding behind it.
 func (d *Draft) place(metadata, table []byte, padding int) {
-	d.buffer.grow(len(table) + padding + max(len(metadata)-(headroom-format.HeaderSize), 0))
+	d.buffer.Grow(len(table) + padding + max(len(metadata)-(headroom-format.HeaderSize), 0))
 	b := append(d.buffer.B, table...)
 	var zeros [format.UnitSize]byte
 	b = append(b, zeros[:padding]...)

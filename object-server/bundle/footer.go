@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
@@ -13,7 +14,7 @@ func readSeal(file *handle, size int64, s *format.Seal) ([]format.Entry, []forma
 	if length > size-format.SegmentHeaderSize {
 		return nil, nil, fmt.Errorf("%w: footer longer than its segment", format.ErrDamaged)
 	}
-	buffer := GetBuffer(int(length - format.HeaderSize))
+	buffer := buffers.Get(int(length - format.HeaderSize))
 	defer buffer.Free()
 	if err := readSpan(file, buffer.B, size-length); err != nil {
 		return nil, nil, err
@@ -101,7 +102,7 @@ func tailSalt(file *handle, size int64) (salt uint32, ok bool, err error) {
 // true. Most are of records, some may be the bytes of an object. It leaves out what
 // cannot be read.
 func searchBack(file *handle, size int64, visit func(h *format.Header, at int64) bool) error {
-	buffer := GetBuffer(windowSize)
+	buffer := buffers.Get(windowSize)
 	defer buffer.Free()
 	var bad holes
 	for end := size; end > format.SegmentHeaderSize; {
@@ -168,7 +169,7 @@ func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, ne
 	if err != nil || h.Type != format.TypeCheckpoint || h.Salt != s.salt || !h.Fits(offset, size) {
 		return 0, fmt.Errorf("%w: no checkpoint where one should be", format.ErrDamaged)
 	}
-	buffer := GetBuffer(int(h.Units) * format.UnitSize)
+	buffer := buffers.Get(int(h.Units) * format.UnitSize)
 	defer buffer.Free()
 	if err := readSpan(file, buffer.B, offset); err != nil {
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
@@ -13,7 +14,7 @@ import (
 // one for what is longer, or does not lie where it is looked for first, and once
 // one for the footer of a segment that is sealed. Damage is ErrQuarantined; the record is
 // nil if there is none with that number.
-func (b *Bundle) readLSN(lsn uint64, hash format.Hash, headOnly bool) (*Record, *Buffer, error) {
+func (b *Bundle) readLSN(lsn uint64, hash format.Hash, headOnly bool) (*Record, *buffers.Buffer, error) {
 	b.mu.RLock()
 	s := b.segments.withLSN(lsn)
 	if s == nil {
@@ -123,8 +124,8 @@ func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last ui
 // run goes from record to record. Damage on the way costs a search in steps of
 // one unit, and is told if it may be that of the record. The buffer is the
 // caller's, whatever is returned.
-func (h *hop) run(file *handle) (*format.Record, *Buffer, error) {
-	v := window{file: file, size: h.end, length: hopBytes, buffer: GetBuffer(hopBytes)}
+func (h *hop) run(file *handle) (*format.Record, *buffers.Buffer, error) {
+	v := window{file: file, size: h.end, length: hopBytes, buffer: buffers.Get(hopBytes)}
 	var damage error
 	for at := h.start; at < h.end; {
 		p, err := v.at(at, format.HeaderSize)
@@ -151,7 +152,7 @@ func (h *hop) run(file *handle) (*format.Record, *Buffer, error) {
 }
 
 // read reads the record at the offset, in the window or beyond it.
-func (h *hop) read(v *window, at int64, head *format.Header) (*format.Record, *Buffer, error) {
+func (h *hop) read(v *window, at int64, head *format.Header) (*format.Record, *buffers.Buffer, error) {
 	parts := head.Layout()
 	need := parts.Length
 	if h.headOnly {

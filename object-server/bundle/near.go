@@ -1,6 +1,9 @@
 package bundle
 
-import "martlet/object-server/bundle/format"
+import (
+	"martlet/object-server/bundle/buffers"
+	"martlet/object-server/bundle/format"
+)
 
 // A record is looked for first where it would lie if all records between two
 // samples had one length. nearBefore is read before that place and nearBytes in
@@ -13,11 +16,11 @@ const (
 // near looks for the record there. It is nil where it does not lie there, where
 // it is damaged, and where data look like records: then h.run tells. The buffer is
 // the caller's.
-func (h *hop) near(file *handle) (*format.Record, *Buffer) {
+func (h *hop) near(file *handle) (*format.Record, *buffers.Buffer) {
 	if h.records == 0 || h.bytes <= nearBytes {
 		return nil, nil
 	}
-	v := window{file: file, size: h.end, length: nearBytes, buffer: GetBuffer(nearBytes)}
+	v := window{file: file, size: h.end, length: nearBytes, buffer: buffers.Get(nearBytes)}
 	ahead := h.bytes / int64(h.records) * int64(h.skipped)
 	at := h.start + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
 	for limit := at + nearBytes; at < limit; {

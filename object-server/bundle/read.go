@@ -6,6 +6,7 @@ import (
 	"io"
 	"syscall"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 )
@@ -55,13 +56,15 @@ const headGuess = 2048
 // ErrQuarantined, as is a bad sector; the record then tells what is still known.
 // Where records of unknown names are lost, one that is older is Doubtful, and that
 // there is none is ErrQuarantined.
-func (b *Bundle) Read(hash format.Hash) (*Record, *Buffer, error) { return b.read(hash, 0) }
+func (b *Bundle) Read(hash format.Hash) (*Record, *buffers.Buffer, error) { return b.read(hash, 0) }
 
 // ReadHead is Read without the object's bytes and their checksums.
-func (b *Bundle) ReadHead(hash format.Hash) (*Record, *Buffer, error) { return b.read(hash, headGuess) }
+func (b *Bundle) ReadHead(hash format.Hash) (*Record, *buffers.Buffer, error) {
+	return b.read(hash, headGuess)
+}
 
 // read reads at most limit bytes of a record unless that is 0.
-func (b *Bundle) read(hash format.Hash, limit int) (*Record, *Buffer, error) {
+func (b *Bundle) read(hash format.Hash, limit int) (*Record, *buffers.Buffer, error) {
 	var space [4]candidate
 	found := b.candidates(space[:0], hash)
 	defer release(found)
@@ -87,7 +90,7 @@ func (b *Bundle) read(hash format.Hash, limit int) (*Record, *Buffer, error) {
 }
 
 // readCandidate reads a record. It is nil if it is another name's.
-func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Record, *Buffer, error) {
+func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Record, *buffers.Buffer, error) {
 	if c.unit == 0 {
 		e, err := b.entry(c)
 		if err != nil {
@@ -131,7 +134,7 @@ func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Reco
 
 // readNoMore reads a record again, but no byte more than it takes: a bad sector may
 // lie behind it. The record is never nil; it has the header if that can be read.
-func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *Buffer, error) {
+func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *buffers.Buffer, error) {
 	record, buffer, need, err := b.readAt(c, format.HeaderSize, headOnly)
 	if need == 0 || record.Head.Salt != c.segment.salt {
 		return record, buffer, err
@@ -145,14 +148,14 @@ func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *Buffer, erro
 
 // readAt reads length bytes of a record, fewer where the file ends, and parses
 // them. If the record needs more, it says how many. The record is never nil.
-func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *Buffer, int, error) {
+func (b *Bundle) readAt(c *candidate, length int, headOnly bool) (*Record, *buffers.Buffer, int, error) {
 	record := &Record{slot: c.slot}
 	file, err := b.files.get(c.segment.key(b.id))
 	if err != nil {
 		return record, nil, 0, err
 	}
 	defer file.release()
-	buffer := GetBuffer(length)
+	buffer := buffers.Get(length)
 	n, err := file.ReadAt(buffer.B, int64(c.unit)*format.UnitSize)
 	if n < length && (n < format.HeaderSize || !errors.Is(err, io.EOF)) {
 		return record, buffer, 0, fmt.Errorf("bundle: %w", err)
@@ -199,13 +202,13 @@ func isUnreadable(err error) bool {
 }
 
 // preadExactly reads length bytes of a segment. A bad sector is an format.ErrDamaged.
-func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*Buffer, error) {
+func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*buffers.Buffer, error) {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
 		return nil, err
 	}
 	defer file.release()
-	buffer := GetBuffer(length)
+	buffer := buffers.Get(length)
 	if err := readSpan(file, buffer.B, int64(unit)*format.UnitSize); err != nil {
 		buffer.Free()
 		return nil, fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 	"martlet/object-server/failpoint"
@@ -29,9 +30,9 @@ type rewriter struct {
 	next      *segment
 	isOldest  bool // no segment lies before the run
 	file      vfs.File
-	temporary string  // name of the file where it cannot be without; else empty
-	buffer    *Buffer // what has not been written
-	written   int64   // bytes in the file
+	temporary string          // name of the file where it cannot be without; else empty
+	buffer    *buffers.Buffer // what has not been written
+	written   int64           // bytes in the file
 	unflushed int64
 	moves     []move // what was copied, by LSN; once the footer is made as in its run
 	reclaimed []move // tombstones that were left out
@@ -65,7 +66,7 @@ func (m *move) old() index.Slot {
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
 func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Compacted, err error) {
-	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: GetBuffer(pieceBytes), fates: fates{bundle: b}}
+	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: buffers.Get(pieceBytes), fates: fates{bundle: b}}
 	w.buffer.B = w.buffer.B[:0]
 	defer w.buffer.Free()
 	if err := w.create(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 )
@@ -142,12 +143,12 @@ func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become
 
 // readRecord reads a record or the start of one, from the window if it fits in,
 // else into a buffer, which is the caller's.
-func readRecord(source *window, offset, length int64) ([]byte, *Buffer, error) {
+func readRecord(source *window, offset, length int64) ([]byte, *buffers.Buffer, error) {
 	if length <= windowSize {
 		p, err := source.at(offset, int(length))
 		return p, nil, err
 	}
-	buffer := GetBuffer(int(length))
+	buffer := buffers.Get(int(length))
 	if err := readFull(source.file, buffer.B, offset); err != nil {
 		return nil, buffer, fmt.Errorf("bundle: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
@@ -96,7 +97,7 @@ func (p *pass) place(k *kept) recordPlace {
 func (s *spill) place() recordPlace { return recordPlace{&s.segment, s.unit, s.units} }
 
 // recordOf reads a whole record.
-func (p *pass) recordOf(at recordPlace) (*format.Record, *Buffer, error) {
+func (p *pass) recordOf(at recordPlace) (*format.Record, *buffers.Buffer, error) {
 	seg := segment{sequence: at.file.sequence, generation: at.file.generation}
 	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*format.UnitSize)
 	if err != nil {

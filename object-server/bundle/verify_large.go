@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
@@ -158,7 +159,7 @@ func compareCopy(file vfs.File, record *format.Record) error {
 
 // compareLarge reads a large file and compares it with its record.
 func compareLarge(file io.ReaderAt, record *format.Record) error {
-	buffer := GetBuffer(aheadSize)
+	buffer := buffers.Get(aheadSize)
 	defer buffer.Free()
 	size := record.Size()
 	for at := int64(0); at < size; at += aheadSize {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 )
@@ -86,7 +87,7 @@ func (b *Bundle) liveVersions(hash format.Hash, head uint64) (map[uint64]bool, e
 
 // readLinked is readLSN for a record that another one refers to, so that it
 // must be there.
-func (b *Bundle) readLinked(hash format.Hash, lsn uint64, headOnly bool) (*Record, *Buffer, error) {
+func (b *Bundle) readLinked(hash format.Hash, lsn uint64, headOnly bool) (*Record, *buffers.Buffer, error) {
 	record, buffer, err := b.readLSN(lsn, hash, headOnly)
 	if err == nil && record == nil {
 		buffer.Free()
@@ -96,12 +97,12 @@ func (b *Bundle) readLinked(hash format.Hash, lsn uint64, headOnly bool) (*Recor
 }
 
 // ReadVersion reads the whole record of a version, as Read does.
-func (b *Bundle) ReadVersion(hash format.Hash, v format.Reference) (*Record, *Buffer, error) {
+func (b *Bundle) ReadVersion(hash format.Hash, v format.Reference) (*Record, *buffers.Buffer, error) {
 	return b.readLinked(hash, v.LSN, false)
 }
 
 // ReadVersionHead is ReadVersion without the object's bytes and their checksums.
-func (b *Bundle) ReadVersionHead(hash format.Hash, v format.Reference) (*Record, *Buffer, error) {
+func (b *Bundle) ReadVersionHead(hash format.Hash, v format.Reference) (*Record, *buffers.Buffer, error) {
 	return b.readLinked(hash, v.LSN, true)
 }
 

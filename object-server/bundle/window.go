@@ -3,6 +3,7 @@ package bundle
 import (
 	"fmt"
 
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
@@ -17,19 +18,19 @@ type window struct {
 	size   int64
 	length int64 // how much is read at once, unless more is asked for
 	offset int64 // of what the buffer holds
-	buffer *Buffer
+	buffer *buffers.Buffer
 	read   []byte // what it holds, zeros where that cannot be read
 	ahead  *ahead // nil: nothing is read before it is asked for
 	holes  holes  // what was found unreadable so far
 }
 
 func newWindow(file *handle, size int64) window {
-	return window{file: file, size: size, length: windowSize, buffer: GetBuffer(int(min(windowSize, size)))}
+	return window{file: file, size: size, length: windowSize, buffer: buffers.Get(int(min(windowSize, size)))}
 }
 
 // newAheadWindow reads on in the background, behind what it was last asked for.
 func newAheadWindow(file *handle, size int64) window {
-	return window{file: file, size: size, length: aheadSize, buffer: GetBuffer(0), ahead: new(ahead)}
+	return window{file: file, size: size, length: aheadSize, buffer: buffers.Get(0), ahead: new(ahead)}
 }
 
 func (v *window) free() {
@@ -67,7 +68,7 @@ func (v *window) fill(offset int64, length int) error {
 	n := max(length, int(min(v.length, v.size-offset)))
 	if cap(v.buffer.B) < n {
 		v.buffer.Free()
-		v.buffer = GetBuffer(n)
+		v.buffer = buffers.Get(n)
 	}
 	v.offset, v.read = offset, v.buffer.B[:n]
 	err := v.holes.meet(offset, offset+int64(n))
@@ -86,7 +87,7 @@ func (v *window) fill(offset int64, length int) error {
 // ahead is a read in the background. In its buffer there is room before the bytes
 // for those that are still wanted of the window before.
 type ahead struct {
-	buffer *Buffer
+	buffer *buffers.Buffer
 	offset int64
 	length int
 	err    error
@@ -104,7 +105,7 @@ func (a *ahead) start(file *handle, offset, size int64) {
 	}
 	if a.buffer == nil || cap(a.buffer.B) < aheadRoom+aheadSize {
 		a.buffer.Free()
-		a.buffer = GetBuffer(aheadRoom + aheadSize)
+		a.buffer = buffers.Get(aheadRoom + aheadSize)
 	}
 	a.buffer.B = a.buffer.B[:aheadRoom+a.length]
 	a.done = make(chan struct{})

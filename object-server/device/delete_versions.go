@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 )
@@ -82,7 +83,7 @@ type removalBatch struct {
 	bundle   *bundle.Bundle
 	hash     format.Hash
 	head     *bundle.Record
-	buffer   *bundle.Buffer // what head points into
+	buffer   *buffers.Buffer // what head points into
 	chain    *versions.Chain
 	metadata format.Metadata
 	drafts   []*bundle.Draft

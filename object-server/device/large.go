@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
@@ -26,10 +27,10 @@ type largeWriter struct {
 	id        uint64
 	isNamed   bool // has a temporary name
 	file      vfs.File
-	buffer    *bundle.Buffer // what has not been written
-	table     []byte         // checksums of what has been written
-	reserved  int64          // bytes that are known to have room
-	size      int64          // written to the file
+	buffer    *buffers.Buffer // what has not been written
+	table     []byte          // checksums of what has been written
+	reserved  int64           // bytes that are known to have room
+	size      int64           // written to the file
 	unflushed int64
 }
 
@@ -53,7 +54,7 @@ func (d *Device) newLargeWriter(at Location, sizeHint int64) (*largeWriter, erro
 	if err != nil {
 		return nil, err
 	}
-	w.buffer = bundle.GetBuffer(largeBuffer)
+	w.buffer = buffers.Get(largeBuffer)
 	w.buffer.B = w.buffer.B[:0]
 	if err := w.allocate(sizeHint); err != nil {
 		w.close()

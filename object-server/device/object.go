@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
@@ -19,7 +20,7 @@ type Object struct {
 	bundle   *bundle.Bundle
 	hash     format.Hash
 	record   *bundle.Record
-	buffer   *bundle.Buffer // what record points into
+	buffer   *buffers.Buffer // what record points into
 	metadata *format.Metadata
 	large    vfs.File // nil if the bytes are in the record
 	chained  bool     // the name has, or may have, other versions
@@ -191,7 +192,7 @@ func (o *Object) check(offset int64, p []byte) error {
 
 // writeLarge reads the touched chunks of the large file, some at a time.
 func (o *Object) writeLarge(w io.Writer, off, n int64) error {
-	buffer := bundle.GetBuffer(largeBuffer)
+	buffer := buffers.Get(largeBuffer)
 	defer buffer.Free()
 	for n > 0 {
 		first := off / format.ChunkSize * format.ChunkSize
@@ -238,12 +239,12 @@ func (o *Object) Close() {
 // Head returns the metadata of the newest version of an object, which belong to
 // the caller. Errors as of Open.
 func (d *Device) Head(at Location) (*format.Metadata, error) {
-	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
+	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *buffers.Buffer, error) {
 		return newest(b, at.Hash, b.ReadHead, b.ReadVersionHead)
 	})
 }
 
-func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error)) (*format.Metadata, error) {
+func (d *Device) head(at Location, read func(b *bundle.Bundle) (*bundle.Record, *buffers.Buffer, error)) (*format.Metadata, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 )
@@ -69,7 +70,7 @@ const (
 // it. ErrUnknown if its header cannot be read, and the next read may succeed, and show
 // that the record is newer than the write; or if the header is damaged, and the record
 // may be newer than a write of the time t.
-func readStored(b *bundle.Bundle, hash format.Hash, t format.Timestamp) (record *bundle.Record, buffer *bundle.Buffer, damage, err error) {
+func readStored(b *bundle.Bundle, hash format.Hash, t format.Timestamp) (record *bundle.Record, buffer *buffers.Buffer, damage, err error) {
 	for n := 1; ; n++ {
 		record, buffer, damage = b.ReadHead(hash)
 		if damage != nil && !errors.Is(damage, ErrQuarantined) {

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 )
@@ -36,7 +37,7 @@ func versionOf(id format.VersionID) func(o *Object) error {
 
 // HeadVersion is Head for one version.
 func (d *Device) HeadVersion(at Location, id format.VersionID) (*format.Metadata, error) {
-	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *bundle.Buffer, error) {
+	return d.head(at, func(b *bundle.Bundle) (*bundle.Record, *buffers.Buffer, error) {
 		return findVersion(b, at.Hash, id, b.ReadVersionHead)
 	})
 }
@@ -44,13 +45,13 @@ func (d *Device) HeadVersion(at Location, id format.VersionID) (*format.Metadata
 // readName and readVersion are methods of a bundle that read the newest record
 // of a name, or that of a version.
 type (
-	readName    func(format.Hash) (*bundle.Record, *bundle.Buffer, error)
-	readVersion func(format.Hash, format.Reference) (*bundle.Record, *bundle.Buffer, error)
+	readName    func(format.Hash) (*bundle.Record, *buffers.Buffer, error)
+	readVersion func(format.Hash, format.Reference) (*bundle.Record, *buffers.Buffer, error)
 )
 
 // newest reads the version of a name that counts when none is named: the head
 // of its records, or what that refers to.
-func newest(b *bundle.Bundle, hash format.Hash, readHead readName, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+func newest(b *bundle.Bundle, hash format.Hash, readHead readName, read readVersion) (*bundle.Record, *buffers.Buffer, error) {
 	for last := uint64(0); ; {
 		record, buffer, err := readHead(hash)
 		if err != nil || record == nil || !record.Versioned() {
@@ -86,7 +87,7 @@ func newest(b *bundle.Bundle, hash format.Hash, readHead readName, read readVers
 }
 
 // findVersion reads one version of a name.
-func findVersion(b *bundle.Bundle, hash format.Hash, id format.VersionID, read readVersion) (*bundle.Record, *bundle.Buffer, error) {
+func findVersion(b *bundle.Bundle, hash format.Hash, id format.VersionID, read readVersion) (*bundle.Record, *buffers.Buffer, error) {
 	for last := uint64(0); ; {
 		head, buffer, damage := b.ReadHead(hash)
 		if damage != nil && !errors.Is(damage, ErrQuarantined) {

@@ -27,6 +27,7 @@ GO_LEVELS = {
     "bench/blockstat": 0,
     "failpoint": 0,
     "proof": -1,  # for tests of all the others
+    "bundle/buffers": 0,
     "bundle/format": 0,  # no I/O, so not even vfs
     "bundle/index": 1,
     "bundle/versions": 1,

@@ -1,4 +1,4 @@
-package bundle
+package buffers
 
 import (
 	"math/bits"
@@ -17,8 +17,8 @@ var bufferPools [bufferBitsMax + 1]sync.Pool
 // Buffer is a reusable slice. It must not be used after Free.
 type Buffer struct{ B []byte }
 
-// GetBuffer returns a buffer whose B has the given length and arbitrary content.
-func GetBuffer(length int) *Buffer {
+// Get returns a buffer whose B has the given length and arbitrary content.
+func Get(length int) *Buffer {
 	class := max(bits.Len(uint(max(length, 1)-1)), bufferBitsMin)
 	if class > bufferBitsMax {
 		return &Buffer{B: make([]byte, length)}
@@ -42,12 +42,12 @@ func (b *Buffer) Free() {
 	}
 }
 
-// grow makes room for n more bytes behind the present length.
-func (b *Buffer) grow(n int) {
+// Grow makes room for n more bytes behind the present length.
+func (b *Buffer) Grow(n int) {
 	if cap(b.B)-len(b.B) >= n {
 		return
 	}
-	larger := GetBuffer(len(b.B) + n)
+	larger := Get(len(b.B) + n)
 	larger.B = larger.B[:copy(larger.B, b.B)]
 	b.B, larger.B = larger.B, b.B
 	larger.Free()
