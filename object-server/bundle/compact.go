@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"martlet/object-server/bundle/compact"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 )
@@ -115,29 +116,29 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.segments.inOrder()
-	usages := make([]usage, len(all))
+	usages := make([]compact.Usage, len(all))
 	isScarce := c.Least > 0
 	for i, s := range all {
 		if c.Only != nil && !slices.Contains(c.Only, Inherited{s.sequence, s.generation}) {
-			usages[i] = usage{fixed: true}
+			usages[i] = compact.Usage{Fixed: true}
 			continue
 		}
-		usages[i] = usage{
-			all: s.units * format.UnitSize, live: s.live * format.UnitSize, cost: s.live*format.UnitSize + int64(s.named)*footerCost, base: s.base, last: s.last,
-			gap:   i > 0 && all[i-1].last+1 < s.base,
-			fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
+		usages[i] = compact.Usage{
+			All: s.units * format.UnitSize, Live: s.live * format.UnitSize, Cost: s.live*format.UnitSize + int64(s.named)*footerCost, Base: s.base, Last: s.last,
+			Gap:   i > 0 && all[i-1].last+1 < s.base,
+			Fixed: s == b.active || s.damaged || s.unfit || !s.sealed || s.isFiling || b.config.IndexOnDisk && s.filter == nil,
 		}
 		if s.inherited && isScarce { // it gives back room only when both halves have been copied
-			usages[i].cost, usages[i].alone = s.tail, true
+			usages[i].Cost, usages[i].Alone = s.tail, true
 		}
 	}
-	a := appetite{
-		capacity: b.config.SegmentBytes - format.SegmentHeaderSize - format.HeaderSize, room: c.Room - footerRoom, share: c.Share,
-		least: b.compactionLeast(c.Least),
+	a := compact.Appetite{
+		Capacity: b.config.SegmentBytes - format.SegmentHeaderSize - format.HeaderSize, Room: c.Room - footerRoom, Share: c.Share,
+		Least: b.compactionLeast(c.Least),
 	}
-	from, to := a.choose(usages)
+	from, to := a.Choose(usages)
 	if c.Only != nil {
-		from, to = a.first(usages)
+		from, to = a.First(usages)
 	}
 	if from == to {
 		return nil, nil

@@ -1,7 +1,30 @@
-// Package bundle is the on-disk format of a partition and the code that reads,
-// recovers and appends to it. doc/formats/bundle.md rules every byte.
+// Package bundle is the open log of a partition: it appends, reads, recovers, compacts,
+// splits and inspects it. doc/formats/bundle.md rules every byte.
 //
 // A bundle is an append-only log in segments. The log is the only truth: the
 // index is rebuilt from it. The package decides what is in the log; when it is
 // flushed and when a write is acknowledged is the business of package device.
+//
+// Where to begin:
+//
+//   - Writing: draft.go makes a record, append.go puts a batch of them into the
+//     segment that grows and publishes it once it is flushed, direct.go writes the
+//     bytes, upkeep.go gives segments their checkpoints and footers. large.go has the
+//     objects with files of their own.
+//   - Reading: read.go looks a name up and reads its record with one pread, locate.go
+//     finds a record by its number, versions.go the chain of a name.
+//   - Recovery: open.go lists the segments, recover.go walks them and builds the index.
+//     aside.go moves away what no record names.
+//   - Room: compact.go begins, fate.go tells what becomes of a record, rewrite.go does it.
+//   - Splitting: split.go.
+//   - Inspecting, without an open bundle: survey.go and objects.go (what is there),
+//     describe.go (one record), verify.go (is all of it good), repair.go (make it so).
+//
+// Its rooms, none of which knows this package: format (what the bytes mean), index (where
+// a name may lie), versions (chains), compact (which segments to rewrite), buffers.
+//
+// Invariants: what was published was durable; nothing that may have been acknowledged is
+// unlinked; a segment's records are never changed in place. Package device alone opens
+// bundles to write; commands and repairs only look, or hold the device's lock. Bundle says
+// which methods belong to which goroutine.
 package bundle

@@ -29,15 +29,20 @@ GO_LEVELS = {
     "proof": -1,  # for tests of all the others
     "bundle/buffers": 0,
     "bundle/format": 0,  # no I/O, so not even vfs
+    "bundle/compact": 2,
     "bundle/index": 1,
     "bundle/versions": 1,
-    "bundle": 2,
+    "bundle": 3,
     "device": 4,
     "updates": 4,
     "server": 5,
     "cmd": 6,
     "bench": 6,
 }
+
+# What decides without touching a disk: it is handed bytes, or an interface to read by.
+GO_WITHOUT_IO = ("bundle/format", "bundle/index", "bundle/versions", "bundle/compact")
+GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 
 # The modules that know eventlet: the WSGI server, and what needs concurrency.
 EVENTLET_AT = {"martlet/server.py", "martlet/http_protocol.py", "replicator/concurrency.py"}
@@ -153,3 +158,9 @@ def test_go_imports_point_one_way(go_packages: list[dict[str, Any]]) -> None:
             if level is not None and level >= own and path != package["ImportPath"]:
                 wrong.append((package["ImportPath"], path))
     assert wrong == []
+
+
+def test_rooms_of_the_engine_without_io(go_packages: list[dict[str, Any]]) -> None:
+    imports = {package["ImportPath"]: set(package.get("Imports", ())) for package in go_packages}
+    found = {name: imports[f"{GO_MODULE}/{name}"] & GO_IO for name in GO_WITHOUT_IO}
+    assert found == {name: set() for name in GO_WITHOUT_IO}
