@@ -15,7 +15,7 @@ import (
 type Config struct {
 	SegmentBytes    int64            // a segment that would grow larger is followed by a new one
 	CheckpointBytes int64            // a CHECKPOINT is due after as many bytes of records
-	IndexOnDisk     bool             // the index of segments with a footer stays there, see filter
+	IndexOnDisk     bool             // the index of segments with a footer stays there, see index.Filter
 	Versions        *versions.Memory // nil: look-ups of versions remember nothing
 
 	// Damaged is told of each record that is found damaged, once, and of each
@@ -128,7 +128,7 @@ func (b *Bundle) enter(s *segment, e *format.Entry, old index.Slot, oldUnits uin
 	if oldUnits == 0 {
 		oldUnits = old.Units()
 	}
-	if !n.IsChained() { // a version stays; see Addition.freed
+	if !n.IsChained() { // a version stays; see versions.Addition.Freed
 		b.segments.table[old.Segment()].live -= int64(oldUnits)
 	}
 	delete(b.damaged, old.At())

@@ -104,13 +104,13 @@ type Reference struct {
 	ID        VersionID
 }
 
-// Size is the length of the encoded block in bytes.
-func (x *Block) Size() int { return chainHeaderSize + len(x.Listed)*shallowSize }
+// size is the length of the encoded block in bytes.
+func (x *Block) size() int { return chainHeaderSize + len(x.Listed)*shallowSize }
 
 // Append encodes the block behind b.
 func (x *Block) Append(b []byte) []byte {
 	start := len(b)
-	b = append(b, make([]byte, x.Size())...)
+	b = append(b, make([]byte, x.size())...)
 	p, le := b[start:], binary.LittleEndian
 	le.PutUint64(p, x.Newest.LSN)
 	le.PutUint64(p[8:], x.Newest.Timestamp.Ticks)
