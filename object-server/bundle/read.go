@@ -201,7 +201,7 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// preadExactly reads length bytes of a segment. A bad sector is an format.ErrDamaged.
+// preadExactly reads length bytes of a segment. A bad sector is a format.ErrDamaged.
 func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*buffers.Buffer, error) {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
