@@ -56,7 +56,7 @@ func (h *journalHeader) encode(b []byte) {
 }
 
 // parseJournalHeader reads a header; errNoBatch when there is none, and
-// bundle.ErrUnsupported when a later version wrote it.
+// format.ErrUnsupported when a later version wrote it.
 func parseJournalHeader(b []byte) (journalHeader, error) {
 	le := binary.LittleEndian
 	if len(b) < journalHeaderSize || [4]byte(b) != journalMagic ||
