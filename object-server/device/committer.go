@@ -345,7 +345,7 @@ func (c *committer) flush() error {
 	method := c.device.options.SyncMethod
 	if c.journal != nil {
 		err = c.journal.commit(c.extents())
-	} else if method == SyncSyncfs || method != SyncFdatasync && touched+directories > 1 {
+	} else if method != SyncFdatasync && touched+directories > 1 {
 		c.device.counters.flushes.Add(1)
 		err = c.device.directory.SyncFS()
 	} else {

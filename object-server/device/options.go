@@ -17,12 +17,11 @@ type SyncMethod string
 // The methods of Options.SyncMethod.
 const (
 	// SyncAuto is fdatasync for a batch that touches one existing file, else
-	// syncfs: several fdatasync in a row cost several journal commits.
+	// syncfs, which flushes other programs' data too: several fdatasync in a row cost
+	// several journal commits.
 	SyncAuto SyncMethod = "auto"
 	// SyncFdatasync flushes each touched file and directory.
 	SyncFdatasync SyncMethod = "fdatasync"
-	// SyncSyncfs always flushes the whole file system, other people's data too.
-	SyncSyncfs SyncMethod = "syncfs"
 	// SyncDirect appends past the page cache, in sectors instead of pages, where
 	// the file system can, and flushes as SyncAuto.
 	SyncDirect SyncMethod = "direct"
@@ -32,7 +31,7 @@ const (
 )
 
 // SyncMethods lists them all.
-var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncSyncfs, SyncDirect, SyncJournal}
+var SyncMethods = []SyncMethod{SyncAuto, SyncFdatasync, SyncDirect, SyncJournal}
 
 // Options tunes a Device; the zero value of each field stands for its default.
 type Options struct {

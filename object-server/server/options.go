@@ -155,7 +155,7 @@ func syncMethod(into *device.SyncMethod) func(string) error {
 			*into = method
 			return nil
 		}
-		return errors.New("must be auto, fdatasync, syncfs, direct or journal")
+		return errors.New("must be auto, fdatasync, direct or journal")
 	}
 }
 
