@@ -15,12 +15,12 @@ import (
 // bundles holds the partitions opened so far.
 type bundles struct {
 	mu   sync.RWMutex
-	open map[bundle.ID]*slot // guarded by mu
+	open map[bundle.ID]*partition // guarded by mu
 }
 
-// slot lets the first user of a partition open it while others wait, and keeps it
+// partition lets the first user of a bundle open it while others wait, and keeps it
 // as it is while it is in use.
-type slot struct {
+type partition struct {
 	use sync.RWMutex // held for reading by each operation on the bundle, for writing to split it
 
 	opening sync.Mutex   // held while the partition is opened, which may take seconds; taken before mu
@@ -52,15 +52,15 @@ func (d *Device) bundleIn(policy int, partition uint32) (bundle.ID, bool) {
 	return bundle.ID{Policy: policy, Partition: partition}, true
 }
 
-// slot finds the slot of a bundle, or makes it.
-func (d *Device) slot(id bundle.ID) *slot {
+// partitionOf finds the partition of a bundle, or makes it.
+func (d *Device) partitionOf(id bundle.ID) *partition {
 	d.bundles.mu.RLock()
 	s := d.bundles.open[id]
 	d.bundles.mu.RUnlock()
 	if s == nil {
 		d.bundles.mu.Lock()
 		if s = d.bundles.open[id]; s == nil {
-			s = new(slot)
+			s = new(partition)
 			d.bundles.open[id] = s
 		}
 		d.bundles.mu.Unlock()
@@ -71,9 +71,9 @@ func (d *Device) slot(id bundle.ID) *slot {
 // bundle returns a bundle and opens it at its first use. A failure is not
 // remembered: the next caller tries again. errMoved if there is no such bundle
 // any more.
-func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) { return d.open(d.slot(id), id) }
+func (d *Device) bundle(id bundle.ID) (*bundle.Bundle, error) { return d.open(d.partitionOf(id), id) }
 
-func (d *Device) open(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+func (d *Device) open(s *partition, id bundle.ID) (*bundle.Bundle, error) {
 	b, err := d.opened(s, id)
 	if b == nil && err == nil {
 		b, err = d.openFirst(s, id)
@@ -84,8 +84,8 @@ func (d *Device) open(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 	return b, err
 }
 
-// opened returns the bundle of a slot, nil before its first use.
-func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+// opened returns the bundle of a partition, nil before its first use.
+func (d *Device) opened(s *partition, id bundle.ID) (*bundle.Bundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, ok := d.bundleIn(id.Policy, id.Partition); s.moved || !ok || found != id {
@@ -99,7 +99,7 @@ func (d *Device) opened(s *slot, id bundle.ID) (*bundle.Bundle, error) {
 //
 // They are bounded: otherwise those that wait for one partition would take the places
 // of all operations, and open partitions would not be served.
-func (d *Device) openFirst(s *slot, id bundle.ID) (*bundle.Bundle, error) {
+func (d *Device) openFirst(s *partition, id bundle.ID) (*bundle.Bundle, error) {
 	defer s.waiting.Add(-1)
 	if n := int(s.waiting.Add(1)); n > max(d.options.OperationsMax/8, 1) {
 		return nil, fmt.Errorf("%w: %d wait until partition %d is open", ErrBusy, n-1, id.Partition)
@@ -133,8 +133,8 @@ func (d *Device) bundleConfig() bundle.Config {
 	}
 }
 
-// drop forgets a slot that belongs to no bundle any more.
-func (s *bundles) drop(id bundle.ID, gone *slot) {
+// drop forgets a partition that belongs to no bundle any more.
+func (s *bundles) drop(id bundle.ID, gone *partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[id] == gone {
@@ -142,15 +142,15 @@ func (s *bundles) drop(id bundle.ID, gone *slot) {
 	}
 }
 
-// use returns the slot of a name's bundle, which is open and will not be split
+// use returns the partition of a name's bundle, which is open and will not be split
 // until done is called.
-func (d *Device) use(at Location) (*slot, error) {
+func (d *Device) use(at Location) (*partition, error) {
 	if err := d.splitter.heed(at); err != nil {
 		return nil, err
 	}
 	for {
 		id := d.bundleOf(at)
-		s := d.slot(id)
+		s := d.partitionOf(id)
 		s.use.RLock()
 		_, err := d.open(s, id)
 		if err == nil && d.bundleOf(at) == id {
@@ -163,12 +163,12 @@ func (d *Device) use(at Location) (*slot, error) {
 	}
 }
 
-func (s *slot) done() { s.use.RUnlock() }
+func (p *partition) done() { p.use.RUnlock() }
 
 // existing is use for what changes nothing where there is no object. A partition
 // without a directory leaves nothing in memory: proxies that look for objects on
 // hand-off devices ask for all there are. *NotFoundError then.
-func (d *Device) existing(at Location) (*slot, error) {
+func (d *Device) existing(at Location) (*partition, error) {
 	if err := d.splitter.heed(at); err != nil {
 		return nil, err
 	}
@@ -241,12 +241,12 @@ func (s *bundles) all() []*bundle.Bundle {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var all []*bundle.Bundle
-	for _, slot := range s.open {
-		slot.mu.Lock()
-		if slot.bundle != nil {
-			all = append(all, slot.bundle)
+	for _, p := range s.open {
+		p.mu.Lock()
+		if p.bundle != nil {
+			all = append(all, p.bundle)
 		}
-		slot.mu.Unlock()
+		p.mu.Unlock()
 	}
 	return all
 }

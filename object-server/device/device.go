@@ -88,7 +88,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	}
 	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
 	d.options.SegmentBytes = segmentBytesOf(&usage, o.SegmentBytes)
-	d.bundles.open = make(map[bundle.ID]*slot)
+	d.bundles.open = make(map[bundle.ID]*partition)
 	d.operations = newLimit(o.OperationsMax, o.busyAfter, o.stuckAfter)
 	d.calls = newLimit(o.Concurrency, o.busyAfter, o.stuckAfter)
 	d.longCalls = newLimit(o.Concurrency, o.stuckAfter, o.stuckAfter)

@@ -56,7 +56,7 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 	if holds, err := d.files.Holds(id); err != nil || !holds {
 		return r, err
 	}
-	s := d.slot(id)
+	s := d.partitionOf(id)
 	b, err := d.open(s, id)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 
 // repair takes a partition out of use, and repairs it. The caretaker and the
 // compactor keep off, as they do while it is split.
-func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
+func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool) error {
 	if apply && d.failures.Load() > 0 {
 		return errors.New("device: a write or flush has failed since it was opened, so what is read may not be on the disk: restart the object server")
 	}
@@ -117,7 +117,7 @@ func (d *Device) repair(s *slot, id bundle.ID, r *Repaired, apply bool) error {
 
 // renew puts a bundle that is opened anew in the place of the one whose files were
 // replaced. If it cannot be opened the next user tries again. s.use is held.
-func (d *Device) renew(s *slot, id bundle.ID) {
+func (d *Device) renew(s *partition, id bundle.ID) {
 	s.opening.Lock() // the next user of the partition waits here; a list of the bundles does not
 	defer s.opening.Unlock()
 	s.mu.Lock()

@@ -158,7 +158,7 @@ func useAll(t *testing.T, d *Device, bad, good []string, lost string) (end func(
 // While a repaired partition is opened anew, a list of the partitions does not wait for
 // the disk: the first users of all others would wait for it.
 func TestOpeningWhatWasRepairedStallsNoOther(t *testing.T) {
-	var s atomic.Pointer[slot]
+	var s atomic.Pointer[partition]
 	var reads, stalls atomic.Int32
 	mem := vfs.NewMem("/d")
 	d := open(t, vfs.NewFaults(mem, func(op, _ string) error {
@@ -176,7 +176,7 @@ func TestOpeningWhatWasRepairedStallsNoOther(t *testing.T) {
 	l, name := numbered(1)
 	must[State](t)(put(d, l, name, 10, body(1, 300)))
 	id := bundle.ID{Partition: 7}
-	repaired := d.slot(id)
+	repaired := d.partitionOf(id)
 	repaired.use.Lock()
 	s.Store(repaired)
 	d.renew(repaired, id)

@@ -24,7 +24,7 @@ func (s *splitter) splitOne(policy int, partition uint32) error {
 	if !ok {
 		return errMoved
 	}
-	parent := d.slot(id)
+	parent := d.partitionOf(id)
 	b, err := d.open(parent, id)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *splitter) share(id bundle.ID, fresh []bundle.ID, isFirst bool) error {
 
 // replace keeps everybody from the bundle, puts its children in its place, and
 // lets them go on there.
-func (s *splitter) replace(policy int, parent *slot, b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
+func (s *splitter) replace(policy int, parent *partition, b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
 	d := s.device
 	d.compactor.working.Lock()
 	defer d.compactor.working.Unlock()
@@ -111,7 +111,7 @@ func (s *splitter) replace(policy int, parent *slot, b *bundle.Bundle, children 
 
 // half is what a partition becomes one of two of.
 type half struct {
-	slot
+	partition
 	adopt func() error
 }
 
@@ -192,7 +192,7 @@ func complete(b *bundle.Bundle, made []*bundle.Bundle) error {
 }
 
 // publish makes the children count, on the disk and in memory.
-func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, halves []*half) error {
+func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halves []*half) error {
 	d := s.device
 	p, _ := s.power(policy)
 	p.From = uint64(b.ID().Partition)
@@ -206,7 +206,7 @@ func (s *splitter) publish(policy int, parent *slot, b *bundle.Bundle, halves []
 	delete(d.bundles.open, b.ID())
 	parent.moved, parent.bundle = true, nil
 	for _, h := range halves {
-		d.bundles.open[h.bundle.ID()] = &h.slot
+		d.bundles.open[h.bundle.ID()] = &h.partition
 	}
 	parent.mu.Unlock()
 	d.bundles.mu.Unlock()

@@ -153,14 +153,14 @@ func (s *slowStore) NewUpload(at device.Location, size int64) (upload, error) {
 func TestBatchAnswersDoNotWaitForOneAnother(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "x", "1600000000.00000") // opens the device
-	slot, err := f.server.devices.acquire("sda")
+	mount, err := f.server.devices.acquire("sda")
 	if err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowStore{fakeStore: f.store, release: make(chan struct{})}
 	slow.slow = device.Location{Partition: 7, Hash: format.Hash(f.server.hasher.Object("AUTH_a", "c", "slow"))}
-	slot.store = slow
-	slot.release()
+	mount.store = slow
+	mount.release()
 	message := partOf("slow", "x") + partOf("fast", "y")
 	connection := f.dial()
 	connection.send(fmt.Sprintf("BATCH / HTTP/1.1\r\nHost: h\r\nContent-Type: application/http\r\nContent-Length: %d\r\n\r\n%s",
@@ -192,12 +192,12 @@ func (p *panickyStore) NewUpload(device.Location, int64) (upload, error) { panic
 func TestBatchSurvivesAPanicOfOneRequest(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "x", "1600000000.00000")
-	slot, err := f.server.devices.acquire("sda")
+	mount, err := f.server.devices.acquire("sda")
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot.store = &panickyStore{f.store}
-	slot.release()
+	mount.store = &panickyStore{f.store}
+	mount.release()
 	answers := partAnswers(t, f.batch(partOf("o", "x")+partOf("p", "y")).body)
 	f.expect(answers[0], 500, "request 0")
 	f.expect(answers[1], 500, "request 1")

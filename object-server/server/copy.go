@@ -31,23 +31,23 @@ func (s *Server) putCopy(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	if err := s.checkStored(x, slot.store, timestamp); err != nil {
+	defer mount.release()
+	if err := s.checkStored(x, mount.store, timestamp); err != nil {
 		return err
 	}
-	m, previous, err := slot.store.Copy(request.from, x.at, request.edit)
+	m, previous, err := mount.store.Copy(request.from, x.at, request.edit)
 	if err != nil {
 		return sourceFailure(err)
 	}
-	if err := hideLate(x, slot.store, m, previous); err != nil {
+	if err := hideLate(x, mount.store, m, previous); err != nil {
 		return err
 	}
 	// What the listing shows instead may have come with the source.
-	if err := s.updateAfterPut(x, slot, m, m.System, previous); err != nil {
+	if err := s.updateAfterPut(x, mount, m, m.System, previous); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)

@@ -22,27 +22,27 @@ func (s *Server) remove(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	expired, err := s.checkIfDeleteAt(x, slot.store, timestamp)
+	defer mount.release()
+	expired, err := s.checkIfDeleteAt(x, mount.store, timestamp)
 	if err != nil {
 		return err
 	}
 	if expired != nil && !expired.VersionID.IsNull() {
-		return s.expireVersion(x, slot, expired, timestamp)
+		return s.expireVersion(x, mount, expired, timestamp)
 	}
-	previous, err := slot.store.Hide(x.at, timestamp, x.name())
+	previous, err := mount.store.Hide(x.at, timestamp, x.name())
 	var older *device.OlderError
 	if errors.As(err, &older) {
-		return refuseDelete(x, slot.store, older)
+		return refuseDelete(x, mount.store, older)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.updateAfterDelete(x, slot, timestamp, previous); err != nil {
+	if err := s.updateAfterDelete(x, mount, timestamp, previous); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())

@@ -24,17 +24,17 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if id.IsNull() {
 		return fail(http.StatusBadRequest, "The null version is removed by a DELETE without a version.")
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
+	defer mount.release()
 	if x.flag(markerHeader) {
-		return s.putMarker(x, slot, id, timestamp)
+		return s.putMarker(x, mount, id, timestamp)
 	}
 	var rows []updates.Row
 	if x.flag(hideHeader) {
-		row, err := s.hideOlder(x, slot.store, id)
+		row, err := s.hideOlder(x, mount.store, id)
 		if err != nil {
 			return err
 		}
@@ -43,10 +43,10 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	rows = append(rows, versionRow(x, versionText(id), timestamp))
 	wasMarker := false
 	var gone *device.NotFoundError
-	if _, err := slot.store.HeadVersion(x.at, id); errors.As(err, &gone) {
+	if _, err := mount.store.HeadVersion(x.at, id); errors.As(err, &gone) {
 		wasMarker = gone.Marker
 	}
-	null, err := s.removeNull(x, slot.store, id, timestamp)
+	null, err := s.removeNull(x, mount.store, id, timestamp)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		x.tellRows([]updates.Row{row})
 	}
 	// Also where it was the null version: a replica that misses this may keep it under its id.
-	previous, err := slot.store.DeleteVersion(x.at, id, timestamp, x.name())
+	previous, err := mount.store.DeleteVersion(x.at, id, timestamp, x.name())
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if m := previous.Metadata; m != nil {
 		all = append(all, s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
 	}
-	if err := s.deliver(x, slot, all); err != nil {
+	if err := s.deliver(x, mount, all); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
@@ -104,21 +104,21 @@ func (s *Server) removeNull(x *exchange, at store, id format.VersionID, timestam
 }
 
 // putMarker adds a delete marker: 204 where there was a current version, 404 where not.
-func (s *Server) putMarker(x *exchange, slot *slot, id format.VersionID, timestamp format.Timestamp) error {
+func (s *Server) putMarker(x *exchange, mount *mount, id format.VersionID, timestamp format.Timestamp) error {
 	if id != versionIDOf(timestamp, 0) {
 		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
 	}
-	was, _, err := headCurrent(slot.store, x.at)
+	was, _, err := headCurrent(mount.store, x.at)
 	var gone *device.NotFoundError
 	if err != nil && !errors.As(err, &gone) && !errors.Is(err, device.ErrQuarantined) {
 		return err
 	}
-	if err := slot.store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
+	if err := mount.store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
 		return err
 	}
 	row := versionRow(x, versionText(id), timestamp)
 	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
-	if err := s.deliver(x, slot, s.containerUpdates(x, row)); err != nil {
+	if err := s.deliver(x, mount, s.containerUpdates(x, row)); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
@@ -157,13 +157,13 @@ func hideLate(x *exchange, at store, m *format.Metadata, previous device.State) 
 }
 
 // expireVersion makes a version that has expired not be current any more: 204. The version stays.
-func (s *Server) expireVersion(x *exchange, slot *slot, m *format.Metadata, timestamp format.Timestamp) error {
-	row, err := s.hideOlder(x, slot.store, m.VersionID)
+func (s *Server) expireVersion(x *exchange, mount *mount, m *format.Metadata, timestamp format.Timestamp) error {
+	row, err := s.hideOlder(x, mount.store, m.VersionID)
 	if err != nil {
 		return err
 	}
 	all := append(s.containerUpdates(x, row), s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
-	if err := s.deliver(x, slot, all); err != nil {
+	if err := s.deliver(x, mount, all); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())

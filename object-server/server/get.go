@@ -17,12 +17,12 @@ func (s *Server) get(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	found, since, err := openRequested(x, slot.store)
+	defer mount.release()
+	found, since, err := openRequested(x, mount.store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
@@ -46,12 +46,12 @@ func (s *Server) head(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	m, since, err := headRequested(x, slot.store)
+	defer mount.release()
+	m, since, err := headRequested(x, mount.store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // updateAfterPut tells the container, and the expirer's queue, of a new object; m is what was stored.
-func (s *Server) updateAfterPut(x *exchange, slot *slot, m *format.Metadata, footers map[string]string,
+func (s *Server) updateAfterPut(x *exchange, mount *mount, m *format.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
 	row := objectRow(x, m)
@@ -47,14 +47,14 @@ func (s *Server) updateAfterPut(x *exchange, slot *slot, m *format.Metadata, foo
 	x.tellRows(kept)
 	all := s.containerUpdates(x, append(kept, row)...)
 	if isOutlived { // and has told the queue
-		return s.deliver(x, slot, all)
+		return s.deliver(x, mount, all)
 	}
 	deleteAtBefore := int64(0)
 	if old := previous.Metadata; old != nil && !isExpired(old, m.Timestamp) {
 		deleteAtBefore = old.DeleteAt
 	}
 	all = append(all, s.expirerUpdates(x, m, m.Timestamp, deleteAtBefore)...)
-	return s.deliver(x, slot, all)
+	return s.deliver(x, mount, all)
 }
 
 // override replaces values of row by headers with a prefix.
@@ -73,14 +73,14 @@ func override(row *updates.Row, prefix string, header func(string) (string, bool
 }
 
 // updateAfterPost tells the container of new metadata. The row is that of the PUT with the times of what changed.
-func (s *Server) updateAfterPost(x *exchange, slot *slot, edit *metadataEdit) error {
+func (s *Server) updateAfterPost(x *exchange, mount *mount, edit *metadataEdit) error {
 	m := &edit.after
 	row := storedRow(x, m)
 	all := s.containerUpdates(x, row)
 	if edit.isMetaChanged {
 		all = append(all, s.expirerUpdates(x, m, edit.timestamp, edit.deleteAtBefore)...)
 	}
-	return s.deliver(x, slot, all)
+	return s.deliver(x, mount, all)
 }
 
 // objectRow is the row of an object as it was put.
@@ -127,7 +127,7 @@ func (x *exchange) tellRows(rows []updates.Row) {
 }
 
 // updateAfterDelete takes an object out of the listing; previous is what was there.
-func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp format.Timestamp, previous device.State) error {
+func (s *Server) updateAfterDelete(x *exchange, mount *mount, timestamp format.Timestamp, previous device.State) error {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
@@ -135,16 +135,16 @@ func (s *Server) updateAfterDelete(x *exchange, slot *slot, timestamp format.Tim
 	if old := previous.Metadata; old != nil {
 		all = append(all, s.expirerUpdates(x, &format.Metadata{}, timestamp, old.DeleteAt)...)
 	}
-	return s.deliver(x, slot, all)
+	return s.deliver(x, mount, all)
 }
 
 // deliver waits until updates have arrived or are durable here.
-func (s *Server) deliver(x *exchange, slot *slot, all []updates.Update) error {
+func (s *Server) deliver(x *exchange, mount *mount, all []updates.Update) error {
 	if len(all) == 0 {
 		return nil
 	}
 	start := time.Now()
-	err := s.updater.Deliver(slot.pending, x.at.Policy, all)
+	err := s.updater.Deliver(mount.pending, x.at.Policy, all)
 	x.updateWait = time.Since(start)
 	if err != nil {
 		return &failure{

@@ -15,15 +15,15 @@ func (s *Server) post(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	if err := postRequested(x, slot.store, edit.apply); err != nil {
+	defer mount.release()
+	if err := postRequested(x, mount.store, edit.apply); err != nil {
 		return err
 	}
-	if err := s.updateAfterPost(x, slot, edit); err != nil {
+	if err := s.updateAfterPost(x, mount, edit); err != nil {
 		return err
 	}
 	for name, value := range systemHeaders(&edit.after) {

@@ -24,15 +24,15 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	slot, err := s.devices.acquire(x.device)
+	mount, err := s.devices.acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	if err := s.checkBeforeBody(x, slot.store, timestamp); err != nil {
+	defer mount.release()
+	if err := s.checkBeforeBody(x, mount.store, timestamp); err != nil {
 		return err
 	}
-	upload, err := slot.store.NewUpload(x.at, x.sizeHint())
+	upload, err := mount.store.NewUpload(x.at, x.sizeHint())
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,10 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := hideLate(x, slot.store, &m, previous); err != nil {
+	if err := hideLate(x, mount.store, &m, previous); err != nil {
 		return err
 	}
-	if err := s.updateAfterPut(x, slot, &m, received.footers, previous); err != nil {
+	if err := s.updateAfterPut(x, mount, &m, received.footers, previous); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)

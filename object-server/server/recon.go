@@ -214,7 +214,7 @@ type deviceFigures struct {
 }
 
 func (s *Server) bundleStats() []deviceFigures {
-	byName := map[string]*slot{}
+	byName := map[string]*mount{}
 	for _, found := range s.devices.all() {
 		byName[found.name] = found
 	}

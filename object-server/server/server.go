@@ -27,7 +27,7 @@ type Server struct {
 	hasher  ring.Hasher
 	allowed allowedHeaders
 	updater *updates.Updater
-	devices *slots
+	devices *mounts
 	version string
 	rings   rings
 	limiter *ratelimiter // nil without limits
@@ -41,7 +41,7 @@ type Server struct {
 // New opens the devices that are present and returns a server for them. Close releases them.
 func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 	fileSystem := vfs.OS{}
-	names, err := (&slots{root: config.Devices}).present()
+	names, err := (&mounts{root: config.Devices}).present()
 	if err != nil {
 		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
@@ -92,10 +92,10 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		workers: newWorkers(), asked: newAsked(),
 		clients: clients{make(chan struct{}, config.MaxClients)},
 		limiter: newRatelimiter(&config.Ratelimit, logger),
-		devices: &slots{
+		devices: &mounts{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
-			byName: map[string]*slot{}, failed: map[string]failedSlot{},
-			openings: newAsker[*slot](false), looks: newAsker[fileIdentity](false),
+			byName: map[string]*mount{}, failed: map[string]failedMount{},
+			openings: newAsker[*mount](false), looks: newAsker[fileIdentity](false),
 		},
 	}
 	s.http = &http.Server{

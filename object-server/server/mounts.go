@@ -20,29 +20,29 @@ import (
 // checkEvery is how often a device in use is checked for being still there, and one that failed to open is tried again.
 const checkEvery = time.Second
 
-// slots are the devices below one directory, opened when first used. Safe for concurrent use.
-type slots struct {
+// mounts are the devices below one directory, opened when first used. Safe for concurrent use.
+type mounts struct {
 	root       string
 	mountCheck bool
 	logger     *slog.Logger
 	open       func(path string) (store, *updates.Pending, error)
 
-	openings *asker[*slot]        // side by side: one that hangs holds those alone that want the same device
+	openings *asker[*mount]       // side by side: one that hangs holds those alone that want the same device
 	looks    *asker[fileIdentity] // whether a device in use is still there
 
 	mu       sync.RWMutex
-	byName   map[string]*slot      // guarded by mu
-	failed   map[string]failedSlot // that could not be opened; guarded by mu
-	isClosed bool                  // guarded by mu
+	byName   map[string]*mount      // guarded by mu
+	failed   map[string]failedMount // that could not be opened; guarded by mu
+	isClosed bool                   // guarded by mu
 }
 
-type failedSlot struct {
+type failedMount struct {
 	at  time.Time // of the last attempt to open it; zero if it was not there
 	err error
 }
 
-// slot is one open device.
-type slot struct {
+// mount is one open device.
+type mount struct {
 	name     string
 	path     string
 	identity fileIdentity
@@ -73,7 +73,7 @@ func identify(path string) (fileIdentity, error) {
 var errNotMounted = errors.New("not a mount point")
 
 // examine tells which device is at path now.
-func (s *slots) examine(path string) (fileIdentity, error) {
+func (s *mounts) examine(path string) (fileIdentity, error) {
 	identity, err := identify(path)
 	if err != nil || !s.mountCheck {
 		return identity, err
@@ -90,13 +90,13 @@ func (s *slots) examine(path string) (fileIdentity, error) {
 
 // acquire returns a device for one request, which must release it. A device that is missing, not mounted or broken is
 // a 507.
-func (s *slots) acquire(name string) (*slot, error) {
+func (s *mounts) acquire(name string) (*mount, error) {
 	s.mu.RLock()
 	found := s.byName[name]
 	s.mu.RUnlock()
 	if found == nil || !s.isPresent(found) {
 		var err error
-		if found, err = s.openSlot(name, answerWait); err != nil {
+		if found, err = s.openMount(name, answerWait); err != nil {
 			return nil, unavailable(name)
 		}
 	}
@@ -117,7 +117,7 @@ func (s *slots) acquire(name string) (*slot, error) {
 	return found, nil
 }
 
-func (s *slot) release() { s.use.RUnlock() }
+func (s *mount) release() { s.use.RUnlock() }
 
 func unavailable(name string) *failure {
 	return fail(http.StatusInsufficientStorage, "The device %s is not available.", name)
@@ -125,7 +125,7 @@ func unavailable(name string) *failure {
 
 // isPresent checks now and then that the device is still the one that was opened; one that is gone is closed. One
 // that does not answer may be there.
-func (s *slots) isPresent(found *slot) bool {
+func (s *mounts) isPresent(found *mount) bool {
 	now := time.Now().UnixNano()
 	last := found.checked.Load()
 	isFresh := last <= now && now-last < int64(checkEvery) // last is later when the clock was set back
@@ -150,10 +150,10 @@ func (s *slots) isPresent(found *slot) bool {
 	return false
 }
 
-// openSlot opens a device unless another request just did, or failed to. It goes on behind a caller that has waited
+// openMount opens a device unless another request just did, or failed to. It goes on behind a caller that has waited
 // long enough, with errNoAnswer.
-func (s *slots) openSlot(name string, wait time.Duration) (*slot, error) {
-	found, err := s.openings.ask(name, wait, func() (*slot, error) { return s.openNow(name) })
+func (s *mounts) openMount(name string, wait time.Duration) (*mount, error) {
+	found, err := s.openings.ask(name, wait, func() (*mount, error) { return s.openNow(name) })
 	if errors.Is(err, errNoAnswer) {
 		s.noteFailure(name, err, time.Time{})
 	}
@@ -161,7 +161,7 @@ func (s *slots) openSlot(name string, wait time.Duration) (*slot, error) {
 }
 
 // openNow opens a device. No two run for one device.
-func (s *slots) openNow(name string) (*slot, error) {
+func (s *mounts) openNow(name string) (*mount, error) {
 	path := filepath.Join(s.root, name)
 	identity, err := s.examine(path)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *slots) openNow(name string) (*slot, error) {
 		s.noteFailure(name, err, time.Now())
 		return nil, err
 	}
-	found = &slot{name: name, path: path, identity: identity, store: opened, pending: pending}
+	found = &mount{name: name, path: path, identity: identity, store: opened, pending: pending}
 	found.checked.Store(time.Now().UnixNano())
 	if !s.publish(found) {
 		found.close(s.logger)
@@ -193,7 +193,7 @@ func (s *slots) openNow(name string) (*slot, error) {
 }
 
 // publish makes a device known; false if the server has been shut down meanwhile.
-func (s *slots) publish(found *slot) bool {
+func (s *mounts) publish(found *mount) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed {
@@ -208,7 +208,7 @@ func (s *slots) publish(found *slot) bool {
 const failedMax = 1024
 
 // noteFailure logs why a device cannot be opened, once until the reason changes.
-func (s *slots) noteFailure(name string, err error, at time.Time) {
+func (s *mounts) noteFailure(name string, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed[name].err == nil || s.failed[name].err.Error() != err.Error() {
@@ -217,7 +217,7 @@ func (s *slots) noteFailure(name string, err error, at time.Time) {
 	if len(s.failed) >= failedMax {
 		clear(s.failed)
 	}
-	s.failed[name] = failedSlot{at: at, err: err}
+	s.failed[name] = failedMount{at: at, err: err}
 }
 
 // startWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to
@@ -225,7 +225,7 @@ func (s *slots) noteFailure(name string, err error, at time.Time) {
 const startWait = 10 * time.Second
 
 // openPresent opens the devices that are there at start, so that what is pending on them is delivered.
-func (s *slots) openPresent(wait time.Duration) error {
+func (s *mounts) openPresent(wait time.Duration) error {
 	names, err := s.present()
 	if err != nil {
 		return fmt.Errorf("the devices directory cannot be read: %w", err)
@@ -235,7 +235,7 @@ func (s *slots) openPresent(wait time.Duration) error {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			_, _ = s.openSlot(name, wait) // logged; answered with 507 until it works
+			_, _ = s.openMount(name, wait) // logged; answered with 507 until it works
 		}()
 	}
 	all.Wait()
@@ -243,7 +243,7 @@ func (s *slots) openPresent(wait time.Duration) error {
 }
 
 // present lists the directories of devices. It looks at none of them.
-func (s *slots) present() ([]string, error) {
+func (s *mounts) present() ([]string, error) {
 	entries, err := os.ReadDir(s.root)
 	var names []string
 	for _, entry := range entries {
@@ -255,10 +255,10 @@ func (s *slots) present() ([]string, error) {
 }
 
 // all returns the open devices.
-func (s *slots) all() []*slot {
+func (s *mounts) all() []*mount {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	open := make([]*slot, 0, len(s.byName))
+	open := make([]*mount, 0, len(s.byName))
 	for _, found := range s.byName {
 		open = append(open, found)
 	}
@@ -267,7 +267,7 @@ func (s *slots) all() []*slot {
 
 // close closes all devices once their requests have ended, side by side. A device that does not answer until ctx ends
 // is left as it is, as by a crash: nothing acknowledged is lost.
-func (s *slots) close(ctx context.Context) error {
+func (s *mounts) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true
 	s.mu.Unlock()
@@ -299,7 +299,7 @@ func (s *slots) close(ctx context.Context) error {
 	}
 }
 
-func (s *slot) close(logger *slog.Logger) {
+func (s *mount) close(logger *slog.Logger) {
 	s.use.Lock()
 	defer s.use.Unlock()
 	if s.closed {

@@ -62,7 +62,7 @@ func TestMountCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.expect(f.put("/file/7/a/c/o", "x", "1700000000.00000"), 507, "a file")
-	if _, err := (&slots{mountCheck: true}).examine("/proc"); err != nil {
+	if _, err := (&mounts{mountCheck: true}).examine("/proc"); err != nil {
 		t.Errorf("/proc is a mount point: %v", err)
 	}
 }
