@@ -38,7 +38,7 @@ var errMoved = errors.New("device: partition was split")
 // bundleOf is the bundle that a name belongs to, now.
 func (d *Device) bundleOf(at Location) bundle.ID {
 	if p, ok := d.splitter.power(at.Policy); ok {
-		return p.bundle(at.Policy, at.Hash)
+		return p.Of(at.Policy, at.Hash)
 	}
 	return bundle.ID{Policy: at.Policy, Partition: at.Partition}
 }

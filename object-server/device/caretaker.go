@@ -114,9 +114,7 @@ func (c *caretaker) care(b *bundle.Bundle) error {
 	}
 	if err := b.Seal(); err != nil {
 		if j := c.device.committer.journal; j != nil { // the failed flush was of records as well
-			j.mu.Lock()
-			j.repair()
-			j.mu.Unlock()
+			j.Repair()
 		}
 		return err
 	}

@@ -18,6 +18,9 @@ import (
 	"martlet/object-server/vfs"
 )
 
+// castagnoli is the checksum of the files of the clean stop and of damages.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // CleanStopFile is where a device that was closed says how far each of its bundles
 // goes; see doc/formats/bundle.md.
 //

@@ -11,6 +11,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
 
@@ -63,7 +64,7 @@ func truncate(t *testing.T, fs vfs.FS, name string, size int64) {
 // is said not to exist, also when the partition was not used since an earlier stop.
 func TestRotAfterACleanStop(t *testing.T) {
 	for what, ruin := range endings {
-		for _, o := range []Options{{compactByHand: true}, {compactByHand: true, SyncMethod: SyncJournal, JournalBytes: journalBytesMin}, {compactByHand: true, SegmentBytes: 4 << 10}} {
+		for _, o := range []Options{{compactByHand: true}, {compactByHand: true, SyncMethod: SyncJournal, JournalBytes: journal.BytesMin}, {compactByHand: true, SegmentBytes: 4 << 10}} {
 			for _, starts := range []int{0, 2} {
 				mem, names := stopped(t, o)
 				for range starts {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/failpoint"
 )
 
@@ -19,7 +20,7 @@ const batchBytesMax = 64 << 20
 // while the previous one ran.
 type committer struct {
 	device  *Device
-	journal *journal // nil unless that is the method
+	journal *journal.Journal // nil unless that is the method
 
 	mu      sync.Mutex
 	arrived sync.Cond
@@ -201,8 +202,8 @@ func (c *committer) commit(batch []*write) {
 	defer c.rest()
 	err := c.device.Err()
 	if err == nil && c.journal != nil {
-		if err = c.journal.begin(journalRoom(batch)); err == nil {
-			defer c.journal.end()
+		if err = c.journal.Begin(journalRoom(batch)); err == nil {
+			defer c.journal.End()
 		}
 	}
 	if err != nil {
@@ -221,6 +222,15 @@ func (c *committer) commit(batch []*write) {
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)
 	}
+}
+
+// journalRoom is what a batch takes in the journal at most.
+func journalRoom(batch []*write) int64 {
+	bytes := int64(0)
+	for _, w := range batch {
+		bytes += w.draft.Len()
+	}
+	return journal.Room(len(batch), bytes)
 }
 
 // rest ends a batch.
@@ -344,7 +354,7 @@ func (c *committer) flush() error {
 	var err error
 	method := c.device.options.SyncMethod
 	if c.journal != nil {
-		err = c.journal.commit(c.extents())
+		err = c.journal.Commit(c.extents())
 	} else if method != SyncFdatasync && touched+directories > 1 {
 		c.device.counters.flushes.Add(1)
 		err = c.device.directory.SyncFS()

@@ -401,7 +401,7 @@ func (c *compactor) separate(id bundle.ID, shared []bundle.Inherited, least int6
 // of a removed one would come back.
 func (c *compactor) settle() error {
 	if j := c.device.committer.journal; j != nil {
-		return j.settle()
+		return j.Settle()
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
 
@@ -126,7 +127,8 @@ func (d *Device) takeOver() error {
 	if err := d.directory.Lock(); err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
-	newest, err := d.replay()
+	journals := d.journals()
+	newest, err := journals.Replay()
 	if err != nil {
 		return err
 	}
@@ -134,10 +136,19 @@ func (d *Device) takeOver() error {
 		return fmt.Errorf("device: %w", err)
 	}
 	if d.options.SyncMethod != SyncJournal {
-		return d.removeJournal()
+		return journals.Remove()
 	}
-	d.committer.journal, err = d.openJournal(newest)
+	d.committer.journal, err = journals.Open(newest)
 	return err
+}
+
+// journals is what a journal of the device needs to know.
+func (d *Device) journals() *journal.Config {
+	return &journal.Config{
+		FS: d.fs, Root: d.root, Files: d.files, Bytes: d.options.JournalBytes, Logger: d.options.Logger,
+		Err: d.Err, Failed: d.failed, TakeOut: d.takeOut,
+		Flushes: &d.counters.flushes, BytesWritten: &d.counters.bytesWritten,
+	}
 }
 
 // Close waits for running operations, proves the last batches with a PAD record
@@ -159,7 +170,7 @@ func (d *Device) Close() error {
 		err = d.committer.pad(d.bundles.all())
 	}
 	if j := d.committer.journal; j != nil {
-		err = errors.Join(err, j.close())
+		err = errors.Join(err, j.Close())
 	}
 	if err == nil {
 		err = d.writeCleanStop()

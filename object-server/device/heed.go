@@ -1,6 +1,10 @@
 package device
 
-import "errors"
+import (
+	"errors"
+
+	"martlet/object-server/device/partpower"
+)
 
 // RingPower says of which part power the ring of a policy was when the device was
 // opened. A request that is of the next one then tells a device that nobody has
@@ -20,7 +24,7 @@ func (s *splitter) heed(at Location) error {
 		return nil
 	}
 	power := expected.(uint8)
-	if power >= PowerMax || at.Hash.Bits(power) == at.Partition || at.Hash.Bits(power+1) != at.Partition {
+	if power >= partpower.Max || at.Hash.Bits(power) == at.Partition || at.Hash.Bits(power+1) != at.Partition {
 		return nil
 	}
 	s.marking.Lock()

@@ -1,153 +1,17 @@
 package device
 
 import (
-	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"reflect"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"martlet/object-server/bundle"
-	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
-
-var journalExample = journalHeader{Number: 7, Salt: 0x1122334455667788, Destaged: 5}
-
-func exampleExtents() []bundle.Extent {
-	return []bundle.Extent{
-		{ID: bundle.ID{Policy: 1, Partition: 600}, Sequence: 2, Offset: 4480, Bytes: [][]byte{[]byte("record of a heron")}},
-		{ID: bundle.ID{Partition: 3}, Sequence: 1, Offset: 0, Bytes: [][]byte{[]byte("segment"), []byte(" header")}},
-	}
-}
-
-func encodeExample(h journalHeader, extents []bundle.Extent) []byte {
-	buffers, _ := encodeBatch(&h, extents)
-	return bytes.Join(buffers, nil)
-}
-
-// The page of the format shows what is written, byte for byte.
-func TestJournalExample(t *testing.T) {
-	page, err := os.ReadFile("../../doc/formats/journal.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []byte
-	for _, line := range regexp.MustCompile(`(?m)^    ([0-9a-f]{4})  ([0-9a-f ]+?) *\|`).FindAllStringSubmatch(string(page), -1) {
-		if line[1] != fmt.Sprintf("%04x", len(shown)) {
-			t.Fatalf("line %s stands at %04x", line[1], len(shown))
-		}
-		b, err := hex.DecodeString(strings.ReplaceAll(line[2], " ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown = append(shown, b...)
-	}
-	want := encodeExample(journalExample, exampleExtents())
-	if len(want) != journalBlock || !bytes.Equal(shown, bytes.TrimRight(want, "\x00")) {
-		t.Fatalf("the page shows\n%s\nwritten is\n%s", hex.Dump(shown), hex.Dump(bytes.TrimRight(want, "\x00")))
-	}
-	h, err := parseJournalHeader(shown)
-	if err != nil || h.Number != 7 || h.Salt != journalExample.Salt || h.Destaged != 5 {
-		t.Fatal(h, err)
-	}
-	extents, err := h.parseBody(shown[journalHeaderSize:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, e := range exampleExtents() {
-		e.Bytes = [][]byte{bytes.Join(e.Bytes, nil)}
-		if !reflect.DeepEqual(extents[i], e) {
-			t.Errorf("got %+v, want %+v", extents[i], e)
-		}
-	}
-}
-
-func FuzzJournal(f *testing.F) {
-	f.Add(encodeExample(journalExample, exampleExtents()))
-	f.Add(encodeExample(journalExample, nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseJournalHeader(b)
-		if err != nil {
-			if !errors.Is(err, errNoBatch) && !errors.Is(err, format.ErrUnsupported) {
-				t.Fatal(err)
-			}
-			return
-		}
-		if uint64(len(b)) < uint64(h.Length) {
-			return
-		}
-		extents, err := h.parseBody(b[journalHeaderSize:h.Length])
-		if err != nil {
-			return
-		}
-		again := encodeExample(h, extents)
-		if h2, err := parseJournalHeader(again); err != nil || h2.Number != h.Number || h2.Length != h.Length {
-			t.Fatal(h2, err)
-		}
-	})
-}
-
-// journalOf returns a file with batches one after the other.
-func journalOf(t *testing.T, batches ...[]byte) vfs.File {
-	f := must[vfs.File](t)(vfs.NewMem("/").Create("/j"))
-	if err := f.Writev(append(batches, make([]byte, journalBlock)), 0); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func numbers(t *testing.T, f vfs.File) (all []uint64) {
-	d := &Device{options: Options{Logger: quiet}}
-	err := d.each(f, func(h journalHeader, _ []bundle.Extent, _ bool) error {
-		all = append(all, h.Number)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// What an earlier round of the file left, whatever bytes an object may have put
-// there, is not taken for a batch of this one.
-func TestJournalReadsOneRound(t *testing.T) {
-	batch := func(number, salt uint64) []byte {
-		return encodeExample(journalHeader{Number: number, Salt: salt}, exampleExtents())
-	}
-	newer := batch(9, 1)
-	newer[4] = 2 // a version that is not known
-	damaged := batch(2, 1)
-	damaged[130] ^= 1
-	torn := make([]byte, journalBlock)
-	cases := []struct {
-		name string
-		file vfs.File
-		want []uint64
-	}{
-		{"whole", journalOf(t, batch(1, 1), batch(2, 1), batch(3, 1)), []uint64{1, 2, 3}},
-		{"stale behind", journalOf(t, batch(5, 1), batch(2, 3)), []uint64{5}},
-		{"forged number", journalOf(t, batch(5, 1), batch(6, 3), batch(7, 3)), []uint64{5}},
-		{"forged behind a gap", journalOf(t, batch(5, 1), torn, batch(7, 3)), []uint64{5}},
-		{"unknown version behind", journalOf(t, batch(8, 1), newer), []uint64{8}},
-		{"damage is skipped", journalOf(t, batch(1, 1), damaged, batch(3, 1)), []uint64{1, 3}},
-		{"lost header is skipped", journalOf(t, batch(1, 1), torn, batch(3, 1)), []uint64{1, 3}},
-		{"the last is torn", journalOf(t, batch(1, 1), damaged), []uint64{1}},
-		{"empty", journalOf(t), nil},
-	}
-	for _, c := range cases {
-		if got := numbers(t, c.file); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
-	}
-}
 
 // fillJournal stores objects 0 to n-1.
 func fillJournal(t *testing.T, d *Device, n int) {
@@ -187,7 +51,7 @@ func TestFailedDestage(t *testing.T) {
 			d := open(t, fs, "/d", Options{SyncMethod: SyncJournal, JournalBytes: 1 << 20})
 			fillJournal(t, d, 40)
 			left.Store(int32(failures))
-			err := d.committer.journal.settle()
+			err := d.committer.journal.Settle()
 			if isOut := errors.Is(d.Err(), ErrOut); isOut != (failures == 2) || (err != nil) != isOut {
 				t.Fatal(d.Err(), err)
 			}
@@ -241,18 +105,9 @@ func TestSettleWhileWriting(t *testing.T) {
 		}()
 	}
 	for range 50 {
-		j := d.committer.journal
-		j.mu.Lock()
-		number := j.number
-		j.mu.Unlock()
-		if err := j.settle(); err != nil {
+		if err := d.committer.journal.Settle(); err != nil {
 			t.Fatal(err)
 		}
-		j.mu.Lock()
-		if j.noted < number {
-			t.Errorf("batch %d was durable, %d is settled", number, j.noted)
-		}
-		j.mu.Unlock()
 	}
 	group.Wait()
 	wantJournaled(t, mem.CrashClone(rand.New(rand.NewPCG(1, 1))), 200)
@@ -320,9 +175,9 @@ func TestDamagedJournal(t *testing.T) {
 			break
 		}
 	}
-	f := must[vfs.File](t)(clone.Open("/d/journal/" + fmt.Sprint(d.committer.journal.current)))
+	f := must[vfs.File](t)(clone.Open("/d/journal/1")) // which is the first in use
 	// Block 0 holds the note of the start, the first record begins in block 1.
-	if err := f.Writev([][]byte{make([]byte, 100)}, journalBlock+500); err != nil {
+	if err := f.Writev([][]byte{make([]byte, 100)}, 4096+500); err != nil {
 		t.Fatal(err)
 	}
 	d2 := open(t, clone, "/d", Options{})
@@ -365,10 +220,11 @@ func TestCleanStopLeavesNothingToReplay(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d.files = bundle.NewFiles(vfs.NewFaults(mem, func(op, name string) error {
+	journals := d.journals()
+	journals.Files = bundle.NewFiles(vfs.NewFaults(mem, func(op, name string) error {
 		return fmt.Errorf("%s %s: the journal was replayed", op, name)
 	}), "/d", 10)
-	if newest, err := d.replay(); err != nil || newest < 30 {
+	if newest, err := journals.Replay(); err != nil || newest < 30 {
 		t.Fatal(newest, err)
 	}
 }

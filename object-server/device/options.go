@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/device/journal"
 )
 
 // SyncMethod chooses how a batch is made durable.
@@ -69,8 +70,6 @@ type Options struct {
 
 const (
 	journalBytesDefault = 256 << 20
-	journalBytesMin     = 2 * journalBlock
-	journalBytesMax     = 4 << 30 // a batch has its length in 32 bits
 	spillBytesDefault   = 1 << 20
 	spillBytesMax       = 32 << 20
 	segmentBytesDefault = 1 << 30
@@ -149,7 +148,7 @@ func (o Options) complete() (Options, error) {
 	switch {
 	case !slices.Contains(SyncMethods, o.SyncMethod):
 		return o, fmt.Errorf("%w: sync method %q", ErrInvalid, o.SyncMethod)
-	case o.JournalBytes < journalBytesMin || o.JournalBytes > journalBytesMax:
+	case o.JournalBytes < journal.BytesMin || o.JournalBytes > journal.BytesMax:
 		return o, fmt.Errorf("%w: journal of %d bytes", ErrInvalid, o.JournalBytes)
 	case o.SpillBytes < 0 || o.SpillBytes > spillBytesMax:
 		return o, fmt.Errorf("%w: spill threshold of %d bytes", ErrInvalid, o.SpillBytes)

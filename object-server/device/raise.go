@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/partpower"
 )
 
 // ErrPartPower says that the part power of a ring does not go with that of the
@@ -16,8 +17,8 @@ var ErrPartPower = errors.New("device: part power")
 // partition a request says. Nothing is moved. It may be repeated, and taken back
 // with RaisePartPower.
 func (d *Device) PrepareIncrease(policy int, power uint8) error {
-	if power >= PowerMax {
-		return fmt.Errorf("%w: %d is the highest", ErrPartPower, PowerMax)
+	if power >= partpower.Max {
+		return fmt.Errorf("%w: %d is the highest", ErrPartPower, partpower.Max)
 	}
 	if err := d.enter(); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (s *splitter) prepareIncrease(policy int, power uint8) error {
 		if !fits[0] {
 			return s.mismatch(policy, power)
 		}
-		p = PartPower{Power: power, First: power}
+		p = partpower.State{Power: power, First: power}
 	}
 	switch {
 	case p.Power == power && p.Next == power+1:
@@ -89,26 +90,15 @@ func (d *Device) RaisePartPower(policy int, power uint8) error {
 	return nil
 }
 
-// String says it as part of a sentence.
-func (p PartPower) String() string {
-	switch {
-	case p.Next == 0:
-		return fmt.Sprintf("that of the device %d", p.Power)
-	case p.Splitting:
-		return fmt.Sprintf("the device is being split from %d to %d", p.Power, p.Next)
-	}
-	return fmt.Sprintf("the device is prepared to go from %d to %d", p.Power, p.Next)
-}
-
 // mark writes a part power down before it counts. marking is held.
-func (s *splitter) mark(policy int, p PartPower) (err error) {
+func (s *splitter) mark(policy int, p partpower.State) (err error) {
 	d := s.device
 	if f := s.files[policy]; f != nil {
-		if err = f.write(p); err != nil {
+		if err = f.Write(p); err != nil {
 			d.takeOut(err) // a restart may find either
 			return err
 		}
-	} else if s.files[policy], err = createPower(d.fs, d.root, policy, p); err != nil {
+	} else if s.files[policy], err = partpower.Create(d.fs, d.root, policy, p); err != nil {
 		delete(s.files, policy)
 		return err
 	}
@@ -118,20 +108,20 @@ func (s *splitter) mark(policy int, p PartPower) (err error) {
 
 // guess finds out what the partitions of a device are of that nobody has prepared:
 // of the power that the ring is of now, or of the one before.
-func (s *splitter) guess(policy int, power uint8) (PartPower, error) {
+func (s *splitter) guess(policy int, power uint8) (partpower.State, error) {
 	if power == 0 {
-		return PartPower{}, nil
+		return partpower.State{}, nil
 	}
 	fits, err := s.fits(policy, power, power-1)
 	switch {
 	case err != nil:
-		return PartPower{}, err
+		return partpower.State{}, err
 	case fits[1]:
-		return PartPower{Power: power - 1, Next: power, From: 1 << (power - 1), First: power - 1}, nil
+		return partpower.State{Power: power - 1, Next: power, From: 1 << (power - 1), First: power - 1}, nil
 	case fits[0]:
-		return PartPower{Power: power, First: power}, nil
+		return partpower.State{Power: power, First: power}, nil
 	}
-	return PartPower{}, s.mismatch(policy, power)
+	return partpower.State{}, s.mismatch(policy, power)
 }
 
 func (s *splitter) mismatch(policy int, power uint8) error {

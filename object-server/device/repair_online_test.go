@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
 
@@ -66,7 +67,7 @@ func TestRepairWhileInUse(t *testing.T) {
 func repairInUse(t *testing.T, method SyncMethod, isLast bool) {
 	const bits, objects = 1, 20
 	mem := vfs.NewMem("/d")
-	d := open(t, mem, "/d", Options{SyncMethod: method, JournalBytes: journalBytesMin, compactByHand: true})
+	d := open(t, mem, "/d", Options{SyncMethod: method, JournalBytes: journal.BytesMin, compactByHand: true})
 	defer d.Close()
 	bad, good := namesIn(0, bits, objects+1), namesIn(1, bits, objects)
 	unknown := bad[objects]
@@ -105,7 +106,7 @@ func repairInUse(t *testing.T, method SyncMethod, isLast bool) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			d = open(t, mem, "/d", Options{SyncMethod: method, JournalBytes: journalBytesMin, compactByHand: true})
+			d = open(t, mem, "/d", Options{SyncMethod: method, JournalBytes: journal.BytesMin, compactByHand: true})
 		}
 	}
 	defer d.Close()

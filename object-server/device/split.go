@@ -29,7 +29,7 @@ func (s *splitter) splitOne(policy int, partition uint32) error {
 	if err != nil {
 		return err
 	}
-	children := id.Children(p.tag(p.Next))
+	children := id.Children(p.Tag(p.Next))
 	fresh := children[:]
 	if partition == 0 {
 		fresh = children[1:]
@@ -168,9 +168,7 @@ func (s *splitter) link(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.
 func (d *Device) settle(b *bundle.Bundle) error {
 	if err := b.Close(); err != nil {
 		if j := d.committer.journal; j != nil { // as the caretaker does
-			j.mu.Lock()
-			j.repair()
-			j.mu.Unlock()
+			j.Repair()
 		}
 		return err
 	}
@@ -196,7 +194,7 @@ func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halv
 	d := s.device
 	p, _ := s.power(policy)
 	p.From = uint64(b.ID().Partition)
-	if err := s.files[policy].write(p); err != nil {
+	if err := s.files[policy].Write(p); err != nil {
 		d.takeOut(err) // a restart may find either
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/partpower"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
@@ -316,14 +317,14 @@ func TestPartPowerSteps(t *testing.T) {
 			t.Errorf("partition %d is left", n)
 		}
 	}
-	if p := d.Progress()[0]; p.PartPower != (PartPower{Power: 5, First: 4}) {
+	if p := d.Progress()[0]; p.State != (partpower.State{Power: 5, First: 4}) {
 		t.Fatalf("%+v", p)
 	}
 	d = reopened(t, d, mem)
 	step("the next raise without prepare", d.RaisePartPower(0, 6), false) // no step would help otherwise: the ring cannot go back
 	_, err = d.Split(0, false)
 	step("the end", err, false)
-	if p := d.Progress()[0]; p.PartPower != (PartPower{Power: 6, First: 4}) {
+	if p := d.Progress()[0]; p.State != (partpower.State{Power: 6, First: 4}) {
 		t.Fatalf("%+v", p)
 	}
 	if err := d.Close(); err != nil {
@@ -379,29 +380,29 @@ func TestPartPowerFile(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := powerPath("/d", 0)
+	path := partpower.Path("/d", 0)
 	for half := range int64(2) {
 		fs := mem.KillClone()
-		damage(t, fs, path, half*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 })
+		damage(t, fs, path, half*4096+5, 1, func(p []byte) { p[0] ^= 1 })
 		d := open(t, fs, "/d", Options{splitByHand: true})
 		wantBody(t, d, locate(name, 4), []byte(name))
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		damage(t, fs, path, (1-half)*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 }) // it was written anew
+		damage(t, fs, path, (1-half)*4096+5, 1, func(p []byte) { p[0] ^= 1 }) // it was written anew
 		d = open(t, fs, "/d", Options{splitByHand: true})
 		wantBody(t, d, locate(name, 4), []byte(name))
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for half := range int64(2) {
-			damage(t, fs, path, half*powerHalf+5, 1, func(p []byte) { p[0] ^= 1 })
+			damage(t, fs, path, half*4096+5, 1, func(p []byte) { p[0] ^= 1 })
 		}
-		if _, err := Open(fs, "/d", Options{Logger: quiet}); !errors.Is(err, errPowerDamaged) {
+		if _, err := Open(fs, "/d", Options{Logger: quiet}); !errors.Is(err, partpower.ErrDamaged) {
 			t.Fatal(err)
 		}
 	}
-	p, _, _ := ReadPartPower(mem, "/d", 0)
+	p, _, _ := partpower.Read(mem, "/d", 0)
 	stray := fmt.Sprintf("/d/bundles/%d", p.From)
 	if p.From == 0 {
 		t.Fatalf("%+v", p)

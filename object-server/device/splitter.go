@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/partpower"
 )
 
 // splitter raises the part power of a device: it makes two of each partition, one
@@ -18,14 +19,14 @@ import (
 // doc/decisions/0005-splitting-partitions.md.
 type splitter struct {
 	device   *Device
-	powers   atomic.Pointer[map[int]PartPower] // by policy; replaced, never changed
-	expected sync.Map                          // by policy, the power of its ring; see RingPower
+	powers   atomic.Pointer[map[int]partpower.State] // by policy; replaced, never changed
+	expected sync.Map                                // by policy, the power of its ring; see RingPower
 
-	marking  sync.Mutex             // held while the part power of a policy changes
-	files    map[int]*powerFile     // guarded by marking
-	found    map[int][]uint32       // partitions still to be split, as found on the disk; guarded by marking
-	mu       sync.Mutex             // guards what follows
-	progress map[int]*SplitProgress // since the device was opened
+	marking  sync.Mutex              // held while the part power of a policy changes
+	files    map[int]*partpower.File // guarded by marking
+	found    map[int][]uint32        // partitions still to be split, as found on the disk; guarded by marking
+	mu       sync.Mutex              // guards what follows
+	progress map[int]*SplitProgress  // since the device was opened
 	wake     chan struct{}
 	stopping chan struct{}
 	stopped  chan struct{} // nil until started
@@ -33,7 +34,7 @@ type splitter struct {
 
 // SplitProgress tells how far a policy is.
 type SplitProgress struct {
-	PartPower
+	partpower.State
 	Split int    // partitions that were split since the device was opened
 	Left  int    // partitions still to be split, about; -1: not known yet
 	Error string // why the last attempt failed, which is repeated; empty if it did not
@@ -44,19 +45,19 @@ const splitRetry = time.Minute
 
 func (s *splitter) prepare(d *Device) {
 	s.device = d
-	s.files, s.found, s.progress = map[int]*powerFile{}, map[int][]uint32{}, map[int]*SplitProgress{}
+	s.files, s.found, s.progress = map[int]*partpower.File{}, map[int][]uint32{}, map[int]*SplitProgress{}
 	s.wake, s.stopping = make(chan struct{}, 1), make(chan struct{})
-	s.powers.Store(&map[int]PartPower{})
+	s.powers.Store(&map[int]partpower.State{})
 }
 
 // power is that of a policy; false if it was never written down.
-func (s *splitter) power(policy int) (PartPower, bool) {
+func (s *splitter) power(policy int) (partpower.State, bool) {
 	p, ok := (*s.powers.Load())[policy]
 	return p, ok
 }
 
 // show lets everybody see what a policy's power is now.
-func (s *splitter) show(policy int, p PartPower) {
+func (s *splitter) show(policy int, p partpower.State) {
 	powers := maps.Clone(*s.powers.Load())
 	powers[policy] = p
 	s.powers.Store(&powers)
@@ -70,32 +71,25 @@ func (s *splitter) load() error {
 		return fmt.Errorf("device: %w", err)
 	}
 	for _, entry := range entries {
-		name, isPower := trimPowerSuffix(entry.Name())
+		name, isPower := partpower.TrimSuffix(entry.Name())
 		policy, ok := parsePolicyName(name)
 		if !isPower || !ok {
 			continue
 		}
-		f, err := openPower(d.fs, d.root, policy)
+		f, err := partpower.Open(d.fs, d.root, policy)
 		if err != nil || f == nil {
 			return err
 		}
 		s.files[policy] = f
-		if f.isTorn { // or the next damage would take the older half
-			if err := f.write(f.PartPower); err != nil {
-				return err
-			}
+		if err := f.Mend(); err != nil {
+			return err
 		}
-		s.show(policy, f.PartPower)
+		s.show(policy, f.State)
 		if err := s.sweep(policy); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func trimPowerSuffix(name string) (string, bool) {
-	stem := name[:max(0, len(name)-len(powerSuffix))]
-	return stem, stem+powerSuffix == name
 }
 
 // sweep removes what is left of partitions that were split, and of a split that
@@ -141,7 +135,7 @@ func (s *splitter) sweep(policy int) error {
 func (s *splitter) holdsAny(policy int, partitions ...uint64) (bool, error) {
 	p, _ := s.power(policy)
 	for _, n := range partitions {
-		if n >= p.From && n < 2*p.From || n >= 1<<PowerMax {
+		if n >= p.From && n < 2*p.From || n >= 1<<partpower.Max {
 			continue
 		}
 		if holds, err := s.device.files.Holds(bundle.ID{Policy: policy, Partition: uint32(n)}); holds || err != nil {
@@ -284,7 +278,7 @@ func (s *splitter) advance(policy int) (next uint32, ok bool, err error) {
 	d.bundles.mu.Lock()
 	defer d.bundles.mu.Unlock()
 	for id := range d.bundles.open {
-		if id.Policy == policy && id.Power == p.tag(p.Power) && uint64(id.Partition) < p.From && (!ok || id.Partition > next) {
+		if id.Policy == policy && id.Power == p.Tag(p.Power) && uint64(id.Partition) < p.From && (!ok || id.Partition > next) {
 			next, ok = id.Partition, true
 		}
 	}
@@ -296,7 +290,7 @@ func (s *splitter) advance(policy int) (next uint32, ok bool, err error) {
 		return next, ok, nil
 	}
 	p.From = to
-	if err := s.files[policy].write(p); err != nil {
+	if err := s.files[policy].Write(p); err != nil {
 		d.takeOut(err) // a restart may find either
 		return 0, false, err
 	}
@@ -307,8 +301,8 @@ func (s *splitter) advance(policy int) (next uint32, ok bool, err error) {
 // finish ends the splitting.
 func (s *splitter) finish(policy int) error {
 	p, _ := s.power(policy)
-	done := PartPower{Power: p.Next, First: p.First}
-	if err := s.files[policy].write(done); err != nil {
+	done := partpower.State{Power: p.Next, First: p.First}
+	if err := s.files[policy].Write(done); err != nil {
 		s.device.takeOut(err)
 		return err
 	}
@@ -338,7 +332,7 @@ func (d *Device) Progress() map[int]SplitProgress {
 		if known := d.splitter.progress[policy]; known != nil {
 			one = *known
 		}
-		one.PartPower = p
+		one.State = p
 		all[policy] = one
 	}
 	return all

@@ -33,11 +33,13 @@ GO_LEVELS = {
     "bundle/index": 1,
     "bundle/versions": 1,
     "bundle": 3,
-    "device": 4,
-    "updates": 4,
-    "server": 5,
-    "cmd": 6,
-    "bench": 6,
+    "device/journal": 4,
+    "device/partpower": 4,
+    "device": 5,
+    "updates": 5,
+    "server": 6,
+    "cmd": 7,
+    "bench": 7,
 }
 
 # What decides without touching a disk: it is handed bytes, or an interface to read by.

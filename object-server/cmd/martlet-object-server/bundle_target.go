@@ -12,6 +12,8 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/device"
+	"martlet/object-server/device/journal"
+	"martlet/object-server/device/partpower"
 	"martlet/object-server/vfs"
 )
 
@@ -118,12 +120,12 @@ func readTarget(path string) (*target, error) {
 // findPower learns which part power the partitions are of. What a crash has left
 // of a split is none of them.
 func (t *target) findPower() error {
-	powers := map[int]*device.PartPower{}
+	powers := map[int]*partpower.State{}
 	kept := t.partitions[:0]
 	for _, id := range t.partitions {
 		power, isKnown := powers[id.Policy]
 		if !isKnown {
-			found, ok, err := device.ReadPartPower(vfs.ReadOnly{}, t.root, id.Policy)
+			found, ok, err := partpower.Read(vfs.ReadOnly{}, t.root, id.Policy)
 			if err != nil {
 				return err
 			}
@@ -162,7 +164,7 @@ func readPolicy(name string) (policy int, ok bool) {
 }
 
 // onDevices are names of what devices have beside objects.
-var onDevices = []string{device.JournalDirectory, device.CleanStopFile, device.DamagesFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
+var onDevices = []string{journal.Directory, device.CleanStopFile, device.DamagesFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
 
 // list finds the partitions of a device.
 func (t *target) list() error {

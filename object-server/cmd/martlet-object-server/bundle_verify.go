@@ -11,7 +11,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
-	"martlet/object-server/device"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
 
@@ -198,7 +198,7 @@ func (f *bundleFlags) hintJournal(t *target) {
 	if t.root == "" {
 		return
 	}
-	if _, err := os.Stat(filepath.Join(t.root, device.JournalDirectory)); err == nil {
+	if _, err := os.Stat(filepath.Join(t.root, journal.Directory)); err == nil {
 		fmt.Fprintf(f.stderr, "%s has a journal. If its server was not stopped cleanly, records may be there that are missing here: start it once, then look again.\n", t.root)
 	}
 }

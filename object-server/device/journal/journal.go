@@ -1,27 +1,51 @@
-package device
+package journal
 
 import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/vfs"
 )
 
-// journalIdle is how long nothing is written before the bundles are brought up
-// to date without need.
-const journalIdle = time.Second
+// ErrClosed says that the journal has been closed.
+var ErrClosed = errors.New("journal: closed")
 
-// journal makes a batch durable with one sequential write and one flush, however
+// idleAfter is how long nothing is written before the bundles are brought up
+// to date without need.
+const idleAfter = time.Second
+
+// Config is what a journal needs of the device that it serves.
+type Config struct {
+	FS     vfs.FS
+	Root   string        // of the device
+	Files  *bundle.Files // of its bundles
+	Bytes  int64         // of both files together; for Open
+	Logger *slog.Logger
+
+	// Err is not nil once the device is out: then the journal stays as it is, for the
+	// next start.
+	Err func() error
+	// Failed is told of each failed flush of bundles and of each note that could not
+	// be written; a failed Commit is for its caller to tell.
+	Failed  func(err error)
+	TakeOut func(err error) // what is in the bundles is not known any more
+
+	Flushes, BytesWritten *atomic.Uint64 // counted here as well
+}
+
+// Journal makes a batch durable with one sequential write and one flush, however
 // many bundles it is for. Their own pages are flushed later, many batches at
 // once. There are two files: batches go to the current one while the other's are
 // being flushed into the bundles (destaged), which gives it free again.
-type journal struct {
-	device    *Device
+type Journal struct {
+	config    Config
 	directory vfs.Dir // its own, so that it sees every error of syncfs
 	size      int64   // of one file
 	wake      chan struct{}
@@ -34,7 +58,7 @@ type journal struct {
 	// the journal, or has failed.
 	mu       sync.Mutex
 	freed    sync.Cond // busy has become false
-	files    [2]journalFile
+	files    [2]file
 	current  int
 	busy     bool   // the other file is being destaged
 	number   uint64 // of the newest batch, whether or not it succeeded
@@ -43,7 +67,7 @@ type journal struct {
 	noted    uint64 // the highest destaged that the journal says itself
 }
 
-type journalFile struct {
+type file struct {
 	vfs.File
 	salt   uint64
 	tail   int64  // end of the batches
@@ -51,12 +75,12 @@ type journalFile struct {
 	broken bool   // what lies at the tail is unknown: nothing more may be appended
 }
 
-// begin makes room for a batch of at most that many bytes and keeps all else
-// out until end. end must follow unless begin fails.
-func (j *journal) begin(bytes int64) error {
+// Begin makes room for a batch of at most that many bytes and keeps all else
+// out until End. End must follow unless Begin fails.
+func (j *Journal) Begin(bytes int64) error {
 	j.mu.Lock()
 	for f := &j.files[j.current]; f.broken || f.tail > 0 && f.tail+bytes > j.size; f = &j.files[j.current] {
-		if err := j.device.Err(); err != nil { // the journal is needed as it is
+		if err := j.config.Err(); err != nil { // the journal is needed as it is
 			j.mu.Unlock()
 			return err
 		}
@@ -69,11 +93,12 @@ func (j *journal) begin(bytes int64) error {
 	return nil
 }
 
-func (j *journal) end() { j.mu.Unlock() }
+// End lets others in again.
+func (j *Journal) End() { j.mu.Unlock() }
 
 // rotate goes on in the other file, which is free, and has this one destaged.
 // mu is held.
-func (j *journal) rotate() {
+func (j *Journal) rotate() {
 	j.through = j.number
 	j.busy = j.files[j.current].last > j.destaged
 	j.current = 1 - j.current
@@ -95,12 +120,12 @@ func newSalt() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// commit makes extents durable that have been written to their bundles. After
-// an error the batch may or may not be found after a crash, and nothing more is
-// appended to this file. mu is held.
-func (j *journal) commit(extents []bundle.Extent) error {
+// Commit makes extents durable that have been written to their bundles, between Begin
+// and End. After an error the batch may or may not be found after a crash, and nothing
+// more is appended to this file.
+func (j *Journal) Commit(extents []bundle.Extent) error {
 	f := &j.files[j.current]
-	head := journalHeader{Number: j.number + 1, Salt: f.salt, Destaged: j.destaged}
+	head := header{Number: j.number + 1, Salt: f.salt, Destaged: j.destaged}
 	buffers, length := encodeBatch(&head, extents)
 	if f.tail+length > j.size {
 		return j.flush()
@@ -108,14 +133,14 @@ func (j *journal) commit(extents []bundle.Extent) error {
 	j.number++
 	err := f.Writev(buffers, f.tail)
 	if err == nil {
-		j.device.counters.flushes.Add(1)
+		j.config.Flushes.Add(1)
 		err = f.Datasync()
 	}
 	if err != nil {
 		f.broken = true
-		return fmt.Errorf("device: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
-	j.device.counters.bytesWritten.Add(uint64(length))
+	j.config.BytesWritten.Add(uint64(length))
 	f.tail += length
 	f.last, j.noted = j.number, head.Destaged
 	return nil
@@ -124,7 +149,7 @@ func (j *journal) commit(extents []bundle.Extent) error {
 // flush is for a batch too large for the journal: it flushes the bundles
 // themselves. A failure may have cost pages of earlier batches, which are
 // written again; this batch has failed. mu is held.
-func (j *journal) flush() error {
+func (j *Journal) flush() error {
 	err := j.syncfs()
 	if err == nil {
 		j.destaged = j.number
@@ -134,26 +159,33 @@ func (j *journal) flush() error {
 	return err
 }
 
-// repair is called after others have failed to flush files of the bundles: that
-// may have cost pages of batches that count as durable. mu is held.
-func (j *journal) repair() {
-	if j.device.Err() != nil {
+// Repair is called after others have failed to flush files of the bundles: that may
+// have cost pages of batches that count as durable.
+func (j *Journal) Repair() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.repair()
+}
+
+// repair writes again what only the journal has. mu is held.
+func (j *Journal) repair() {
+	if j.config.Err() != nil {
 		return // the next start replays the journal
 	}
 	if err := j.rescue(); err != nil {
-		j.device.takeOut(err)
+		j.config.TakeOut(err)
 	}
 }
 
-func (j *journal) syncfs() error {
-	j.device.counters.flushes.Add(1)
+func (j *Journal) syncfs() error {
+	j.config.Flushes.Add(1)
 	return j.directory.SyncFS()
 }
 
 // run destages when a file is full and when there is nothing else to do.
-func (j *journal) run() {
+func (j *Journal) run() {
 	defer close(j.stopped)
-	idle := time.NewTicker(journalIdle)
+	idle := time.NewTicker(idleAfter)
 	defer idle.Stop()
 	seen := uint64(0)
 	for {
@@ -178,7 +210,7 @@ func (j *journal) run() {
 
 // destage makes the batches of the file that is not current durable in their
 // bundles. When that fails they are written again from the journal, once.
-func (j *journal) destage() {
+func (j *Journal) destage() {
 	j.mu.Lock()
 	busy, through := j.busy, j.through
 	j.mu.Unlock()
@@ -190,7 +222,7 @@ func (j *journal) destage() {
 	defer j.mu.Unlock()
 	if err != nil {
 		// Pages may be lost, those of the batches written meanwhile as well.
-		j.device.failed(err)
+		j.config.Failed(err)
 		j.repair()
 	} else {
 		j.destaged = max(j.destaged, through)
@@ -201,17 +233,17 @@ func (j *journal) destage() {
 
 // rescue writes every batch that is only in the journal to its bundles again,
 // and flushes them. mu is held.
-func (j *journal) rescue() error {
+func (j *Journal) rescue() error {
 	for _, i := range []int{1 - j.current, j.current} {
 		f := &j.files[i]
 		if f.last <= j.destaged {
 			continue
 		}
-		r := journalReader{file: f.File, size: f.tail}
+		r := reader{file: f.File, size: f.tail}
 		for r.offset < f.tail {
 			head, extents, err := r.next()
 			if err == nil && head.Number > j.destaged {
-				err = restore(j.device.files, extents, false)
+				err = restore(j.config.Files, extents, false)
 			}
 			if err != nil {
 				return err
@@ -219,7 +251,7 @@ func (j *journal) rescue() error {
 		}
 	}
 	if err := j.syncfs(); err != nil {
-		return fmt.Errorf("device: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
 	j.destaged = j.number
 	return nil
@@ -236,12 +268,12 @@ func restore(files *bundle.Files, extents []bundle.Extent, damage bool) error {
 
 // drain makes all that is in the journal durable in the bundles and leaves a
 // note of that, so that none of it is replayed. Only the goroutine calls it, or
-// Close after that has ended; for all others there is settle.
-func (j *journal) drain() error {
+// Close after that has ended; for all others there is Settle.
+func (j *Journal) drain() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for through := j.number; ; {
-		if err := j.device.Err(); err != nil {
+		if err := j.config.Err(); err != nil {
 			return err
 		}
 		if !j.busy && j.destaged < through {
@@ -257,20 +289,21 @@ func (j *journal) drain() error {
 	if j.noted == j.destaged {
 		return nil
 	}
-	if f := &j.files[j.current]; f.broken || f.tail+journalBlock > j.size {
+	if f := &j.files[j.current]; f.broken || f.tail+block > j.size {
 		j.rotate()
 	}
 	err := j.note()
 	if err != nil {
-		j.device.failed(err)
+		j.config.Failed(err)
 	}
 	return err
 }
 
-// settle returns when all batches that were durable when it was called are so in
+// Settle returns when all batches that were durable when it was called are so in
 // their bundles, and will not be replayed. What was made from them may then be
-// relied upon, and they themselves be removed. No batch waits for it.
-func (j *journal) settle() error {
+// relied upon, and they themselves be removed. No batch waits for it. ErrClosed once Close has
+// been called.
+func (j *Journal) Settle() error {
 	answer := make(chan error, 1)
 	select {
 	case j.requests <- answer:
@@ -282,21 +315,21 @@ func (j *journal) settle() error {
 
 // note writes an empty batch, which says how far the bundles are durable. mu is
 // held.
-func (j *journal) note() error {
+func (j *Journal) note() error {
 	all := j.destaged == j.number
-	err := j.commit(nil)
+	err := j.Commit(nil)
 	if err == nil && all {
 		j.destaged, j.noted = j.number, j.number
 	}
 	return err
 }
 
-// close ends the goroutine, brings the bundles up to date unless the device is
+// Close ends the goroutine, brings the bundles up to date unless the device is
 // out, and closes the files.
-func (j *journal) close() error {
+func (j *Journal) Close() error {
 	close(j.stopping)
 	<-j.stopped
-	err := j.device.Err()
+	err := j.config.Err()
 	if err == nil {
 		err = j.drain()
 	} else {

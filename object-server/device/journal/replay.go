@@ -1,4 +1,4 @@
-package device
+package journal
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// JournalDirectory is where the files 0 and 1 of the journal lie, under the device.
-const JournalDirectory = "journal"
+// Directory is where the files 0 and 1 of the journal lie, under the device.
+const Directory = "journal"
 
-func (d *Device) journalPath(i int) string {
-	return filepath.Join(d.root, JournalDirectory, strconv.Itoa(i))
+func (c *Config) path(i int) string {
+	return filepath.Join(c.Root, Directory, strconv.Itoa(i))
 }
 
-// journalReader reads the batches of one file in order.
-type journalReader struct {
+// reader reads the batches of one file in order.
+type reader struct {
 	file   vfs.File
 	size   int64 // where to stop
 	offset int64 // of the next batch
@@ -31,7 +31,7 @@ type journalReader struct {
 
 // next returns the next batch, whose extents are in memory of their own;
 // errNoBatch where there is none.
-func (r *journalReader) next() (journalHeader, []bundle.Extent, error) {
+func (r *reader) next() (header, []bundle.Extent, error) {
 	head, err := r.header(r.offset)
 	if err == nil && r.number > 0 && (head.Salt != r.salt || head.Number != r.number+1) {
 		err = errNoBatch // of an earlier round
@@ -39,26 +39,26 @@ func (r *journalReader) next() (journalHeader, []bundle.Extent, error) {
 	if err != nil {
 		return head, nil, err
 	}
-	body := make([]byte, head.Length-journalHeaderSize)
-	if n, err := r.file.ReadAt(body, r.offset+journalHeaderSize); n < len(body) {
-		return head, nil, fmt.Errorf("device: %w", err)
+	body := make([]byte, head.Length-headerSize)
+	if n, err := r.file.ReadAt(body, r.offset+headerSize); n < len(body) {
+		return head, nil, fmt.Errorf("journal: %w", err)
 	}
 	r.salt, r.number = head.Salt, head.Number // even if the body is damaged: what follows may be whole
-	r.offset += journalPadded(int64(head.Length))
+	r.offset += padded(int64(head.Length))
 	extents, err := head.parseBody(body)
 	return head, extents, err
 }
 
 // header reads a header whose batch fits into the file.
-func (r *journalReader) header(offset int64) (journalHeader, error) {
-	if offset+journalHeaderSize > r.size {
-		return journalHeader{}, errNoBatch
+func (r *reader) header(offset int64) (header, error) {
+	if offset+headerSize > r.size {
+		return header{}, errNoBatch
 	}
-	var b [journalHeaderSize]byte
+	var b [headerSize]byte
 	if n, err := r.file.ReadAt(b[:], offset); n < len(b) {
-		return journalHeader{}, fmt.Errorf("device: %w", err)
+		return header{}, fmt.Errorf("journal: %w", err)
 	}
-	head, err := parseJournalHeader(b[:])
+	head, err := parseHeader(b[:])
 	if offset > 0 && errors.Is(err, format.ErrUnsupported) {
 		err = errNoBatch // the first header is always ours; here may be bytes of an old object
 	}
@@ -71,11 +71,11 @@ func (r *journalReader) header(offset int64) (journalHeader, error) {
 // skip looks behind a bad place for a later batch of the same round. If there is
 // one, what lies between was acknowledged and is damaged; if not, the bad place
 // is the write that a crash interrupted.
-func (r *journalReader) skip() (found bool, err error) {
+func (r *reader) skip() (found bool, err error) {
 	if r.number == 0 {
 		return false, nil // without a salt nothing proves a batch
 	}
-	for offset := r.offset; offset < r.size; offset += journalBlock {
+	for offset := r.offset; offset < r.size; offset += block {
 		head, err := r.header(offset)
 		if err == nil && head.Salt == r.salt && head.Number > r.number {
 			r.offset, r.number, r.damage = offset, head.Number-1, true
@@ -89,12 +89,12 @@ func (r *journalReader) skip() (found bool, err error) {
 }
 
 // each calls use for every batch of a file in order, and notes damage in the log.
-func (d *Device) each(file vfs.File, use func(h journalHeader, e []bundle.Extent, damage bool) error) error {
+func (c *Config) each(file vfs.File, use func(h header, e []bundle.Extent, damage bool) error) error {
 	size, err := file.Size()
 	if err != nil {
-		return fmt.Errorf("device: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
-	r := journalReader{file: file, size: size}
+	r := reader{file: file, size: size}
 	for {
 		head, extents, err := r.next()
 		switch {
@@ -107,17 +107,17 @@ func (d *Device) each(file vfs.File, use func(h journalHeader, e []bundle.Extent
 			if found, err := r.skip(); err != nil || !found {
 				return err
 			}
-			d.options.Logger.Error("damaged batch in the journal", "device", d.root, "offset", at, "next", r.offset)
+			c.Logger.Error("damaged batch in the journal", "device", c.Root, "offset", at, "next", r.offset)
 		default:
 			return err
 		}
 	}
 }
 
-// replay writes the batches of an earlier process to their bundles, unless they
+// Replay writes the batches of an earlier process to their bundles, unless they
 // are known to be durable there, and returns the number of the newest. Nothing
-// is flushed: after a crash the same is done again.
-func (d *Device) replay() (newest uint64, err error) {
+// is flushed: after a crash the same is done again. No bundle may be open.
+func (c *Config) Replay() (newest uint64, err error) {
 	var files [2]vfs.File
 	var last [2]uint64
 	var destaged uint64
@@ -129,14 +129,14 @@ func (d *Device) replay() (newest uint64, err error) {
 		}
 	}()
 	for i := range files {
-		files[i], err = d.fs.Open(d.journalPath(i))
+		files[i], err = c.FS.Open(c.path(i))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("device: %w", err)
+			return 0, fmt.Errorf("journal: %w", err)
 		}
-		err = d.each(files[i], func(h journalHeader, _ []bundle.Extent, _ bool) error {
+		err = c.each(files[i], func(h header, _ []bundle.Extent, _ bool) error {
 			last[i], destaged = max(last[i], h.Number), max(destaged, h.Destaged)
 			return nil
 		})
@@ -153,29 +153,29 @@ func (d *Device) replay() (newest uint64, err error) {
 		if last[i] <= destaged {
 			continue
 		}
-		err = d.each(files[i], func(h journalHeader, extents []bundle.Extent, damage bool) error {
+		err = c.each(files[i], func(h header, extents []bundle.Extent, damage bool) error {
 			if h.Number <= destaged {
 				return nil
 			}
 			replayed++
-			return restore(d.files, extents, damage)
+			return restore(c.Files, extents, damage)
 		})
 		if err != nil {
 			return 0, err
 		}
 	}
 	if replayed > 0 {
-		d.options.Logger.Info("journal replayed", "device", d.root, "batches", replayed)
+		c.Logger.Info("journal replayed", "device", c.Root, "batches", replayed)
 	}
 	return max(last[0], last[1]), nil
 }
 
-// openJournal begins a journal anew, behind a batch number. The bundles are
-// durable. A crash in here leaves the old journal, whose replay changes nothing,
+// Open begins a journal anew, behind the batch number that Replay returned. The bundles
+// are durable. The caller must Close it. A crash in here leaves the old journal, whose replay changes nothing,
 // or files that do not yet have their size.
-func (d *Device) openJournal(newest uint64) (*journal, error) {
-	j := &journal{
-		device: d, size: d.options.JournalBytes / 2 / journalBlock * journalBlock,
+func (c *Config) Open(newest uint64) (*Journal, error) {
+	j := &Journal{
+		config: *c, size: c.Bytes / 2 / block * block,
 		wake: make(chan struct{}, 1), requests: make(chan chan error), stopping: make(chan struct{}), stopped: make(chan struct{}),
 		number: newest, destaged: newest,
 	}
@@ -186,20 +186,20 @@ func (d *Device) openJournal(newest uint64) (*journal, error) {
 		err = j.note()
 	}
 	if err == nil {
-		j.directory, err = d.fs.OpenDir(d.root)
+		j.directory, err = c.FS.OpenDir(c.Root)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("device: journal: %w", err), j.closeFiles())
+		return nil, errors.Join(fmt.Errorf("journal: %w", err), j.closeFiles())
 	}
 	go j.run()
 	return j, nil
 }
 
 // openFiles opens both files, made anew unless they have the right size.
-func (j *journal) openFiles() error {
-	d := j.device
+func (j *Journal) openFiles() error {
+	c := &j.config
 	for i := range j.files {
-		f, err := d.fs.Open(d.journalPath(i))
+		f, err := c.FS.Open(c.path(i))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -214,15 +214,15 @@ func (j *journal) openFiles() error {
 			return nil
 		}
 	}
-	if err := errors.Join(j.closeFiles(), d.removeJournal()); err != nil {
+	if err := errors.Join(j.closeFiles(), c.Remove()); err != nil {
 		return err
 	}
-	directory := filepath.Join(d.root, JournalDirectory)
-	if err := d.fs.Mkdir(directory); err != nil {
+	directory := filepath.Join(c.Root, Directory)
+	if err := c.FS.Mkdir(directory); err != nil {
 		return err
 	}
 	for i := range j.files {
-		f, err := d.fs.Create(d.journalPath(i))
+		f, err := c.FS.Create(c.path(i))
 		if err != nil {
 			return err
 		}
@@ -231,10 +231,10 @@ func (j *journal) openFiles() error {
 			return err
 		}
 	}
-	if err := d.fs.SyncDir(directory); err != nil {
+	if err := c.FS.SyncDir(directory); err != nil {
 		return err
 	}
-	return d.fs.SyncDir(d.root)
+	return c.FS.SyncDir(c.Root)
 }
 
 // zero gives a file its size once and for all, with blocks that are written, so
@@ -252,7 +252,7 @@ func zero(f vfs.File, size int64) error {
 	return f.Datasync()
 }
 
-func (j *journal) closeFiles() error {
+func (j *Journal) closeFiles() error {
 	var errs []error
 	for i := range j.files {
 		if f := j.files[i].File; f != nil {
@@ -263,26 +263,26 @@ func (j *journal) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// removeJournal takes the journal away, for good before it returns: files that
+// Remove takes the journal away, for good before it returns: files that
 // came back after a crash would be replayed. The bundles are durable.
-func (d *Device) removeJournal() error {
-	directory := filepath.Join(d.root, JournalDirectory)
-	if _, err := d.fs.ReadDir(directory); errors.Is(err, fs.ErrNotExist) {
+func (c *Config) Remove() error {
+	directory := filepath.Join(c.Root, Directory)
+	if _, err := c.FS.ReadDir(directory); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for i := range 2 {
-		if err := d.fs.Remove(d.journalPath(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("device: %w", err)
+		if err := c.FS.Remove(c.path(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("journal: %w", err)
 		}
 	}
-	if err := d.fs.SyncDir(directory); err != nil {
-		return fmt.Errorf("device: %w", err)
+	if err := c.FS.SyncDir(directory); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
-	if err := d.fs.Remove(directory); err != nil {
-		return fmt.Errorf("device: %w", err)
+	if err := c.FS.Remove(directory); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
-	if err := d.fs.SyncDir(d.root); err != nil {
-		return fmt.Errorf("device: %w", err)
+	if err := c.FS.SyncDir(c.Root); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
 }
