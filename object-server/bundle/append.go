@@ -12,6 +12,22 @@ import (
 	"martlet/object-server/vfs"
 )
 
+// Writer appends to a bundle. There is one of each, see TakeWriter, and one goroutine
+// at a time may use it and the Appended that it returns.
+type Writer struct{ bundle *Bundle }
+
+// TakeWriter hands out the writer of the bundle to the first who asks, and nil to all
+// others.
+func (b *Bundle) TakeWriter() *Writer {
+	if b.writerTaken.Swap(true) {
+		return nil
+	}
+	return &Writer{b}
+}
+
+// Bundle is what the writer appends to.
+func (w *Writer) Bundle() *Bundle { return w.bundle }
+
 // Appended is a batch of one bundle that has been written but not yet flushed.
 // It is valid until Publish or Discard.
 type Appended struct {
@@ -36,7 +52,8 @@ type Appended struct {
 // it was. After any other error the segment is closed, and what may have been
 // written of the drafts is void once the next append succeeds; a restart before
 // that may find some of it.
-func (b *Bundle) Append(drafts []*Draft) (*Appended, error) {
+func (w *Writer) Append(drafts []*Draft) (*Appended, error) {
+	b := w.bundle
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0], partial: a.partial}
 	if b.active != nil && (b.active.tail+drafts[0].Len() > b.config.SegmentBytes || b.isTurning()) {
@@ -266,7 +283,8 @@ func (a *Appended) Discard() {
 
 // Pad returns a record that proves the last batch to have been durable, or nil
 // if there is nothing to prove.
-func (b *Bundle) Pad() *Draft {
+func (w *Writer) Pad() *Draft {
+	b := w.bundle
 	if b.active == nil || b.padded || b.provenLSN == b.lastLSN {
 		return nil
 	}

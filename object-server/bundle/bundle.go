@@ -27,8 +27,8 @@ type Config struct {
 const checkpointRecords = 100_000
 
 // Bundle is the open log of one partition. Read, ReadHead and Quarantine are
-// safe for concurrent use; Append, Publish and Discard belong to one committer,
-// Seal and Checkpoint to one caretaker, Compact to one compactor.
+// safe for concurrent use; its Writer appends; Seal and Checkpoint belong to one
+// caretaker, Compact to one compactor.
 type Bundle struct {
 	id        ID
 	directory string
@@ -43,7 +43,7 @@ type Bundle struct {
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
 	superseded  superseded      // guarded by mu
 	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
-	active      *segment        // the one that grows, nil: the next append makes one; the committer changes it, under mu
+	active      *segment        // the one that grows, nil: the next append makes one; the Writer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire
 	identity    format.Identity // guarded by mu
@@ -51,9 +51,11 @@ type Bundle struct {
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
 
-	// The rest belongs to the committer.
-	lastLSN      uint64 // all up to here is durable; the committer changes it, under mu
-	acknowledged uint64 // the same, but for LSNs that only what could not be read may have; the committer changes it, under mu
+	writerTaken atomic.Bool // see TakeWriter
+
+	// The rest belongs to the Writer.
+	lastLSN      uint64 // all up to here is durable; the Writer changes it, under mu
+	acknowledged uint64 // the same, but for LSNs that only what could not be read may have; the Writer changes it, under mu
 	provenLSN    uint64 // watermark in the newest record: durable whatever becomes of the tail
 	padded       bool   // the newest record is a PAD
 	nextSequence uint32

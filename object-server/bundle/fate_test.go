@@ -59,7 +59,7 @@ func (c *chained) write(n int, ticks uint64, size int) {
 		check(c, d.SealTombstone(c.hash, &m))
 	}
 	d.Replaces(head)
-	appended, err := c.bundle.Append([]*Draft{d})
+	appended, err := (&Writer{c.bundle}).Append([]*Draft{d})
 	check(c, err)
 	check(c, appended.Datasync())
 	appended.Publish()

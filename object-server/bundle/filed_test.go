@@ -151,7 +151,7 @@ func TestLongSegmentIsClosed(t *testing.T) {
 			check(t, d.SealPut(h, &m, nil))
 			batch = append(batch, d)
 		}
-		a, err := b.Append(batch)
+		a, err := (&Writer{b}).Append(batch)
 		check(t, err)
 		a.Publish()
 	}
@@ -179,7 +179,7 @@ func TestTornFirstBatch(t *testing.T) {
 	}
 	write(300)
 	b.turn = true
-	_, err = b.Append([]*Draft{put(t, 1, 1000)})
+	_, err = (&Writer{b}).Append([]*Draft{put(t, 1, 1000)})
 	check(t, err)
 	alter(t, fs, b.files.path(b.active.key(logID)), func(f vfs.File) { flip(t, f, format.SegmentHeaderSize) })
 	shows := content(t, b, 40)

@@ -55,7 +55,7 @@ func TestFullDiskLeavesNoOpenFile(t *testing.T) {
 	b, err := Open(files, logID, tended)
 	check(t, err)
 	isFull = true
-	if _, err := b.Append([]*Draft{put(t, 1, 1)}); !errors.Is(err, ErrNotWritten) {
+	if _, err := (&Writer{b}).Append([]*Draft{put(t, 1, 1)}); !errors.Is(err, ErrNotWritten) {
 		t.Fatal(err)
 	}
 	entries, err := fs.ReadDir(b.directory)

@@ -14,7 +14,7 @@ func fill(t *testing.T, b *Bundle, hash format.Hash, ticks uint64) format.Identi
 	defer d.Free()
 	m := format.Metadata{Name: "/a/c/o", Timestamp: format.Timestamp{Ticks: ticks}}
 	check(t, d.SealTombstone(hash, &m))
-	a, err := b.Append([]*Draft{d})
+	a, err := (&Writer{b}).Append([]*Draft{d})
 	check(t, err)
 	check(t, a.Datasync())
 	a.Publish()

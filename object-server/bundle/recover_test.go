@@ -43,7 +43,7 @@ func appendBatch(t testing.TB, b *Bundle, drafts ...*Draft) {
 		d.Replaces(old)
 		buffer.Free()
 	}
-	a, err := b.Append(drafts)
+	a, err := (&Writer{b}).Append(drafts)
 	check(t, err)
 	check(t, a.Datasync())
 	a.Publish()
@@ -223,7 +223,7 @@ func TestDiscardedBatchIsVoid(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
 	appendBatch(t, b, put(t, 1, 1))
-	a, err := b.Append([]*Draft{put(t, 2, 1), put(t, 3, 1)})
+	a, err := (&Writer{b}).Append([]*Draft{put(t, 2, 1), put(t, 3, 1)})
 	check(t, err)
 	a.Discard()
 	appendBatch(t, b, put(t, 4, 1))

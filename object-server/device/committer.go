@@ -24,9 +24,10 @@ type committer struct {
 
 	mu      sync.Mutex
 	arrived sync.Cond
-	queue   []*write // guarded by mu
-	wanted  int      // how many writes to wait for; guarded by mu
-	stopped bool     // guarded by mu
+	queue   []*write                          // guarded by mu
+	wanted  int                               // how many writes to wait for; guarded by mu
+	writers map[*bundle.Bundle]*bundle.Writer // of the bundles that were written to; guarded by mu
+	stopped bool                              // guarded by mu
 	done    chan struct{}
 
 	progress atomic.Int64 // when the batch came a step further, by the clock; 0 between batches
@@ -34,12 +35,12 @@ type committer struct {
 	// The rest belongs to the goroutine.
 	groups []group
 	alarm  *time.Timer            // ends the wait of those that queue behind a batch that hangs
-	byFile map[*bundle.Bundle]int // index into groups
+	byFile map[*bundle.Writer]int // index into groups
 }
 
 // write is a record on its way.
 type write struct {
-	bundle *bundle.Bundle
+	writer *bundle.Writer
 	draft  *bundle.Draft
 	err    error
 	done   chan struct{} // one token when err is final
@@ -47,7 +48,7 @@ type write struct {
 
 // group is what a batch has for one bundle.
 type group struct {
-	bundle   *bundle.Bundle
+	writer   *bundle.Writer
 	writes   []*write
 	drafts   []*bundle.Draft
 	appended *bundle.Appended
@@ -59,7 +60,8 @@ func (c *committer) start(d *Device) {
 	c.device = d
 	c.arrived.L = &c.mu
 	c.done = make(chan struct{})
-	c.byFile = make(map[*bundle.Bundle]int)
+	c.byFile = make(map[*bundle.Writer]int)
+	c.writers = make(map[*bundle.Bundle]*bundle.Writer)
 	c.alarm = time.AfterFunc(d.options.stuckAfter, c.refuse)
 	c.alarm.Stop()
 	go c.run()
@@ -81,8 +83,9 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 		return err
 	}
 	w := writes.Get().(*write)
-	w.bundle, w.draft, w.err = b, draft, nil
+	w.draft, w.err = draft, nil
 	c.mu.Lock()
+	w.writer = c.writerOf(b)
 	c.queue = append(c.queue, w)
 	isEnough := len(c.queue) >= c.wanted
 	c.mu.Unlock()
@@ -91,9 +94,26 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 	}
 	<-w.done
 	err := w.err
-	w.bundle, w.draft = nil, nil
+	w.writer, w.draft = nil, nil
 	writes.Put(w)
 	return err
+}
+
+// writerOf finds the writer of a bundle, which it takes at the first write. c.mu is held.
+func (c *committer) writerOf(b *bundle.Bundle) *bundle.Writer {
+	w := c.writers[b]
+	if w == nil {
+		w = b.TakeWriter()
+		c.writers[b] = w
+	}
+	return w
+}
+
+// forget drops the writer of a bundle that was retired.
+func (c *committer) forget(b *bundle.Bundle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.writers, b)
 }
 
 // check returns ErrStuck if the batch that is being written has come no further for
@@ -244,17 +264,17 @@ func (c *committer) group(batch []*write) {
 	clear(c.byFile)
 	c.groups = c.groups[:0]
 	for _, w := range batch {
-		i, ok := c.byFile[w.bundle]
+		i, ok := c.byFile[w.writer]
 		if !ok {
 			i = len(c.groups)
-			c.byFile[w.bundle] = i
+			c.byFile[w.writer] = i
 			if i < cap(c.groups) { // reuse the slices of an earlier batch
 				c.groups = c.groups[:i+1]
 			} else {
 				c.groups = append(c.groups, group{})
 			}
 			g := &c.groups[i]
-			*g = group{bundle: w.bundle, writes: g.writes[:0], drafts: g.drafts[:0]}
+			*g = group{writer: w.writer, writes: g.writes[:0], drafts: g.drafts[:0]}
 		}
 		g := &c.groups[i]
 		g.writes = append(g.writes, w)
@@ -291,7 +311,7 @@ func (c *committer) writeAll() {
 // write appends the records of a group to its bundle. What does not fit into
 // the segment goes back to the front of the queue.
 func (c *committer) write(g *group) {
-	appended, err := g.bundle.Append(g.drafts)
+	appended, err := g.writer.Append(g.drafts)
 	c.step()
 	if err != nil {
 		c.device.failed(err)
@@ -318,11 +338,11 @@ func (c *committer) settle(g *group, err error) {
 	}
 	if err != nil {
 		g.appended.Discard()
-		c.device.caretaker.flushFailed(g.bundle)
+		c.device.caretaker.flushFailed(g.writer.Bundle())
 	} else {
 		g.appended.Publish()
-		c.device.damages.replaced(g.bundle.ID(), g.drafts[:len(g.writes)])
-		c.device.caretaker.look(g.bundle)
+		c.device.damages.replaced(g.writer.Bundle().ID(), g.drafts[:len(g.writes)])
+		c.device.caretaker.look(g.writer.Bundle())
 		failpoint.Hit(failpoint.Published)
 	}
 	for _, w := range g.writes {
@@ -414,11 +434,14 @@ func (c *committer) flushEach() error {
 // mistaken for a torn tail. The goroutine has ended.
 func (c *committer) pad(all []*bundle.Bundle) error {
 	var batch []*write
+	c.mu.Lock()
 	for _, b := range all {
-		if draft := b.Pad(); draft != nil {
-			batch = append(batch, &write{bundle: b, draft: draft, done: make(chan struct{}, 1)})
+		writer := c.writerOf(b)
+		if draft := writer.Pad(); draft != nil {
+			batch = append(batch, &write{writer: writer, draft: draft, done: make(chan struct{}, 1)})
 		}
 	}
+	c.mu.Unlock()
 	if len(batch) == 0 {
 		return nil
 	}

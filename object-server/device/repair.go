@@ -125,6 +125,7 @@ func (d *Device) renew(s *partition, id bundle.ID) {
 	s.bundle = nil
 	s.mu.Unlock()
 	old.Retire()
+	d.committer.forget(old)
 	b, err := bundle.Reopen(d.files, id, d.bundleConfig())
 	if err != nil {
 		d.options.Logger.Error("a repaired partition cannot be opened", "device", d.root, "policy", id.Policy, "partition", id.Partition, "error", err)

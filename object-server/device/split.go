@@ -210,6 +210,7 @@ func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halv
 	d.bundles.mu.Unlock()
 	d.compactor.inherit(b.ID(), halves)
 	b.Retire()
+	d.committer.forget(b)
 	return nil
 }
 
