@@ -1,6 +1,3 @@
-// Package ring reads OpenStack Swift's ring files (.ring.gz, versions 1 and 2) and answers which devices hold a
-// partition. It does not build or balance rings and knows no hand-offs: that is the Python package of the same name,
-// and test/golden/ring holds what both must agree on.
 package ring
 
 import (

@@ -5,5 +5,8 @@
 //
 // The package keeps no object in memory: bodies stream through fixed buffers both ways. It decides what becomes of
 // headers (which are kept, which a POST replaces), checks every input before it costs anything, and maps errors to
-// statuses in one place.
+// statuses in one place (failure.go). A device that hangs or disappears keeps no request for another one waiting
+// (mounts.go).
+//
+// Only the commands below cmd use it.
 package server

@@ -1,10 +1,3 @@
-// Package vfs is the seam between the storage engine and the file system: every
-// byte the engine reads or writes goes through FS.
-//
-// There are three implementations: OS is the real one, Mem keeps everything in
-// memory and can be crashed, and Faults wraps another one and makes a chosen
-// operation fail. What the engine assumes of a file system is written in
-// doc/formats/bundle.md.
 package vfs
 
 import (
