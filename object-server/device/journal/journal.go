@@ -32,8 +32,8 @@ type Config struct {
 	// Err is not nil once the device is out: then the journal stays as it is, for the
 	// next start.
 	Err func() error
-	// Failed is told of each failed flush of bundles and of each note that could not
-	// be written; a failed Commit is for its caller to tell.
+	// Failed is told of a flush or a note that has failed beside a Commit; a failed
+	// Commit is for its caller to count.
 	Failed  func(err error)
 	TakeOut func(err error) // what is in the bundles is not known any more
 
