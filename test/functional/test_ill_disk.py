@@ -6,13 +6,14 @@ import http.client
 import itertools
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from ill_disk import IllDisk, build_ill_disk
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
 
@@ -106,6 +107,28 @@ def segments(disk: IllDisk) -> list[Path]:
     return sorted(disk.backing.rglob("*.bundle"), key=lambda path: -path.stat().st_size)
 
 
+def hang_at_start(cluster: RunningCluster, disk: IllDisk, kind: str) -> None:
+    """Kill the server of a kind; the disk hangs before the next one starts.
+
+    A thread that waits for the disk outlives its process, and keeps its port. So the disk must not
+    hang before the killed process is gone, and the supervisor stands still meanwhile.
+    """
+    assert cluster.process is not None
+    os.kill(cluster.process.pid, signal.SIGSTOP)
+    try:
+        os.kill(cluster.pid_of(f"{kind}-server"), signal.SIGKILL)
+        port = cluster.storage_port(kind)
+        await_true(lambda: not is_listening(port), f"no more {kind} server on port {port}")
+        disk.hang()
+    finally:
+        os.kill(cluster.process.pid, signal.SIGCONT)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
 @pytest.mark.parametrize("offset", [0, SECTOR], ids=["first sector", "second sector"])
 def test_a_bad_sector(
     cluster: RunningCluster, disk: IllDisk, account: Account, offset: int
@@ -149,8 +172,7 @@ def test_a_disk_that_hangs_at_start(
 ) -> None:
     names = [f"small-{number}" for number in range(60)]
     put_all(account, names)
-    disk.hang()
-    os.kill(cluster.pid_of("object-server"), signal.SIGKILL)
+    hang_at_start(cluster, disk, "object")
     account.close()
     with Uploader(cluster.port, "c").running() as uploader:
         uploader.await_more(50)
