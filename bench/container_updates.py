@@ -4,7 +4,7 @@
     .venv/bin/python bench/container_updates.py [--rows 50] [--clients 8] [--containers 4]
 
 Starts a container server of its own on a free port, with its devices in a temporary directory, and
-counts the CPU time of its process from /proc. The rows are new names in random order.
+counts the CPU time of its processes from /proc. The rows are new names in random order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
 import secrets
 import socket
 import subprocess
@@ -21,6 +20,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from processes import tree_cpu_ms
 
 CONF = """
 [DEFAULT]
@@ -75,7 +76,7 @@ def measure(options: argparse.Namespace, port: int, pid: int) -> None:
         send(http.client.HTTPConnection("127.0.0.1", port), "PUT", container, b"", 201)
     end = time.monotonic() + options.seconds
     counts = [0] * options.clients
-    cpu = cpu_seconds(pid)
+    cpu_ms = tree_cpu_ms(pid)
     threads = [
         threading.Thread(target=drive, args=(options, port, index, end, counts))
         for index in range(options.clients)
@@ -84,13 +85,13 @@ def measure(options: argparse.Namespace, port: int, pid: int) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    cpu = cpu_seconds(pid) - cpu
+    cpu_ms = tree_cpu_ms(pid) - cpu_ms
     batches = sum(counts)
     rows = batches * options.rows
     print(f"rows/s             {rows / options.seconds:10.0f}")
     print(f"updates/s          {batches / options.seconds:10.0f}")
-    print(f"CPU per row, us    {cpu / rows * 1e6:10.1f}")
-    print(f"CPU per update, us {cpu / batches * 1e6:10.1f}")
+    print(f"CPU per row, us    {cpu_ms / rows * 1e3:10.1f}")
+    print(f"CPU per update, us {cpu_ms / batches * 1e3:10.1f}")
 
 
 def drive(
@@ -134,11 +135,6 @@ def send(
     response.read()
     if response.status != status:
         raise RuntimeError(f"{method} answered {response.status}")
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_until_up(port: int) -> None:

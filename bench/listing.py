@@ -33,7 +33,7 @@ from urllib.parse import quote
 
 from load import HOST
 from own_cluster import free_port
-from processes import cpu_ms
+from processes import tree_cpu_ms
 
 ACCOUNT, CONTAINER, DEVICE, PARTITION = "AUTH_bench", "listing", "d1", 0
 SALT = "bench"
@@ -188,10 +188,10 @@ def measure(
     cpu: dict[str, list[float]] = {server.name: [] for server in servers}
     for number in range(options.rounds):
         for server in servers if number % 2 else reversed(servers):
-            cpu_before, started = cpu_ms(server.pid, is_parent=True), time.monotonic()
+            cpu_before, started = tree_cpu_ms(server.pid), time.monotonic()
             pages = sum(1 for _ in _pages(server, names, options.page))
             rates[server.name].append(pages / (time.monotonic() - started))
-            cpu[server.name].append((cpu_ms(server.pid, is_parent=True) - cpu_before) / pages)
+            cpu[server.name].append((tree_cpu_ms(server.pid) - cpu_before) / pages)
     return {
         name: {
             "pages_per_second": [round(rate, 2) for rate in rates[name]],

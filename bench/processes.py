@@ -63,6 +63,11 @@ def cpu_ms(pid: int, is_parent: bool) -> float:
     return (own + (ended if is_parent else 0)) * 1000 / TICKS_PER_SECOND
 
 
+def tree_cpu_ms(pid: int) -> float:
+    """User and system time of a process and of all that came from it."""
+    return sum(cpu_ms(member, is_parent=True) for member in process_tree(pid))
+
+
 def _resident_mib(pid: int) -> float:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
