@@ -35,7 +35,9 @@ class AccountServer(StorageServer):
         self, options: AccountOptions, cluster: ClusterConf, server: ServerOptions
     ) -> None:
         super().__init__(options, cluster, server)
-        self.pool = DatabasePool(AccountDatabase, options.database_pool_size)
+        self.pool = DatabasePool(
+            lambda path: AccountDatabase(path, self.assert_device_there), options.database_pool_size
+        )
         self.handlers = {
             "GET": self.get,
             "HEAD": self.head,

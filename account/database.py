@@ -105,7 +105,7 @@ class AccountDatabase(Database):
                 ),
             )
 
-        self.build(self.path, fill)
+        self.build(fill)
 
     def info(self) -> AccountInfo:
         """The state of the account.

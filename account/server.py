@@ -23,7 +23,9 @@ def main() -> int:
     from martlet.server import patch_standard_library, run_service
 
     patch_standard_library()
-    return run_service("martlet-account-server", "Serves account listings and metadata.")
+    return run_service(
+        "martlet-account-server", "Serves account listings and metadata.", workers_min=1
+    )
 
 
 if __name__ == "__main__":

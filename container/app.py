@@ -68,7 +68,10 @@ class ContainerServer(StorageServer):
         self._max_update_bytes = options.max_update_bytes
         self._allowed_sync_hosts = options.allowed_sync_hosts
         self._realms = SyncRealms(server.swift_dir)
-        self.pool = DatabasePool(ContainerDatabase, options.database_pool_size)
+        self.pool = DatabasePool(
+            lambda path: ContainerDatabase(path, self.assert_device_there),
+            options.database_pool_size,
+        )
         self._client = BackendClient(options.conn_timeout, options.node_timeout)
         self.reporter = Reporter(
             options,

@@ -158,7 +158,7 @@ class ContainerDatabase(Database):
                 (storage_policy_index,),
             )
 
-        self.build(self.path, fill)
+        self.build(fill)
 
     def info(self) -> ContainerInfo:
         """The state of the container.

@@ -25,7 +25,7 @@ from martlet.names import quote_path
 from martlet.timestamp import Timestamp
 from replicator.concurrency import repeat_in_background
 from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseMissing
+from replicator.errors import DatabaseMissing, DeviceStuck, ProcessLost
 from ring.errors import RingError
 from ring.ring import Ring
 
@@ -87,6 +87,8 @@ class Feeder:
                 is_done = self.feed(path)
             except DatabaseMissing:
                 continue  # its rows went with it
+            except (DeviceStuck, ProcessLost):
+                continue  # logged once for the device; a sweep marks it again
             except RingError as error:
                 self._log.error("cannot feed the queue of misplaced objects: %s", error)
                 is_done = False

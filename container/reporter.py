@@ -19,11 +19,14 @@ from container.account_updates import AccountReplica, send_to_account
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo
 from martlet.backend_client import BackendClient
+from martlet.disk_calls import DiskStuck, on_disk
 from martlet.log import get_logger
 from martlet.timestamp import Timestamp
-from replicator.concurrency import for_each, repeat_in_background, run_blocking
+from martlet.worker_processes import at_retirement
+from replicator.concurrency import for_each, repeat_in_background
+from replicator.database_files import entries
 from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseError, DatabaseMissing
+from replicator.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
 from ring.errors import RingError
 from ring.ring import Ring
 
@@ -60,6 +63,7 @@ class Reporter:
 
     def start(self) -> None:
         """Begin to report and to sweep in the background."""
+        at_retirement(self._give_back_locks)
         repeat_in_background("report", self.report_changed, self._options.report_interval)
         repeat_in_background("sweep", self.sweep, self._options.sweep_interval)
 
@@ -90,15 +94,28 @@ class Reporter:
 
         One process of a server sweeps a device: the one that holds the lock file.
         """
-        pause = 1.0 / self._options.containers_per_second
-        for path in self._database_paths():
+        for name in entries(self._devices):
             try:
-                info = run_blocking(_read_info, path)
+                self._sweep_device(f"{self._devices}/{name}")
+            except (DiskStuck, DeviceStuck, ProcessLost) as error:
+                self._log.error("sweep skips a device: %s", error)
+
+    def _sweep_device(self, device: str) -> None:
+        """
+        :raises DiskStuck: the device does not answer.
+        :raises DeviceStuck, ProcessLost: the same, met in a database.
+        """
+        pause = 1.0 / self._options.containers_per_second
+        for path in self._database_paths(device):
+            try:
+                info = on_disk(device, _read_info, path)
                 if info.is_unreported:
                     self.mark_changed(path)
                 self.swept_too(path, info)
             except DatabaseMissing:
                 pass  # removed since it was listed
+            except (DeviceStuck, ProcessLost):
+                raise
             except DatabaseError as error:
                 self._log.error("sweep skips a database: %s", error)
             time.sleep(pause)
@@ -108,6 +125,8 @@ class Reporter:
             self.report(path)
         except DatabaseMissing:
             pass  # its rows went with it
+        except (DeviceStuck, ProcessLost):
+            pass  # logged once for the device; what is untold, a sweep finds
         except Exception:
             self._log.exception("report failed path=%s", path)
 
@@ -148,20 +167,21 @@ class Reporter:
             self._account_ring = self._open_account_ring()
         return self._account_ring
 
-    def _database_paths(self) -> Iterator[str]:
-        for device in _entries(self._devices):
-            top = f"{device}/containers"
-            if not os.path.isdir(top) or not self._sweeps(top):
-                continue
-            for partition in _entries(top):
-                for suffix in _entries(partition):
-                    for directory in _entries(suffix):
-                        yield f"{directory}/{os.path.basename(directory)}.db"
+    def _database_paths(self, device: str) -> Iterator[str]:
+        top = f"{device}/containers"
+        if not on_disk(device, self._sweeps, top):
+            return
+        for partition in on_disk(device, _directories, top):
+            for suffix in on_disk(device, _directories, partition):
+                for directory in on_disk(device, _directories, suffix):
+                    yield f"{directory}/{os.path.basename(directory)}.db"
 
     def _sweeps(self, top: str) -> bool:
         """Whether this process is the one that sweeps a device; it stays so until it ends."""
         if top in self._sweep_locks:
             return True
+        if not os.path.isdir(top):
+            return False
         lock = open(f"{top}/{SWEEP_LOCK}", "ab")  # noqa: SIM115  # kept open for as long as we live
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,8 +191,12 @@ class Reporter:
         self._sweep_locks[top] = lock
         return True
 
+    def _give_back_locks(self) -> None:
+        for lock in self._sweep_locks.values():
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
-def _entries(directory: str) -> list[str]:
+
+def _directories(directory: str) -> list[str]:
     try:
         return [entry.path for entry in os.scandir(directory) if entry.is_dir()]
     except OSError:

@@ -33,7 +33,10 @@ def main() -> int:
 
     patch_standard_library()
     return run_service(
-        "martlet-container-server", "Serves container listings and metadata.", _start_background
+        "martlet-container-server",
+        "Serves container listings and metadata.",
+        _start_background,
+        workers_min=1,
     )
 
 

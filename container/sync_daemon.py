@@ -41,11 +41,18 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        try:
-            daemon.run_forever()
-        except KeyboardInterrupt:
-            return 0
+        from martlet.worker_processes import supervise
+
+        return supervise(1, lambda number: _run_forever(daemon))
     return 1 if daemon.run_once() else 0
+
+
+def _run_forever(daemon: ContainerSync) -> None:
+    """In a process that another one replaces when a disk makes it useless."""
+    from martlet.server import use_own_poller
+
+    use_own_poller()
+    daemon.run_forever()
 
 
 def load_daemon(conf_path: Path) -> ContainerSync:
@@ -60,6 +67,7 @@ def load_daemon(conf_path: Path) -> ContainerSync:
     from container.sync_remote import Remote
     from martlet.cluster_conf import CONF_NAME
     from martlet.config import load_options, read_ini
+    from martlet.disk_calls import limits
     from martlet.internal_client import InternalClient
     from martlet.log import setup_logging
     from martlet.server import load_pipeline, read_server_options
@@ -79,6 +87,8 @@ def load_daemon(conf_path: Path) -> ContainerSync:
     options = load_options(SyncOptions, section("container-sync"), f"{conf_path} [container-sync]")
     own = section("app:container-server", ("use",))
     allowed = load_options(ContainerOptions, own, f"{conf_path} [app:container-server]")
+    limits.threads_per_disk = allowed.threads_per_disk
+    limits.disk_timeout = allowed.disk_timeout
     setup_logging(server.log_level)
     pipeline = load_pipeline(Path(options.internal_client_conf_path))
     hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
@@ -96,38 +106,49 @@ def load_daemon(conf_path: Path) -> ContainerSync:
 
 def databases_of(server: ServerOptions, ring: Ring) -> Callable[[], Iterator[Held]]:
     """Gives the container databases on the devices of ``server`` that are primary there."""
-    from container.sync import Held
+    from martlet.disk_calls import DiskStuck
+    from martlet.log import get_logger
+    from replicator.database_files import entries
 
-    def own_index(device: str, partition: int) -> tuple[int, int] | None:
-        nodes = ring.get_part_nodes(partition)
-        for node in nodes:
-            is_there = node["device"] == device and node["port"] == server.bind_port
-            if is_there and _is_local(node["ip"]):
-                return node["index"], len(nodes)
-        return None
+    log = get_logger("martlet.container.sync")
 
     def databases() -> Iterator[Held]:
-        for device in _entries(server.devices):
-            top = os.path.join(server.devices, device, "containers")
-            for partition in _entries(top):
-                if not partition.isdigit() or int(partition) >= ring.partition_count:
-                    continue
-                index = own_index(device, int(partition))
-                if index is None:
-                    continue  # a hand-off: the primaries do it
-                for suffix in _entries(os.path.join(top, partition)):
-                    for name in _entries(os.path.join(top, partition, suffix)):
-                        path = os.path.join(top, partition, suffix, name, f"{name}.db")
-                        yield Held(path, *index)
+        for device in entries(server.devices):
+            try:
+                yield from _databases_on(device, server, ring)
+            except DiskStuck as error:
+                log.error("pass skips a device: %s", error)
 
     return databases
 
 
-def _entries(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
+def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[Held]:
+    """
+    :raises DiskStuck: the device does not answer.
+    """
+    from container.sync import Held
+    from martlet.disk_calls import on_disk
+    from replicator.database_files import entries
+
+    disk = os.path.join(server.devices, device)
+    top = os.path.join(disk, "containers")
+    for partition in on_disk(disk, entries, top):
+        if not partition.isdigit() or int(partition) >= ring.partition_count:
+            continue
+        nodes = ring.get_part_nodes(int(partition))
+        own = [
+            node["index"]
+            for node in nodes
+            if node["device"] == device
+            and node["port"] == server.bind_port
+            and _is_local(node["ip"])
+        ]
+        if not own:
+            continue  # a hand-off: the primaries do it
+        for suffix in on_disk(disk, entries, os.path.join(top, partition)):
+            for name in on_disk(disk, entries, os.path.join(top, partition, suffix)):
+                path = os.path.join(top, partition, suffix, name, f"{name}.db")
+                yield Held(path, own[0], len(nodes))
 
 
 def _is_local(address: str) -> bool:

@@ -6,8 +6,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from martlet.disk_calls import DiskStuck, on_disk
+
+T = TypeVar("T")
 
 _PROC = Path("/proc")
 _RING_NAME = re.compile(r"(account|container|object(-[0-9]+)?)\.ring\.gz").fullmatch
@@ -80,7 +85,9 @@ class Devices:
     def unmounted(self) -> list[dict[str, Any]]:
         """The devices that cannot be used."""
         return [
-            {"device": name, "mounted": False} for name in self.names() if not self._is_usable(name)
+            {"device": name, "mounted": False}
+            for name in self.names()
+            if not self._of_device(name, self._is_there)
         ]
 
     def usage(self) -> list[dict[str, Any]]:
@@ -88,9 +95,11 @@ class Devices:
         return [self._usage(name) for name in self.names()]
 
     def _usage(self, name: str) -> dict[str, Any]:
-        if not self._is_usable(name):
+        state = self._of_device(
+            name, lambda path: os.statvfs(path) if self._is_there(path) else None
+        )
+        if state is None:
             return {"device": name, "mounted": False, "size": "", "used": "", "avail": ""}
-        state = os.statvfs(os.path.join(self.folder, name))
         size = state.f_blocks * state.f_frsize
         return {
             "device": name,
@@ -100,17 +109,22 @@ class Devices:
             "avail": state.f_bavail * state.f_frsize,
         }
 
-    def _is_usable(self, name: str) -> bool:
-        path = os.path.join(self.folder, name)
+    def _is_there(self, path: str) -> bool:
         return os.path.ismount(path) if self._mount_check else os.path.isdir(path)
+
+    def _of_device(self, name: str, look: Callable[[str], T]) -> T | None:
+        """What is seen on a device; None if it does not answer."""
+        path = os.path.join(self.folder, name)
+        try:
+            return on_disk(path, look, path)
+        except DiskStuck:
+            return None
 
     def quarantined(self) -> dict[str, Any]:
         """How many databases, and objects by storage policy, have been put aside."""
         counts: dict[str, Any] = {"objects": 0, "containers": 0, "accounts": 0, "policies": {}}
         for name in self.names():
-            aside = os.path.join(self.folder, name, "quarantined")
-            for kind in _entries(aside):
-                count = len(_entries(os.path.join(aside, kind)))
+            for kind, count in (self._of_device(name, _quarantined) or {}).items():
                 if kind in ("accounts", "containers"):
                     counts[kind] += count
                 elif match := _POLICY_FOLDER(kind):
@@ -118,6 +132,11 @@ class Devices:
                     of_policy = counts["policies"].setdefault(match[1] or "0", {"objects": 0})
                     of_policy["objects"] += count
         return counts
+
+
+def _quarantined(device: str) -> dict[str, int]:
+    aside = os.path.join(device, "quarantined")
+    return {kind: len(_entries(os.path.join(aside, kind))) for kind in _entries(aside)}
 
 
 def _entries(folder: str) -> list[str]:

@@ -27,11 +27,8 @@ from martlet.config import ConfigError, load_options, option, read_ini
 from martlet.http import WSGIApp
 from martlet.log import get_logger, setup_logging
 from martlet.swift_options import PROXY_DEFAULTS
+from martlet.worker_processes import GRACE_SECONDS, at_retirement, supervise
 
-#: How long a worker may take to finish its requests after SIGTERM, seconds.
-GRACE_SECONDS = 10.0
-#: How long the place of a dead worker stays empty, seconds.
-RESPAWN_SECONDS = 0.2
 # A request leaves some 40 objects in cycles; nearly all else is gone with it without the collector.
 # With Python's threshold of 700 objects it looks through the requests under way so often that this
 # is 3 % of a proxy's time; with this one some 4 MB wait for it.
@@ -57,12 +54,17 @@ class ServerOptions:
     mount_check: bool = option(True, "Refuse a device that is not a mount point")
 
 
-def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], None]) -> int:
+def serve(
+    conf_path: Path,
+    app_name: str,
+    on_worker_start: Callable[[WSGIApp], None],
+    workers_min: int = 0,
+) -> int:
     """Run the service of ``conf_path`` until SIGTERM or SIGINT; returns the exit status.
 
     The pipeline is loaded once, before the workers are forked, so that they share what it made.
     ``on_worker_start`` runs in each worker with the loaded pipeline, to start background green
-    threads.
+    threads. A service that must be able to replace a worker asks for one at least.
     """
     try:
         setup_logging(ServerOptions.log_level)
@@ -81,14 +83,15 @@ def serve(conf_path: Path, app_name: str, on_worker_start: Callable[[WSGIApp], N
     log.info("listening ip=%s port=%d workers=%d", host, port, options.workers)
 
     def work(number: int) -> None:
-        _use_own_poller()
+        use_own_poller()
         on_worker_start(app)
         _serve_requests(listeners[number], app, options, cluster)
 
-    if options.workers <= 0:
+    workers = max(options.workers, workers_min)
+    if workers <= 0:
         work(0)
         return 0
-    return _supervise(options.workers, work)
+    return supervise(workers, work)
 
 
 def load_server_options(conf_path: Path) -> ServerOptions:
@@ -160,7 +163,7 @@ def _bind(options: ServerOptions, shared: bool) -> socket.socket:
     return bound
 
 
-def _use_own_poller() -> None:
+def use_own_poller() -> None:
     """A poller inherited over fork would be shared with the siblings.
 
     It comes before any green thread of the worker: those that wait in the old poller never wake.
@@ -185,6 +188,15 @@ def _serve_requests(
     http_protocol.max_request_line = cluster.constraints.max_request_line
     http_protocol.max_header_count = cluster.constraints.max_header_count
     pool = eventlet.GreenPool(options.max_clients)
+
+    acceptor = eventlet.getcurrent()
+
+    def leave() -> None:
+        # As stop, but the socket goes on: the next worker has it.
+        eventlet.kill(acceptor, OSError(errno.EBADF, "this worker retires"))
+        eventlet.spawn_after(GRACE_SECONDS, os._exit, 1)
+
+    at_retirement(leave)
 
     def stop(_number: int, _frame: object) -> None:
         # Ends the accept loop; eventlet then closes idle connections at once, and the others when
@@ -214,70 +226,6 @@ def _serve_requests(
     pool.waitall()
 
 
-def _supervise(count: int, work: Callable[[int], None]) -> int:
-    """Fork ``count`` workers, numbered from 0, and replace those that die, until told to stop."""
-    from eventlet.patcher import original
-
-    # The green ones wake up a hundred times a second.
-    wait, sleep = original("os").wait, original("time").sleep
-    log = get_logger("martlet.server")
-    parent = os.getpid()
-    workers: dict[int, int] = {}  # by process id
-    stopping = False
-
-    def spawn(number: int) -> None:
-        pid = os.fork()
-        if pid == 0:
-            _die_with(parent)
-            status = 1
-            try:
-                work(number)
-                status = 0
-            finally:
-                os._exit(status)
-        workers[pid] = number
-
-    def stop(_number: int, _frame: object) -> None:
-        nonlocal stopping
-        stopping = True
-        for pid in workers:
-            _kill(pid)
-
-    for number in range(count):
-        spawn(number)
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    while workers:
-        try:
-            pid, status = wait()
-        except ChildProcessError:
-            break
-        number = workers.pop(pid)
-        if not stopping:
-            log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
-            sleep(RESPAWN_SECONDS)  # one that dies at its start must not take the machine with it
-            if not stopping:
-                spawn(number)
-    return 0
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # it has just ended by itself
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel to end this worker when its parent dies, even by kill -9."""
-    import ctypes
-
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def patch_standard_library() -> None:
     """Make blocking calls of the standard library yield to other green threads.
 
@@ -294,6 +242,7 @@ def run_service(
     description: str,
     on_worker_start: Callable[[WSGIApp], None] = lambda app: None,
     argv: list[str] | None = None,
+    workers_min: int = 0,
 ) -> int:
     """The command line of a service: ``NAME CONF``, ``--help``, ``--version``."""
     parser = argparse.ArgumentParser(
@@ -305,4 +254,4 @@ def run_service(
     version = importlib.metadata.version("martlet")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
     arguments: Any = parser.parse_args(argv)
-    return serve(arguments.conf, name, on_worker_start)
+    return serve(arguments.conf, name, on_worker_start, workers_min)

@@ -3,7 +3,7 @@
 
 Write-ahead log with ``synchronous = FULL``: a commit is in the log on the platter when it returns,
 and concurrent writers of one process share commits. Readers have connections of their own and see
-whole commits. All of SQLite runs in native threads.
+whole commits. All of SQLite runs in native threads of the device.
 
 Whoever moves or removes a database file holds a write transaction on it. A writer looks, inside its
 own transaction, whether its file is still the one of that name: so no row is ever acknowledged into
@@ -17,11 +17,18 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from replicator.concurrency import run_blocking
-from replicator.database_files import create_durably, quarantine
+from martlet.disk_calls import (
+    DiskStuck,
+    ProcessStuck,
+    guard,
+    native_lock,
+    on_disk,
+    on_disk_later,
+)
+from replicator.database_files import create_durably, device_path_of, quarantine
 from replicator.errors import (
     DatabaseBusy,
     DatabaseDamaged,
@@ -29,11 +36,14 @@ from replicator.errors import (
     DatabaseMissing,
     DatabaseUnsupported,
     DeviceFailed,
+    DeviceStuck,
+    ProcessLost,
 )
 from replicator.group_commit import GroupCommit
 from replicator.schema import SYNC_TABLES, chexor
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Transaction = Callable[[sqlite3.Connection], Any]
 
 BUSY_SECONDS = 25.0  # longest wait for another process that writes the same database
@@ -43,26 +53,40 @@ PAGE_CACHE_KIB = 2048
 _PRIMARY_CODE = 0xFF  # the low byte of SQLite's extended error codes
 
 
+def _take_as_there(_path: str) -> None:
+    """For tools, which work on one file."""
+
+
 class Database:
     """A database file and this process's connections to it. Safe for concurrent use."""
 
     #: Tables without which a file is no database of this kind.
     required_tables: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, path: str) -> None:
-        """Nothing is opened yet: a missing or damaged file shows on the first read or write."""
+    def __init__(self, path: str, check_device: Callable[[str], None] = _take_as_there) -> None:
+        """Nothing is opened yet: a missing or damaged file shows on the first read or write.
+
+        ``check_device`` gets the path of a database that is missing or to be created, in a native
+        thread; it raises DeviceMissing where a device should be and is not.
+        """
         self.path = path
-        self._writer: _Connection | None = None  # used by the leader of _commits alone
+        self._device = device_path_of(path)
+        self._check_device = check_device
+        # One commit at a time: the leader of one that hangs has given up, the thread has not.
+        self._writing = native_lock()
+        self._writer: _Connection | None = None  # guarded by _writing
         # Filled and emptied by native threads: no lock, but a deque's atomic ends.
         self._readers: deque[_Connection] = deque()
-        self._commits: GroupCommit[Transaction] = GroupCommit(self._commit)
+        self._commits: GroupCommit[Transaction] = GroupCommit(
+            lambda transactions: self._on_device(self._commit, transactions)
+        )
 
-    @classmethod
-    def build(cls, path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
+    def build(self, fill: Callable[[sqlite3.Connection], None]) -> None:
         """Create the database file durably; ``fill`` makes its tables.
 
         :raises DatabaseExists: somebody else was first.
-        :raises DeviceFailed: the device is full or fails.
+        :raises DeviceMissing: the device is not there.
+        :raises DeviceFailed: the device is full, fails or hangs.
         """
 
         def write_file(temporary: str) -> None:
@@ -75,10 +99,14 @@ class Database:
                 fill(connection)
                 connection.execute("PRAGMA journal_mode = WAL")
 
+        def create() -> None:
+            self._check_device(self.path)
+            create_durably(self.path, write_file)
+
         try:
-            run_blocking(create_durably, path, write_file)
+            self._on_device(create)
         except (OSError, sqlite3.OperationalError) as error:
-            raise DeviceFailed(path, str(error)) from error
+            raise DeviceFailed(self.path, str(error)) from error
 
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
         """For subclasses: make a database that others have made fit for our writes."""
@@ -88,7 +116,7 @@ class Database:
 
         :raises DatabaseError: one of its subclasses; a damaged database is in quarantine by then.
         """
-        return run_blocking(self._read, query)
+        return self._on_device(self._read, query)
 
     def write(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``transaction`` and commit, together with those of other writers that wait just now.
@@ -97,19 +125,32 @@ class Database:
         goes to its caller alone; it may be run a second time, so it has no effects outside the
         database.
 
+        :raises DeviceStuck: the device hangs; the transaction may be committed later.
         :raises DatabaseError: nothing was kept.
         """
         result: T = self._commits.submit(transaction)
         return result
 
     def close(self) -> None:
-        """Close every connection, once nobody uses the database any more."""
-        run_blocking(self._close)
+        """Close every connection, once nobody uses the database any more.
+
+        Nobody waits for it: who closes it often works on another device.
+        """
+        on_disk_later(self._device, self._close)
 
     def _close(self) -> None:
         while (reader := self._idle_reader()) is not None:
             reader.close()
-        self._drop_writer()
+        with self._writing:
+            self._drop_writer()
+
+    def _on_device(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return on_disk(self._device, function, *args, **kwargs)
+        except ProcessStuck as error:
+            raise ProcessLost(self.path, str(error)) from error
+        except DiskStuck as error:
+            raise DeviceStuck(self.path, str(error)) from error
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         with self._mapped_errors() as used:
@@ -132,7 +173,14 @@ class Database:
             if reader.is_current():
                 return reader
             reader.close()
-        return _Connection(self.path, self.required_tables)
+        return self._connect()
+
+    def _connect(self) -> _Connection:
+        try:
+            return _Connection(self.path, self.required_tables)
+        except DatabaseMissing:
+            self._check_device(self.path)
+            raise
 
     def _idle_reader(self) -> _Connection | None:
         try:
@@ -142,20 +190,21 @@ class Database:
 
     def _commit(self, transactions: list[Transaction]) -> list[Any]:
         """One commit for all; if one of them raises, each gets a commit of its own instead."""
-        try:
-            return self._commit_together(transactions)
-        except DatabaseError:
-            raise
-        except Exception as error:
-            if len(transactions) == 1:
-                return [error]
-        outcomes: list[Any] = []
-        for transaction in transactions:
+        with self._writing:
             try:
-                outcomes += self._commit_together([transaction])
+                return self._commit_together(transactions)
+            except DatabaseError:
+                raise
             except Exception as error:
-                outcomes.append(error)
-        return outcomes
+                if len(transactions) == 1:
+                    return [error]
+            outcomes: list[Any] = []
+            for transaction in transactions:
+                try:
+                    outcomes += self._commit_together([transaction])
+                except Exception as error:
+                    outcomes.append(error)
+            return outcomes
 
     def _commit_together(self, transactions: list[Transaction]) -> list[Any]:
         with self._mapped_errors() as used:
@@ -165,7 +214,7 @@ class Database:
                 used.connection = self._writer
                 results = [transaction(connection) for transaction in transactions]
                 connection.execute("COMMIT")
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, OSError):
                 # After a failed write or fsync the state of this connection is not worth trusting.
                 self._drop_writer()
                 raise
@@ -179,7 +228,7 @@ class Database:
         """Begin a write transaction on the file that has the name now."""
         while True:
             if self._writer is None:
-                self._writer = _Connection(self.path, self.required_tables)
+                self._writer = self._connect()
                 self.prepare_writer(self._writer.sqlite)
             self._writer.sqlite.execute("BEGIN IMMEDIATE")
             if self._writer.is_current():
@@ -197,6 +246,8 @@ class Database:
         used = _Used()
         try:
             yield used
+        except OSError as error:
+            raise DeviceFailed(self.path, str(error)) from error
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -204,7 +255,8 @@ class Database:
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise DatabaseBusy(self.path, str(error)) from error
             if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
-                if not os.path.exists(self.path):
+                if _inode_of(self.path) is None:
+                    self._check_device(self.path)
                     raise DatabaseMissing(self.path) from error
                 raise DeviceFailed(self.path, str(error)) from error
             raise
@@ -281,9 +333,23 @@ class _Connection:
             pass  # SQLite has released the file all the same
 
 
+def _enter_sqlite() -> None:
+    """Pass SQLite's lock of the process.
+
+    SQLite holds it while it opens and closes files, so a disk that hangs then keeps every database
+    of the process from being opened. An open looks there for a handle to use again; this one names
+    no file on any disk.
+    """
+    with contextlib.suppress(sqlite3.OperationalError):
+        sqlite3.connect("file:/proc/martlet-has-none?mode=ro", uri=True).close()
+
+
+guard(_enter_sqlite)
+
+
 def _inode_of(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
-    except OSError:
-        return None
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # and any other error says nothing about the file
     return found.st_dev, found.st_ino

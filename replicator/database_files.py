@@ -37,6 +37,14 @@ def _partition_directory(path: str) -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(path)))
 
 
+def entries(directory: str) -> list[str]:
+    """The names in a directory, sorted; none where it is gone or cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def create_durably(path: str, build: Callable[[str], None]) -> None:
     """Make a database under ``path``; ``build`` writes the whole file under the name it gets.
 

@@ -47,3 +47,19 @@ class DeviceFailed(DatabaseError):
     """The device is full or gives I/O errors; nothing of the write was kept."""
 
     status = 507
+
+
+class DeviceMissing(DatabaseError):
+    """The device of the database is not there, so that nothing is known of the database."""
+
+    status = 507
+
+
+class DeviceStuck(DeviceFailed):
+    """The device does not answer; what a write would have changed may be changed later."""
+
+
+class ProcessLost(DatabaseError):
+    """Another device, which does not answer, keeps this process from its databases."""
+
+    status = 503

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from replicator.concurrency import run_blocking
-
 Work = TypeVar("Work")
 
 
@@ -34,7 +32,7 @@ class GroupCommit(Generic[Work]):
     never waits for company, and N writers need far fewer than N commits.
 
     ``commit`` gets the works in order of arrival and returns one outcome for each: a result, or an
-    exception that is raised to its writer. It runs in a native thread, never twice at once.
+    exception that is raised to its writer. It is called by the leader, never twice at once.
     """
 
     def __init__(self, commit: Callable[[list[Work]], list[Any]]) -> None:
@@ -62,7 +60,7 @@ class GroupCommit(Generic[Work]):
         with self._lock:
             group, self._queue = self._queue, []
         try:
-            self._settle(group, run_blocking(self._commit, [ticket.work for ticket in group]))
+            self._settle(group, self._commit([ticket.work for ticket in group]))
         except BaseException as error:
             self._settle(group, [error] * len(group))
             if not isinstance(error, Exception):

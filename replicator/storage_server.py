@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import errno
 import importlib.metadata
-import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from martlet.cluster_conf import CONF_NAME, ClusterConf
 from martlet.config import is_true, option
 from martlet.constraints import ConstraintError
+from martlet.disk_calls import limits
 from martlet.http import (
     Environ,
     HTTPException,
@@ -31,13 +32,13 @@ from martlet.log import fields, get_logger
 from martlet.names import BadNameError, check_text
 from martlet.server import ServerOptions
 from replicator.database_files import database_path
-from replicator.errors import DatabaseError
+from replicator.device_check import DeviceCheck, parse_reserve
+from replicator.errors import DatabaseError, DeviceStuck, ProcessLost
 from replicator.name_listing import ListingQuery
 from ring.hashing import HashPath
 
 Handler = Callable[[Request], Response]
 
-_DEVICE_NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*", re.ASCII).fullmatch
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII).fullmatch
 _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
@@ -49,27 +50,18 @@ class StorageOptions:
     log_requests: bool = option(False, "Log a line for each request")
     fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
     database_pool_size: int = option(128, "Databases kept open while unused, at most")
+    threads_per_disk: int = option(4, "Calls to a device at once, in each worker")
+    disk_timeout: float = option(10.0, "Silence after which a device counts as hanging", "s")
 
     def __post_init__(self) -> None:
         """:raises ValueError: an option is out of its range."""
         if self.database_pool_size < 1:
             raise ValueError("database_pool_size must be at least 1")
+        if self.threads_per_disk < 1:
+            raise ValueError("threads_per_disk must be at least 1")
+        if self.disk_timeout <= 0:
+            raise ValueError("disk_timeout must be above 0")
         parse_reserve(self.fallocate_reserve)
-
-
-def parse_reserve(text: str) -> tuple[float, bool]:
-    """The space to keep free, and whether it is a percentage of the device.
-
-    :raises ValueError: neither bytes nor a percentage from 0 to 100.
-    """
-    try:
-        amount = float(text.removesuffix("%"))
-    except ValueError:
-        amount = -1.0
-    is_percent = text.endswith("%")
-    if amount < 0 or (is_percent and amount > 100):
-        raise ValueError(f"fallocate_reserve = {text!r} is neither bytes nor a percentage")
-    return amount, is_percent
 
 
 class StorageServer:
@@ -86,9 +78,16 @@ class StorageServer:
     ) -> None:
         self.cluster = cluster
         self.devices = server.devices
-        self._mount_check = server.mount_check
         self._log_requests = options.log_requests
-        self._reserve, self._reserve_is_percent = parse_reserve(options.fallocate_reserve)
+        self._device_check = DeviceCheck(
+            server.devices, server.mount_check, options.fallocate_reserve
+        )
+        limits.threads_per_disk = options.threads_per_disk
+        limits.disk_timeout = options.disk_timeout
+        #: For databases, which call it in native threads.
+        self.assert_device_there = self._device_check.assert_there
+        self._requests_of_device_max = max(1, server.max_clients // 2)
+        self._requests_of_device: Counter[str] = Counter()
         self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
@@ -96,7 +95,17 @@ class StorageServer:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         started = time.monotonic() if self._log_requests else 0.0
         req = Request(environ)
-        response = self._respond(req)
+        device = environ["PATH_INFO"].lstrip("/").partition("/")[0]
+        if self._requests_of_device[device] >= self._requests_of_device_max:
+            # One device that is slow or hangs must leave the places of others.
+            return error_response(529)(environ, start_response)
+        self._requests_of_device[device] += 1
+        try:
+            response = self._respond(req)
+        finally:
+            self._requests_of_device[device] -= 1
+            if not self._requests_of_device[device]:
+                del self._requests_of_device[device]
         if self._log_requests:
             self._log(req, response, time.monotonic() - started)
         return response(environ, start_response)
@@ -118,7 +127,8 @@ class StorageServer:
         except BadNameError as error:
             return error_response(400, str(error))
         except DatabaseError as error:
-            if error.status >= 500:
+            # That a device does not answer has been logged once.
+            if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
                 self.log.error("database error %s", fields(error=error, trans_id=req.trans_id))
             return error_response(error.status, error.reason if error.status < 500 else "")
         except OSError as error:
@@ -163,24 +173,9 @@ class StorageServer:
     def device_path(self, device: str, for_writing: bool = False) -> str:
         """The directory of a device.
 
-        :raises HTTPException: 507 if it is missing, not mounted, or too full to write to.
+        :raises HTTPException: 507 if it is missing, not mounted, too full to write to, or hangs.
         """
-        path = f"{self.devices}/{device}"
-        is_there = _DEVICE_NAME(device) is not None and (
-            os.path.ismount(path) if self._mount_check else os.path.isdir(path)
-        )
-        if not is_there:
-            raise http_error(507, f"{device} is not mounted" if self._mount_check else "")
-        if for_writing and self._reserve and not self._has_space(path):
-            raise http_error(507, f"{device} is full")
-        return path
-
-    def _has_space(self, path: str) -> bool:
-        found = os.statvfs(path)
-        free = found.f_frsize * found.f_bavail
-        if self._reserve_is_percent:
-            return free * 100 > found.f_frsize * found.f_blocks * self._reserve
-        return free > self._reserve
+        return self._device_check.usable_path(device, for_writing)
 
     def database_path(
         self, device_path: str, partition: str, account: str, container: str | None = None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import os
-import signal
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ill_disk import IllDisk, build_ill_disk
-from running_cluster import RunningCluster, await_true
+from ill_disk import IllDisk, build_ill_disk, hang_at_start
+from running_cluster import RunningCluster
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
 
@@ -105,28 +102,6 @@ def statuses_of_device(cluster: RunningCluster, account: Account, names: list[st
 def segments(disk: IllDisk) -> list[Path]:
     """The longest first."""
     return sorted(disk.backing.rglob("*.bundle"), key=lambda path: -path.stat().st_size)
-
-
-def hang_at_start(cluster: RunningCluster, disk: IllDisk, kind: str) -> None:
-    """Kill the server of a kind; the disk hangs before the next one starts.
-
-    A thread that waits for the disk outlives its process, and keeps its port. So the disk must not
-    hang before the killed process is gone, and the supervisor stands still meanwhile.
-    """
-    assert cluster.process is not None
-    os.kill(cluster.process.pid, signal.SIGSTOP)
-    try:
-        os.kill(cluster.pid_of(f"{kind}-server"), signal.SIGKILL)
-        port = cluster.storage_port(kind)
-        await_true(lambda: not is_listening(port), f"no more {kind} server on port {port}")
-        disk.hang()
-    finally:
-        os.kill(cluster.process.pid, signal.SIGCONT)
-
-
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
 
 
 @pytest.mark.parametrize("offset", [0, SECTOR], ids=["first sector", "second sector"])

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pytest
+from running_cluster import RunningCluster, await_true
+
+from cluster.ports import HOST
 
 MODULE = Path(__file__).resolve().parents[2] / "object-server"
 STOP_SECONDS_MAX = 30
@@ -76,3 +81,25 @@ class IllDisk:
     def _line(self) -> str:
         assert self._process.stdout
         return self._process.stdout.readline().strip()
+
+
+def hang_at_start(cluster: RunningCluster, disk: IllDisk, kind: str) -> None:
+    """Kill the server of a kind; the disk hangs before the next one starts.
+
+    A thread that waits for the disk outlives its process, and keeps its port. So the disk must not
+    hang before the killed process is gone, and the supervisor stands still meanwhile.
+    """
+    assert cluster.process is not None
+    os.kill(cluster.process.pid, signal.SIGSTOP)
+    try:
+        os.kill(cluster.pid_of(f"{kind}-server"), signal.SIGKILL)
+        port = cluster.storage_port(kind)
+        await_true(lambda: not is_listening(port), f"no more {kind} server on port {port}")
+        disk.hang()
+    finally:
+        os.kill(cluster.process.pid, signal.SIGCONT)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

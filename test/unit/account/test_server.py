@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -9,6 +10,8 @@ from storage_calls import Answer, Caller, stamp
 
 from account.app import AccountServer
 from account.database import AccountDatabase
+from martlet.disk_calls import DiskStuck, ProcessStuck
+from martlet.http import Request, Response
 
 A = "/d1/0/AUTH_test"
 
@@ -240,3 +243,36 @@ def test_a_damaged_database(
     assert call("GET", A).status == 500
     assert call("GET", A).status == 404
     assert len(list((swift_dir / "devices" / "d1" / "quarantined" / "accounts").iterdir())) == 1
+
+
+def test_a_device_may_have_half_of_the_places(server: AccountServer, call: Caller) -> None:
+    """The others are for other devices, should this one hang."""
+    seen: list[int] = []
+
+    def ask_meanwhile(_req: Request) -> Response:
+        if len(seen) == 0:
+            seen.append(0)
+            seen.extend(call("HEAD", path).status for path in (A, "/d2/0/AUTH_test"))
+        return Response(204)
+
+    server._requests_of_device_max = 1
+    server.handlers["GET"] = ask_meanwhile
+    assert call("GET", A).status == 204
+    assert seen == [0, 529, 404]
+    assert call("HEAD", A).status == 404
+
+
+@pytest.mark.parametrize(("error", "status"), [(DiskStuck, 507), (ProcessStuck, 503)])
+def test_a_device_that_hangs(
+    call: Caller, account: str, monkeypatch: pytest.MonkeyPatch, error: type[DiskStuck], status: int
+) -> None:
+    def refuse(disk: str, *_arguments: Any) -> None:
+        raise error(disk)
+
+    monkeypatch.setattr("replicator.database.on_disk", refuse)
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+        assert call(method, account, 2).status == status, method
+    monkeypatch.setattr("replicator.device_check.on_disk", refuse)
+    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+        assert call(method, account, 3).status == status, method

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -205,3 +206,67 @@ def test_so_many_requests_a_second_for_a_device(tmp_path: Path, kind: str) -> No
         assert service.request("GET", path)[0] == 404
     finally:
         service.kill()
+
+
+LOST_FILTER = """
+import ctypes, ctypes.util, os
+from eventlet.patcher import original
+from martlet.disk_calls import on_disk_later
+
+VFS_MUTEX = 11  # SQLITE_MUTEX_STATIC_VFS1: SQLite holds it while it opens and closes files
+
+class Lose:
+    def __init__(self, app):
+        self.app = app
+
+    def __call__(self, environ, start_response):
+        if environ["PATH_INFO"] != "/lose":
+            return self.app(environ, start_response)
+        on_disk_later(environ["HTTP_X_DISK"], hang)
+        start_response("200 OK", [("Content-Length", "0"), ("X-Pid", str(os.getpid()))])
+        return []
+
+def hang():
+    # A call to a disk that does not return, and has SQLite's lock of the process.
+    sqlite = ctypes.CDLL(ctypes.util.find_library("sqlite3"))
+    sqlite.sqlite3_mutex_alloc.restype = ctypes.c_void_p
+    sqlite.sqlite3_mutex_enter(ctypes.c_void_p(sqlite.sqlite3_mutex_alloc(VFS_MUTEX)))
+    original("time").sleep(3600)
+
+def factory(global_conf, **conf):
+    return Lose
+"""
+
+
+def test_a_worker_that_a_disk_makes_useless_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lost_filter.py").write_text(LOST_FILTER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    home = write_cluster(tmp_path)
+    section = "[filter:x]\npaste.filter_factory = lost_filter:factory\n"
+    service = Service(home, "container", 0, section)
+    service.start()
+    try:
+        assert service.request("PUT", C)[0] == 201
+        first = until(lambda: workers_of(service))
+        lost = f"{home}/devices/ill"
+        assert service.request("POST", "/lose", X_Disk=lost)[0] == 200
+        started = time.monotonic()
+        # It is not in the databases that are open, but in those that are opened now.
+        statuses = {service.request("PUT", f"{C}{number}")[0] for number in range(20)}
+        assert statuses <= {201, 503}
+        until(lambda: service.request("PUT", f"{C}-new")[0] in (201, 202))
+        assert time.monotonic() - started < 15
+        until(lambda: not workers_of(service) & first)
+        assert len(workers_of(service)) == 1
+        assert service.process.poll() is None
+        assert service.stop() == 0
+    finally:
+        service.kill()
+
+
+def workers_of(service: Service) -> set[str]:
+    """The process ids of the server's workers."""
+    pid = service.process.pid
+    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())

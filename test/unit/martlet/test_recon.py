@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from martlet.config import ConfigError
+from martlet.disk_calls import DiskStuck
 from martlet.http import Environ, Request, Response, StartResponse, call_app
 from martlet.recon import Recon, filter_factory
 
@@ -86,6 +87,20 @@ def test_devices_that_are_not_there(home: Path) -> None:
     assert figure(recon, "diskusage") == []
     assert figure(recon, "ringmd5") == {}
     assert ask(recon, "/recon/swiftconfmd5")[0] == 500
+
+
+def test_a_device_that_hangs_is_shown_as_not_mounted(
+    recon: Recon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(disk: str, *_arguments: Any) -> None:
+        raise DiskStuck(disk)
+
+    monkeypatch.setattr("martlet.recon_figures.on_disk", refuse)
+    unmounted = [{"device": name, "mounted": False} for name in ("sda", "sdb")]
+    assert figure(recon, "unmounted") == unmounted
+    empty = {"size": "", "used": "", "avail": ""}
+    assert figure(recon, "diskusage") == [device | empty for device in unmounted]
+    assert figure(recon, "quarantined")["containers"] == 0
 
 
 def test_what_was_put_aside(recon: Recon, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Writers share commits; blocking calls do not stop green threads."""
+"""Writers share commits; several things are done at once."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replicator.concurrency import for_each, run_blocking
+from replicator.concurrency import for_each
 from replicator.group_commit import GroupCommit
 
 
@@ -88,8 +88,7 @@ def test_many_threads_and_few_commits() -> None:
     assert sorted(committed) == list(range(2000))
 
 
-def test_without_green_threads_calls_are_plain_calls() -> None:
-    assert run_blocking(threading.get_ident) == threading.get_ident()
+def test_without_green_threads_things_come_one_after_another() -> None:
     seen: list[int] = []
     for_each(seen.append, [1, 2, 3], at_once=2)
     assert seen == [1, 2, 3]
@@ -99,27 +98,10 @@ GREEN = """
 import warnings; warnings.simplefilter("ignore")
 import eventlet; eventlet.monkey_patch()
 from eventlet.patcher import original
-from replicator.concurrency import for_each, run_blocking
+from martlet.disk_calls import on_disk
+from replicator.concurrency import for_each
 from replicator.group_commit import GroupCommit
 native = original("threading")
-
-# A blocking call lets other green threads run: without that, gate would never open.
-gate = native.Event()
-eventlet.spawn(gate.set)
-assert run_blocking(gate.wait, 10)
-
-# It runs elsewhere, and brings back results and errors.
-assert run_blocking(native.get_ident) != native.get_ident()
-try:
-    run_blocking(int, "x")
-except ValueError as error:
-    assert "invalid literal" in str(error)
-else:
-    raise AssertionError("no error")
-
-# Nested, it is a plain call in the thread that runs already.
-outer, inner = run_blocking(lambda: (native.get_ident(), run_blocking(native.get_ident)))
-assert outer == inner
 
 # While one commit blocks, the others gather.
 groups, release = [], native.Event()
@@ -128,7 +110,7 @@ def commit(works):
     if len(groups) == 1:
         assert release.wait(10)
     return works
-queue = GroupCommit(commit)
+queue = GroupCommit(lambda works: on_disk("/d1", commit, works))
 results = []
 threads = [eventlet.spawn(lambda n=n: results.append(queue.submit(n))) for n in range(50)]
 while len(queue._queue) < 49:
@@ -138,14 +120,6 @@ for thread in threads:
     thread.wait()
 assert [len(group) for group in groups] == [1, 49], groups
 assert sorted(results) == list(range(50))
-
-# A waiter that is killed does not disturb the others.
-release = native.Event()
-victim = eventlet.spawn(run_blocking, release.wait, 10)
-eventlet.sleep(0)
-victim.kill()
-release.set()
-assert run_blocking(lambda: 5) == 5
 
 at_once, most = 0, 0
 def item(_):

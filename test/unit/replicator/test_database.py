@@ -1,5 +1,6 @@
 """A database file: made durably, shared commits, nothing acknowledged is lost, damage set aside."""
 
+import errno
 import os
 import signal
 import sqlite3
@@ -24,6 +25,7 @@ from replicator.errors import (
     DatabaseMissing,
     DatabaseUnsupported,
     DeviceFailed,
+    DeviceMissing,
 )
 
 HASH = "0123456789abcdef0123456789abcdef"
@@ -35,7 +37,7 @@ class Notes(Database):
     required_tables = frozenset({"note"})
 
     def create(self) -> None:
-        self.build(self.path, lambda sqlite: sqlite.execute("CREATE TABLE note (text TEXT)"))
+        self.build(lambda sqlite: sqlite.execute("CREATE TABLE note (text TEXT)"))
 
     def add(self, text: str) -> None:
         self.write(lambda sqlite: sqlite.execute("INSERT INTO note VALUES (?)", (text,)))
@@ -294,7 +296,7 @@ def test_damage_in_a_file_that_was_replaced_does_not_touch_the_new_one(
 
 
 def test_a_database_of_another_kind_stays_where_it_is(path: str) -> None:
-    Database.build(path, lambda c: c.execute("CREATE TABLE other (x)"))
+    Database(path).build(lambda c: c.execute("CREATE TABLE other (x)"))
     with pytest.raises(DatabaseUnsupported, match="note is missing"):
         Notes(path).all()
     assert os.path.exists(path)
@@ -363,3 +365,35 @@ def open_files(below: Path) -> set[str]:
         if target.startswith(str(below)) and target.endswith(".db"):
             found.add(target)
     return found
+
+
+@pytest.mark.parametrize("use", ["read", "write"])
+def test_a_file_that_cannot_be_looked_at_is_not_missing(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    """A disk that was detached, or fails: what lies there is not known."""
+    notes.add("one")
+    stat = os.stat
+
+    def fail(path: Any, *arguments: Any, **options: Any) -> Any:
+        if path == notes.path:
+            raise OSError(errno.EIO, "Input/output error")
+        return stat(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        for database in (notes, Notes(notes.path)):
+            with pytest.raises(DeviceFailed):
+                (database.read if use == "read" else database.write)(lambda sqlite: None)
+    assert notes.all() == ["one"]
+
+
+def test_a_missing_database_is_not_told_of_a_device_that_is_not_there(path: str) -> None:
+    def is_away(_path: str) -> None:
+        raise DeviceMissing(path, "away")
+
+    database = Notes(path, is_away)
+    for use in (database.all, lambda: database.add("x"), database.create):
+        with pytest.raises(DeviceMissing):
+            use()
+    assert not os.path.exists(path)

@@ -1,0 +1,154 @@
+"""Calls that block on a disk: others go on, and a disk that hangs takes its own callers only.
+
+Each script runs in a process of its own, which may be patched. Events stand for disks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from martlet.disk_calls import on_disk, on_disk_later
+
+BEGIN = """
+import warnings; warnings.simplefilter("ignore")
+import eventlet; eventlet.monkey_patch()
+from eventlet.patcher import original
+from martlet import disk_calls
+from martlet.disk_calls import DiskStuck, ProcessStuck, guard, limits, on_disk, on_disk_later
+native = original("threading")
+disk_calls.WATCH_SECONDS = 0.02
+disk_calls.SILENT_SECONDS = 0.05
+disk_calls.GUARD_SECONDS = limits.disk_timeout = 2.0  # a healthy disk of a busy machine is faster
+works = {"/d1": native.Event(), "/d2": native.Event()}
+for disk in works.values():
+    disk.set()
+disk_calls._probe = lambda disk: works[disk].wait(20)
+
+def write(disk, value="written"):
+    assert works[disk].wait(20)
+    return value
+
+def outcome(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return type(error).__name__
+"""
+
+CALLS = """
+# A blocking call lets other green threads run: without that, gate would never open.
+gate = native.Event()
+eventlet.spawn(gate.set)
+assert on_disk("/d1", gate.wait, 10)
+
+# It runs elsewhere, and brings back results and errors.
+assert on_disk("/d1", native.get_ident) != native.get_ident()
+assert outcome(on_disk, "/d1", int, "x") == "ValueError"
+
+# Nested, it is a plain call in the thread that runs already.
+outer, inner = on_disk("/d1", lambda: (native.get_ident(), on_disk("/d2", native.get_ident)))
+assert outer == inner
+
+# A waiter that is killed does not disturb the others.
+release = native.Event()
+victim = eventlet.spawn(on_disk, "/d1", release.wait, 10)
+eventlet.sleep(0)
+victim.kill()
+release.set()
+assert on_disk("/d1", lambda: 5) == 5
+"""
+
+HANG = """
+assert write("/d1") == on_disk("/d1", write, "/d1")
+before = native.active_count()
+works["/d1"].clear()
+waiting = [eventlet.spawn(outcome, on_disk, "/d1", write, "/d1") for _ in range(20)]
+eventlet.sleep(0)
+
+# The other disk is not touched by it.
+assert on_disk("/d2", write, "/d2") == "written"
+assert [thread.wait() for thread in waiting] == ["DiskStuck"] * 20
+assert native.active_count() - before <= 2 * limits.threads_per_disk
+
+# Who comes now is refused at once: the call is not made later either.
+made = []
+assert outcome(on_disk, "/d1", made.append, 1) == "DiskStuck"
+assert on_disk("/d2", write, "/d2") == "written"
+
+# What nobody waits for waits for the disk.
+on_disk_later("/d1", lambda: made.append(2))
+works["/d1"].set()
+while outcome(on_disk, "/d1", write, "/d1") != "written":
+    eventlet.sleep(0.01)
+assert made == [2], made
+"""
+
+FIRST = """
+# A disk that hangs from the first on gets a probe, and no other call.
+works["/d1"].clear()
+made = []
+assert outcome(on_disk, "/d1", made.append, 1) == "DiskStuck"
+assert made == []
+works["/d1"].set()
+while outcome(on_disk, "/d1", write, "/d1") != "written":
+    eventlet.sleep(0.01)
+assert made == []
+"""
+
+SLOW = """
+# One long call on a disk that works: probes come back, so it is waited for.
+release = native.Event()
+slow = eventlet.spawn(outcome, on_disk, "/d1", release.wait, 20)
+eventlet.sleep(1.5 * limits.disk_timeout)
+assert on_disk("/d1", write, "/d1") == "written"
+release.set()
+assert slow.wait() is True
+"""
+
+GUARD = """
+# A disk that hangs with a lock of the process: the process says so, and refuses all.
+lock, retired = native.Lock(), []
+disk_calls.retire = lambda: retired.append(1)
+def pass_lock():
+    with lock:
+        pass
+guard(pass_lock)
+limits.disk_timeout = 40
+def write_locked(disk):
+    with lock:
+        return write(disk)
+assert on_disk("/d1", write_locked, "/d1") == on_disk("/d2", write_locked, "/d2") == "written"
+works["/d1"].clear()
+waiting = [eventlet.spawn(outcome, on_disk, disk, write_locked, disk) for disk in sorted(works)]
+assert [thread.wait() for thread in waiting] == ["ProcessStuck"] * 2
+assert retired == [1]
+assert outcome(on_disk, "/d2", write, "/d2") == "ProcessStuck"
+
+# Where no other process takes its place, it goes on when the lock is free.
+works["/d1"].set()
+while outcome(on_disk, "/d2", write_locked, "/d2") != "written":
+    eventlet.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("script", [CALLS, HANG, FIRST, SLOW, GUARD])
+def test_under_eventlet(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + script + "print('passed')"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "passed\n"), done.stderr
+
+
+def test_without_green_threads_calls_are_plain_calls() -> None:
+    assert on_disk("/d1", threading.get_ident) == threading.get_ident()
+    seen: list[int] = []
+    on_disk_later("/d1", lambda: seen.append(threading.get_ident()))
+    assert seen == [threading.get_ident()]
