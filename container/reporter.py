@@ -97,13 +97,12 @@ class Reporter:
         for name in entries(self._devices):
             try:
                 self._sweep_device(f"{self._devices}/{name}")
-            except (DiskStuck, DeviceStuck, ProcessLost) as error:
+            except DiskStuck as error:
                 self._log.error("sweep skips a device: %s", error)
 
     def _sweep_device(self, device: str) -> None:
         """
         :raises DiskStuck: the device does not answer.
-        :raises DeviceStuck, ProcessLost: the same, met in a database.
         """
         pause = 1.0 / self._options.containers_per_second
         for path in self._database_paths(device):
@@ -114,8 +113,6 @@ class Reporter:
                 self.swept_too(path, info)
             except DatabaseMissing:
                 pass  # removed since it was listed
-            except (DeviceStuck, ProcessLost):
-                raise
             except DatabaseError as error:
                 self._log.error("sweep skips a database: %s", error)
             time.sleep(pause)
