@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"martlet/object-server/bundle/compact"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 )
@@ -63,6 +64,7 @@ func (b *Bundle) recover() ([]found, error) {
 		r.floor = b.files.floor(b.id)
 		r.proven = r.floor
 	}
+	segments = withRests(segments)
 	for i := range segments {
 		if err := r.segment(&segments[i], boundary(segments[i+1:])); err != nil {
 			return nil, err
@@ -134,11 +136,48 @@ func (s *segmentFile) isBlank() bool { return s.unreadable && s.base == 0 }
 
 // lostBlank is the LSN behind the records that a blank segment may hold.
 func (s *segmentFile) lostBlank(expected uint64, bound limit) uint64 {
-	return max(expected, min(bound.lsn, expected+mayHold(s.size)))
+	return max(expected, min(bound.lsn, expected+s.mayHold(s.size)))
+}
+
+// mayHold is how many LSNs so many bytes of the segment can stand for at most.
+// Compaction leaves gaps.
+func (s *segmentFile) mayHold(bytes int64) uint64 {
+	if s.generation > 0 {
+		return compact.SpanMax + 1
+	}
+	return mayHold(bytes)
 }
 
 // mayHold is how many records so many bytes can be at most.
 func mayHold(bytes int64) uint64 { return uint64(bytes)/format.HeaderSize + 1 }
+
+// obscureSpan is more than the segments that a compacted one stands for.
+const obscureSpan = 1 << 20
+
+// isObscure tells whether it is not known which segments a compacted one stands for.
+func (s *segmentFile) isObscure() bool { return s.generation > 0 && s.headless && s.seal == nil }
+
+// blank is the segment as if nothing of it proved itself.
+func (s *segmentFile) blank() segmentFile {
+	return segmentFile{sequence: s.sequence, through: s.through, generation: s.generation, size: s.size, headless: true, unreadable: true}
+}
+
+// withRests adds a blank segment where the records of an obscure one may end. A crash
+// may have left some of the segments that it replaced, and not the last one. A later
+// segment without a footer was never compacted: what was replaced ends before it.
+func withRests(segments []segmentFile) []segmentFile {
+	all := slices.Clone(segments)
+	for i := len(segments) - 1; i >= 0; i-- {
+		end := i + 1
+		for end < len(segments) && (segments[end].seal != nil || segments[end].headless) {
+			end++
+		}
+		if segments[i].isObscure() && end > i+1 {
+			all = slices.Insert(all, end, segments[i].blank())
+		}
+	}
+	return all
+}
 
 // exact tells whether base is certain.
 func (s *segmentFile) exact() bool {
@@ -187,6 +226,9 @@ func (b *Bundle) list() ([]segmentFile, error) {
 			return nil, err
 		}
 		b.nextSequence = max(b.nextSequence, s.through+1)
+		if s.isObscure() {
+			b.nextSequence = max(b.nextSequence, s.sequence+obscureSpan)
+		}
 		if keep {
 			segments = append(segments, s)
 		}
@@ -209,11 +251,14 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 			n++
 		}
 		replaced := segments[1:n]
+		if newer.isObscure() && len(replaced) > 0 { // it may stand for more than these
+			b.distrust(&newer)
+			kept, segments = append(kept, newer.blank()), segments[1:]
+			continue
+		}
 		segments = segments[n:]
 		if newer.seal == nil && len(replaced) > 0 {
-			text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, newer.sequence, newer.generation)
-			b.report.Damaged = append(b.report.Damaged, text)
-			b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(newer.sequence, newer.generation), Cause: text})
+			b.distrust(&newer)
 			if newer.isCovered(replaced) {
 				if replaced, err = b.dropReplaced(replaced); err != nil {
 					return nil, err
@@ -233,6 +278,13 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 		}
 	}
 	return kept, nil
+}
+
+// distrust reports a compacted segment that should have a footer.
+func (b *Bundle) distrust(s *segmentFile) {
+	text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, s.sequence, s.generation)
+	b.report.Damaged = append(b.report.Damaged, text)
+	b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(s.sequence, s.generation), Cause: text})
 }
 
 // isCovered tells whether the older segments are all that this one stands for.

@@ -420,7 +420,7 @@ func (w *walk) resync() (more bool, err error) {
 	}
 	last := w.proven
 	if w.window.holes.behind(w.offset) { // what cannot be read may have been acknowledged
-		last = max(last, w.expected+mayHold(w.file.size-w.offset)-1)
+		last = max(last, w.expected+w.file.mayHold(w.file.size-w.offset)-1)
 	}
 	switch {
 	case !w.limit.sure && last < w.expected: // none of it was acknowledged

@@ -315,7 +315,7 @@ func (s *Scan) resync() error {
 	s.proven = max(s.proven, seek.watermark)
 	last, proven := s.limit.lsn-1, s.proven
 	if s.window.holes.behind(s.offset) {
-		proven = max(proven, s.expected+mayHold(s.end-s.offset)-1)
+		proven = max(proven, s.expected+s.segment.mayHold(s.end-s.offset)-1)
 	}
 	switch {
 	case !s.limit.sure && proven < s.expected:

@@ -27,8 +27,8 @@ type Appetite struct {
 // byte is moved for that reason at most once each time its segment doubles.
 const mergeLeast = 8
 
-// spanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
-const spanMax = 1<<32 - 1
+// SpanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
+const SpanMax = 1<<32 - 1
 
 // First returns the first segment that may be rewritten and for which there is
 // room, as a run of its own.
@@ -52,7 +52,7 @@ func (a Appetite) Choose(segments []Usage) (from, to int) {
 		for j := i; j < len(segments); j++ {
 			s := &segments[j]
 			all, live, cost, largest = all+s.All, live+s.Live, cost+s.Cost, max(largest, s.All)
-			if s.Fixed || (s.Gap || s.Alone || segments[i].Alone) && j > i || live > a.Capacity && j > i || cost > a.Room || s.Last >= segments[i].Base && s.Last-segments[i].Base > spanMax {
+			if s.Fixed || (s.Gap || s.Alone || segments[i].Alone) && j > i || live > a.Capacity && j > i || cost > a.Room || s.Last >= segments[i].Base && s.Last-segments[i].Base > SpanMax {
 				break
 			}
 			dead, count := all-live, int64(j-i+1)
