@@ -164,6 +164,14 @@ func (b *Bundle) tell(err error) {
 	}
 }
 
+// Unreadable tells of a record whose large file the disk cannot read. The record is
+// served as before: the next read may succeed.
+func (b *Bundle) Unreadable(r *Record, cause error) {
+	err := b.placedByLSN(r, cause)
+	err.Damage.LargeID = LargeID(r.LargeID)
+	b.tell(err)
+}
+
 // Quarantine stops a record from being served because its object's bytes, which
 // Read does not check, are damaged. It returns the ErrQuarantined that says so. A
 // newer write of the name ends it.

@@ -23,7 +23,7 @@ func (b *Bundle) placed(c *candidate, err error) error {
 }
 
 // placedByLSN does it for a record that is known by its header.
-func (b *Bundle) placedByLSN(r *Record, err error) error {
+func (b *Bundle) placedByLSN(r *Record, err error) *PlacedError {
 	e := &PlacedError{ID: b.id, err: err, Older: !r.IsHead(), Damage: Damage{Cause: err.Error()}}
 	b.mu.RLock()
 	if s := b.segments.withLSN(r.LSN()); s != nil {

@@ -142,10 +142,11 @@ func (o *Object) damaged(cause error) error {
 }
 
 // unreadable makes of an error of reading the large file a DoubtError, if the disk
-// cannot read it. The next read may succeed.
+// cannot read it, and tells of it. The next read may succeed.
 func (o *Object) unreadable(err error) error {
 	err = fmt.Errorf("device: large file: %w", err)
 	if errors.Is(err, syscall.EIO) {
+		o.bundle.Unreadable(o.record, err)
 		return &DoubtError{Timestamp: o.record.Timestamp(), Cause: err}
 	}
 	return err
