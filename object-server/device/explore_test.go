@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,21 +20,26 @@ import (
 
 // crashPlan is what the explorer does under a seed.
 func crashPlan(seed uint64) (history, *explorer) {
-	n := int(seed)
-	h := history{seed: seed, writers: []int{1, 4, 2, 4, 1}[n%5], changes: 64, ticks: smallTicks, raises: n%3 == 1, versions: n%2 == 0}
-	x := &explorer{wrap: honest, limit: 160, options: Options{
-		SyncMethod: SyncMethods[n%len(SyncMethods)], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
-		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[n/2%3], IndexOnDisk: n%4 > 1,
-		splitByHand: true, KeptID: keptID,
+	rng := rand.New(rand.NewPCG(seed, 99))
+	h := history{
+		seed: seed, writers: []int{1, 1, 2, 4}[rng.IntN(4)], changes: 72, ticks: smallTicks,
+		raises: rng.IntN(3) == 0, versions: rng.IntN(2) == 0,
+	}
+	x := &explorer{wrap: honest, isKnown: func(uint64) bool { return false }, limit: 120, sick: crashNumber("MARTLET_CRASH_SICK", 8), options: Options{
+		SyncMethod: SyncMethods[rng.IntN(len(SyncMethods))], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
+		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[rng.IntN(3)], IndexOnDisk: rng.IntN(2) == 0,
+		splitByHand: true, compactByHand: true, KeptID: keptID,
 	}}
 	if h.raises { // a split is many operations
-		h.changes, x.limit = 32, 40
+		h.changes, x.limit = 48, 40
 	}
-	if n%3 == 2 {
-		x.lacks = vfs.FeatureTemp // large files have temporary names
+	for _, feature := range []vfs.Feature{vfs.FeatureTemp, vfs.FeatureClone, vfs.FeatureXattr} {
+		if rng.IntN(3) == 0 {
+			x.lacks |= feature
+		}
 	}
-	if n%7 == 6 { // objects of several chunks, and large files of several sectors
-		h.ticks, h.changes, x.limit = 0, 32, 60
+	if rng.IntN(7) == 0 { // objects of several chunks, and large files of several sectors
+		h.ticks, h.changes, x.limit = 0, 36, 60
 		x.options.SpillBytes, x.options.SegmentBytes = modelSpill, 64<<10
 		x.options.JournalBytes = 64 << 10
 	}
@@ -60,7 +66,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	hunt := crashHunt{
 		states: crashNumber("MARTLET_CRASH_STATES", sample), next: uint64(crashNumber("MARTLET_CRASH_SEED", 1)),
-		start: time.Now(), said: time.Now(),
+		start: time.Now(), said: time.Now(), known: map[uint64]struct{}{},
 	}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -84,7 +90,8 @@ type crashHunt struct {
 	start  time.Time
 
 	mu      sync.Mutex
-	next    uint64 // seed
+	next    uint64              // seed
+	known   map[uint64]struct{} // states, by digest
 	found   explored
 	failure error
 	said    time.Time
@@ -100,6 +107,10 @@ func (c *crashHunt) step() bool {
 		return false
 	}
 	h, x := crashPlan(seed)
+	x.isKnown = c.isKnown
+	if raceDetector {
+		x.limit /= 4
+	}
 	err := x.run(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,6 +118,7 @@ func (c *crashHunt) step() bool {
 	if err != nil && c.failure == nil {
 		c.failure = fmt.Errorf("seed %d, %d writers, %s: %w\n%s\nto repeat: make crash CRASH_SEED=%d CRASH_STATES=1",
 			seed, h.writers, x.options.SyncMethod, err, keepState(x.failed, seed), seed)
+		fmt.Println(c.failure) // the other workers may take a while to end
 	}
 	if time.Since(c.said) > 10*time.Second {
 		c.said = time.Now()
@@ -115,14 +127,25 @@ func (c *crashHunt) step() bool {
 	return true
 }
 
+// isKnown tells whether a state was counted before, under any seed, and notes it.
+func (c *crashHunt) isKnown(digest uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, isKnown := c.known[digest]
+	c.known[digest] = struct{}{}
+	return isKnown
+}
+
 func (c *crashHunt) line() string {
 	failures := 0
 	if c.failure != nil {
 		failures = 1
 	}
 	seconds := time.Since(c.start).Seconds()
-	return fmt.Sprintf("crash: %d states made, %d distinct explored, %d changes, %d null versions kept, %d crash points, %d failures, %.1f s, %.0f states/s",
-		c.found.tried, c.found.states, c.found.changes, c.found.kept, c.found.points, failures, seconds, float64(c.found.states)/seconds)
+	f := &c.found
+	return fmt.Sprintf("crash: %d states made, %d distinct explored, %d changes, %d null versions kept, %d crash points, %d while opening, "+
+		"%d large files set aside, %d openings with bad sectors of which %d hid something, %d failures, %.1f s, %.0f states/s",
+		f.tried, f.states, f.changes, f.kept, f.points+f.openings, f.openings, f.aside, f.sick, f.hurt, failures, seconds, float64(f.states)/seconds)
 }
 
 // keepState copies the state that failed out of memory, and says where it is.
@@ -195,7 +218,7 @@ func TestPowerCutsFindLies(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20) {
 				h, x := crashPlan(seed)
-				x.options.SyncMethod, x.lacks = c.method, 0
+				x.options.SyncMethod, x.lacks, x.sick, x.limit = c.method, 0, 0, 40
 				x.wrap = func(m *vfs.Mem) vfs.FS { return &liar{FS: m, lie: c.lie} }
 				if err := x.run(h); err != nil {
 					if !strings.Contains(err.Error(), "shows") && !errors.Is(err, ErrQuarantined) {
@@ -214,6 +237,7 @@ func TestPowerCutsFindLies(t *testing.T) {
 // them.
 func TestPowerCutsFindLostNullVersions(t *testing.T) {
 	h, x := crashPlan(2)
+	h.versions = true
 	x.options.KeptID = func(format.Timestamp) format.VersionID { return versionID(1) }
 	if err := x.run(h); err == nil || !strings.Contains(err.Error(), "shows") {
 		t.Fatal(err)

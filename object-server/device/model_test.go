@@ -137,22 +137,28 @@ func modelSize(ticks uint64) int {
 
 // observe reads a name; bytes that were never written there are an error.
 func observe(d *Device, name string) (version, error) {
+	v, _, err := observeMarked(d, name)
+	return v, err
+}
+
+// observeMarked is observe, and tells whether the object is marked doubtful.
+func observeMarked(d *Device, name string) (v version, isDoubtful bool, err error) {
 	data, m, err := get(d, locate(name, modelBits))
 	var gone *NotFoundError
 	if errors.As(err, &gone) {
-		return version{ticks: gone.Tombstone.Ticks, deleted: !gone.Tombstone.IsZero()}, nil
+		return version{ticks: gone.Tombstone.Ticks, deleted: !gone.Tombstone.IsZero()}, false, nil
 	}
 	if err != nil {
-		return version{}, err
+		return version{}, false, err
 	}
 	ticks := m.Timestamp.Ticks
 	if m.Name != name || !bytes.Equal(data, modelBody(name, ticks)) {
-		return version{}, fmt.Errorf("%s shows %d bytes of %s that were not written at %d", name, len(data), m.Name, ticks)
+		return version{}, false, fmt.Errorf("%s shows %d bytes of %s that were not written at %d", name, len(data), m.Name, ticks)
 	}
 	if want := fmt.Sprint(m.MetaTimestamp.Ticks); m.User["X-Object-Meta-Ticks"] != want {
-		return version{}, fmt.Errorf("%s: metadata %v of time %s", name, m.User, want)
+		return version{}, false, fmt.Errorf("%s: metadata %v of time %s", name, m.User, want)
 	}
-	return version{ticks: ticks, meta: m.MetaTimestamp.Ticks}, nil
+	return version{ticks: ticks, meta: m.MetaTimestamp.Ticks}, m.Doubtful, nil
 }
 
 func modelBody(name string, ticks uint64) []byte {

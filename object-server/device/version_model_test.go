@@ -1,10 +1,12 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"martlet/object-server/bundle/format"
 )
@@ -60,7 +62,45 @@ func newVersionModel() *model {
 var versionKinds = []versionChange{
 	{kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put", id: 1}, {kind: "put", id: 1},
 	{kind: "put", id: 1}, {kind: "put", id: 1}, {kind: "hide"}, {kind: "keep"}, {kind: "marker", id: 1}, {kind: "post"},
-	{kind: "post", id: 1}, {kind: "remove", id: 1}, {kind: "remove", id: keptNumber(1)}, {kind: "compact"},
+	{kind: "post", id: 1}, {kind: "remove", id: 1}, {kind: "remove", id: keptNumber(1)}, {kind: "purge"}, {kind: "compact"},
+}
+
+// older lists the versions that a purge removes: all but the newest ones.
+func (h versionHistory) older() (all []versionChange) {
+	var ids []uint64
+	for id, v := range h {
+		if id != 0 && v.lives {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(n, o uint64) int { return cmp.Or(cmp.Compare(h[n].ticks, h[o].ticks), cmp.Compare(n, o)) })
+	for _, id := range ids[:max(len(ids)-versionsLeft, 0)] {
+		all = append(all, versionChange{kind: "remove", id: id})
+	}
+	return all
+}
+
+// versionsLeft is how many versions a purge leaves.
+const versionsLeft = 3
+
+// purge removes many versions of a name at once on device and model. A crash leaves
+// the first removals done, or none.
+func (m *model) purge(d *Device, name string, ticks uint64) error {
+	m.mu.Lock()
+	h := m.histories[name][m.acked[name]]
+	m.mu.Unlock()
+	changes := h.older()
+	for i, next := 0, h; i < len(changes); i++ {
+		c := changes[i]
+		c.ticks = ticks
+		next, _ = next.after(c)
+		m.note(false, name, next)
+	}
+	after, err := h.removeMany(d, name, changes, ticks)
+	if err == nil && len(changes) > 0 {
+		m.note(true, name, after)
+	}
+	return err
 }
 
 // versionChangeAt makes a change at about a time. The id of a version is its time,
@@ -83,6 +123,9 @@ func versionChangeAt(rng *rand.Rand, ticks uint64) versionChange {
 // doVersion performs a change of a name with versions on device and model.
 // Refusals that the model knows to be right are no error.
 func (m *model) doVersion(d *Device, name string, c versionChange) error {
+	if c.kind == "purge" {
+		return m.purge(d, name, c.ticks)
+	}
 	m.mu.Lock()
 	h := m.histories[name][m.acked[name]]
 	m.mu.Unlock()
@@ -146,22 +189,28 @@ func (m *model) goOn(before *model, all map[string]version) error {
 
 // observeAll is what a device shows under all names of the model.
 func (m *model) observeAll(d *Device) (map[string]version, error) {
-	if m.histories == nil {
-		return observeAll(d)
-	}
 	all := map[string]version{}
 	for _, name := range modelNames {
-		versions, err := observeVersions(d, name)
+		v, err := m.observeOne(d, name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		isChained, err := hasChain(d, locate(name, modelBits))
-		if err != nil {
-			return nil, err
-		}
-		all[name] = version{isChained: isChained, versions: versions}
+		all[name] = v
 	}
 	return all, nil
+}
+
+// observeOne is what a device shows under a name of the model.
+func (m *model) observeOne(d *Device, name string) (version, error) {
+	if m.histories == nil {
+		return observe(d, name)
+	}
+	versions, err := observeVersions(d, name)
+	if err != nil {
+		return version{}, err
+	}
+	isChained, err := hasChain(d, locate(name, modelBits))
+	return version{isChained: isChained, versions: versions}, err
 }
 
 // hasChain tells whether a name has versions, or had.

@@ -18,6 +18,18 @@ type history struct {
 	versions bool // names have versions, and old null versions are kept
 }
 
+// historyParts is how many processes write a history, one after the other.
+const historyParts = 3
+
+// part is what one of them writes. It goes on at the time at which the one before it
+// has ended.
+func (h history) part(i int) history {
+	h.seed += uint64(i) << 32
+	h.changes /= historyParts
+	h.ticks += uint64(i * h.changes)
+	return h
+}
+
 // kinds are what a history is made of; twice means twice as often.
 var kinds = []string{"put", "put", "post", "delete", "put", "put", "post", "delete", "compact"}
 
