@@ -108,7 +108,7 @@ func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
 // until the next call of Next.
 func (s *Scan) Describe(e *Entry) (*Description, error) {
 	d := describe(&e.Record.Head, e.Offset)
-	b, err := s.window.at(e.Offset, int(e.Length))
+	b, err := s.bytes(e)
 	if err != nil {
 		return nil, err
 	}

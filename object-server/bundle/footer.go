@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
@@ -140,10 +141,10 @@ type checkpoints struct {
 
 // readCheckpoints reads the CHECKPOINT at the unit and those before it;
 // format.ErrDamaged unless all of them are whole.
-func readCheckpoints(file *handle, s *segment, size int64, unit uint32) (checkpoints, error) {
+func readCheckpoints(file *handle, of origin, size int64, unit uint32) (checkpoints, error) {
 	var all checkpoints
 	for at := unit; at != 0; {
-		before, err := all.read(file, s, size, at, at == unit)
+		before, err := all.read(file, of, size, at, at == unit)
 		if err != nil {
 			return all, err
 		}
@@ -156,7 +157,7 @@ func readCheckpoints(file *handle, s *segment, size int64, unit uint32) (checkpo
 }
 
 // read adds one CHECKPOINT and returns the unit of the one before it.
-func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, newest bool) (before uint32, err error) {
+func (c *checkpoints) read(file *handle, of origin, size int64, unit uint32, newest bool) (before uint32, err error) {
 	var b [format.HeaderSize]byte
 	offset := int64(unit) * format.UnitSize
 	if offset+format.HeaderSize > size {
@@ -166,7 +167,7 @@ func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, ne
 		return 0, err
 	}
 	h, err := format.ParseHeader(b[:])
-	if err != nil || h.Type != format.TypeCheckpoint || h.Salt != s.salt || !h.Fits(offset, size) {
+	if err != nil || h.Type != format.TypeCheckpoint || h.Salt != of.salt || !h.Fits(offset, size) {
 		return 0, fmt.Errorf("%w: no checkpoint where one should be", format.ErrDamaged)
 	}
 	buffer := buffers.Get(int(h.Units) * format.UnitSize)
@@ -185,39 +186,32 @@ func (c *checkpoints) read(file *handle, s *segment, size int64, unit uint32, ne
 	if err != nil {
 		return 0, err
 	}
-	if body.Sequence != s.sequence || body.Resume > unit || h.Previous < s.base-1 || h.Previous >= h.LSN {
+	if body.Sequence != of.sequence || body.Resume > unit || h.Previous < of.base-1 || h.Previous >= h.LSN {
 		return 0, fmt.Errorf("%w: checkpoint of another place", format.ErrDamaged)
 	}
 	if newest {
 		c.resume, c.covered = body.Resume, h.Previous
 	}
-	c.entries, err = format.ParseRun(c.entries, body.Run, s.base, offset)
+	c.entries, err = format.ParseRun(c.entries, body.Run, of.base, offset)
 	return body.Before, err
 }
 
-// scan lists the named records of a segment between two offsets, from the given
-// LSN on. format.ErrDamaged when a header there does not count.
-func scan(file *handle, s *segment, from, to int64, lsn uint64) ([]format.Entry, error) {
+// listRecords lists the named records of a segment from a place on, up to the offset at
+// which its records end. format.ErrDamaged when a header there does not count.
+func listRecords(file *handle, of origin, from place, end int64) ([]format.Entry, error) {
 	var entries []format.Entry
-	v := newWindow(file, to)
-	defer v.free()
-	for at := from; at < to; {
-		p, err := v.at(at, format.HeaderSize)
+	w := newWalker(newWindow(file, end), of, from, noLimit)
+	defer w.free()
+	for {
+		h, err := w.read()
+		if err == io.EOF {
+			return entries, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		h, err := format.ParseHeader(p)
-		switch {
-		case err != nil:
-			return nil, err
-		case h.Salt != s.salt || !h.Fits(at, to) || h.LSN < lsn || h.LSN > lsn && s.generation == 0:
-			return nil, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
-		}
 		if h.Type.Named() {
-			entries = append(entries, h.Entry(uint32(at/format.UnitSize)))
+			entries = append(entries, h.Entry(uint32(w.at/format.UnitSize)))
 		}
-		at += int64(h.Units) * format.UnitSize
-		lsn = h.LSN + 1
 	}
-	return entries, nil
 }

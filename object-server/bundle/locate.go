@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sort"
 
 	"martlet/object-server/bundle/buffers"
@@ -31,7 +32,7 @@ func (b *Bundle) readLSN(lsn uint64, hash format.Hash, headOnly bool) (*Record, 
 			return nil, nil, err
 		}
 	}
-	h := hop{salt: s.salt, lsn: lsn, headOnly: headOnly}
+	h := hop{origin: s.origin(), lsn: lsn, headOnly: headOnly}
 	if !h.between(samples, uint32(lsn-base), tail, uint32(last-base)) {
 		return nil, nil, nil
 	}
@@ -95,11 +96,12 @@ const hopBytes = format.SampleBytes + 8<<10
 
 // hop looks for a record by its LSN from a sample on.
 type hop struct {
-	salt     uint32
+	origin   origin
 	lsn      uint64
 	headOnly bool
-	start    int64 // offset of the sample
+	start    place // of the sample
 	end      int64 // of the records
+	last     uint64
 
 	bytes            int64  // from the sample to the next
 	records, skipped uint32 // LSNs in these, and before the record
@@ -112,7 +114,8 @@ func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last ui
 	if i == 0 {
 		return false
 	}
-	h.start, h.end = int64(samples[i-1].Unit)*format.UnitSize, tail
+	h.start = place{int64(samples[i-1].Unit) * format.UnitSize, h.origin.base + uint64(samples[i-1].LSN)}
+	h.end, h.last = tail, h.origin.base+uint64(last)
 	from, to := samples[i-1], format.Sample{LSN: last + 1, Unit: uint32(tail / format.UnitSize)}
 	if i < len(samples) {
 		to = samples[i]
@@ -126,43 +129,46 @@ func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last ui
 // caller's, whatever is returned.
 func (h *hop) run(file *handle) (*format.Record, *buffers.Buffer, error) {
 	v := window{file: file, size: h.end, length: hopBytes, buffer: buffers.Get(hopBytes)}
-	var damage error
-	for at := h.start; at < h.end; {
-		p, err := v.at(at, format.HeaderSize)
-		if err != nil && !errors.Is(err, format.ErrDamaged) {
-			return nil, v.buffer, err
-		}
-		head := format.Header{}
-		if err == nil {
-			head, err = format.ParseHeader(p)
-		}
-		switch {
-		case err != nil || head.Salt != h.salt || !head.Fits(at, h.end):
-			damage = fmt.Errorf("%w: no header at offset %d", format.ErrDamaged, at)
-			at += format.UnitSize
-		case head.LSN < h.lsn || head.LSN == h.lsn && !head.Type.Named():
-			at += int64(head.Units) * format.UnitSize
-		case head.LSN > h.lsn:
-			return nil, v.buffer, damage
-		default:
-			return h.read(&v, at, &head)
-		}
-	}
-	return nil, v.buffer, damage
+	w := newWalker(v, h.origin, h.start, limit{lsn: h.last + 1})
+	record, err := h.find(&w)
+	return record, w.window.buffer, err
 }
 
-// read reads the record at the offset, in the window or beyond it.
-func (h *hop) read(v *window, at int64, head *format.Header) (*format.Record, *buffers.Buffer, error) {
+// find looks for the record on a walker's way; nil if it is not there.
+func (h *hop) find(w *Walker) (*format.Record, error) {
+	var damage error
+	for {
+		head, err := w.read()
+		switch {
+		case err == io.EOF:
+			return nil, damage
+		case format.IsDamage(err):
+			damage = err
+			if _, err := w.skip(); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		case head.LSN > h.lsn:
+			return nil, damage
+		case head.LSN == h.lsn && head.Type.Named():
+			return h.read(w, &head)
+		}
+	}
+}
+
+// read reads the record whose header was read, in the window or beyond it.
+func (h *hop) read(w *Walker, head *format.Header) (*format.Record, error) {
 	parts := head.Layout()
 	need := parts.Length
 	if h.headOnly {
 		need = parts.Data
 	}
-	p, err := v.at(at, int(need))
+	p, err := w.window.at(w.at, int(need))
 	if err != nil {
-		return nil, v.buffer, err
+		return nil, err
 	}
 	record := new(format.Record)
 	_, err = record.ParsePart(p, h.headOnly)
-	return record, v.buffer, err
+	return record, err
 }

@@ -22,32 +22,12 @@ func (h *hop) near(file *handle) (*format.Record, *buffers.Buffer) {
 	}
 	v := window{file: file, size: h.end, length: nearBytes, buffer: buffers.Get(nearBytes)}
 	ahead := h.bytes / int64(h.records) * int64(h.skipped)
-	at := h.start + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
-	for limit := at + nearBytes; at < limit; {
-		p, err := v.at(at, format.HeaderSize)
-		if err != nil {
-			break
-		}
-		if [4]byte(p) != format.RecordMagic {
-			at += format.UnitSize
-			continue
-		}
-		head, err := format.ParseHeader(p)
-		switch {
-		case err != nil || head.Salt != h.salt || !head.Fits(at, h.end):
-			at += format.UnitSize
-			continue
-		case head.LSN < h.lsn:
-			at += int64(head.Units) * format.UnitSize
-			continue
-		case head.LSN > h.lsn || !head.Type.Named():
-			return nil, v.buffer
-		}
-		record, _, err := h.read(&v, at, &head)
-		if err != nil {
-			record = nil
-		}
-		return record, v.buffer
+	at := h.start.offset + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
+	w := newWalker(v, h.origin, place{offset: at}, limit{lsn: h.last + 1})
+	w.stop = min(at+nearBytes, h.end)
+	record, err := h.find(&w)
+	if err != nil {
+		record = nil
 	}
-	return nil, v.buffer
+	return record, w.window.buffer
 }

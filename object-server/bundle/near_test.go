@@ -62,7 +62,7 @@ func TestRecordNearItsPlace(t *testing.T) {
 // isNear tells whether a short read finds the record.
 func isNear(t *testing.T, b *Bundle, lsn uint64) bool {
 	s := b.segments.withLSN(lsn)
-	h := hop{salt: s.salt, lsn: lsn}
+	h := hop{origin: s.origin(), lsn: lsn}
 	h.between(s.samples, uint32(lsn-s.base), s.tail, uint32(s.last-s.base))
 	file, err := b.files.get(s.key(b.id))
 	check(t, err)

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 
-	"martlet/object-server/bundle/compact"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 )
@@ -86,15 +84,6 @@ func (b *Bundle) remove(name string) error {
 	return nil
 }
 
-// limit is where a segment ends at the latest: the LSN its successors start with.
-type limit struct {
-	lsn  uint64
-	sure bool // everything before it was durable, as a base LSN proves
-}
-
-// noLimit is the limit of the newest segment.
-var noLimit = limit{lsn: math.MaxUint64}
-
 // boundary finds the lowest base LSN of the later segments. That of a segment
 // without header and without its first record is a guess, and may be too high.
 func boundary(later []segmentFile) limit {
@@ -140,16 +129,7 @@ func (s *segmentFile) lostBlank(expected uint64, bound limit) uint64 {
 }
 
 // mayHold is how many LSNs so many bytes of the segment can stand for at most.
-// Compaction leaves gaps.
-func (s *segmentFile) mayHold(bytes int64) uint64 {
-	if s.generation > 0 {
-		return compact.SpanMax + 1
-	}
-	return mayHold(bytes)
-}
-
-// mayHold is how many records so many bytes can be at most.
-func mayHold(bytes int64) uint64 { return uint64(bytes)/format.HeaderSize + 1 }
+func (s *segmentFile) mayHold(bytes int64) uint64 { return mayHold(bytes, s.generation) }
 
 // obscureSpan is more than the segments that a compacted one stands for.
 const obscureSpan = 1 << 20
@@ -188,6 +168,34 @@ func (s *segmentFile) exact() bool {
 // nothing of it was acknowledged.
 func (s *segmentFile) isUnfinished(expected uint64, bound limit) bool {
 	return s.headless && s.seal == nil && !s.unreadable && !bound.sure && s.watermark < expected && (!s.exact() || s.base == expected)
+}
+
+// origin is what its records have in common.
+func (s *segmentFile) origin() origin { return origin{s.sequence, s.generation, s.salt, s.base} }
+
+// end is where its records end: at the footer, or what a footer leaves room for.
+func (s *segmentFile) end() int64 {
+	if s.seal == nil {
+		return s.size
+	}
+	if end := s.size - int64(s.seal.Units)*format.UnitSize; end >= format.SegmentHeaderSize {
+		return end
+	}
+	return s.size
+}
+
+// walker reads its records, up to a limit. What a seal lists was durable before it
+// was written.
+func (s *segmentFile) walker(v window, bound limit) Walker {
+	w := newWalker(v, s.origin(), place{s.start, s.base}, bound)
+	if !s.headless {
+		w.proven = s.base - 1
+	}
+	if s.seal != nil {
+		w.proven, w.listed = s.seal.Last, int(s.seal.Count)
+		w.limit = limit{lsn: min(bound.lsn, s.seal.Last+1), sure: true}
+	}
+	return w
 }
 
 // open is the segment, with nothing in it yet.
@@ -378,16 +386,17 @@ func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
 		s.start, s.salt, s.base, s.through = format.SegmentHeaderSize, s.seal.Salt, s.seal.Base, max(s.through, s.seal.Through)
 		return true, nil
 	}
-	seek := search{window: newWindow(file, s.size), limit: noLimit.lsn, salt: salt, salted: salted}
-	defer seek.window.free()
+	v := newWindow(file, s.size)
+	defer v.free()
+	seek := search{window: &v, end: s.size, limit: noLimit.lsn, salt: salt, salted: salted}
 	if err := seek.run(0, 0); err != nil {
 		return false, err
 	}
-	s.unreadable = s.unreadable || seek.window.holes.behind(0)
+	s.unreadable = s.unreadable || v.holes.behind(0)
 	if !seek.found {
 		return s.unreadable, nil
 	}
-	s.salt, s.base, s.start = seek.salt, seek.first.lsn, seek.first.offset
+	s.salt, s.base, s.start = seek.salt, seek.place.lsn, seek.place.offset
 	s.watermark = seek.watermark
 	return true, nil
 }

@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"martlet/object-server/bundle/format"
@@ -102,11 +103,10 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 // walk reads the records of a segment, those behind its last CHECKPOINT if it
 // has one.
 func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit) error {
-	w := walk{
-		recovery: r, file: s, segment: seg, window: newWindow(file, s.size), limit: bound, offset: s.start,
-		open: !s.headless && s.generation == 0,
-	}
-	defer w.window.free()
+	w := walk{recovery: r, file: s, segment: seg, walker: s.walker(newWindow(file, s.end()), bound)}
+	defer w.walker.free()
+	w.walker.floor = r.floor
+	w.walker.proven = max(w.walker.proven, r.proven)
 	if !s.headless && s.generation == 0 {
 		if err := w.resume(file); err != nil {
 			return err
@@ -115,8 +115,9 @@ func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit)
 	if err := w.run(); err != nil {
 		return err
 	}
-	seg.last, seg.tail = r.expected-1, w.offset
-	if w.open && w.endsWell() && bound == noLimit && s.seal == nil && !s.inherited {
+	seg.last, seg.tail = r.expected-1, w.walker.next.offset
+	isOpen := w.isClean && !s.headless && s.generation == 0
+	if isOpen && w.walker.endsWell() && bound == noLimit && s.seal == nil && !s.inherited {
 		r.last = seg
 	}
 	return nil
@@ -294,16 +295,13 @@ func (b *Bundle) verify(f *found) error {
 	return record.CheckData()
 }
 
-// walk reads the records of one segment.
+// walk takes the records of one segment into a recovery.
 type walk struct {
 	*recovery
 	file    *segmentFile
 	segment *segment
-	window  window
-	limit   limit
-	offset  int64
-	named   int  // records with a name met
-	open    bool // the end is clean: more may be appended
+	walker  Walker
+	isClean bool // nothing but good records was met
 }
 
 // resume goes to where the last CHECKPOINT of the segment ends, if there is one
@@ -313,15 +311,14 @@ func (w *walk) resume(file *handle) error {
 	if unit == 0 || err != nil {
 		return err
 	}
-	c, err := readCheckpoints(file, w.segment, w.file.size, unit)
-	if format.IsDamage(err) || err == nil && c.covered >= w.limit.lsn {
+	c, err := readCheckpoints(file, w.file.origin(), w.file.size, unit)
+	if format.IsDamage(err) || err == nil && c.covered >= w.walker.limit.lsn {
 		return nil // from the start then
 	}
 	if err != nil {
 		return err
 	}
-	w.proven = max(w.proven, c.covered)
-	w.settle()
+	w.walker.resume(&c)
 	for i := range c.entries {
 		if w.bundle.owns(w.segment, c.entries[i].Hash) {
 			w.entries = append(w.entries, found{c.entries[i], w.segment})
@@ -330,128 +327,56 @@ func (w *walk) resume(file *handle) error {
 	}
 	w.segment.samples = format.SamplesOf(c.entries, w.segment.base)
 	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.resume, c.covered
-	w.offset, w.expected = int64(c.resume)*format.UnitSize, c.covered+1
 	return nil
 }
 
 func (w *walk) run() error {
-	for w.expected < w.limit.lsn {
-		head, err := w.header()
-		if err == nil {
-			w.count(&head)
-			w.settle()
-			continue
+	w.isClean = true
+	w.proceed()
+	for {
+		h, err := w.walker.read()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err == nil:
+			w.count(&h)
+		case errors.Is(err, format.ErrDamaged):
+			err = w.resync()
 		}
-		if !errors.Is(err, format.ErrDamaged) {
+		if err != nil {
 			return err
 		}
-		if w.file.seal != nil && w.named == int(w.file.seal.Count) { // all that the lost footer listed
-			w.expected = w.file.seal.Last + 1
-			break
-		}
-		more, err := w.resync()
-		if err != nil || !more {
-			return err
-		}
+		w.proceed()
 	}
+}
+
+// proceed notes how far the walker is, and what is proven by now.
+func (w *walk) proceed() {
+	w.expected, w.proven = w.walker.next.lsn, max(w.proven, w.walker.proven)
 	w.settle()
-	return nil
 }
 
-// header reads the header at the offset; format.ErrDamaged if it does not count.
-func (w *walk) header() (format.Header, error) {
-	p, err := w.window.at(w.offset, format.HeaderSize)
-	if err != nil {
-		return format.Header{}, err
-	}
-	head, err := format.ParseHeader(p)
-	if err != nil && format.SaltOf(p) == w.file.salt {
-		return head, err
-	}
-	if err != nil || head.Salt != w.file.salt || !head.Fits(w.offset, w.file.size) || !w.follows(&head) {
-		return head, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
-	}
-	return head, nil
-}
-
-// follows tells whether the record may come next. Compaction leaves gaps.
-func (w *walk) follows(h *format.Header) bool {
-	if w.file.generation > 0 {
-		return w.expected <= h.LSN && h.LSN < w.limit.lsn && h.Type != format.TypeSeal
-	}
-	return h.LSN == w.expected && h.Type != format.TypeSeal
-}
-
-// count takes the record at the offset.
+// count takes the record that was read.
 func (w *walk) count(h *format.Header) {
-	unit := uint32(w.offset / format.UnitSize)
+	unit := uint32(w.walker.at / format.UnitSize)
 	w.tail = append(w.tail, found{h.Entry(unit), w.segment})
 	w.segment.samples = format.AddSample(w.segment.samples, uint32(h.LSN-w.segment.base), unit)
-	if h.Type.Named() {
-		w.named++
-	}
-	w.proven = max(w.proven, h.Watermark())
-	w.offset += int64(h.Units) * format.UnitSize
-	w.expected = h.LSN + 1
 }
 
-// resync decides what the bad place at the offset is. more is true when reading
-// goes on behind damage; false at the end of the segment, of whatever kind.
-func (w *walk) resync() (more bool, err error) {
-	defer w.settle()
-	padded, err := w.window.padded(w.offset)
-	if err != nil {
-		return false, err
+// resync loses what lies in a bad place. A segment with damage must not get a footer,
+// which would hide the loss.
+func (w *walk) resync() error {
+	g, err := w.walker.resync()
+	if g == nil {
+		return err
 	}
-	isShort := w.limit == noLimit && w.expected <= w.floor
-	if !w.limit.sure && !isShort && (padded || w.offset == w.file.size) {
-		return false, nil
-	}
-	w.open = false
-	seek := search{window: w.window, limit: w.limit.lsn, salt: w.file.salt, salted: true}
-	err = seek.run(w.offset, w.expected)
-	w.window = seek.window
-	if err != nil {
-		return false, err
-	}
-	w.proven = max(w.proven, seek.watermark)
-	if w.file.seal != nil {
-		w.proven = max(w.proven, w.file.seal.Last)
-	}
-	last := w.proven
-	if w.window.holes.behind(w.offset) { // what cannot be read may have been acknowledged
-		last = max(last, w.expected+w.file.mayHold(w.file.size-w.offset)-1)
-	}
+	w.isClean = false
 	switch {
-	case !w.limit.sure && last < w.expected: // none of it was acknowledged
+	case g.torn:
 		w.bundle.report.TornTails++
-		return false, nil
-	case seek.found:
-		w.damage(seek.first.lsn)
-		w.offset = seek.first.offset
-		return true, nil
-	case w.limit == noLimit:
-		w.damage(last + 1)
-	default:
-		w.damage(w.limit.lsn)
+	case !g.unnamed:
+		w.segment.damaged = true
+		w.lose(w.file.sequence, g.from, g.last+1)
 	}
-	return false, nil
-}
-
-// endsWell tells whether the block that the next record goes into can be read: the
-// rest of it is written again with the record.
-func (w *walk) endsWell() bool {
-	start := max(w.offset/blockSize*blockSize, w.window.offset)
-	if start >= w.offset {
-		return true
-	}
-	_, err := w.window.at(start, int(w.offset-start))
-	return err == nil
-}
-
-// damage loses the records from the offset up to the next LSN. The segment must
-// not get a footer, which would hide the loss.
-func (w *walk) damage(next uint64) {
-	w.segment.damaged = true
-	w.lose(w.file.sequence, w.offset, next)
+	return nil
 }

@@ -433,7 +433,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, format.Header, error) {
 	head := e.Record.Head
 	if e.Damage == nil && !r.isLost(name, e) {
-		p, err := scan.window.at(e.Offset, int(e.Length))
+		p, err := scan.bytes(e)
 		return p, head, err
 	}
 	p := r.mended[head.LSN]

@@ -65,7 +65,7 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) 
 func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 	run, err := readRun(file)
 	if format.IsDamage(err) {
-		run, err = scan(file, s, format.SegmentHeaderSize, s.tail, s.base)
+		run, err = listRecords(file, s.origin(), place{format.SegmentHeaderSize, s.base}, s.tail)
 		format.SortRun(run)
 	}
 	own := b.own(s, run)

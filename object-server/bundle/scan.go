@@ -16,26 +16,19 @@ import (
 // changes nothing. The file may grow meanwhile: what has been appended since the
 // Scan was made is left out. It is not safe for concurrent use.
 type Scan struct {
-	name     string
-	file     *handle
-	owned    bool // Close closes the file
-	whole    bool
-	segment  segmentFile
-	head     *format.SegmentHeader // nil: damaged
-	limit    limit
-	window   window
-	offset   int64
-	end      int64 // of the records
-	expected uint64
-	proven   uint64 // highest watermark met
-	floor    uint64 // see Files.Floor
-	done     bool
-	torn     bool
-	queue    []Entry
-	entry    Entry // that Next returned last
+	name    string
+	file    *handle
+	owned   bool // Close closes the file
+	whole   bool
+	segment segmentFile
+	head    *format.SegmentHeader // nil: damaged
+	walker  Walker
+	torn    bool
+	queue   []Entry
+	entry   Entry // that Next returned last
 
 	entries     []format.Entry // of all good headers of named records met, in the order of the log
-	lost        []place        // where records are missing, each with the offset behind it as lsn
+	lost        []span         // where records are missing
 	listed      []format.Entry // as the footer says, by unit; nil: not read yet, or no good footer
 	footerError error
 	searched    bool              // for the last CHECKPOINT
@@ -80,7 +73,7 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	s := newScan(h, &f, noLimit, whole)
 	s.name, s.head, s.owned = filepath.Base(path), head, true
 	if f.headless && f.seal == nil && !f.unreadable && f.base > 0 && f.watermark < f.base { // a crash while it was made
-		s.done, s.torn, s.queue = true, true, nil
+		s.walker.done, s.torn, s.queue = true, true, nil
 	}
 	return s, nil
 }
@@ -110,26 +103,16 @@ func readSegmentFile(file *handle, name string) (segmentFile, *format.SegmentHea
 
 func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
 	s := &Scan{
-		name: format.SegmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f, limit: bound,
-		offset: f.start, end: f.size, expected: f.base,
+		name: format.SegmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f,
 		checkpoints: map[uint32]uint32{0: format.SegmentHeaderSize / format.UnitSize},
 	}
-	if f.base > 0 {
-		s.proven = f.base - 1
-	}
-	if f.headless {
-		s.proven = 0
-	}
 	if f.seal != nil {
-		s.end = f.size - int64(f.seal.Units)*format.UnitSize
-		s.proven = f.seal.Last
-		s.limit = limit{lsn: min(bound.lsn, f.seal.Last+1), sure: true}
 		s.entries = make([]format.Entry, 0, min(int64(f.seal.Count), f.size/format.HeaderSize))
 	}
 	if whole {
-		s.window = newAheadWindow(file, max(s.end, 0))
+		s.walker = f.walker(newAheadWindow(file, f.end()), bound)
 	} else {
-		s.window = newWindow(file, max(s.end, 0))
+		s.walker = f.walker(newWindow(file, f.end()), bound)
 	}
 	s.begin()
 	return s
@@ -141,8 +124,8 @@ func (s *Scan) begin() {
 	switch {
 	case !f.headless:
 	case f.base == 0: // nothing in it proves itself
-		s.done = true
-		if f.size > format.SegmentHeaderSize && (s.limit.sure || f.unreadable) {
+		s.walker.done = true
+		if f.size > format.SegmentHeaderSize && (s.walker.limit.sure || f.unreadable) {
 			s.report(0, f.size, "neither a segment header nor a record")
 		}
 	default:
@@ -152,7 +135,7 @@ func (s *Scan) begin() {
 
 // Close frees what the Scan holds.
 func (s *Scan) Close() error {
-	s.window.free()
+	s.walker.free()
 	if s.owned {
 		return s.file.File.Close()
 	}
@@ -180,55 +163,34 @@ func (s *Scan) Next() (*Entry, error) {
 			s.queue = s.queue[1:]
 			return &e, nil
 		}
-		if s.done || s.expected >= s.limit.lsn {
-			if s.listed == nil && s.footerError == nil && !s.checkFooter() {
-				return nil, io.EOF
-			}
-			if len(s.queue) == 0 {
-				return nil, io.EOF
-			}
-			continue
-		}
-		h, err := s.header()
+		h, err := s.walker.read()
 		switch {
 		case err == nil:
 			return s.record(&h), nil
+		case err == io.EOF:
+			if s.listed == nil && s.footerError == nil && !s.checkFooter() || len(s.queue) == 0 {
+				return nil, io.EOF
+			}
+			continue
 		case errors.Is(err, format.ErrDamaged):
 			err = s.resync()
 		}
 		if err != nil { // of a later version, or the disk does not answer
-			s.done = true
-			s.report(s.offset, s.end-s.offset, "%v", err)
+			s.walker.done = true
+			at := s.walker.next.offset
+			s.report(at, s.walker.window.size-at, "%v", err)
 			s.queue[len(s.queue)-1].Damage.Final = true
 		}
 	}
 }
 
-// header reads the header at the offset; format.ErrDamaged if it does not count.
-func (s *Scan) header() (format.Header, error) {
-	p, err := s.window.at(s.offset, format.HeaderSize)
-	if err != nil {
-		return format.Header{}, err
-	}
-	h, err := format.ParseHeader(p)
-	if err != nil && format.SaltOf(p) == s.segment.salt {
-		return h, err
-	}
-	if err != nil || h.Salt != s.segment.salt || !h.Fits(s.offset, s.end) || h.Type == format.TypeSeal ||
-		h.LSN < s.expected || h.LSN >= s.limit.lsn || h.LSN > s.expected && s.segment.generation == 0 {
-		return h, fmt.Errorf("%w: not the expected record", format.ErrDamaged)
-	}
-	return h, nil
-}
-
-// record reads the record at the offset, whose header is good.
+// record reads the record of which the walker has read the header.
 func (s *Scan) record(h *format.Header) *Entry {
 	e := &s.entry
-	*e = Entry{Offset: s.offset, Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
+	*e = Entry{Offset: s.walker.at, Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
 	err := s.body(e)
-	unit := uint32(s.offset / format.UnitSize)
 	if h.Type.Named() {
-		s.entries = append(s.entries, h.Entry(unit))
+		s.entries = append(s.entries, h.Entry(uint32(e.Offset/format.UnitSize)))
 	}
 	if err != nil {
 		d := &Damage{
@@ -238,13 +200,10 @@ func (s *Scan) record(h *format.Header) *Entry {
 		if h.Type.Named() {
 			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
 		} else { // a CHECKPOINT that others may refer to
-			s.lost = append(s.lost, place{e.Offset, uint64(e.Offset + e.Length)})
+			s.lost = append(s.lost, span{e.Offset, e.Offset + e.Length})
 		}
 		e.Damage = d
 	}
-	s.proven = max(s.proven, h.Watermark())
-	s.offset += e.Length
-	s.expected = h.LSN + 1
 	return e
 }
 
@@ -254,7 +213,7 @@ func (s *Scan) body(e *Entry) error {
 	if !s.whole && e.Record.Head.Type != format.TypeCheckpoint {
 		length = int64(e.Record.Head.Layout().Data)
 	}
-	p, err := s.window.at(s.offset, int(length))
+	p, err := s.walker.window.at(e.Offset, int(length))
 	if err != nil {
 		return err
 	}
@@ -274,7 +233,7 @@ func (s *Scan) body(e *Entry) error {
 		}
 	}
 	if record.Head.Type == format.TypeCheckpoint {
-		return s.checkCheckpoint(record)
+		return s.checkCheckpoint(record, e.Offset)
 	}
 	return record.CheckStructure()
 }
@@ -282,7 +241,7 @@ func (s *Scan) body(e *Entry) error {
 // nameAt guesses the name of the record at an offset from its metadata, whether or
 // not their checksum holds.
 func (s *Scan) nameAt(offset int64) string {
-	b := make([]byte, min(64<<10, max(s.end-offset-format.HeaderSize, 0)))
+	b := make([]byte, min(64<<10, max(s.walker.window.size-offset-format.HeaderSize, 0)))
 	if readFull(s.file, b, offset+format.HeaderSize) != nil {
 		return ""
 	}
@@ -293,85 +252,60 @@ func (s *Scan) nameAt(offset int64) string {
 	return m.Name
 }
 
-// resync finds out what the bad place at the offset is, as recovery does, and
-// goes to where reading can go on.
+// bytes are those of the record that Next returned last, valid until the next call.
+func (s *Scan) bytes(e *Entry) ([]byte, error) { return s.walker.window.at(e.Offset, int(e.Length)) }
+
+// resync queues what is lost in a bad place.
 func (s *Scan) resync() error {
-	isShort := s.limit == noLimit && s.expected <= s.floor
-	if s.offset == s.end && !isShort && (!s.limit.sure || s.segment.generation > 0) {
-		s.done = true
-		return nil
-	}
-	padded, err := s.window.padded(s.offset)
-	if err != nil || padded && !s.limit.sure && !isShort {
-		s.done = err == nil
-		return err
-	}
-	seek := search{window: s.window, limit: s.limit.lsn, salt: s.segment.salt, salted: true}
-	err = seek.run(s.offset, s.expected)
-	s.window = seek.window
-	if err != nil {
-		return err
-	}
-	s.proven = max(s.proven, seek.watermark)
-	last, proven := s.limit.lsn-1, s.proven
-	if s.window.holes.behind(s.offset) {
-		proven = max(proven, s.expected+s.segment.mayHold(s.end-s.offset)-1)
-	}
+	g, err := s.walker.resync()
 	switch {
-	case !s.limit.sure && proven < s.expected:
-		s.done, s.torn = true, true
-		return nil
-	case seek.found:
-		last = seek.first.lsn - 1
-	case !s.limit.sure:
-		last = min(proven, last)
+	case g == nil:
+		return err
+	case g.torn:
+		s.torn = true
+	default:
+		s.lose(g)
 	}
-	behind := s.end
-	if seek.found {
-		behind = seek.first.offset
-	}
-	s.lose(behind, last)
-	s.offset, s.expected, s.done = behind, last+1, !seek.found
 	return nil
 }
 
-// lose queues the loss of the records from the offset up to another offset and
-// an LSN.
-func (s *Scan) lose(behind int64, last uint64) {
+// lose queues the loss of records.
+func (s *Scan) lose(g *gap) {
 	d := &Damage{
-		Segment: s.name, Offset: s.offset, Length: behind - s.offset, FirstLSN: s.expected, LastLSN: last,
+		Segment: s.name, Offset: g.from, Length: g.to - g.from, FirstLSN: g.first, LastLSN: g.last,
 		Cause: "no valid record where one should be",
 	}
-	if err := s.window.holes.meet(s.offset, behind); err != nil {
+	if err := s.walker.window.holes.meet(g.from, g.to); err != nil {
 		d.Cause, d.unreadable = err.Error(), true
 	}
 	known, through := s.known()
 	for _, e := range known {
-		if at := int64(e.Unit) * format.UnitSize; at >= s.offset && at < behind {
+		if at := int64(e.Unit) * format.UnitSize; at >= g.from && at < g.to {
 			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
 		}
 	}
-	if first := max(s.expected, through+1); first <= last {
-		d.Unnamed = last - first + 1
+	if first := max(g.first, through+1); first <= g.last && !g.unnamed {
+		d.Unnamed = g.last - first + 1
 	}
-	if guess := s.guess(); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: s.expected}) {
+	if guess := s.guess(g); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: g.first}) {
 		d.Lost = []Lost{guess}
 		if guess.Hash != (format.Hash{}) {
 			d.Unnamed--
 		}
 	}
-	s.lost = append(s.lost, place{s.offset, uint64(behind)})
-	s.queue = append(s.queue, Entry{Offset: s.offset, Length: d.Length, Damage: d})
+	s.lost = append(s.lost, g.span)
+	s.queue = append(s.queue, Entry{Offset: g.from, Length: d.Length, Damage: d})
 }
 
-// guess tells what is left of the record at the offset, whose header is damaged.
-func (s *Scan) guess() Lost {
-	l := Lost{LSN: s.expected, Name: s.nameAt(s.offset)}
+// guess tells what is left of the record that a gap begins with, whose header is
+// damaged.
+func (s *Scan) guess(g *gap) Lost {
+	l := Lost{LSN: g.first, Name: s.nameAt(g.from)}
 	b := make([]byte, format.HeaderSize)
-	if s.offset+format.HeaderSize > s.end || readFull(s.file, b, s.offset) != nil {
+	if g.from+format.HeaderSize > s.walker.window.size || readFull(s.file, b, g.from) != nil {
 		return l
 	}
-	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == s.expected || format.SaltOf(b) == s.segment.salt {
+	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == g.first || format.SaltOf(b) == s.segment.salt {
 		l.Hash = format.Hash(b[24:40])
 	}
 	return l
@@ -380,5 +314,5 @@ func (s *Scan) guess() Lost {
 // isLost tells whether a unit lies where records are missing.
 func (s *Scan) isLost(unit uint32) bool {
 	at := int64(unit) * format.UnitSize
-	return slices.ContainsFunc(s.lost, func(p place) bool { return at >= p.offset && at < int64(p.lsn) })
+	return slices.ContainsFunc(s.lost, func(p span) bool { return at >= p.from && at < p.to })
 }

@@ -46,7 +46,7 @@ func (s *Scan) known() (entries []format.Entry, through uint64) {
 			return nil, 0
 		}
 		// Damage to a checkpoint is told elsewhere.
-		s.covered, _ = readCheckpoints(s.file, s.segment.open(), s.segment.size, unit)
+		s.covered, _ = readCheckpoints(s.file, s.segment.origin(), s.segment.size, unit)
 	}
 	return s.covered.entries, s.covered.covered
 }
@@ -72,7 +72,7 @@ func (s *Scan) checkFooter() bool {
 	if cause == "" {
 		return false
 	}
-	s.report(s.end, s.segment.size-s.end, "footer: %s", cause)
+	s.report(s.segment.end(), s.segment.size-s.segment.end(), "footer: %s", cause)
 	s.footerError = format.ErrDamaged
 	return true
 }
@@ -95,8 +95,8 @@ func (s *Scan) differ(run, met []format.Entry) string {
 	return ""
 }
 
-// checkCheckpoint compares a CHECKPOINT with the records that it covers.
-func (s *Scan) checkCheckpoint(r *format.Record) error {
+// checkCheckpoint compares the CHECKPOINT at an offset with the records that it covers.
+func (s *Scan) checkCheckpoint(r *format.Record, offset int64) error {
 	body, err := format.ParseCheckpoint(r.Data)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *Scan) checkCheckpoint(r *format.Record) error {
 	if body.Sequence != s.segment.sequence { // made for the segment before; says nothing of this one
 		return nil
 	}
-	run, err := format.ParseRun(nil, body.Run, s.segment.base, s.offset)
+	run, err := format.ParseRun(nil, body.Run, s.segment.base, offset)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Scan) checkCheckpoint(r *format.Record) error {
 	if !ok && !s.isLost(body.Before) {
 		return fmt.Errorf("%w: no checkpoint at offset %d", format.ErrDamaged, int64(body.Before)*format.UnitSize)
 	}
-	s.checkpoints[uint32(s.offset/format.UnitSize)] = body.Resume
+	s.checkpoints[uint32(offset/format.UnitSize)] = body.Resume
 	if !ok { // where its run begins is not known
 		return nil
 	}

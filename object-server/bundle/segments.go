@@ -46,6 +46,9 @@ type segment struct {
 
 func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }
 
+// origin is what its records have in common.
+func (s *segment) origin() origin { return origin{s.sequence, s.generation, s.salt, s.base} }
+
 // segments finds the open segments of a bundle by their number. The zero value
 // is empty. It is guarded by Bundle.mu.
 type segments struct{ table []*segment }

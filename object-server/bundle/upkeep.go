@@ -131,19 +131,19 @@ func complete(file vfs.File, size int64) error {
 // entries lists the named records of an extent.
 func (b *Bundle) entries(file *handle, x *extent) ([]format.Entry, error) {
 	s := x.segment
-	from, lsn := int64(format.SegmentHeaderSize), s.base
+	from := place{format.SegmentHeaderSize, s.base}
 	var covered checkpoints
 	if x.checkpoint != 0 {
 		var err error
-		if covered, err = readCheckpoints(file, s, x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
+		if covered, err = readCheckpoints(file, s.origin(), x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
 			return nil, err
 		} else if err == nil {
-			from, lsn = int64(covered.resume)*format.UnitSize, covered.covered+1
+			from = place{int64(covered.resume) * format.UnitSize, covered.covered + 1}
 		} else {
 			covered = checkpoints{}
 		}
 	}
-	rest, err := scan(file, s, from, x.tail, lsn)
+	rest, err := listRecords(file, s.origin(), from, x.tail)
 	return append(covered.entries, rest...), err
 }
 
@@ -164,7 +164,7 @@ func (b *Bundle) Checkpoint() (*Draft, error) {
 		return nil, err
 	}
 	defer file.release()
-	run, err := scan(file, s, int64(x.resume)*format.UnitSize, x.tail, x.covered+1)
+	run, err := listRecords(file, s.origin(), place{int64(x.resume) * format.UnitSize, x.covered + 1}, x.tail)
 	if err != nil {
 		return nil, b.uncheckpointed(s, err)
 	}

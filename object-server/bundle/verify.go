@@ -301,7 +301,7 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 	defer file.release()
 	s := newScan(file, f, bound, true)
 	defer s.Close()
-	s.floor, s.proven = p.floor, max(s.proven, p.floor)
+	s.walker.floor, s.walker.proven = p.floor, max(s.walker.proven, p.floor)
 	for {
 		e, err := s.Next()
 		if err == io.EOF {
@@ -318,14 +318,14 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 		}
 	}
 	p.verdict.Segments++
-	p.proven = max(p.proven, s.proven)
+	p.proven = max(p.proven, s.walker.proven)
 	if s.torn {
 		p.torn[s.name] = true
 	}
-	if s.limit.sure {
-		return max(s.expected, s.limit.lsn), nil
+	if s.walker.limit.sure {
+		return max(s.walker.next.lsn, s.walker.limit.lsn), nil
 	}
-	return s.expected, nil
+	return s.walker.next.lsn, nil
 }
 
 // find learns the newest record of each name without reading the other segments.

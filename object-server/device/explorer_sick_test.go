@@ -15,6 +15,7 @@ import (
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
+	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
 
@@ -69,7 +70,7 @@ func newSickness(files vfs.FS, rng *rand.Rand) *sickness {
 func (s *sickness) mayRefuse() bool {
 	powers := 0
 	for _, b := range s.spans {
-		if filepath.Base(filepath.Dir(b.file)) == JournalDirectory {
+		if filepath.Base(filepath.Dir(b.file)) == journal.Directory {
 			return true
 		}
 		if strings.HasSuffix(b.file, powerSuffix) {

@@ -1,6 +1,9 @@
 package compact
 
-import "martlet/object-server/bundle/index"
+import (
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/index"
+)
 
 // Usage is what the choice of victims knows of a segment.
 type Usage struct {
@@ -27,9 +30,6 @@ type Appetite struct {
 // byte is moved for that reason at most once each time its segment doubles.
 const mergeLeast = 8
 
-// SpanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
-const SpanMax = 1<<32 - 1
-
 // First returns the first segment that may be rewritten and for which there is
 // room, as a run of its own.
 func (a Appetite) First(segments []Usage) (from, to int) {
@@ -52,7 +52,7 @@ func (a Appetite) Choose(segments []Usage) (from, to int) {
 		for j := i; j < len(segments); j++ {
 			s := &segments[j]
 			all, live, cost, largest = all+s.All, live+s.Live, cost+s.Cost, max(largest, s.All)
-			if s.Fixed || (s.Gap || s.Alone || segments[i].Alone) && j > i || live > a.Capacity && j > i || cost > a.Room || s.Last >= segments[i].Base && s.Last-segments[i].Base > SpanMax {
+			if s.Fixed || (s.Gap || s.Alone || segments[i].Alone) && j > i || live > a.Capacity && j > i || cost > a.Room || s.Last >= segments[i].Base && s.Last-segments[i].Base > format.SpanMax {
 				break
 			}
 			dead, count := all-live, int64(j-i+1)

@@ -8,6 +8,9 @@ import (
 	"slices"
 )
 
+// SpanMax bounds the LSNs of a segment: run entries keep 32 bits of them.
+const SpanMax = 1<<32 - 1
+
 // EntrySize is the size of a run's entry on disk.
 const (
 	EntrySize    = 32
