@@ -137,7 +137,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 	}
 	failpoint.Hit(failpoint.SegmentCreated)
 	b.nextSequence++
-	s := &segment{
+	s := &openSegment{
 		sequence: head.Sequence, through: head.Sequence, salt: head.Salt(), base: head.BaseLSN, last: b.lastLSN,
 		tail: format.SegmentHeaderSize, resume: format.SegmentHeaderSize / format.UnitSize, covered: b.lastLSN,
 	}

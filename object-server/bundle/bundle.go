@@ -43,7 +43,7 @@ type Bundle struct {
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
 	superseded  superseded      // guarded by mu
 	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
-	active      *segment        // the one that grows, nil: the next append makes one; the Writer changes it, under mu
+	active      *openSegment    // the one that grows, nil: the next append makes one; the Writer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire
 	identity    format.Identity // guarded by mu
@@ -116,7 +116,7 @@ func (b *Bundle) Bytes() (live, all int64) {
 
 // enter puts a record into the index, in the place of the one it replaces if
 // old is not 0. b.mu is held.
-func (b *Bundle) enter(s *segment, e *format.Entry, old index.Slot, oldUnits uint32) {
+func (b *Bundle) enter(s *openSegment, e *format.Entry, old index.Slot, oldUnits uint32) {
 	key, n := e.Hash.Key(), s.slotOf(e)
 	s.units, s.live, s.named = s.units+int64(e.Units), s.live+int64(e.Units), s.named+1
 	switch {

@@ -86,7 +86,7 @@ func (b *Bundle) Compact(c *Compaction) (Compacted, error) {
 
 // giveUp takes back what victims did. It returns the error unless it is about a
 // segment that from now on stays as it is.
-func (b *Bundle) giveUp(next *segment, err error) error {
+func (b *Bundle) giveUp(next *openSegment, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.segments.remove(next)
@@ -104,7 +104,7 @@ func (b *Bundle) giveUp(next *segment, err error) error {
 
 // badSegment is why a segment cannot be copied.
 type badSegment struct {
-	segment *segment
+	segment *openSegment
 	cause   error
 }
 
@@ -112,7 +112,7 @@ func (e *badSegment) Error() string { return e.cause.Error() }
 func (e *badSegment) Unwrap() error { return e.cause }
 
 // victims chooses the run to rewrite and makes its successor, which is hidden.
-func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
+func (b *Bundle) victims(c *Compaction) (run []*openSegment, next *openSegment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.segments.inOrder()
@@ -145,7 +145,7 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 	}
 	run = all[from:to]
 	first, last := run[0], run[len(run)-1]
-	next = &segment{
+	next = &openSegment{
 		sequence: first.sequence, through: last.through, generation: first.generation + 1,
 		base: first.base, last: last.last, sealed: true, hidden: true,
 	}
@@ -160,14 +160,14 @@ func (b *Bundle) victims(c *Compaction) (run []*segment, next *segment) {
 
 // inOrder lists the segments in log order, but for those in which nothing counts:
 // a crash has torn their first batch, and their successors stand in their place.
-func (t *segments) inOrder() []*segment {
-	all := make([]*segment, 0, len(t.table))
+func (t *segments) inOrder() []*openSegment {
+	all := make([]*openSegment, 0, len(t.table))
 	for _, s := range t.table {
 		if s != nil && !s.hidden && s.last >= s.base {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(s, u *segment) int { return cmp.Compare(s.sequence, u.sequence) })
+	slices.SortFunc(all, func(s, u *openSegment) int { return cmp.Compare(s.sequence, u.sequence) })
 	return all
 }
 
@@ -265,7 +265,7 @@ func (b *Bundle) reap(c *Compaction) {
 }
 
 // unread lists the replaced segments without readers. There will be no new ones.
-func (b *Bundle) unread() (gone []*segment) {
+func (b *Bundle) unread() (gone []*openSegment) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.table {

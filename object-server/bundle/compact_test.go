@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -242,7 +243,7 @@ func TestOldAndNewSegments(t *testing.T) {
 func contentOf(t testing.TB, fs vfs.FS, path string) []byte {
 	f := must(fs.Open(path))
 	p := make([]byte, must(f.Size()))
-	check(t, readFull(f, p, 0))
+	check(t, segment.ReadFull(f, p, 0))
 	return p
 }
 

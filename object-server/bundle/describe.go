@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -85,7 +86,7 @@ func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
 	}
 	defer file.Close()
 	var head [format.HeaderSize]byte
-	if err := readFull(file, head[:], offset); err != nil {
+	if err := segment.ReadFull(file, head[:], offset); err != nil {
 		return nil, fmt.Errorf("bundle: offset %d of %s: %w", offset, filepath.Base(path), err)
 	}
 	h, err := format.ParseHeader(head[:])
@@ -97,7 +98,7 @@ func Describe(files vfs.FS, path string, offset int64) (*Description, error) {
 	if h.Type == format.TypeSeal { // its header is its end
 		return d, nil
 	}
-	if err := readFull(file, b, offset); err != nil {
+	if err := segment.ReadFull(file, b, offset); err != nil {
 		return nil, fmt.Errorf("bundle: record at offset %d of %s: %w", offset, filepath.Base(path), err)
 	}
 	d.look(&h, b)

@@ -36,7 +36,7 @@ type HeaderState struct {
 func (s *Scan) Segment() *SegmentDescription {
 	f := &s.segment
 	d := &SegmentDescription{
-		File: s.name, Bytes: f.size, Salt: fmt.Sprintf("%08x", f.salt), BaseLSN: f.base, Sealed: f.seal != nil,
+		File: s.name, Bytes: f.Size, Salt: fmt.Sprintf("%08x", f.Salt), BaseLSN: f.Base, Sealed: f.Seal != nil,
 	}
 	if h := s.head; h != nil {
 		d.Header = &HeaderState{
@@ -44,8 +44,8 @@ func (s *Scan) Segment() *SegmentDescription {
 			Generation: h.Generation, UUID: hex.EncodeToString(h.UUID[:]), Bundle: hex.EncodeToString(h.Bundle[:]), Created: format.Timestamp{Ticks: h.Created}.String(),
 		}
 	}
-	if f.seal != nil {
-		d.LastLSN, d.Records, d.FooterSize = f.seal.Last, f.seal.Count, int64(f.seal.Units)*format.UnitSize
+	if f.Seal != nil {
+		d.LastLSN, d.Records, d.FooterSize = f.Seal.Last, f.Seal.Count, int64(f.Seal.Units)*format.UnitSize
 	}
 	return d
 }

@@ -1,12 +1,11 @@
 package bundle
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
 	"martlet/object-server/bundle/buffers"
-	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // directBlock is the unit of writes past the page cache. The last block of the
@@ -66,7 +65,7 @@ func (a *Appended) writeDirect() error {
 	old := p[:offset-start]
 	if len(active.partial) == len(old) {
 		copy(old, active.partial)
-	} else if err := readFull(a.file, old, start); err != nil { // the first append since the bundle was opened
+	} else if err := segment.ReadFull(a.file, old, start); err != nil { // the first append since the bundle was opened
 		return fmt.Errorf("bundle: %w", err)
 	}
 	n := len(old)
@@ -83,26 +82,4 @@ func (a *Appended) writeDirect() error {
 func aligned(b []byte) []byte {
 	past := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % memoryAlignment)
 	return b[(memoryAlignment-past)%memoryAlignment:]
-}
-
-// padded tells whether nothing but the rest of a block, in zeros, follows the
-// offset. What cannot be read is something else.
-func (v *window) padded(offset int64) (bool, error) {
-	rest := v.size - offset
-	if rest <= 0 || rest >= directBlock || v.size%directBlock != 0 {
-		return false, nil
-	}
-	p, err := v.at(offset, int(rest))
-	if errors.Is(err, format.ErrDamaged) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	for _, b := range p {
-		if b != 0 {
-			return false, nil
-		}
-	}
-	return true, nil
 }

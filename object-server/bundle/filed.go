@@ -5,6 +5,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 )
 
 // Where the index is on disk (Config.IndexOnDisk), segments with a footer keep a
@@ -43,7 +44,7 @@ func (b *Bundle) makeFilters(entries []found) {
 	if !b.config.IndexOnDisk {
 		return
 	}
-	runs := make(map[*segment][]format.Entry)
+	runs := make(map[*openSegment][]format.Entry)
 	for i := range entries {
 		if e := &entries[i]; e.segment.run != 0 {
 			runs[e.segment] = append(runs[e.segment], e.Entry)
@@ -65,7 +66,7 @@ func (b *Bundle) entry(c *candidate) (format.Entry, error) {
 	}
 	defer file.release()
 	var p [format.EntrySize]byte
-	if err := readFull(file, p[:], s.run+int64(c.slot.Unit())*format.EntrySize); err != nil {
+	if err := segment.ReadFull(file, p[:], s.run+int64(c.slot.Unit())*format.EntrySize); err != nil {
 		return format.Entry{}, fmt.Errorf("bundle: %w", err)
 	}
 	return format.ParseEntry(p[:], s.base)
@@ -122,7 +123,7 @@ func (b *Bundle) FileIndex(lock, unlock func(format.Hash)) error {
 }
 
 // unfiled is the first segment whose index is to be moved; nil if there is none.
-func (b *Bundle) unfiled() *segment {
+func (b *Bundle) unfiled() *openSegment {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.segments.inOrder() {
@@ -139,7 +140,7 @@ func (b *Bundle) unfiled() *segment {
 
 // mayBeChained tells whether a name may have versions, as far as memory tells. A
 // record of the segment is not its newest. b.mu is held.
-func (b *Bundle) mayBeChained(s *segment, hash format.Hash) bool {
+func (b *Bundle) mayBeChained(s *openSegment, hash format.Hash) bool {
 	if b.hasVersions(hash) {
 		return true
 	}
@@ -152,13 +153,13 @@ func (b *Bundle) mayBeChained(s *segment, hash format.Hash) bool {
 	return false
 }
 
-func (b *Bundle) file(s *segment, lock, unlock func(format.Hash)) error {
+func (b *Bundle) file(s *openSegment, lock, unlock func(format.Hash)) error {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
 		return err
 	}
 	defer file.release()
-	run, err := readRun(file)
+	run, _, err := segment.ReadFooter(file)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (b *Bundle) file(s *segment, lock, unlock func(format.Hash)) error {
 }
 
 // fileEntry moves one record from the index to the filter.
-func (b *Bundle) fileEntry(s *segment, run []format.Entry, i int) {
+func (b *Bundle) fileEntry(s *openSegment, run []format.Entry, i int) {
 	e := &run[i]
 	was, is := s.slotOf(e), index.NewEntrySlot(s.number, uint32(i))
 	b.mu.Lock()

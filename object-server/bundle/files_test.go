@@ -93,7 +93,7 @@ func TestUnreadableFooterStaysInMemory(t *testing.T) {
 	if !first.unfit || first.filter != nil || len(told) != 1 {
 		t.Errorf("the segment is unfit: %v; told %v", first.unfit, told)
 	}
-	others := slices.DeleteFunc(b.segments.inOrder()[1:], func(s *segment) bool { return s.filter == nil })
+	others := slices.DeleteFunc(b.segments.inOrder()[1:], func(s *openSegment) bool { return s.filter == nil })
 	if len(others) == 0 {
 		t.Error("no other segment has its index on disk")
 	}

@@ -33,13 +33,13 @@ func (b *Bundle) identify() (format.Identity, error) {
 // so it makes its own of theirs until it has made one.
 func identityOf(id ID, segments []segmentFile) format.Identity {
 	isOf := func(inherited bool) func(segmentFile) bool {
-		return func(s segmentFile) bool { return s.inherited == inherited && s.bundle != format.Identity{} }
+		return func(s segmentFile) bool { return s.inherited == inherited && s.Bundle != format.Identity{} }
 	}
 	if i := slices.IndexFunc(segments, isOf(false)); i >= 0 {
-		return segments[i].bundle
+		return segments[i].Bundle
 	}
 	if i := slices.IndexFunc(segments, isOf(true)); i >= 0 {
-		return segments[i].bundle.Half(id.Partition, id.Power)
+		return segments[i].Bundle.Half(id.Partition, id.Power)
 	}
 	return format.Identity{}
 }

@@ -8,6 +8,7 @@ import (
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // readLSN reads the record with a number in the log, which must be of the name:
@@ -59,7 +60,7 @@ func (b *Bundle) readLSN(lsn uint64, hash format.Hash, headOnly bool) (*Record, 
 
 // sealedSamples are those in a segment's footer. They stay in memory: 128 KiB for
 // a gigabyte of records.
-func (b *Bundle) sealedSamples(s *segment) ([]format.Sample, error) {
+func (b *Bundle) sealedSamples(s *openSegment) ([]format.Sample, error) {
 	if loaded := s.loaded.Load(); loaded != nil {
 		return *loaded, nil
 	}
@@ -68,18 +69,7 @@ func (b *Bundle) sealedSamples(s *segment) ([]format.Sample, error) {
 		return nil, err
 	}
 	defer file.release()
-	size, err := file.Size()
-	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	found, err := findSeal(file, size)
-	if err == nil && found == nil {
-		err = fmt.Errorf("%w: footer", format.ErrDamaged)
-	}
-	var samples []format.Sample
-	if err == nil {
-		_, samples, err = readSeal(file, size, found)
-	}
+	_, samples, err := segment.ReadFooter(file)
 	if errors.Is(err, format.ErrDamaged) {
 		samples, err = []format.Sample{{Unit: format.SegmentHeaderSize / format.UnitSize}}, nil // the long way then
 	}
@@ -96,11 +86,11 @@ const hopBytes = format.SampleBytes + 8<<10
 
 // hop looks for a record by its LSN from a sample on.
 type hop struct {
-	origin   origin
+	origin   segment.Origin
 	lsn      uint64
 	headOnly bool
-	start    place // of the sample
-	end      int64 // of the records
+	start    segment.Place // of the sample
+	end      int64         // of the records
 	last     uint64
 
 	bytes            int64  // from the sample to the next
@@ -114,8 +104,8 @@ func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last ui
 	if i == 0 {
 		return false
 	}
-	h.start = place{int64(samples[i-1].Unit) * format.UnitSize, h.origin.base + uint64(samples[i-1].LSN)}
-	h.end, h.last = tail, h.origin.base+uint64(last)
+	h.start = segment.Place{Offset: int64(samples[i-1].Unit) * format.UnitSize, LSN: h.origin.Base + uint64(samples[i-1].LSN)}
+	h.end, h.last = tail, h.origin.Base+uint64(last)
 	from, to := samples[i-1], format.Sample{LSN: last + 1, Unit: uint32(tail / format.UnitSize)}
 	if i < len(samples) {
 		to = samples[i]
@@ -128,23 +118,23 @@ func (h *hop) between(samples []format.Sample, delta uint32, tail int64, last ui
 // one unit, and is told if it may be that of the record. The buffer is the
 // caller's, whatever is returned.
 func (h *hop) run(file *handle) (*format.Record, *buffers.Buffer, error) {
-	v := window{file: file, size: h.end, length: hopBytes, buffer: buffers.Get(hopBytes)}
-	w := newWalker(v, h.origin, h.start, limit{lsn: h.last + 1})
+	v := segment.NewWindow(file, h.end, hopBytes)
+	w := segment.NewWalker(v, h.origin, h.start, segment.Limit{LSN: h.last + 1})
 	record, err := h.find(&w)
-	return record, w.window.buffer, err
+	return record, w.Buffer(), err
 }
 
 // find looks for the record on a walker's way; nil if it is not there.
-func (h *hop) find(w *Walker) (*format.Record, error) {
+func (h *hop) find(w *segment.Walker) (*format.Record, error) {
 	var damage error
 	for {
-		head, err := w.read()
+		head, err := w.Read()
 		switch {
 		case err == io.EOF:
 			return nil, damage
 		case format.IsDamage(err):
 			damage = err
-			if _, err := w.skip(); err != nil {
+			if _, err := w.Skip(); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -158,13 +148,13 @@ func (h *hop) find(w *Walker) (*format.Record, error) {
 }
 
 // read reads the record whose header was read, in the window or beyond it.
-func (h *hop) read(w *Walker, head *format.Header) (*format.Record, error) {
+func (h *hop) read(w *segment.Walker, head *format.Header) (*format.Record, error) {
 	parts := head.Layout()
 	need := parts.Length
 	if h.headOnly {
 		need = parts.Data
 	}
-	p, err := w.window.at(w.at, int(need))
+	p, err := w.Bytes(w.At(), int(need))
 	if err != nil {
 		return nil, err
 	}

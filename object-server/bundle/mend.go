@@ -80,7 +80,7 @@ func (r *Repair) mendRecord(x *broken) error {
 // linkOf takes what a damaged record says of the others of its name from its
 // version block, or where that is damaged from its header and the record before.
 func (r *Repair) linkOf(x *broken) (versions.Link, error) {
-	at := segment{sequence: x.file.sequence, generation: x.file.generation}
+	at := openSegment{sequence: x.file.Sequence, generation: x.file.Generation}
 	parts := x.head.Layout()
 	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/format.UnitSize), int(parts.Data))
 	if err != nil && !isUnreadable(err) {

@@ -3,6 +3,7 @@ package bundle
 import (
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // A record is looked for first where it would lie if all records between two
@@ -20,14 +21,14 @@ func (h *hop) near(file *handle) (*format.Record, *buffers.Buffer) {
 	if h.records == 0 || h.bytes <= nearBytes {
 		return nil, nil
 	}
-	v := window{file: file, size: h.end, length: nearBytes, buffer: buffers.Get(nearBytes)}
+	v := segment.NewWindow(file, h.end, nearBytes)
 	ahead := h.bytes / int64(h.records) * int64(h.skipped)
-	at := h.start.offset + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
-	w := newWalker(v, h.origin, place{offset: at}, limit{lsn: h.last + 1})
-	w.stop = min(at+nearBytes, h.end)
+	at := h.start.Offset + max(ahead-nearBefore, 0)/format.UnitSize*format.UnitSize
+	w := segment.NewWalker(v, h.origin, segment.Place{Offset: at}, segment.Limit{LSN: h.last + 1})
+	w.Reach(at + nearBytes)
 	record, err := h.find(&w)
 	if err != nil {
 		record = nil
 	}
-	return record, w.window.buffer
+	return record, w.Buffer()
 }

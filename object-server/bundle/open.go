@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 )
 
 // Open reads the log of a partition and rebuilds its index; a missing
@@ -86,61 +86,21 @@ func (b *Bundle) remove(name string) error {
 
 // boundary finds the lowest base LSN of the later segments. That of a segment
 // without header and without its first record is a guess, and may be too high.
-func boundary(later []segmentFile) limit {
-	bound := noLimit
+func boundary(later []segmentFile) segment.Limit {
+	bound := segment.NoLimit
 	for _, s := range later {
-		if s.isBlank() {
+		if s.IsBlank() {
 			continue
 		}
-		if s.base < bound.lsn || s.base == bound.lsn && s.exact() {
-			bound = limit{lsn: s.base, sure: s.exact()}
+		if s.Base < bound.LSN || s.Base == bound.LSN && s.IsExact() {
+			bound = segment.Limit{LSN: s.Base, Sure: s.IsExact()}
 		}
 	}
 	return bound
 }
 
-// segmentFile is what listing a bundle finds.
-type segmentFile struct {
-	sequence   uint32
-	through    uint32 // last sequence that it stands for
-	generation uint32
-	size       int64
-	salt       uint32
-	base       uint64       // LSN of the first record
-	start      int64        // offset of the first record
-	headless   bool         // the header is damaged: the above is from the footer or from the first valid record
-	unreadable bool         // and it lies, or what follows it, on bad sectors: it may have been good
-	watermark  uint64       // highest one in the records of a headless segment
-	seal       *format.Seal // nil without a footer
-	inherited  bool         // made before the partition was split off: see Split
-
-	// As the header says; zero where it is damaged.
-	created uint64
-	bundle  format.Identity
-}
-
-// isBlank tells whether nothing of the segment can be read that proves itself.
-// Its records are lost, up to where the next segment starts.
-func (s *segmentFile) isBlank() bool { return s.unreadable && s.base == 0 }
-
-// lostBlank is the LSN behind the records that a blank segment may hold.
-func (s *segmentFile) lostBlank(expected uint64, bound limit) uint64 {
-	return max(expected, min(bound.lsn, expected+s.mayHold(s.size)))
-}
-
-// mayHold is how many LSNs so many bytes of the segment can stand for at most.
-func (s *segmentFile) mayHold(bytes int64) uint64 { return mayHold(bytes, s.generation) }
-
 // obscureSpan is more than the segments that a compacted one stands for.
 const obscureSpan = 1 << 20
-
-// isObscure tells whether it is not known which segments a compacted one stands for.
-func (s *segmentFile) isObscure() bool { return s.generation > 0 && s.headless && s.seal == nil }
-
-// blank is the segment as if nothing of it proved itself.
-func (s *segmentFile) blank() segmentFile {
-	return segmentFile{sequence: s.sequence, through: s.through, generation: s.generation, size: s.size, headless: true, unreadable: true}
-}
 
 // withRests adds a blank segment where the records of an obscure one may end. A crash
 // may have left some of the segments that it replaced, and not the last one. A later
@@ -149,60 +109,27 @@ func withRests(segments []segmentFile) []segmentFile {
 	all := slices.Clone(segments)
 	for i := len(segments) - 1; i >= 0; i-- {
 		end := i + 1
-		for end < len(segments) && (segments[end].seal != nil || segments[end].headless) {
+		for end < len(segments) && (segments[end].Seal != nil || segments[end].Headless) {
 			end++
 		}
-		if segments[i].isObscure() && end > i+1 {
-			all = slices.Insert(all, end, segments[i].blank())
+		if segments[i].IsObscure() && end > i+1 {
+			all = slices.Insert(all, end, segmentFile{File: segments[i].Blank()})
 		}
 	}
 	return all
 }
 
-// exact tells whether base is certain.
-func (s *segmentFile) exact() bool {
-	return !s.headless || s.seal != nil || s.start == format.SegmentHeaderSize
-}
-
-// isUnfinished tells whether a crash hit the segment while it was made, so that
-// nothing of it was acknowledged.
-func (s *segmentFile) isUnfinished(expected uint64, bound limit) bool {
-	return s.headless && s.seal == nil && !s.unreadable && !bound.sure && s.watermark < expected && (!s.exact() || s.base == expected)
-}
-
-// origin is what its records have in common.
-func (s *segmentFile) origin() origin { return origin{s.sequence, s.generation, s.salt, s.base} }
-
-// end is where its records end: at the footer, or what a footer leaves room for.
-func (s *segmentFile) end() int64 {
-	if s.seal == nil {
-		return s.size
-	}
-	if end := s.size - int64(s.seal.Units)*format.UnitSize; end >= format.SegmentHeaderSize {
-		return end
-	}
-	return s.size
-}
-
-// walker reads its records, up to a limit. What a seal lists was durable before it
-// was written.
-func (s *segmentFile) walker(v window, bound limit) Walker {
-	w := newWalker(v, s.origin(), place{s.start, s.base}, bound)
-	if !s.headless {
-		w.proven = s.base - 1
-	}
-	if s.seal != nil {
-		w.proven, w.listed = s.seal.Last, int(s.seal.Count)
-		w.limit = limit{lsn: min(bound.lsn, s.seal.Last+1), sure: true}
-	}
-	return w
+// segmentFile is what listing a bundle finds.
+type segmentFile struct {
+	segment.File
+	inherited bool // made before the partition was split off: see Split
 }
 
 // open is the segment, with nothing in it yet.
-func (s *segmentFile) open() *segment {
-	return &segment{
-		sequence: s.sequence, through: s.through, generation: s.generation, salt: s.salt, base: s.base, last: s.base - 1,
-		tail: s.start, resume: format.SegmentHeaderSize / format.UnitSize, covered: s.base - 1, damaged: s.headless && s.seal == nil,
+func (s *segmentFile) open() *openSegment {
+	return &openSegment{
+		sequence: s.Sequence, through: s.Through, generation: s.Generation, salt: s.Salt, base: s.Base, last: s.Base - 1,
+		tail: s.Start, resume: format.SegmentHeaderSize / format.UnitSize, covered: s.Base - 1, damaged: s.Headless && s.Seal == nil,
 		inherited: s.inherited,
 	}
 }
@@ -233,16 +160,16 @@ func (b *Bundle) list() ([]segmentFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.nextSequence = max(b.nextSequence, s.through+1)
-		if s.isObscure() {
-			b.nextSequence = max(b.nextSequence, s.sequence+obscureSpan)
+		b.nextSequence = max(b.nextSequence, s.Through+1)
+		if s.IsObscure() {
+			b.nextSequence = max(b.nextSequence, s.Sequence+obscureSpan)
 		}
 		if keep {
 			segments = append(segments, s)
 		}
 	}
 	slices.SortFunc(segments, func(x, y segmentFile) int {
-		return cmp.Or(cmp.Compare(x.sequence, y.sequence), cmp.Compare(y.generation, x.generation))
+		return cmp.Or(cmp.Compare(x.Sequence, y.Sequence), cmp.Compare(y.Generation, x.Generation))
 	})
 	b.identity = identityOf(b.id, segments)
 	return b.dropReplaced(segments)
@@ -255,17 +182,17 @@ func (b *Bundle) list() ([]segmentFile, error) {
 func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err error) {
 	for len(segments) > 0 {
 		newer, n := segments[0], 1
-		for n < len(segments) && segments[n].sequence <= newer.through {
+		for n < len(segments) && segments[n].Sequence <= newer.Through {
 			n++
 		}
 		replaced := segments[1:n]
-		if newer.isObscure() && len(replaced) > 0 { // it may stand for more than these
+		if newer.IsObscure() && len(replaced) > 0 { // it may stand for more than these
 			b.distrust(&newer)
-			kept, segments = append(kept, newer.blank()), segments[1:]
+			kept, segments = append(kept, segmentFile{File: newer.Blank()}), segments[1:]
 			continue
 		}
 		segments = segments[n:]
-		if newer.seal == nil && len(replaced) > 0 {
+		if newer.Seal == nil && len(replaced) > 0 {
 			b.distrust(&newer)
 			if newer.isCovered(replaced) {
 				if replaced, err = b.dropReplaced(replaced); err != nil {
@@ -277,10 +204,10 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 		}
 		kept = append(kept, newer)
 		for _, s := range replaced {
-			if newer.seal == nil { // opened without them it is damaged, and they may help to repair it
+			if newer.Seal == nil { // opened without them it is damaged, and they may help to repair it
 				break
 			}
-			if err := b.remove(format.SegmentName(s.sequence, s.generation)); err != nil {
+			if err := b.remove(format.SegmentName(s.Sequence, s.Generation)); err != nil {
 				return nil, err
 			}
 		}
@@ -290,115 +217,62 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 
 // distrust reports a compacted segment that should have a footer.
 func (b *Bundle) distrust(s *segmentFile) {
-	text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, s.sequence, s.generation)
+	text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, s.Sequence, s.Generation)
 	b.report.Damaged = append(b.report.Damaged, text)
-	b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(s.sequence, s.generation), Cause: text})
+	b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(s.Sequence, s.Generation), Cause: text})
 }
 
 // isCovered tells whether the older segments are all that this one stands for.
 func (s *segmentFile) isCovered(older []segmentFile) bool {
-	next := s.sequence
+	next := s.Sequence
 	for i := range older {
-		if older[i].sequence > next {
+		if older[i].Sequence > next {
 			return false
 		}
-		next = max(next, older[i].through+1)
+		next = max(next, older[i].Through+1)
 	}
-	return next > s.through
+	return next > s.Through
 }
 
 // inspect reads header and seal of a segment. keep is false if the file is too
 // short to hold a record. It is removed then, unless it cannot be read.
 func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
-	s.sequence, s.through, s.generation = key.sequence, key.sequence, key.generation
+	s.Sequence, s.Through, s.Generation = key.sequence, key.sequence, key.generation
 	s.inherited = key.Power > 0 // unless its header says that it is not
 	file, err := b.files.get(key)
 	if err != nil {
 		return s, false, err
 	}
 	defer file.release()
-	if s.size, err = file.Size(); err != nil {
+	if s.Size, err = file.Size(); err != nil {
 		return s, false, fmt.Errorf("bundle: %w", err)
 	}
-	head, err := s.header(file)
+	head, err := s.ReadHeader(file)
 	switch {
 	case err == nil:
 		refused := b.checkPlace(&head, key)
 		if refused == nil {
 			s.inherited = head.Power < key.Power
-			return s, true, s.take(&head, file)
+			return s, true, s.Take(&head, file)
 		}
 		// A block that was written to the wrong place is damage; a file that was moved is not.
-		salt, ok, err := tailSalt(file, s.size)
+		salt, ok, err := segment.TailSalt(file, s.Size)
 		if err != nil || !ok || salt == head.Salt() {
 			return s, false, errors.Join(refused, err)
 		}
-		keep, err = s.rebuild(file)
+		keep, err = s.Rebuild(file)
 		return s, keep, err
 	case errors.Is(err, format.ErrUnsupported):
 		return s, false, fmt.Errorf("%s: %w", b.files.path(key), err)
 	case !format.IsDamage(err):
 		return s, false, err
-	case s.size <= format.SegmentHeaderSize && s.unreadable:
+	case s.Size <= format.SegmentHeaderSize && s.Unreadable:
 		return s, false, nil
-	case s.size <= format.SegmentHeaderSize: // a crash while it was made
+	case s.Size <= format.SegmentHeaderSize: // a crash while it was made
 		return s, false, b.remove(format.SegmentName(key.sequence, key.generation))
 	}
-	keep, err = s.rebuild(file)
+	keep, err = s.Rebuild(file)
 	return s, keep, err
-}
-
-// header reads the header of the file.
-func (s *segmentFile) header(file *handle) (format.SegmentHeader, error) {
-	buffer := make([]byte, min(format.SegmentHeaderSize, s.size))
-	if err := readSpan(file, buffer, 0); err != nil {
-		s.unreadable = errors.Is(err, format.ErrDamaged)
-		return format.SegmentHeader{}, err
-	}
-	return format.ParseSegmentHeader(buffer)
-}
-
-// take notes what a good header says, and the seal that goes with it.
-func (s *segmentFile) take(h *format.SegmentHeader, file *handle) error {
-	s.salt, s.base, s.start = h.Salt(), h.BaseLSN, format.SegmentHeaderSize
-	s.created, s.bundle = h.Created, h.Bundle
-	s.through = max(s.through, h.Through)
-	found, err := findSeal(file, s.size)
-	if found != nil && found.Salt == s.salt && found.Base == s.base {
-		s.seal = found
-	}
-	return err
-}
-
-// rebuild takes what the header would say from the footer, or from the first
-// record that proves itself. keep is false if there is none, but for bad sectors: if
-// records were lost, the gap to the next segment tells.
-func (s *segmentFile) rebuild(file *handle) (keep bool, err error) {
-	s.headless = true
-	salt, salted, err := tailSalt(file, s.size)
-	if err != nil {
-		return false, err
-	}
-	if s.seal, err = findSeal(file, s.size); err != nil {
-		return false, err
-	}
-	if s.seal != nil {
-		s.start, s.salt, s.base, s.through = format.SegmentHeaderSize, s.seal.Salt, s.seal.Base, max(s.through, s.seal.Through)
-		return true, nil
-	}
-	v := newWindow(file, s.size)
-	defer v.free()
-	seek := search{window: &v, end: s.size, limit: noLimit.lsn, salt: salt, salted: salted}
-	if err := seek.run(0, 0); err != nil {
-		return false, err
-	}
-	s.unreadable = s.unreadable || v.holes.behind(0)
-	if !seek.found {
-		return s.unreadable, nil
-	}
-	s.salt, s.base, s.start = seek.salt, seek.place.lsn, seek.place.offset
-	s.watermark = seek.watermark
-	return true, nil
 }
 
 // checkPlace refuses a segment that was moved or renamed by hand.
@@ -408,16 +282,4 @@ func (b *Bundle) checkPlace(h *format.SegmentHeader, key fileKey) error {
 	}
 	return fmt.Errorf("%w: %s belongs to policy %d, partition %d of part power %d, sequence %d, generation %d", format.ErrUnsupported,
 		b.files.path(key), h.Policy, h.Partition, h.Power, h.Sequence, h.Generation)
-}
-
-// readFull reads exactly p at the offset; io.ErrUnexpectedEOF past the end.
-func readFull(r io.ReaderAt, p []byte, offset int64) error {
-	n, err := r.ReadAt(p, offset)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
 }

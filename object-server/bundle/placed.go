@@ -39,7 +39,7 @@ func (b *Bundle) placedByLSN(r *Record, err error) *PlacedError {
 }
 
 // inSegment adds the name of a segment to an error.
-func (b *Bundle) inSegment(s *segment, err error) error {
+func (b *Bundle) inSegment(s *openSegment, err error) error {
 	return &PlacedError{ID: b.id, err: err, Damage: Damage{Segment: format.SegmentName(s.sequence, s.generation), Cause: err.Error()}}
 }
 

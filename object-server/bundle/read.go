@@ -9,12 +9,13 @@ import (
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 )
 
 // candidate is a record that may be the one looked for, its segment pinned.
 type candidate struct {
 	slot    index.Slot
-	segment *segment
+	segment *openSegment
 	damaged bool
 	unit    uint32        // where the record lies; 0: its entry in the footer is still to be read
 	units   uint32        // its length, or more; 0 if not known
@@ -112,7 +113,7 @@ func (b *Bundle) readCandidate(c *candidate, hash format.Hash, limit int) (*Reco
 	if need > 0 {
 		record, buffer, _, err = b.readAt(c, need, limit > 0)
 	}
-	if isBadSector(err) {
+	if segment.IsBadSector(err) {
 		buffer.Free()
 		record, buffer, err = b.readNoMore(c, limit > 0)
 	}
@@ -140,7 +141,7 @@ func (b *Bundle) readNoMore(c *candidate, headOnly bool) (*Record, *buffers.Buff
 		return record, buffer, err
 	}
 	whole, buffer, _, err := b.readAt(c, need, headOnly)
-	if isBadSector(err) {
+	if segment.IsBadSector(err) {
 		return record, buffer, err
 	}
 	return whole, buffer, err
@@ -202,14 +203,14 @@ func isUnreadable(err error) bool {
 }
 
 // preadExactly reads length bytes of a segment. A bad sector is a format.ErrDamaged.
-func (b *Bundle) preadExactly(s *segment, unit uint32, length int) (*buffers.Buffer, error) {
+func (b *Bundle) preadExactly(s *openSegment, unit uint32, length int) (*buffers.Buffer, error) {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
 		return nil, err
 	}
 	defer file.release()
 	buffer := buffers.Get(length)
-	if err := readSpan(file, buffer.B, int64(unit)*format.UnitSize); err != nil {
+	if err := segment.ReadSpan(file, buffer.B, int64(unit)*format.UnitSize); err != nil {
 		buffer.Free()
 		return nil, fmt.Errorf("%s: %w", b.files.path(s.key(b.id)), err)
 	}

@@ -8,55 +8,56 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 )
 
 // recovery reads the segments of a bundle in log order. The rules it follows are
 // in doc/formats/bundle.md, "Opening and recovery".
 type recovery struct {
 	bundle   *Bundle
-	expected uint64   // LSN of the next record
-	proven   uint64   // highest watermark seen: durable and acknowledged
-	floor    uint64   // the same, as known before anything is read; see Files.Floor
-	tail     []found  // not proven yet
-	entries  []found  // what counts and has a name
-	last     *segment // the newest segment, if it can take more records
-	padded   bool     // the newest record is a PAD
+	expected uint64       // LSN of the next record
+	proven   uint64       // highest watermark seen: durable and acknowledged
+	floor    uint64       // the same, as known before anything is read; see Files.Floor
+	tail     []found      // not proven yet
+	entries  []found      // what counts and has a name
+	last     *openSegment // the newest segment, if it can take more records
+	padded   bool         // the newest record is a PAD
 }
 
 // found is a record whose header counts.
 type found struct {
 	format.Entry
-	segment *segment
+	segment *openSegment
 }
 
 // segment reads one segment up to a limit.
-func (r *recovery) segment(s *segmentFile, bound limit) error {
+func (r *recovery) segment(s *segmentFile, bound segment.Limit) error {
 	r.last = nil
 	switch {
-	case s.isBlank():
-		if next := s.lostBlank(r.expected, bound); next > r.expected {
-			r.lose(s.sequence, 0, next)
+	case s.IsBlank():
+		if next := s.LostBlank(r.expected, bound); next > r.expected {
+			r.lose(s.Sequence, 0, next)
 		}
 		return nil
-	case s.headless && bound.lsn <= s.base: // void: a successor starts where it would have, or before
+	case s.Headless && bound.LSN <= s.Base: // void: a successor starts where it would have, or before
 		return nil
-	case bound.lsn < s.base || s.base < r.expected:
+	case bound.LSN < s.Base || s.Base < r.expected:
 		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", format.ErrUnsupported, r.bundle.directory)
-	case !s.headless:
-		r.proven = max(r.proven, s.base-1)
-	case r.floor < r.expected && s.isUnfinished(r.expected, bound):
+	case !s.Headless:
+		r.proven = max(r.proven, s.Base-1)
+	case r.floor < r.expected && s.IsUnfinished(r.expected, bound):
 		r.bundle.report.TornTails++
 		return nil
 	default:
-		r.report("%s segment %08x: header is lost", r.bundle.directory, s.sequence)
+		r.report("%s segment %08x: header is lost", r.bundle.directory, s.Sequence)
 	}
-	if s.base > r.expected {
-		r.lose(s.sequence, 0, s.base)
+	if s.Base > r.expected {
+		r.lose(s.Sequence, 0, s.Base)
 	}
 	seg := s.open()
 	for _, before := range r.bundle.segments.table { // the last one was closed when this was made
-		if before.closed == 0 && s.generation == 0 {
-			before.closed = s.created
+		if before.closed == 0 && s.Generation == 0 {
+			before.closed = s.Created
 		}
 	}
 	if err := r.bundle.segments.add(seg, true); err != nil {
@@ -67,25 +68,25 @@ func (r *recovery) segment(s *segmentFile, bound limit) error {
 		return err
 	}
 	defer file.release()
-	if s.seal != nil {
+	if s.Seal != nil {
 		err := r.footer(s, seg, file)
 		if !errors.Is(err, format.ErrDamaged) {
 			return err
 		}
 		// Torn by a crash, or damaged: the records say the same.
 		r.bundle.report.Footers = append(r.bundle.report.Footers,
-			fmt.Sprintf("%s segment %08x: %v", r.bundle.directory, s.sequence, err))
+			fmt.Sprintf("%s segment %08x: %v", r.bundle.directory, s.Sequence, err))
 	}
 	return r.walk(s, seg, file, bound)
 }
 
 // footer takes what the footer of a sealed segment says.
-func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
-	entries, _, err := readSeal(file, s.size, s.seal)
+func (r *recovery) footer(s *segmentFile, seg *openSegment, file *handle) error {
+	entries, _, err := segment.ReadSeal(file, s.Size, s.Seal)
 	if err != nil {
 		return err
 	}
-	r.proven = max(r.proven, s.seal.Last)
+	r.proven = max(r.proven, s.Seal.Last)
 	r.settle()
 	from, to := r.bundle.ownRange(seg, entries)
 	seg.foreign = uint32(from)
@@ -94,20 +95,19 @@ func (r *recovery) footer(s *segmentFile, seg *segment, file *handle) error {
 		r.entries = append(r.entries, found{own[i], seg})
 	}
 	r.bundle.report.Records += len(own)
-	r.expected, r.padded = s.seal.Last+1, false
-	seg.last, seg.tail, seg.sealed = s.seal.Last, s.size-int64(s.seal.Units)*format.UnitSize, true
+	r.expected, r.padded = s.Seal.Last+1, false
+	seg.last, seg.tail, seg.sealed = s.Seal.Last, s.Size-int64(s.Seal.Units)*format.UnitSize, true
 	seg.run = seg.tail + int64(seg.foreign)*format.EntrySize
 	return nil
 }
 
 // walk reads the records of a segment, those behind its last CHECKPOINT if it
 // has one.
-func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit) error {
-	w := walk{recovery: r, file: s, segment: seg, walker: s.walker(newWindow(file, s.end()), bound)}
-	defer w.walker.free()
-	w.walker.floor = r.floor
-	w.walker.proven = max(w.walker.proven, r.proven)
-	if !s.headless && s.generation == 0 {
+func (r *recovery) walk(s *segmentFile, seg *openSegment, file *handle, bound segment.Limit) error {
+	w := walk{recovery: r, file: s, segment: seg, walker: s.Walk(segment.NewWindow(file, s.End(), segment.WindowSize), bound)}
+	defer w.walker.Close()
+	w.walker.Acknowledged(r.floor)
+	if !s.Headless && s.Generation == 0 {
 		if err := w.resume(file); err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (r *recovery) walk(s *segmentFile, seg *segment, file *handle, bound limit)
 	if err := w.run(); err != nil {
 		return err
 	}
-	seg.last, seg.tail = r.expected-1, w.walker.next.offset
-	isOpen := w.isClean && !s.headless && s.generation == 0
-	if isOpen && w.walker.endsWell() && bound == noLimit && s.seal == nil && !s.inherited {
+	seg.last, seg.tail = r.expected-1, w.walker.Next().Offset
+	isOpen := w.isClean && !s.Headless && s.Generation == 0
+	if isOpen && w.walker.EndsWell() && bound == segment.NoLimit && s.Seal == nil && !s.inherited {
 		r.last = seg
 	}
 	return nil
@@ -177,7 +177,7 @@ func (r *recovery) verifyTail() (count int, err error) {
 	for i := len(r.tail) - 1; i >= 0 && r.tail[i].LSN > max(r.proven, r.bundle.lostThrough); i-- {
 		err := r.bundle.verify(&r.tail[i])
 		switch {
-		case isBadSector(err):
+		case segment.IsBadSector(err):
 			r.last = nil
 			return count, nil
 		case errors.Is(err, format.ErrDamaged):
@@ -299,34 +299,34 @@ func (b *Bundle) verify(f *found) error {
 type walk struct {
 	*recovery
 	file    *segmentFile
-	segment *segment
-	walker  Walker
+	segment *openSegment
+	walker  segment.Walker
 	isClean bool // nothing but good records was met
 }
 
 // resume goes to where the last CHECKPOINT of the segment ends, if there is one
 // that can be read.
 func (w *walk) resume(file *handle) error {
-	unit, err := lastCheckpoint(file, w.file.size, w.file.salt)
+	unit, err := segment.LastCheckpoint(file, w.file.Size, w.file.Salt)
 	if unit == 0 || err != nil {
 		return err
 	}
-	c, err := readCheckpoints(file, w.file.origin(), w.file.size, unit)
-	if format.IsDamage(err) || err == nil && c.covered >= w.walker.limit.lsn {
+	c, err := segment.ReadCheckpoints(file, w.file.Origin, w.file.Size, unit)
+	if format.IsDamage(err) || err == nil && c.Covered >= w.walker.Limit().LSN {
 		return nil // from the start then
 	}
 	if err != nil {
 		return err
 	}
-	w.walker.resume(&c)
-	for i := range c.entries {
-		if w.bundle.owns(w.segment, c.entries[i].Hash) {
-			w.entries = append(w.entries, found{c.entries[i], w.segment})
+	w.walker.Resume(&c)
+	for i := range c.Entries {
+		if w.bundle.owns(w.segment, c.Entries[i].Hash) {
+			w.entries = append(w.entries, found{c.Entries[i], w.segment})
 			w.bundle.report.Records++
 		}
 	}
-	w.segment.samples = format.SamplesOf(c.entries, w.segment.base)
-	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.resume, c.covered
+	w.segment.samples = format.SamplesOf(c.Entries, w.segment.base)
+	w.segment.checkpoint, w.segment.resume, w.segment.covered = unit, c.Resume, c.Covered
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (w *walk) run() error {
 	w.isClean = true
 	w.proceed()
 	for {
-		h, err := w.walker.read()
+		h, err := w.walker.Read()
 		switch {
 		case err == io.EOF:
 			return nil
@@ -352,13 +352,13 @@ func (w *walk) run() error {
 
 // proceed notes how far the walker is, and what is proven by now.
 func (w *walk) proceed() {
-	w.expected, w.proven = w.walker.next.lsn, max(w.proven, w.walker.proven)
+	w.expected, w.proven = w.walker.Next().LSN, max(w.proven, w.walker.Proven())
 	w.settle()
 }
 
 // count takes the record that was read.
 func (w *walk) count(h *format.Header) {
-	unit := uint32(w.walker.at / format.UnitSize)
+	unit := uint32(w.walker.At() / format.UnitSize)
 	w.tail = append(w.tail, found{h.Entry(unit), w.segment})
 	w.segment.samples = format.AddSample(w.segment.samples, uint32(h.LSN-w.segment.base), unit)
 }
@@ -366,17 +366,17 @@ func (w *walk) count(h *format.Header) {
 // resync loses what lies in a bad place. A segment with damage must not get a footer,
 // which would hide the loss.
 func (w *walk) resync() error {
-	g, err := w.walker.resync()
+	g, err := w.walker.Resync()
 	if g == nil {
 		return err
 	}
 	w.isClean = false
 	switch {
-	case g.torn:
+	case g.Torn:
 		w.bundle.report.TornTails++
-	case !g.unnamed:
+	case !g.Unnamed:
 		w.segment.damaged = true
-		w.lose(w.file.sequence, g.from, g.last+1)
+		w.lose(w.file.Sequence, g.From, g.Last+1)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -291,7 +292,7 @@ func TestMisdirectedHeader(t *testing.T) {
 		}
 		alter(t, fs, logSegment, func(f vfs.File) {
 			p := make([]byte, block)
-			alter(t, fs, "/d/bundles/8/00000001-0000.bundle", func(g vfs.File) { check(t, readFull(g, p, 0)) })
+			alter(t, fs, "/d/bundles/8/00000001-0000.bundle", func(g vfs.File) { check(t, segment.ReadFull(g, p, 0)) })
 			check(t, f.Writev([][]byte{p}, 0))
 		})
 		b := openLog(t, fs)

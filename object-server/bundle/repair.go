@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
@@ -68,7 +69,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 			if s.through > s.from && s.through-s.from > math.MaxUint32 {
 				return nil, fmt.Errorf("bundle: %s cannot be repaired: more records are missing than a segment can stand for", files.directory(id))
 			}
-			r.Rewrite = append(r.Rewrite, format.SegmentName(s.file.sequence, s.file.generation))
+			r.Rewrite = append(r.Rewrite, format.SegmentName(s.file.Sequence, s.file.Generation))
 		}
 	}
 	return r, nil
@@ -96,10 +97,10 @@ func (r *Repair) dropReturns() (found bool, err error) {
 // isDamaged tells whether a segment must be written anew. The one behind a gap
 // takes over the numbers of the gap.
 func (r *Repair) isDamaged(s *passed) bool {
-	name := format.SegmentName(s.file.sequence, s.file.generation)
-	return s.from < s.file.base ||
+	name := format.SegmentName(s.file.Sequence, s.file.Generation)
+	return s.from < s.file.Base ||
 		slices.ContainsFunc(r.Damages, func(d Damage) bool { return d.Segment == name && !d.isCopy() }) ||
-		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.sequence == s.file.sequence })
+		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.Sequence == s.file.Sequence })
 }
 
 // isCopy tells whether the damage is to a copy of what is good elsewhere.
@@ -297,11 +298,11 @@ func (r *Repair) quarantineLarge(quarantine string) error {
 // with their LSNs and is sealed.
 func (r *Repair) rewrite(s *passed, quarantine string) error {
 	b := r.pass.bundle
-	names, err := b.generations(s.file.sequence, s.file.through)
+	names, err := b.generations(s.file.Sequence, s.file.Through)
 	if err != nil {
 		return err
 	}
-	highest := s.file.generation
+	highest := s.file.Generation
 	for _, name := range names {
 		_, generation, _ := format.ParseSegmentName(name)
 		highest = max(highest, generation)
@@ -310,7 +311,7 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 		}
 	}
 	if highest == math.MaxUint32 {
-		return fmt.Errorf("bundle: no generation is left for segment %08x in %s", s.file.sequence, b.directory)
+		return fmt.Errorf("bundle: no generation is left for segment %08x in %s", s.file.Sequence, b.directory)
 	}
 	file, temporary, err := r.create(quarantine)
 	if err != nil {
@@ -320,7 +321,7 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 	if err := r.copy(file, s, highest+1); err != nil {
 		return err
 	}
-	if err := b.files.FS.Link(file, b.files.path(fileKey{b.id, s.file.sequence, highest + 1})); err != nil {
+	if err := b.files.FS.Link(file, b.files.path(fileKey{b.id, s.file.Sequence, highest + 1})); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	if err := b.files.FS.SyncDir(b.directory); err != nil {
@@ -383,14 +384,14 @@ func (b *Bundle) generations(first, last uint32) ([]string, error) {
 // copy writes the good records of a segment to a file, and a footer, and flushes
 // it.
 func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
-	old, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, s.file.sequence, s.file.generation})
+	old, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, s.file.Sequence, s.file.Generation})
 	if err != nil {
 		return err
 	}
 	defer old.release()
 	head := format.SegmentHeader{
 		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition, Power: r.pass.bundle.id.Power,
-		Sequence: s.file.sequence, Through: s.file.through, Generation: generation,
+		Sequence: s.file.Sequence, Through: s.file.Through, Generation: generation,
 		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
 	}
 	if head.Bundle, err = r.pass.bundle.identify(); err != nil {
@@ -401,9 +402,9 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 	}
 	w := segmentWriter{file: file, salt: head.Salt()}
 	w.buffer = append(w.buffer, head.Encode()...)
-	scan := newScan(old, &s.file, limit{lsn: s.through + 1, sure: true}, true)
+	scan := newScan(old, &s.file, segment.Limit{LSN: s.through + 1, Sure: true}, true)
 	defer scan.Close()
-	name := format.SegmentName(s.file.sequence, s.file.generation)
+	name := format.SegmentName(s.file.Sequence, s.file.Generation)
 	for {
 		e, err := scan.Next()
 		if err == io.EOF {
@@ -426,7 +427,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 			return err
 		}
 	}
-	return w.finish(head.BaseLSN, s.through, s.file.through)
+	return w.finish(head.BaseLSN, s.through, s.file.Through)
 }
 
 // copied is what is written of a record of a segment; nil if nothing.
@@ -459,7 +460,7 @@ func (w *segmentWriter) add(record []byte, h format.Header) error {
 	w.entries = append(w.entries, h.Entry(uint32((w.offset+int64(at))/format.UnitSize)))
 	w.buffer = append(w.buffer, record...)
 	restamp(w.buffer[at:], w.salt)
-	if len(w.buffer) < aheadSize {
+	if len(w.buffer) < pieceBytes {
 		return nil
 	}
 	return w.flush()

@@ -26,8 +26,8 @@ const (
 type rewriter struct {
 	*Compaction
 	bundle    *Bundle
-	run       []*segment
-	next      *segment
+	run       []*openSegment
+	next      *openSegment
 	isOldest  bool // no segment lies before the run
 	file      vfs.File
 	temporary string          // name of the file where it cannot be without; else empty
@@ -48,10 +48,10 @@ type listedEntry struct {
 
 // move is a record that lies in the old and the new segment.
 type move struct {
-	format.Entry          // in the new one
-	from         *segment // the old one
-	unit         uint32   // there
-	position     uint32   // in the run there
+	format.Entry              // in the new one
+	from         *openSegment // the old one
+	unit         uint32       // there
+	position     uint32       // in the run there
 }
 
 // old is the slot of the record in the old segment.
@@ -65,7 +65,7 @@ func (m *move) old() index.Slot {
 }
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
-func (b *Bundle) rewrite(c *Compaction, run []*segment, next *segment) (done Compacted, err error) {
+func (b *Bundle) rewrite(c *Compaction, run []*openSegment, next *openSegment) (done Compacted, err error) {
 	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: buffers.Get(pieceBytes), fates: fates{bundle: b}}
 	w.buffer.B = w.buffer.B[:0]
 	defer w.buffer.Free()

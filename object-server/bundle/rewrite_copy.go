@@ -9,10 +9,11 @@ import (
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 )
 
 // copySegment copies what counts of one old segment.
-func (w *rewriter) copySegment(s *segment) error {
+func (w *rewriter) copySegment(s *openSegment) error {
 	file, err := w.bundle.files.get(s.key(w.bundle.id))
 	if err != nil {
 		return err
@@ -27,16 +28,16 @@ func (w *rewriter) copySegment(s *segment) error {
 
 // unfit makes of an error of reading a segment the one that says to leave it as
 // it is, if it is about damage or a bad sector.
-func unfit(s *segment, err error) error {
+func unfit(s *openSegment, err error) error {
 	if format.IsDamage(err) || isUnreadable(err) {
 		return &badSegment{s, err}
 	}
 	return err
 }
 
-func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) error {
-	source := newWindow(file, s.tail)
-	defer source.free()
+func (w *rewriter) copyEntries(file *handle, s *openSegment, entries []listedEntry) error {
+	source := segment.NewWindow(file, s.tail, segment.WindowSize)
+	defer source.Close()
 	for chunk := range slices.Chunk(entries, lookUp) {
 		if err := w.Pace(0); err != nil {
 			return err
@@ -62,10 +63,10 @@ func (w *rewriter) copyEntries(file *handle, s *segment, entries []listedEntry) 
 }
 
 // listed lists the named records of a sealed segment by LSN.
-func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
-	run, err := readRun(file)
+func (b *Bundle) listed(file *handle, s *openSegment) ([]listedEntry, error) {
+	run, _, err := segment.ReadFooter(file)
 	if format.IsDamage(err) {
-		run, err = listRecords(file, s.origin(), place{format.SegmentHeaderSize, s.base}, s.tail)
+		run, err = segment.List(file, s.origin(), segment.Place{Offset: format.SegmentHeaderSize, LSN: s.base}, s.tail)
 		format.SortRun(run)
 	}
 	own := b.own(s, run)
@@ -79,7 +80,7 @@ func (b *Bundle) listed(file *handle, s *segment) ([]listedEntry, error) {
 
 // counting returns the LSNs of the records that the index points at, and of
 // those that belong to a name that may have versions.
-func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVersion map[uint64]bool) {
+func (b *Bundle) counting(s *openSegment, entries []listedEntry) (isNewest, mayBeVersion map[uint64]bool) {
 	isNewest, mayBeVersion = make(map[uint64]bool), make(map[uint64]bool)
 	var space [4]index.Slot
 	b.mu.RLock()
@@ -105,9 +106,9 @@ func (b *Bundle) counting(s *segment, entries []listedEntry) (isNewest, mayBeVer
 
 // copyRecord copies one record with a header for its new place, whole or emptied.
 // It does not look at the body, which proves itself wherever it lies.
-func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become fate) error {
+func (w *rewriter) copyRecord(source *segment.Window, s *openSegment, e *listedEntry, become fate) error {
 	offset := int64(e.Unit) * format.UnitSize
-	p, err := source.at(offset, format.HeaderSize)
+	p, err := source.At(offset, format.HeaderSize)
 	if err != nil {
 		return unfit(s, err)
 	}
@@ -143,13 +144,13 @@ func (w *rewriter) copyRecord(source *window, s *segment, e *listedEntry, become
 
 // readRecord reads a record or the start of one, from the window if it fits in,
 // else into a buffer, which is the caller's.
-func readRecord(source *window, offset, length int64) ([]byte, *buffers.Buffer, error) {
-	if length <= windowSize {
-		p, err := source.at(offset, int(length))
+func readRecord(source *segment.Window, offset, length int64) ([]byte, *buffers.Buffer, error) {
+	if length <= segment.WindowSize {
+		p, err := source.At(offset, int(length))
 		return p, nil, err
 	}
 	buffer := buffers.Get(int(length))
-	if err := readFull(source.file, buffer.B, offset); err != nil {
+	if err := segment.ReadFull(source.File(), buffer.B, offset); err != nil {
 		return nil, buffer, fmt.Errorf("bundle: %w", err)
 	}
 	return buffer.B, buffer, nil

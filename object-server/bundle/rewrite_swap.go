@@ -67,7 +67,7 @@ func (w *rewriter) swap() (reclaimed int) {
 // relocate points the index at the new place of a record, whose entry in the new
 // run has the position, unless a later one has replaced it meanwhile: then the
 // copy is dead already.
-func (b *Bundle) relocate(next *segment, m *move, position uint32) {
+func (b *Bundle) relocate(next *openSegment, m *move, position uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, s, units := m.old(), next.slotOf(&m.Entry), int64(m.Units)
@@ -125,7 +125,7 @@ func (b *Bundle) forgetTombstone(m *move) bool {
 }
 
 // isOldest tells whether no segment lies before the one given.
-func (b *Bundle) isOldest(first *segment) bool {
+func (b *Bundle) isOldest(first *openSegment) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.segments.inOrder()[0] == first

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -22,18 +23,18 @@ type Scan struct {
 	whole   bool
 	segment segmentFile
 	head    *format.SegmentHeader // nil: damaged
-	walker  Walker
+	walker  segment.Walker
 	torn    bool
 	queue   []Entry
 	entry   Entry // that Next returned last
 
 	entries     []format.Entry // of all good headers of named records met, in the order of the log
-	lost        []span         // where records are missing
+	lost        []segment.Span // where records are missing
 	listed      []format.Entry // as the footer says, by unit; nil: not read yet, or no good footer
 	footerError error
-	searched    bool              // for the last CHECKPOINT
-	covered     checkpoints       // what it and those before it say
-	checkpoints map[uint32]uint32 // unit of each CHECKPOINT met: unit of the first record that it does not cover
+	searched    bool                // for the last CHECKPOINT
+	covered     segment.Checkpoints // what it and those before it say
+	checkpoints map[uint32]uint32   // unit of each CHECKPOINT met: unit of the first record that it does not cover
 }
 
 // Entry is what Next finds: a record, damage, or both.
@@ -70,10 +71,11 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	s := newScan(h, &f, noLimit, whole)
+	s := newScan(h, &f, segment.NoLimit, whole)
 	s.name, s.head, s.owned = filepath.Base(path), head, true
-	if f.headless && f.seal == nil && !f.unreadable && f.base > 0 && f.watermark < f.base { // a crash while it was made
-		s.walker.done, s.torn, s.queue = true, true, nil
+	if f.Base > 0 && f.IsUnfinished(f.Base, segment.NoLimit) {
+		s.walker.Stop()
+		s.torn, s.queue = true, nil
 	}
 	return s, nil
 }
@@ -82,37 +84,37 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 // damaged.
 func readSegmentFile(file *handle, name string) (segmentFile, *format.SegmentHeader, error) {
 	var s segmentFile
-	s.sequence, s.generation, _ = format.ParseSegmentName(name)
-	s.through = s.sequence
+	s.Sequence, s.Generation, _ = format.ParseSegmentName(name)
+	s.Through = s.Sequence
 	var err error
-	if s.size, err = file.Size(); err != nil {
+	if s.Size, err = file.Size(); err != nil {
 		return s, nil, fmt.Errorf("bundle: %w", err)
 	}
-	head, err := s.header(file)
+	head, err := s.ReadHeader(file)
 	if err == nil {
-		s.sequence, s.generation = head.Sequence, head.Generation
-		s.through = max(s.sequence, head.Through)
-		return s, &head, s.take(&head, file)
+		s.Sequence, s.Generation = head.Sequence, head.Generation
+		s.Through = max(s.Sequence, head.Through)
+		return s, &head, s.Take(&head, file)
 	}
 	if !errors.Is(err, format.ErrDamaged) {
 		return s, nil, err
 	}
-	_, err = s.rebuild(file)
+	_, err = s.Rebuild(file)
 	return s, nil, err
 }
 
-func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
+func newScan(file *handle, f *segmentFile, bound segment.Limit, whole bool) *Scan {
 	s := &Scan{
-		name: format.SegmentName(f.sequence, f.generation), file: file, whole: whole, segment: *f,
+		name: format.SegmentName(f.Sequence, f.Generation), file: file, whole: whole, segment: *f,
 		checkpoints: map[uint32]uint32{0: format.SegmentHeaderSize / format.UnitSize},
 	}
-	if f.seal != nil {
-		s.entries = make([]format.Entry, 0, min(int64(f.seal.Count), f.size/format.HeaderSize))
+	if f.Seal != nil {
+		s.entries = make([]format.Entry, 0, min(int64(f.Seal.Count), f.Size/format.HeaderSize))
 	}
 	if whole {
-		s.walker = f.walker(newAheadWindow(file, f.end()), bound)
+		s.walker = f.Walk(segment.NewAheadWindow(file, f.End()), bound)
 	} else {
-		s.walker = f.walker(newWindow(file, f.end()), bound)
+		s.walker = f.Walk(segment.NewWindow(file, f.End(), segment.WindowSize), bound)
 	}
 	s.begin()
 	return s
@@ -122,11 +124,11 @@ func newScan(file *handle, f *segmentFile, bound limit, whole bool) *Scan {
 func (s *Scan) begin() {
 	f := &s.segment
 	switch {
-	case !f.headless:
-	case f.base == 0: // nothing in it proves itself
-		s.walker.done = true
-		if f.size > format.SegmentHeaderSize && (s.walker.limit.sure || f.unreadable) {
-			s.report(0, f.size, "neither a segment header nor a record")
+	case !f.Headless:
+	case f.Base == 0: // nothing in it proves itself
+		s.walker.Stop()
+		if f.Size > format.SegmentHeaderSize && (s.walker.Limit().Sure || f.Unreadable) {
+			s.report(0, f.Size, "neither a segment header nor a record")
 		}
 	default:
 		s.report(0, format.SegmentHeaderSize, "segment header is damaged")
@@ -135,7 +137,7 @@ func (s *Scan) begin() {
 
 // Close frees what the Scan holds.
 func (s *Scan) Close() error {
-	s.walker.free()
+	s.walker.Close()
 	if s.owned {
 		return s.file.File.Close()
 	}
@@ -163,7 +165,7 @@ func (s *Scan) Next() (*Entry, error) {
 			s.queue = s.queue[1:]
 			return &e, nil
 		}
-		h, err := s.walker.read()
+		h, err := s.walker.Read()
 		switch {
 		case err == nil:
 			return s.record(&h), nil
@@ -176,9 +178,9 @@ func (s *Scan) Next() (*Entry, error) {
 			err = s.resync()
 		}
 		if err != nil { // of a later version, or the disk does not answer
-			s.walker.done = true
-			at := s.walker.next.offset
-			s.report(at, s.walker.window.size-at, "%v", err)
+			s.walker.Stop()
+			at := s.walker.Next().Offset
+			s.report(at, s.walker.End()-at, "%v", err)
 			s.queue[len(s.queue)-1].Damage.Final = true
 		}
 	}
@@ -187,7 +189,7 @@ func (s *Scan) Next() (*Entry, error) {
 // record reads the record of which the walker has read the header.
 func (s *Scan) record(h *format.Header) *Entry {
 	e := &s.entry
-	*e = Entry{Offset: s.walker.at, Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
+	*e = Entry{Offset: s.walker.At(), Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
 	err := s.body(e)
 	if h.Type.Named() {
 		s.entries = append(s.entries, h.Entry(uint32(e.Offset/format.UnitSize)))
@@ -195,12 +197,12 @@ func (s *Scan) record(h *format.Header) *Entry {
 	if err != nil {
 		d := &Damage{
 			Segment: s.name, Offset: e.Offset, Length: e.Length, FirstLSN: h.LSN, LastLSN: h.LSN, Cause: err.Error(),
-			unreadable: isBadSector(err),
+			unreadable: segment.IsBadSector(err),
 		}
 		if h.Type.Named() {
 			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
 		} else { // a CHECKPOINT that others may refer to
-			s.lost = append(s.lost, span{e.Offset, e.Offset + e.Length})
+			s.lost = append(s.lost, segment.Span{From: e.Offset, To: e.Offset + e.Length})
 		}
 		e.Damage = d
 	}
@@ -213,7 +215,7 @@ func (s *Scan) body(e *Entry) error {
 	if !s.whole && e.Record.Head.Type != format.TypeCheckpoint {
 		length = int64(e.Record.Head.Layout().Data)
 	}
-	p, err := s.walker.window.at(e.Offset, int(length))
+	p, err := s.walker.Bytes(e.Offset, int(length))
 	if err != nil {
 		return err
 	}
@@ -241,8 +243,8 @@ func (s *Scan) body(e *Entry) error {
 // nameAt guesses the name of the record at an offset from its metadata, whether or
 // not their checksum holds.
 func (s *Scan) nameAt(offset int64) string {
-	b := make([]byte, min(64<<10, max(s.walker.window.size-offset-format.HeaderSize, 0)))
-	if readFull(s.file, b, offset+format.HeaderSize) != nil {
+	b := make([]byte, min(64<<10, max(s.walker.End()-offset-format.HeaderSize, 0)))
+	if segment.ReadFull(s.file, b, offset+format.HeaderSize) != nil {
 		return ""
 	}
 	m, err := format.DecodeMetadata(b)
@@ -253,15 +255,15 @@ func (s *Scan) nameAt(offset int64) string {
 }
 
 // bytes are those of the record that Next returned last, valid until the next call.
-func (s *Scan) bytes(e *Entry) ([]byte, error) { return s.walker.window.at(e.Offset, int(e.Length)) }
+func (s *Scan) bytes(e *Entry) ([]byte, error) { return s.walker.Bytes(e.Offset, int(e.Length)) }
 
 // resync queues what is lost in a bad place.
 func (s *Scan) resync() error {
-	g, err := s.walker.resync()
+	g, err := s.walker.Resync()
 	switch {
 	case g == nil:
 		return err
-	case g.torn:
+	case g.Torn:
 		s.torn = true
 	default:
 		s.lose(g)
@@ -270,42 +272,42 @@ func (s *Scan) resync() error {
 }
 
 // lose queues the loss of records.
-func (s *Scan) lose(g *gap) {
+func (s *Scan) lose(g *segment.Gap) {
 	d := &Damage{
-		Segment: s.name, Offset: g.from, Length: g.to - g.from, FirstLSN: g.first, LastLSN: g.last,
+		Segment: s.name, Offset: g.From, Length: g.To - g.From, FirstLSN: g.First, LastLSN: g.Last,
 		Cause: "no valid record where one should be",
 	}
-	if err := s.walker.window.holes.meet(g.from, g.to); err != nil {
+	if err := s.walker.Unreadable(g.Span); err != nil {
 		d.Cause, d.unreadable = err.Error(), true
 	}
 	known, through := s.known()
 	for _, e := range known {
-		if at := int64(e.Unit) * format.UnitSize; at >= g.from && at < g.to {
+		if at := int64(e.Unit) * format.UnitSize; at >= g.From && at < g.To {
 			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
 		}
 	}
-	if first := max(g.first, through+1); first <= g.last && !g.unnamed {
-		d.Unnamed = g.last - first + 1
+	if first := max(g.First, through+1); first <= g.Last && !g.Unnamed {
+		d.Unnamed = g.Last - first + 1
 	}
-	if guess := s.guess(g); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: g.first}) {
+	if guess := s.guess(g); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: g.First}) {
 		d.Lost = []Lost{guess}
 		if guess.Hash != (format.Hash{}) {
 			d.Unnamed--
 		}
 	}
-	s.lost = append(s.lost, g.span)
-	s.queue = append(s.queue, Entry{Offset: g.from, Length: d.Length, Damage: d})
+	s.lost = append(s.lost, g.Span)
+	s.queue = append(s.queue, Entry{Offset: g.From, Length: d.Length, Damage: d})
 }
 
 // guess tells what is left of the record that a gap begins with, whose header is
 // damaged.
-func (s *Scan) guess(g *gap) Lost {
-	l := Lost{LSN: g.first, Name: s.nameAt(g.from)}
+func (s *Scan) guess(g *segment.Gap) Lost {
+	l := Lost{LSN: g.First, Name: s.nameAt(g.From)}
 	b := make([]byte, format.HeaderSize)
-	if g.from+format.HeaderSize > s.walker.window.size || readFull(s.file, b, g.from) != nil {
+	if g.From+format.HeaderSize > s.walker.End() || segment.ReadFull(s.file, b, g.From) != nil {
 		return l
 	}
-	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == g.first || format.SaltOf(b) == s.segment.salt {
+	if lsn := binary.LittleEndian.Uint64(b[8:]); lsn == g.First || format.SaltOf(b) == s.segment.Salt {
 		l.Hash = format.Hash(b[24:40])
 	}
 	return l
@@ -314,5 +316,5 @@ func (s *Scan) guess(g *gap) Lost {
 // isLost tells whether a unit lies where records are missing.
 func (s *Scan) isLost(unit uint32) bool {
 	at := int64(unit) * format.UnitSize
-	return slices.ContainsFunc(s.lost, func(p span) bool { return at >= p.from && at < p.to })
+	return slices.ContainsFunc(s.lost, func(p segment.Span) bool { return at >= p.From && at < p.To })
 }

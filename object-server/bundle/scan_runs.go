@@ -6,16 +6,17 @@ import (
 	"slices"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // footer lists what the footer of the segment says, by unit; nil if there is
 // none that is good.
 func (s *Scan) footer() []format.Entry {
-	if s.listed != nil || s.footerError != nil || s.segment.seal == nil {
+	if s.listed != nil || s.footerError != nil || s.segment.Seal == nil {
 		return s.listed
 	}
 	var samples []format.Sample
-	s.listed, samples, s.footerError = readSeal(s.file, s.segment.size, s.segment.seal)
+	s.listed, samples, s.footerError = segment.ReadSeal(s.file, s.segment.Size, s.segment.Seal)
 	if s.footerError != nil {
 		s.listed = nil
 		return nil
@@ -23,7 +24,7 @@ func (s *Scan) footer() []format.Entry {
 	format.ByUnit(s.listed)
 	for _, x := range samples {
 		i, ok := slices.BinarySearchFunc(s.listed, x.Unit, func(e format.Entry, unit uint32) int { return cmp.Compare(e.Unit, unit) })
-		if ok && s.listed[i].LSN != s.segment.base+uint64(x.LSN) {
+		if ok && s.listed[i].LSN != s.segment.Base+uint64(x.LSN) {
 			s.footerError = fmt.Errorf("%w: a sample of the footer is of another record", format.ErrDamaged)
 		}
 	}
@@ -34,31 +35,31 @@ func (s *Scan) footer() []format.Entry {
 // and the LSN up to which that is all.
 func (s *Scan) known() (entries []format.Entry, through uint64) {
 	if listed := s.footer(); listed != nil {
-		return listed, s.segment.seal.Last
+		return listed, s.segment.Seal.Last
 	}
-	if s.segment.generation > 0 {
+	if s.segment.Generation > 0 {
 		return nil, 0
 	}
 	if !s.searched {
 		s.searched = true
-		unit, err := lastCheckpoint(s.file, s.segment.size, s.segment.salt)
+		unit, err := segment.LastCheckpoint(s.file, s.segment.Size, s.segment.Salt)
 		if err != nil || unit == 0 {
 			return nil, 0
 		}
 		// Damage to a checkpoint is told elsewhere.
-		s.covered, _ = readCheckpoints(s.file, s.segment.origin(), s.segment.size, unit)
+		s.covered, _ = segment.ReadCheckpoints(s.file, s.segment.Origin, s.segment.Size, unit)
 	}
-	return s.covered.entries, s.covered.covered
+	return s.covered.Entries, s.covered.Covered
 }
 
 // checkFooter compares the footer with the records met. It tells whether it
 // queued something.
 func (s *Scan) checkFooter() bool {
-	if s.torn || s.segment.base == 0 {
+	if s.torn || s.segment.Base == 0 {
 		return false
 	}
-	if s.segment.seal == nil {
-		if s.segment.generation == 0 { // none yet, or torn: it is written again
+	if s.segment.Seal == nil {
+		if s.segment.Generation == 0 { // none yet, or torn: it is written again
 			return false
 		}
 		s.footerError = fmt.Errorf("%w: a compacted segment has no footer", format.ErrDamaged)
@@ -72,7 +73,7 @@ func (s *Scan) checkFooter() bool {
 	if cause == "" {
 		return false
 	}
-	s.report(s.segment.end(), s.segment.size-s.segment.end(), "footer: %s", cause)
+	s.report(s.segment.End(), s.segment.Size-s.segment.End(), "footer: %s", cause)
 	s.footerError = format.ErrDamaged
 	return true
 }
@@ -101,10 +102,10 @@ func (s *Scan) checkCheckpoint(r *format.Record, offset int64) error {
 	if err != nil {
 		return err
 	}
-	if body.Sequence != s.segment.sequence { // made for the segment before; says nothing of this one
+	if body.Sequence != s.segment.Sequence { // made for the segment before; says nothing of this one
 		return nil
 	}
-	run, err := format.ParseRun(nil, body.Run, s.segment.base, offset)
+	run, err := format.ParseRun(nil, body.Run, s.segment.Base, offset)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,13 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
-// segment is one file of the log. What the index points at in it is found by its
+// openSegment is one file of the log. What the index points at in it is found by its
 // number, which it keeps while it is open; another segment may have it later.
-type segment struct {
+type openSegment struct {
 	number     uint16
 	sequence   uint32
 	through    uint32 // last sequence that it stands for: more than sequence once neighbours were merged
@@ -44,14 +45,16 @@ type segment struct {
 	closed     uint64                          // ticks: no record was appended later; 0 if not known, or it grows
 }
 
-func (s *segment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }
+func (s *openSegment) key(id ID) fileKey { return fileKey{id, s.sequence, s.generation} }
 
 // origin is what its records have in common.
-func (s *segment) origin() origin { return origin{s.sequence, s.generation, s.salt, s.base} }
+func (s *openSegment) origin() segment.Origin {
+	return segment.Origin{Sequence: s.sequence, Generation: s.generation, Salt: s.salt, Base: s.base}
+}
 
 // segments finds the open segments of a bundle by their number. The zero value
 // is empty. It is guarded by Bundle.mu.
-type segments struct{ table []*segment }
+type segments struct{ table []*openSegment }
 
 // errSegments: a bundle has as many segments as the index can tell apart. It is
 // full; that says nothing about the device.
@@ -59,7 +62,7 @@ var errSegments = fmt.Errorf("bundle: more than %d segments: %w", index.Segments
 
 // add gives the segment a number. The last one is kept for compaction, which
 // makes one of many.
-func (t *segments) add(s *segment, isLast bool) error {
+func (t *segments) add(s *openSegment, isLast bool) error {
 	most := index.SegmentsMax - 1
 	if isLast {
 		most = index.SegmentsMax
@@ -78,20 +81,20 @@ func (t *segments) add(s *segment, isLast bool) error {
 	return nil
 }
 
-func (t *segments) remove(s *segment) { t.table[s.number] = nil }
+func (t *segments) remove(s *openSegment) { t.table[s.number] = nil }
 
 // pin keeps the segment's file until unpin.
-func (t *segments) pin(number uint16) *segment {
+func (t *segments) pin(number uint16) *openSegment {
 	s := t.table[number]
 	s.pins.Add(1)
 	return s
 }
 
-func (s *segment) unpin() { s.pins.Add(-1) }
+func (s *openSegment) unpin() { s.pins.Add(-1) }
 
 // withLSN is the segment that a record with that LSN lies in, if it is there at
 // all; nil if none.
-func (t *segments) withLSN(lsn uint64) *segment {
+func (t *segments) withLSN(lsn uint64) *openSegment {
 	for _, s := range t.table {
 		if s != nil && !s.hidden && s.base <= lsn && lsn <= s.last {
 			return s
@@ -101,6 +104,6 @@ func (t *segments) withLSN(lsn uint64) *segment {
 }
 
 // slotOf is the slot for a record of the segment.
-func (s *segment) slotOf(e *format.Entry) index.Slot {
+func (s *openSegment) slotOf(e *format.Entry) index.Slot {
 	return index.NewSlot(s.number, e)
 }

@@ -54,18 +54,18 @@ func (id ID) descends(h *format.SegmentHeader) bool {
 }
 
 // owns tells whether a record of a segment counts in this partition.
-func (b *Bundle) owns(s *segment, hash format.Hash) bool { return !s.inherited || b.id.owns(hash) }
+func (b *Bundle) owns(s *openSegment, hash format.Hash) bool { return !s.inherited || b.id.owns(hash) }
 
 func (id ID) owns(hash format.Hash) bool { return hash.Bits(id.Power) == id.Partition }
 
 // own is the part of a segment's run, sorted by hash, that counts in this
 // partition.
-func (b *Bundle) own(s *segment, run []format.Entry) []format.Entry {
+func (b *Bundle) own(s *openSegment, run []format.Entry) []format.Entry {
 	from, to := b.ownRange(s, run)
 	return run[from:to]
 }
 
-func (b *Bundle) ownRange(s *segment, run []format.Entry) (from, to int) {
+func (b *Bundle) ownRange(s *openSegment, run []format.Entry) (from, to int) {
 	if !s.inherited {
 		return 0, len(run)
 	}

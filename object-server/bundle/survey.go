@@ -65,7 +65,7 @@ func recovered(files *Files, id ID) (*Bundle, []found, error) {
 
 func (b *Bundle) survey(entries []found) (*Survey, error) {
 	v := &Survey{TornTails: b.report.TornTails, Damaged: append([]string{}, b.report.Damaged...)}
-	segments := make(map[*segment]*SegmentSurvey)
+	segments := make(map[*openSegment]*SegmentSurvey)
 	for _, s := range b.segments.table {
 		key := s.key(b.id)
 		file, err := b.files.get(key)

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -51,14 +50,14 @@ func badDiskLog(t *testing.T, config Config, batch int, isCompacted bool) (*vfs.
 		}
 		s := b.segments.table[r.slot.Segment()]
 		from := int64(r.slot.Unit()) * format.UnitSize
-		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), span{from, from + int64(r.Head.Units)*format.UnitSize}}
+		places[n] = recordSpan{filepath.Base(b.files.path(s.key(b.id))), segment.Span{From: from, To: from + int64(r.Head.Units)*format.UnitSize}}
 	}
 	return fs, places
 }
 
 type recordSpan struct {
 	segment string
-	span
+	segment.Span
 }
 
 func putSized(t testing.TB, n int, ticks uint64, size int) *Draft {
@@ -93,7 +92,7 @@ var badDiskLogs = map[string]struct {
 }
 
 // eachBadSpan calls try for each sector and each block of each segment of a log.
-func eachBadSpan(t *testing.T, fs *vfs.Mem, try func(segment string, bad span)) {
+func eachBadSpan(t *testing.T, fs *vfs.Mem, try func(segment string, bad segment.Span)) {
 	t.Helper()
 	entries, err := fs.ReadDir("/d/bundles/7")
 	check(t, err)
@@ -102,12 +101,12 @@ func eachBadSpan(t *testing.T, fs *vfs.Mem, try func(segment string, bad span)) 
 		check(t, err)
 		size, err := f.Size()
 		check(t, errors.Join(err, f.Close()))
-		for _, length := range []int64{sectorSize, blockSize} {
+		for _, length := range []int64{segment.SectorSize, segment.BlockSize} {
 			for at := int64(0); at < size; at += length {
-				try(e.Name(), span{at, at + length})
+				try(e.Name(), segment.Span{From: at, To: at + length})
 			}
 		}
-		try(e.Name(), span{0, size})
+		try(e.Name(), segment.Span{From: 0, To: size})
 	}
 }
 
@@ -118,9 +117,9 @@ func TestOpenOnBadSectors(t *testing.T) {
 	for what, kind := range badDiskLogs {
 		t.Run(what, func(t *testing.T) {
 			mem, places := badDiskLog(t, kind.config, kind.batch, kind.isCompacted)
-			eachBadSpan(t, mem, func(segment string, bad span) {
-				where := fmt.Sprintf("%s %d to %d", segment, bad.from, bad.to)
-				fs := onBadDisk(mem.KillClone(), segment, bad.from, bad.to)
+			eachBadSpan(t, mem, func(segment string, bad segment.Span) {
+				where := fmt.Sprintf("%s %d to %d", segment, bad.From, bad.To)
+				fs := onBadDisk(mem.KillClone(), segment, bad.From, bad.To)
 				for range 2 {
 					b, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
 					if err != nil {
@@ -152,16 +151,16 @@ func readWhole(b *Bundle, hash format.Hash) (*Record, bool, error) {
 	return record, record != nil, err
 }
 
-// wantAllButBad demands all records but those that touch the bad span.
-func wantAllButBad(t *testing.T, b *Bundle, places map[int]recordSpan, segment string, bad span, where string) {
+// wantAllButBad demands all records but those that touch the bad segment.Span.
+func wantAllButBad(t *testing.T, b *Bundle, places map[int]recordSpan, segment string, bad segment.Span, where string) {
 	t.Helper()
 	for n, p := range places {
 		r, ok, err := readWhole(b, name(n))
-		switch isBad := p.segment == segment && p.from < bad.to && bad.from < p.to; {
+		switch isBad := p.segment == segment && p.From < bad.To && bad.From < p.To; {
 		case isBad && !errors.Is(err, format.ErrQuarantined) && !(ok && r.Doubtful()):
-			t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.from, p.to, r, err)
+			t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.From, p.To, r, err)
 		case !isBad && (err != nil || !ok || r.Head.Size != uint64(n%5*300) && n > 0):
-			t.Fatalf("%s: record %d at %s %d to %d: %v, %v", where, n, p.segment, p.from, p.to, r, err)
+			t.Fatalf("%s: record %d at %s %d to %d: %v, %v", where, n, p.segment, p.From, p.To, r, err)
 		}
 	}
 }
@@ -172,9 +171,9 @@ func TestRepairOfBadSectors(t *testing.T) {
 	for what, kind := range badDiskLogs {
 		t.Run(what, func(t *testing.T) {
 			mem, places := badDiskLog(t, kind.config, kind.batch, kind.isCompacted)
-			eachBadSpan(t, mem, func(segment string, bad span) {
-				where := fmt.Sprintf("%s %d to %d", segment, bad.from, bad.to)
-				fs := onBadDisk(mem.KillClone(), segment, bad.from, bad.to)
+			eachBadSpan(t, mem, func(segment string, bad segment.Span) {
+				where := fmt.Sprintf("%s %d to %d", segment, bad.From, bad.To)
+				fs := onBadDisk(mem.KillClone(), segment, bad.From, bad.To)
 				v, err := Verify(NewFiles(fs, "/d", 4), logID, "")
 				if err != nil || len(v.Damages) == 0 && touches(places, segment, bad) {
 					t.Fatalf("%s: %+v, %v", where, v, err)
@@ -192,9 +191,9 @@ func TestRepairOfBadSectors(t *testing.T) {
 				}
 				for n, p := range places {
 					r, ok, err := readWhole(b, name(n))
-					isBad := p.segment == segment && p.from < bad.to && bad.from < p.to
+					isBad := p.segment == segment && p.From < bad.To && bad.From < p.To
 					if err != nil || ok == isBad && n > 0 {
-						t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.from, p.to, r, err)
+						t.Fatalf("%s: record %d at %d to %d: %v, %v", where, n, p.From, p.To, r, err)
 					}
 				}
 			})
@@ -202,9 +201,9 @@ func TestRepairOfBadSectors(t *testing.T) {
 	}
 }
 
-func touches(places map[int]recordSpan, segment string, bad span) bool {
+func touches(places map[int]recordSpan, segment string, bad segment.Span) bool {
 	for _, p := range places {
-		if p.segment == segment && p.from < bad.to && bad.from < p.to {
+		if p.segment == segment && p.From < bad.To && bad.From < p.To {
 			return true
 		}
 	}
@@ -214,9 +213,9 @@ func touches(places map[int]recordSpan, segment string, bad span) bool {
 // A segment file with a bad sector is scanned by itself to its end.
 func TestScanOfBadSectors(t *testing.T) {
 	mem, _ := badDiskLog(t, badDiskLogs["one segment"].config, 1, false)
-	eachBadSpan(t, mem, func(segment string, bad span) {
+	eachBadSpan(t, mem, func(segment string, bad segment.Span) {
 		for _, whole := range []bool{false, true} {
-			s, err := OpenScan(onBadDisk(mem, segment, bad.from, bad.to), "/d/bundles/7/"+segment, whole)
+			s, err := OpenScan(onBadDisk(mem, segment, bad.From, bad.To), "/d/bundles/7/"+segment, whole)
 			check(t, err)
 			damages := 0
 			for {
@@ -229,53 +228,13 @@ func TestScanOfBadSectors(t *testing.T) {
 					damages++
 				}
 				if e.Damage != nil && e.Damage.Final {
-					t.Fatalf("%d to %d: the scan ends with %v", bad.from, bad.to, e.Damage)
+					t.Fatalf("%d to %d: the scan ends with %v", bad.From, bad.To, e.Damage)
 				}
 			}
 			if whole && damages == 0 || s.Torn() {
-				t.Fatalf("%d to %d: no damage, torn %v", bad.from, bad.to, s.Torn())
+				t.Fatalf("%d to %d: no damage, torn %v", bad.From, bad.To, s.Torn())
 			}
 			check(t, s.Close())
 		}
 	})
-}
-
-// Neighbouring blocks that cannot be read are one hole: each place of a file is
-// compared with all holes of it.
-// A bad sector is a hole, too, where the block ends with one that is known: the window
-// had begun between them.
-func TestHoleBeforeAKnownOne(t *testing.T) {
-	mem := vfs.NewMem("/d")
-	fs := vfs.NewBadSectors(mem, func(_ string, from, to int64) bool {
-		return from < sectorSize || to > blockSize-sectorSize
-	})
-	file, err := fs.Create("/d/f")
-	check(t, err)
-	check(t, file.Writev([][]byte{make([]byte, blockSize)}, 0))
-	h, p := holes{}, make([]byte, blockSize)
-	check(t, h.read(&handle{File: file}, p[2*sectorSize:], 2*sectorSize))
-	check(t, h.read(&handle{File: file}, p, 0))
-	for _, at := range []int64{0, blockSize - sectorSize} {
-		if h.meet(at, at+sectorSize) == nil {
-			t.Errorf("the sector at %d passes for one that was read: %v", at, h.spans)
-		}
-	}
-	before := slices.Clone(h.spans)
-	check(t, h.read(&handle{File: file}, p, 0))
-	if !slices.Equal(h.spans, before) {
-		t.Errorf("%v becomes %v", before, h.spans)
-	}
-}
-
-func TestNeighbouringHolesAreOne(t *testing.T) {
-	h := holes{}
-	for at := int64(0); at < 100; at++ {
-		h.add(at*blockSize, (at+1)*blockSize, syscall.EIO)
-	}
-	h.add(200*blockSize, 201*blockSize, syscall.EIO)
-	h.add(150*blockSize, 151*blockSize, syscall.EIO)
-	want := []span{{0, 100 * blockSize}, {150 * blockSize, 151 * blockSize}, {200 * blockSize, 201 * blockSize}}
-	if !slices.Equal(h.spans, want) {
-		t.Errorf("%v", h.spans)
-	}
 }

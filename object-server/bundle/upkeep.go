@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/failpoint"
 	"martlet/object-server/vfs"
 )
@@ -15,7 +16,7 @@ func (b *Bundle) NeedsUpkeep() bool { return b.upkeep.Swap(false) }
 
 // extent is the part of a segment that is durable, as it was at one moment.
 type extent struct {
-	segment    *segment
+	segment    *openSegment
 	tail       int64
 	last       uint64
 	checkpoint uint32
@@ -58,7 +59,7 @@ func (b *Bundle) unsealed() (extent, bool) {
 	return extent{}, false
 }
 
-func (t *segments) extent(s *segment) extent {
+func (t *segments) extent(s *openSegment) extent {
 	t.pin(s.number)
 	return extent{s, s.tail, s.last, s.checkpoint, s.resume, s.covered}
 }
@@ -131,20 +132,20 @@ func complete(file vfs.File, size int64) error {
 // entries lists the named records of an extent.
 func (b *Bundle) entries(file *handle, x *extent) ([]format.Entry, error) {
 	s := x.segment
-	from := place{format.SegmentHeaderSize, s.base}
-	var covered checkpoints
+	from := segment.Place{Offset: format.SegmentHeaderSize, LSN: s.base}
+	var covered segment.Checkpoints
 	if x.checkpoint != 0 {
 		var err error
-		if covered, err = readCheckpoints(file, s.origin(), x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
+		if covered, err = segment.ReadCheckpoints(file, s.origin(), x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
 			return nil, err
 		} else if err == nil {
-			from = place{int64(covered.resume) * format.UnitSize, covered.covered + 1}
+			from = covered.Next()
 		} else {
-			covered = checkpoints{}
+			covered = segment.Checkpoints{}
 		}
 	}
-	rest, err := listRecords(file, s.origin(), from, x.tail)
-	return append(covered.entries, rest...), err
+	rest, err := segment.List(file, s.origin(), from, x.tail)
+	return append(covered.Entries, rest...), err
 }
 
 // Checkpoint returns a sealed draft of a CHECKPOINT record if one is due, else
@@ -164,7 +165,7 @@ func (b *Bundle) Checkpoint() (*Draft, error) {
 		return nil, err
 	}
 	defer file.release()
-	run, err := listRecords(file, s.origin(), place{int64(x.resume) * format.UnitSize, x.covered + 1}, x.tail)
+	run, err := segment.List(file, s.origin(), segment.Place{Offset: int64(x.resume) * format.UnitSize, LSN: x.covered + 1}, x.tail)
 	if err != nil {
 		return nil, b.uncheckpointed(s, err)
 	}
@@ -178,13 +179,13 @@ func (b *Bundle) Checkpoint() (*Draft, error) {
 
 // checkpointDue tells whether enough has been written to a segment since its
 // last CHECKPOINT. b.mu is held.
-func (b *Bundle) checkpointDue(s *segment) bool {
+func (b *Bundle) checkpointDue(s *openSegment) bool {
 	return s.tail-int64(s.resume)*format.UnitSize >= b.config.CheckpointBytes || s.records >= checkpointRecords
 }
 
 // uncheckpointed marks a segment whose records cannot all be read: it gets no
 // CHECKPOINT and no footer any more.
-func (b *Bundle) uncheckpointed(s *segment, err error) error {
+func (b *Bundle) uncheckpointed(s *openSegment, err error) error {
 	if !format.IsDamage(err) && !isUnreadable(err) {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -171,7 +172,7 @@ func TestForgedSeal(t *testing.T) {
 	path := live.files.path(live.segments.table[0].key(logID))
 	f := must(fs.Open(path))
 	stolen := make([]byte, must(f.Size()))
-	check(t, readFull(f, stolen, 0))
+	check(t, segment.ReadFull(f, stolen, 0))
 	for shift := range 3 {
 		fs := vfs.NewMem("/d")
 		b := reopened(t, fs)

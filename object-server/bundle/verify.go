@@ -10,6 +10,7 @@ import (
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // Verdict is what Verify found in a partition.
@@ -98,7 +99,7 @@ func (s *spill) place() recordPlace { return recordPlace{&s.segment, s.unit, s.u
 
 // recordOf reads a whole record.
 func (p *pass) recordOf(at recordPlace) (*format.Record, *buffers.Buffer, error) {
-	seg := segment{sequence: at.file.sequence, generation: at.file.generation}
+	seg := openSegment{sequence: at.file.Sequence, generation: at.file.Generation}
 	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*format.UnitSize)
 	if err != nil {
 		return nil, nil, err
@@ -168,32 +169,32 @@ func (p *pass) run(only string) error {
 			return err
 		}
 		switch {
-		case f.isBlank():
+		case f.IsBlank():
 			expected = p.blank(f, expected, bound)
 			continue
-		case f.headless && bound.lsn <= f.base: // void
+		case f.Headless && bound.LSN <= f.Base: // void
 			continue
-		case bound.lsn < f.base || f.base < expected:
-			p.add(Damage{Segment: format.SegmentName(f.sequence, f.generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
+		case bound.LSN < f.Base || f.Base < expected:
+			p.add(Damage{Segment: format.SegmentName(f.Sequence, f.Generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
 			return nil
-		case p.floor < expected && f.isUnfinished(expected, bound):
-			p.torn[format.SegmentName(f.sequence, f.generation)] = true
+		case p.floor < expected && f.IsUnfinished(expected, bound):
+			p.torn[format.SegmentName(f.Sequence, f.Generation)] = true
 			continue
 		}
-		if f.base > expected {
-			p.add(Damage{FirstLSN: expected, LastLSN: f.base - 1, Unnamed: f.base - expected, Cause: fmt.Sprintf(
-				"no segment before %s holds them", format.SegmentName(f.sequence, f.generation))})
+		if f.Base > expected {
+			p.add(Damage{FirstLSN: expected, LastLSN: f.Base - 1, Unnamed: f.Base - expected, Cause: fmt.Sprintf(
+				"no segment before %s holds them", format.SegmentName(f.Sequence, f.Generation))})
 		}
-		next := max(expected, f.base)
-		if bound.sure {
-			p.proven = max(p.proven, bound.lsn-1)
+		next := max(expected, f.Base)
+		if bound.Sure {
+			p.proven = max(p.proven, bound.LSN-1)
 		}
-		if name := format.SegmentName(f.sequence, f.generation); only == "" || only == name {
+		if name := format.SegmentName(f.Sequence, f.Generation); only == "" || only == name {
 			if next, err = p.segment(f, bound); err != nil {
 				return err
 			}
-		} else if bound.sure {
-			next = bound.lsn
+		} else if bound.Sure {
+			next = bound.LSN
 		}
 		p.segments = append(p.segments, passed{*f, expected, next - 1})
 		expected = max(expected, next)
@@ -222,7 +223,7 @@ func (p *pass) checkEnd(expected uint64) {
 	d := Damage{FirstLSN: expected, LastLSN: p.floor, Unnamed: p.floor - expected + 1, Cause: "no segment holds them"}
 	if n := len(p.segments); n > 0 {
 		last := &p.segments[n-1]
-		d.Segment, d.Offset = format.SegmentName(last.file.sequence, last.file.generation), last.file.size
+		d.Segment, d.Offset = format.SegmentName(last.file.Sequence, last.file.Generation), last.file.Size
 		last.through = p.floor
 	} else {
 		d.Final = true
@@ -232,11 +233,11 @@ func (p *pass) checkEnd(expected uint64) {
 
 // blank notes the loss of a segment that cannot be read at all, and returns the LSN
 // behind it.
-func (p *pass) blank(f *segmentFile, expected uint64, bound limit) uint64 {
-	next := f.lostBlank(expected, bound)
+func (p *pass) blank(f *segmentFile, expected uint64, bound segment.Limit) uint64 {
+	next := f.LostBlank(expected, bound)
 	if next > expected {
 		p.add(Damage{
-			Segment: format.SegmentName(f.sequence, f.generation), Length: f.size, FirstLSN: expected, LastLSN: next - 1,
+			Segment: format.SegmentName(f.Sequence, f.Generation), Length: f.Size, FirstLSN: expected, LastLSN: next - 1,
 			Unnamed: next - expected, Cause: "nothing of it can be read", unreadable: true,
 		})
 		p.segments = append(p.segments, passed{*f, expected, next - 1})
@@ -271,21 +272,21 @@ type prefetcher interface{ Prefetch(name string) }
 
 func (p *pass) prefetch(f *segmentFile) {
 	if fs, ok := p.bundle.files.FS.(prefetcher); ok {
-		fs.Prefetch(p.bundle.files.path(fileKey{p.bundle.id, f.sequence, f.generation}))
+		fs.Prefetch(p.bundle.files.path(fileKey{p.bundle.id, f.Sequence, f.Generation}))
 	}
 }
 
 // newer reports generations of a segment that are not used because they have no
 // footer.
 func (p *pass) newer(f *segmentFile) error {
-	names, err := p.bundle.generations(f.sequence, f.sequence)
+	names, err := p.bundle.generations(f.Sequence, f.Sequence)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if _, generation, _ := format.ParseSegmentName(name); generation > f.generation {
+		if _, generation, _ := format.ParseSegmentName(name); generation > f.Generation {
 			p.add(Damage{
-				Segment: format.SegmentName(f.sequence, f.generation), Cause: "its later generation " + name + " has no footer and is not used",
+				Segment: format.SegmentName(f.Sequence, f.Generation), Cause: "its later generation " + name + " has no footer and is not used",
 			})
 		}
 	}
@@ -293,15 +294,15 @@ func (p *pass) newer(f *segmentFile) error {
 }
 
 // segment reads one segment and returns the LSN behind it.
-func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
-	file, err := p.bundle.files.get(fileKey{p.bundle.id, f.sequence, f.generation})
+func (p *pass) segment(f *segmentFile, bound segment.Limit) (uint64, error) {
+	file, err := p.bundle.files.get(fileKey{p.bundle.id, f.Sequence, f.Generation})
 	if err != nil {
 		return 0, err
 	}
 	defer file.release()
 	s := newScan(file, f, bound, true)
 	defer s.Close()
-	s.walker.floor, s.walker.proven = p.floor, max(s.walker.proven, p.floor)
+	s.walker.Acknowledged(p.floor)
 	for {
 		e, err := s.Next()
 		if err == io.EOF {
@@ -318,14 +319,14 @@ func (p *pass) segment(f *segmentFile, bound limit) (uint64, error) {
 		}
 	}
 	p.verdict.Segments++
-	p.proven = max(p.proven, s.walker.proven)
+	p.proven = max(p.proven, s.walker.Proven())
 	if s.torn {
 		p.torn[s.name] = true
 	}
-	if s.walker.limit.sure {
-		return max(s.walker.next.lsn, s.walker.limit.lsn), nil
+	if s.walker.Limit().Sure {
+		return max(s.walker.Next().LSN, s.walker.Limit().LSN), nil
 	}
-	return s.walker.next.lsn, nil
+	return s.walker.Next().LSN, nil
 }
 
 // find learns the newest record of each name without reading the other segments.

@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -41,7 +42,7 @@ func (p *pass) large() error {
 			return err
 		}
 		d := Damage{
-			Segment: format.SegmentName(s.segment.sequence, s.segment.generation), Offset: int64(s.unit) * format.UnitSize,
+			Segment: format.SegmentName(s.segment.Sequence, s.segment.Generation), Offset: int64(s.unit) * format.UnitSize,
 			Length: int64(s.units) * format.UnitSize, LargeID: LargeID(s.id),
 		}
 		if causes.copy != "" {
@@ -159,12 +160,12 @@ func compareCopy(file vfs.File, record *format.Record) error {
 
 // compareLarge reads a large file and compares it with its record.
 func compareLarge(file io.ReaderAt, record *format.Record) error {
-	buffer := buffers.Get(aheadSize)
+	buffer := buffers.Get(pieceBytes)
 	defer buffer.Free()
 	size := record.Size()
-	for at := int64(0); at < size; at += aheadSize {
-		p := buffer.B[:min(aheadSize, size-at)]
-		if err := readFull(file, p, at); err != nil {
+	for at := int64(0); at < size; at += pieceBytes {
+		p := buffer.B[:min(pieceBytes, size-at)]
+		if err := segment.ReadFull(file, p, at); err != nil {
 			return err
 		}
 		for i := 0; i*format.ChunkSize < len(p); i++ {

@@ -16,6 +16,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/device/journal"
+	"martlet/object-server/device/partpower"
 	"martlet/object-server/vfs"
 )
 
@@ -73,7 +74,7 @@ func (s *sickness) mayRefuse() bool {
 		if filepath.Base(filepath.Dir(b.file)) == journal.Directory {
 			return true
 		}
-		if strings.HasSuffix(b.file, powerSuffix) {
+		if _, ok := partpower.TrimSuffix(b.file); ok {
 			powers++
 		}
 	}

@@ -31,6 +31,7 @@ GO_LEVELS = {
     "bundle/format": 0,  # no I/O, so not even vfs
     "bundle/compact": 2,
     "bundle/index": 1,
+    "bundle/segment": 1,
     "bundle/versions": 1,
     "bundle": 3,
     "device/journal": 4,

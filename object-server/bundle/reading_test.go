@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
@@ -25,7 +26,7 @@ func lostBy(damages []Damage) (all []lostRange) {
 }
 
 // sealedLog is one segment with a footer: the records 1 to n, one of them a PAD.
-func sealedLog(t *testing.T, n int) (*vfs.Mem, *segment) {
+func sealedLog(t *testing.T, n int) (*vfs.Mem, *openSegment) {
 	t.Helper()
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
@@ -111,24 +112,24 @@ func TestACompactedSegmentIsCutOff(t *testing.T) {
 	}
 	for _, end := range recordEnds(t, whole, path) {
 		fs := whole.KillClone()
-		alter(t, fs, path, func(f vfs.File) { check(t, f.Truncate(end.offset)) })
-		want := lostBy([]Damage{{FirstLSN: end.lsn + 1, LastLSN: next - 1}})
-		if end.lsn+1 == next {
+		alter(t, fs, path, func(f vfs.File) { check(t, f.Truncate(end.Offset)) })
+		want := lostBy([]Damage{{FirstLSN: end.LSN + 1, LastLSN: next - 1}})
+		if end.LSN+1 == next {
 			want = nil
 		}
 		if got := lostBy(verified(t, fs, logID).Damages); !slices.Equal(got, want) {
-			t.Errorf("cut at %d: verify says %v, lost is %v", end.offset, got, want)
+			t.Errorf("cut at %d: verify says %v, lost is %v", end.Offset, got, want)
 		}
 		opened, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
 		check(t, err)
 		if got := lostBy(opened.report.Extents); !slices.Equal(got, want) {
-			t.Errorf("cut at %d: opening says %v, lost is %v", end.offset, got, want)
+			t.Errorf("cut at %d: opening says %v, lost is %v", end.Offset, got, want)
 		}
 	}
 }
 
 // recordEnds lists where each record of a segment file ends, and its number.
-func recordEnds(t *testing.T, fs vfs.FS, path string) (ends []place) {
+func recordEnds(t *testing.T, fs vfs.FS, path string) (ends []segment.Place) {
 	t.Helper()
 	s, err := OpenScan(fs, path, false)
 	check(t, err)
@@ -139,7 +140,7 @@ func recordEnds(t *testing.T, fs vfs.FS, path string) (ends []place) {
 			return ends
 		}
 		check(t, err)
-		ends = append(ends, place{e.Offset + e.Length, e.Record.LSN()})
+		ends = append(ends, segment.Place{Offset: e.Offset + e.Length, LSN: e.Record.LSN()})
 	}
 }
 

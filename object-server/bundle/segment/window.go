@@ -1,20 +1,23 @@
-package bundle
+package segment
 
 import (
+	"errors"
 	"fmt"
+	"io"
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 )
 
-const (
-	windowSize = 256 << 10 // read at once
-	aheadSize  = 1 << 20   // by one who reads on while he works
-)
+// WindowSize is what one who reads much reads at once, in bytes.
+const WindowSize = 256 << 10
 
-// window reads a file mostly forward, in large pieces. It is moved, not copied.
-type window struct {
-	file   *handle
+// aheadSize is read at once by one who reads on while the bytes are looked at.
+const aheadSize = 1 << 20
+
+// Window reads a file mostly forward, in large pieces. It is moved, not copied.
+type Window struct {
+	file   io.ReaderAt
 	size   int64
 	length int64 // how much is read at once, unless more is asked for
 	offset int64 // of what the buffer holds
@@ -24,16 +27,19 @@ type window struct {
 	holes  holes  // what was found unreadable so far
 }
 
-func newWindow(file *handle, size int64) window {
-	return window{file: file, size: size, length: windowSize, buffer: buffers.Get(int(min(windowSize, size)))}
+// NewWindow makes a window of a file, up to a size, that reads so many bytes at once.
+// Close frees its buffer.
+func NewWindow(file io.ReaderAt, size int64, length int) Window {
+	return Window{file: file, size: size, length: int64(length), buffer: buffers.Get(int(min(int64(length), size)))}
 }
 
-// newAheadWindow reads on in the background, behind what it was last asked for.
-func newAheadWindow(file *handle, size int64) window {
-	return window{file: file, size: size, length: aheadSize, buffer: buffers.Get(0), ahead: new(ahead)}
+// NewAheadWindow reads on in the background, behind what it was last asked for.
+func NewAheadWindow(file io.ReaderAt, size int64) Window {
+	return Window{file: file, size: size, length: aheadSize, buffer: buffers.Get(0), ahead: new(ahead)}
 }
 
-func (v *window) free() {
+// Close ends what is read in the background and frees the buffer.
+func (v *Window) Close() {
 	if v.ahead != nil {
 		v.ahead.wait()
 		v.ahead.buffer.Free()
@@ -41,9 +47,12 @@ func (v *window) free() {
 	v.buffer.Free()
 }
 
-// at returns length bytes at the offset, valid until the next call; format.ErrDamaged
-// if they would reach past the end, or cannot be read: see unreadableError.
-func (v *window) at(offset int64, length int) ([]byte, error) {
+// File is what the window reads.
+func (v *Window) File() io.ReaderAt { return v.file }
+
+// At returns length bytes at the offset, valid until the next call; ErrDamaged
+// if they would reach past the end, or cannot be read: see UnreadableError.
+func (v *Window) At(offset int64, length int) ([]byte, error) {
 	if offset+int64(length) > v.size {
 		return nil, fmt.Errorf("%w: past the end", format.ErrDamaged)
 	}
@@ -64,7 +73,7 @@ func (v *window) at(offset int64, length int) ([]byte, error) {
 }
 
 // fill reads at the offset.
-func (v *window) fill(offset int64, length int) error {
+func (v *Window) fill(offset int64, length int) error {
 	n := max(length, int(min(v.length, v.size-offset)))
 	if cap(v.buffer.B) < n {
 		v.buffer.Free()
@@ -73,9 +82,9 @@ func (v *window) fill(offset int64, length int) error {
 	v.offset, v.read = offset, v.buffer.B[:n]
 	err := v.holes.meet(offset, offset+int64(n))
 	if err == nil {
-		err = readFull(v.file, v.read, offset)
+		err = ReadFull(v.file, v.read, offset)
 	}
-	if isBadSector(err) {
+	if IsBadSector(err) {
 		err = v.holes.read(v.file, v.read, offset)
 	}
 	if err != nil {
@@ -98,7 +107,7 @@ type ahead struct {
 const aheadRoom = 1 << 20
 
 // start reads from the offset on.
-func (a *ahead) start(file *handle, offset, size int64) {
+func (a *ahead) start(file io.ReaderAt, offset, size int64) {
 	a.offset, a.length = offset, int(min(aheadSize, size-offset))
 	if a.length <= 0 {
 		return
@@ -110,7 +119,7 @@ func (a *ahead) start(file *handle, offset, size int64) {
 	a.buffer.B = a.buffer.B[:aheadRoom+a.length]
 	a.done = make(chan struct{})
 	go func() {
-		a.err = readFull(file, a.buffer.B[aheadRoom:], offset)
+		a.err = ReadFull(file, a.buffer.B[aheadRoom:], offset)
 		close(a.done)
 	}()
 }
@@ -127,7 +136,7 @@ func (a *ahead) wait() bool {
 
 // take makes what was read in the background the window, if it has what is asked
 // for.
-func (v *window) take(offset int64, length int) bool {
+func (v *Window) take(offset int64, length int) bool {
 	a := v.ahead
 	if !a.wait() || a.err != nil {
 		return false
@@ -141,4 +150,27 @@ func (v *window) take(offset int64, length int) bool {
 	v.buffer, a.buffer = a.buffer, v.buffer
 	v.offset, v.read = offset, v.buffer.B[start:aheadRoom+a.length]
 	return true
+}
+
+// padded tells whether nothing but the rest of a sector, in zeros, follows the
+// offset: direct writes leave it behind the last record. What cannot be read is
+// something else.
+func (v *Window) padded(offset int64) (bool, error) {
+	rest := v.size - offset
+	if rest <= 0 || rest >= SectorSize || v.size%SectorSize != 0 {
+		return false, nil
+	}
+	p, err := v.At(offset, int(rest))
+	if errors.Is(err, format.ErrDamaged) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, b := range p {
+		if b != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
