@@ -25,7 +25,7 @@ func crashPlan(seed uint64) (history, *explorer) {
 		seed: seed, writers: []int{1, 1, 2, 4}[rng.IntN(4)], changes: 72, ticks: smallTicks,
 		raises: rng.IntN(3) == 0, versions: rng.IntN(2) == 0,
 	}
-	x := &explorer{wrap: honest, isKnown: func(uint64) bool { return false }, limit: 120, sick: crashNumber("MARTLET_CRASH_SICK", 8), options: Options{
+	x := &explorer{wrap: honest, isKnown: func(uint64) bool { return false }, limit: 120, sick: crashNumber("MARTLET_CRASH_SICK", 0), options: Options{
 		SyncMethod: SyncMethods[rng.IntN(len(SyncMethods))], SpillBytes: smallSpill, Logger: quiet, JournalBytes: 8 << 10,
 		SegmentBytes: []int64{8 << 10, 4 << 10, 16 << 10}[rng.IntN(3)], IndexOnDisk: rng.IntN(2) == 0,
 		splitByHand: true, compactByHand: true, KeptID: keptID,
