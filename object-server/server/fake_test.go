@@ -80,6 +80,12 @@ func (f *fakeStore) change(set func(*fakeStore)) {
 	set(f)
 }
 
+func (f *fakeStore) isEmpty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.objects) == 0
+}
+
 func (f *fakeStore) NewUpload(at device.Location, _ int64) (upload, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,6 +26,7 @@ type mounts struct {
 	mountCheck bool
 	logger     *slog.Logger
 	open       func(path string) (store, *updates.Pending, error)
+	wait       time.Duration // of a request for a device; answerWait
 
 	openings *asker[*mount]       // side by side: one that hangs holds those alone that want the same device
 	looks    *asker[fileIdentity] // whether a device in use is still there
@@ -96,7 +97,7 @@ func (s *mounts) acquire(name string) (*mount, error) {
 	s.mu.RUnlock()
 	if found == nil || !s.isPresent(found) {
 		var err error
-		if found, err = s.openMount(name, answerWait); err != nil {
+		if found, err = s.openMount(name, s.wait); err != nil {
 			return nil, unavailable(name)
 		}
 	}
@@ -132,7 +133,7 @@ func (s *mounts) isPresent(found *mount) bool {
 	if isFresh || !found.checked.CompareAndSwap(last, now) {
 		return true
 	}
-	identity, err := s.looks.ask(found.name, answerWait, func() (fileIdentity, error) { return s.examine(found.path) })
+	identity, err := s.looks.ask(found.name, s.wait, func() (fileIdentity, error) { return s.examine(found.path) })
 	isSilent := errors.Is(err, errNoAnswer)
 	if found.isSilent.Swap(isSilent) != isSilent {
 		s.logger.Warn("device answers, or does not", "device", found.name, "answers", !isSilent)

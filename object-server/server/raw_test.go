@@ -30,7 +30,7 @@ func (f *fixture) dial() *rawConnection {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { connection.Close() })
-	if err := connection.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		f.t.Fatal(err)
 	}
 	return &rawConnection{f.t, connection, bufio.NewReader(connection)}
@@ -47,14 +47,21 @@ func (c *rawConnection) send(text string) {
 // status reads one answer.
 func (c *rawConnection) status() int {
 	c.t.Helper()
-	response, err := http.ReadResponse(c.reader, nil)
+	status, err := c.answer()
 	if err != nil {
 		c.t.Fatalf("reading the answer: %v", err)
 	}
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		c.t.Fatalf("reading the answer: %v", err)
+	return status
+}
+
+// answer is status, with 0 and the error if there is none.
+func (c *rawConnection) answer() (int, error) {
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return 0, err
 	}
-	return response.StatusCode
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
 }
 
 const rawPut = "PUT /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\nX-Timestamp: 1700000000.00000\r\nContent-Type: a/b\r\n"
@@ -137,7 +144,7 @@ func TestDisconnectStoresNothing(t *testing.T) {
 // await polls until a condition holds.
 func (f *fixture) await(what string, holds func() bool) {
 	f.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("waited in vain for %s", what)
@@ -195,6 +202,21 @@ func TestConnectionIsUsedAgainAfterAnErrorWithASmallBody(t *testing.T) {
 	}
 }
 
+// patiently tries longer and longer time-outs: a busy machine is too late for a short one, a defect is there with each.
+func patiently(t *testing.T, try func(timeout time.Duration) error) {
+	t.Helper()
+	for timeout := 200 * time.Millisecond; ; timeout *= 5 {
+		err := try(timeout)
+		if err == nil {
+			return
+		}
+		if timeout >= 5*time.Second {
+			t.Fatal(err)
+		}
+		t.Logf("with a time-out of %v: %v", timeout, err)
+	}
+}
+
 func TestSlowClientsAreCutOff(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.ClientTimeout = 300 * time.Millisecond })
 	slow := f.dial()
@@ -202,14 +224,20 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	if _, err := slow.reader.ReadByte(); err == nil {
 		t.Log("the server said something before it closed") // a 408 is fine too
 	}
-	connection := f.dial()
-	connection.send(rawPut + "Content-Length: 5\r\n\r\nhe")
-	if got := connection.status(); got != 408 {
-		t.Errorf("slow body: got %d, want 408", got)
-	}
-	f.expect(f.do("GET", objectPath, ""), 404, "after a slow body")
+	patiently(t, func(timeout time.Duration) error {
+		f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
+		connection := f.dial()
+		connection.send(rawPut + "Content-Length: 5\r\n\r\nhe")
+		if got, err := connection.answer(); got != 408 {
+			return fmt.Errorf("slow body: got %d, want 408: %v", got, err)
+		}
+		if !f.store.isEmpty() {
+			t.Error("a slow body was stored")
+		}
+		return nil
+	})
 	long := newFixture(t, func(c *Config) { c.MaxUploadTime = time.Millisecond })
-	connection = long.dial()
+	connection := long.dial()
 	connection.send(rawPut + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
 	got := connection.status()
 	if got == 100 { // a slow machine does not come that far in time
@@ -224,33 +252,36 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 
 // A client that takes little at a time, but never stops, gets all of a long answer.
 func TestSlowReadersGetAll(t *testing.T) {
-	const timeout, size = 300 * time.Millisecond, 6 << 20
-	f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
-	f.store.change(func(s *fakeStore) { // put by hand: the machine may be too slow for this timeout
-		name := "/AUTH_a/c/o"
-		hash := format.Hash(f.server.hasher.Object("AUTH_a", "c", "o"))
-		m := &format.Metadata{Name: name, Size: size, Timestamp: format.Timestamp{Ticks: 1}}
-		s.objects[device.Location{Partition: 7, Hash: hash}] = &fakeObject{metadata: m, data: make([]byte, size)}
+	const size = 6 << 20
+	patiently(t, func(timeout time.Duration) error {
+		f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
+		f.store.change(func(s *fakeStore) { // put by hand: the machine may be too slow for this timeout
+			name := "/AUTH_a/c/o"
+			hash := format.Hash(f.server.hasher.Object("AUTH_a", "c", "o"))
+			m := &format.Metadata{Name: name, Size: size, Timestamp: format.Timestamp{Ticks: 1}}
+			s.objects[device.Location{Partition: 7, Hash: hash}] = &fakeObject{metadata: m, data: make([]byte, size)}
+		})
+		connection := f.dial()
+		if err := connection.Conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+			t.Fatal(err)
+		}
+		connection.send("GET /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\n\r\n")
+		response, err := http.ReadResponse(connection.reader, nil)
+		if err != nil {
+			return err
+		}
+		start, got := time.Now(), int64(0)
+		for got < size && err == nil {
+			var n int64
+			n, err = io.CopyN(io.Discard, response.Body, 128<<10)
+			got += n
+			time.Sleep(timeout / 12) // the pace of the client is what is tested
+		}
+		if err != nil || time.Since(start) < 3*timeout {
+			return fmt.Errorf("got %d bytes in %v, %v", got, time.Since(start), err)
+		}
+		return nil
 	})
-	connection := f.dial()
-	if err := connection.Conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
-		t.Fatal(err)
-	}
-	connection.send("GET /sda/7/AUTH_a/c/o HTTP/1.1\r\nHost: h\r\n\r\n")
-	response, err := http.ReadResponse(connection.reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start, got := time.Now(), int64(0)
-	for got < size && err == nil {
-		var n int64
-		n, err = io.CopyN(io.Discard, response.Body, 128<<10)
-		got += n
-		time.Sleep(25 * time.Millisecond) // the pace of the client is what is tested
-	}
-	if err != nil || time.Since(start) < 3*timeout {
-		t.Errorf("got %d bytes in %v, %v", got, time.Since(start), err)
-	}
 }
 
 // footerRequest is a PUT with metadata after the body, as a proxy with encryption sends it.

@@ -93,7 +93,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		clients: clients{make(chan struct{}, config.MaxClients)},
 		limiter: newRatelimiter(&config.Ratelimit, logger),
 		devices: &mounts{
-			root: config.Devices, mountCheck: config.MountCheck, logger: logger,
+			root: config.Devices, mountCheck: config.MountCheck, logger: logger, wait: answerWait,
 			byName: map[string]*mount{}, failed: map[string]failedMount{},
 			openings: newAsker[*mount](false), looks: newAsker[fileIdentity](false),
 		},

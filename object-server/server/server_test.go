@@ -72,6 +72,7 @@ func newFixture(t *testing.T, adjust ...func(*Config)) *fixture {
 	}
 	logger := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f.server = newServer(f.config, logger, "test")
+	f.server.devices.wait = time.Minute // the disk of a busy machine takes longer than a request may wait
 	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
 		return f.store, pending, err
@@ -84,7 +85,7 @@ func newFixture(t *testing.T, adjust ...func(*Config)) *fixture {
 	served := make(chan error, 1)
 	go func() { served <- f.server.Serve(listener) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := f.server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

@@ -10,8 +10,18 @@ import (
 	"time"
 )
 
-// net/http waits five seconds for connections that were never used.
+// net/http waits five seconds for connections that were never used. Each time: a busy machine is late only now and then.
 func TestShutdownWithUnusedConnection(t *testing.T) {
+	for range 5 {
+		if shutdownWithUnusedConnection(t) < 4*time.Second {
+			return
+		}
+	}
+	t.Error("Shutdown waits for a connection that was never used")
+}
+
+func shutdownWithUnusedConnection(t *testing.T) time.Duration {
+	t.Helper()
 	f := newFixture(t)
 	connection, err := net.Dial("tcp", f.address)
 	if err != nil {
@@ -19,12 +29,13 @@ func TestShutdownWithUnusedConnection(t *testing.T) {
 	}
 	defer connection.Close()
 	f.expect(f.do("GET", "/healthcheck", ""), 200, "one on a later connection, so that the first has been accepted")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if err := f.server.Shutdown(ctx); err != nil {
+	start := time.Now()
+	if err := f.server.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
+	took := time.Since(start)
 	if _, err := bufio.NewReader(connection).ReadByte(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
+	return took
 }
