@@ -20,12 +20,15 @@ from cluster.processes import exit_words
 
 # Runs one service, `sh -c argv[2]`, under a supervisor with its files in argv[1].
 _SUPERVISOR = """
+import signal
 import sys
 from pathlib import Path
 from cluster import processes
 from cluster.errors import Stopped
 from cluster.services import Service
 processes.STOP_SECONDS = 2.0
+for number in (signal.SIGINT, signal.SIGHUP):  # ignored where the tests run under nohup
+    signal.signal(number, signal.SIG_DFL)
 home = Path(sys.argv[1])
 services = [Service("front", ("sh", "-c", sys.argv[2]), 0, is_front=True)]
 supervisor = processes.Supervisor(services, home, home, lambda text: print(text, flush=True))
@@ -75,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
         run.output.close()
 
 
-def await_true(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def await_true(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "condition did not come true"
@@ -89,7 +92,7 @@ def test_a_signal_stops_supervisor_and_service(
     run = start(_FOREVER)
     service = run.service_pid
     run.process.send_signal(number)
-    assert run.process.wait(10) == 0
+    assert run.process.wait(60) == 0
     assert run.output.read() == f"stopped by {number.name}\n"
     assert not is_alive(service)
     assert not run.pid_path.exists()
@@ -102,7 +105,7 @@ def test_a_service_that_will_not_stop_is_killed(
     await_true((tmp_path / "deaf").exists)
     service = run.service_pid
     run.process.terminate()
-    assert run.process.wait(10) == 0
+    assert run.process.wait(60) == 0
     assert "front did not stop in time and is killed" in run.output.read()
     assert not is_alive(service)
 

@@ -39,7 +39,7 @@ use = egg:martlet#{kind}
 """
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The first true value of a condition."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -76,15 +76,15 @@ class Service:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Status and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body)
             sent = {"X-Timestamp": stamp(1)} | {k.replace("_", "-"): v for k, v in headers.items()}
@@ -147,7 +147,7 @@ def test_kill_during_batches_loses_no_acknowledged_row(container: Service) -> No
         threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
-        assert enough.wait(20)
+        assert enough.wait(60)
         container.kill()
         for thread in threads:
             thread.join()

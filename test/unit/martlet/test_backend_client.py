@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import patiently
 
 from martlet.backend_client import (
     BackendClient,
@@ -85,19 +86,19 @@ class Server:
     @staticmethod
     def _run(script: Callable[[Peer], None], sock: socket.socket) -> None:
         with sock:
-            sock.settimeout(10)
+            sock.settimeout(60)
             script(Peer(sock))
 
     def stop(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
 @pytest.fixture
 def client() -> Iterator[BackendClient]:
-    client = BackendClient(conn_timeout=2, node_timeout=2)
+    client = BackendClient(conn_timeout=20, node_timeout=20)
     yield client
     client.close()
 
@@ -235,7 +236,7 @@ def test_timeout_leaves_an_exchange_intact(
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.sock.sendall(OK[:30])
-        proceed.wait(10)
+        proceed.wait(60)
         peer.sock.sendall(OK[30:])
 
     server = serve(script)
@@ -286,20 +287,25 @@ def test_body_cut_short_is_an_error_after_the_good_part(
 
 
 def test_body_that_stalls_is_an_error(serve: Callable[..., Server]) -> None:
-    client = BackendClient(2, node_timeout=0.05)
-    done = threading.Event()
+    def attempt(timeout: float) -> None:
+        client = BackendClient(20, node_timeout=timeout)
+        done = threading.Event()
 
-    def script(peer: Peer) -> None:
-        peer.read_head()
-        peer.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-        done.wait(10)
+        def script(peer: Peer) -> None:
+            peer.read_head()
+            peer.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            done.wait(60)
 
-    server = serve(script)
-    chunks = client.request(server.address, "GET", "/", {}).iter_chunks()
-    assert next(chunks) == b"half"
-    with pytest.raises(ConnectionLost):
-        next(chunks)
-    done.set()
+        server = serve(script)
+        try:
+            chunks = client.request(server.address, "GET", "/", {}).iter_chunks()
+            assert next(chunks) == b"half"
+            with pytest.raises(ConnectionLost):
+                next(chunks)
+        finally:
+            done.set()
+
+    patiently(attempt)
 
 
 def test_body_longer_than_its_limit_is_refused(

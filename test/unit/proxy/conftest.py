@@ -42,9 +42,9 @@ def make_cluster(client_environ: dict[str, Any]) -> Iterator[MakeCluster]:
         rings = RingSet(ring, ring, {p.index: ring for p in policies}, HashPath(b"", b"salt"))
         settings = {
             "account_autocreate": True,
-            "conn_timeout": 2.0,
-            "node_timeout": 2.0,
-            "post_quorum_timeout": 0.2,
+            "conn_timeout": 20.0,
+            "node_timeout": 20.0,
+            "post_quorum_timeout": 10.0,
             **options,
         }
         cluster = ClusterConf(HashOptions("", "salt"), constraints or Constraints(), policies)

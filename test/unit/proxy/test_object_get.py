@@ -11,6 +11,7 @@ from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import GARBAGE, HANG_UP, SILENT, Stored
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import patiently
 
 from martlet.backend_client import BackendError
 from proxy.object_get import clean_content_type, replace_in_stream, skip_bytes
@@ -51,12 +52,15 @@ def test_next_replica_when_two_fail(stored: FakeCluster, fault: Any) -> None:
 
 
 def test_silent_replica_is_left_after_the_read_timeout(make_cluster: MakeCluster) -> None:
-    cluster = make_cluster(recoverable_node_timeout=0.1)
-    cluster.make_container()
-    cluster.call("PUT", "/v1/a/c/o", b"data")
-    for device in cluster.devices[:2]:
-        device.fault = lambda seen: SILENT if seen.path.endswith("/o") else None
-    assert cluster.call("GET", "/v1/a/c/o").body == b"data"
+    def attempt(timeout: float) -> None:
+        cluster = make_cluster(recoverable_node_timeout=timeout)
+        cluster.make_container()
+        cluster.call("PUT", "/v1/a/c/o", b"data")
+        for device in cluster.devices[:2]:
+            device.fault = lambda seen: SILENT if seen.path.endswith("/o") else None
+        assert cluster.call("GET", "/v1/a/c/o").body == b"data"
+
+    patiently(attempt)
 
 
 def test_handoff_is_found(stored: FakeCluster) -> None:

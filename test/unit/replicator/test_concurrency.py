@@ -137,7 +137,7 @@ print("passed")
 def test_under_eventlet() -> None:
     """In a process of its own, which may be patched."""
     done = subprocess.run(
-        [sys.executable, "-c", GREEN], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", GREEN], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "passed\n"

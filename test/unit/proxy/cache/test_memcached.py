@@ -30,9 +30,9 @@ def free_port() -> int:
 def connect(port: int, *more_ports: int, **options: float) -> MemcachedCache:
     settings = {
         "max_connections": 2,
-        "connect_timeout_seconds": 0.3,
-        "pool_timeout_seconds": 1.0,
-        "io_timeout_seconds": 0.5,
+        "connect_timeout_seconds": 20.0,
+        "pool_timeout_seconds": 20.0,
+        "io_timeout_seconds": 20.0,
         "error_limit": 10,
         "error_interval_seconds": 60.0,
         **options,
@@ -41,7 +41,7 @@ def connect(port: int, *more_ports: int, **options: float) -> MemcachedCache:
 
 
 def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -101,7 +101,7 @@ class TestWithMemcached:
     def test_time_to_live_is_whole_seconds_rounded_up(self, server: int) -> None:
         cache = connect(server)
         cache.set("short", 1, time=0.01)  # 0 would mean for ever
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while cache.get("short") is not None:
             assert time.monotonic() < deadline, "the value does not expire"
             time.sleep(0.05)
@@ -218,7 +218,7 @@ def test_many_green_threads_share_two_connections(server: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert (done.stdout, done.returncode) == ("200\n", 0), done.stderr
 
@@ -238,12 +238,14 @@ def test_dead_memcached_means_misses(caplog: pytest.LogCaptureFixture) -> None:
 def test_silent_memcached_is_given_up_after_the_timeout() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen()
+        listener.listen(20)
         cache = connect(listener.getsockname()[1], io_timeout_seconds=0.05)
-        started = time.monotonic()
         for _ in range(10):
             assert cache.get("k") is None
-        assert time.monotonic() - started < 2.0  # the first waits, the others know
+        listener.setblocking(False)
+        listener.accept()[0].close()  # the first asks and waits, the others know
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_server_without_a_number_as_port_is_refused() -> None:
