@@ -238,6 +238,7 @@ func (c *committer) commit(batch []*write) {
 	failpoint.Hit(failpoint.Appended)
 	c.step()
 	err = c.flush()
+	c.step() // or who is answered now would be refused for the time of this flush
 	failpoint.Hit(failpoint.Flushed)
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)
