@@ -72,7 +72,7 @@ func TestChurn(t *testing.T) {
 func TestCompactorWakesUp(t *testing.T) {
 	d := open(t, vfs.NewMem("/d"), "/d", compactOptions)
 	defer d.Close()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for i := uint64(1); d.Stats().SegmentsRemoved == 0; i++ {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was compacted")

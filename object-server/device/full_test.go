@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -65,7 +66,6 @@ func (f *filling) fill() {
 // tried again, as clients do.
 func (f *filling) erase(order []int, keep int) {
 	gone := order[:len(order)-keep]
-	giveUp := time.Now().Add(2 * time.Minute)
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range 8 {
@@ -74,6 +74,7 @@ func (f *filling) erase(order []int, keep int) {
 			defer all.Done()
 			for n := int(next.Add(1)) - 1; n < len(gone); n = int(next.Add(1)) - 1 {
 				name, loc := f.name(gone[n])
+				giveUp := time.Now().Add(patience)
 				_, err := f.device.Delete(loc, at(2), name)
 				for errors.Is(err, ErrNoSpace) && time.Now().Before(giveUp) {
 					_, err = f.device.Delete(loc, at(2), name)
@@ -92,7 +93,7 @@ func (f *filling) erase(order []int, keep int) {
 // wantFree waits until so much of the file system is free.
 func (f *filling) wantFree(share float64) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		usage, err := f.device.directory.Usage()
 		if err != nil {
 			f.t.Fatal(err)
@@ -236,8 +237,15 @@ func TestDeleteWaitsForRoom(t *testing.T) {
 	must[State](t)(put(d, locate("/a/c/o", 1), "/a/c/o", 1, body(1, 4096)))
 	mem.SetLimit(used(t, d) + 1000)
 	d.room.returned()
-	start := time.Now()
-	if _, err := d.Delete(locate("/a/c/o", 1), at(2), "/a/c/o"); !errors.Is(err, ErrNoSpace) || time.Since(start) > eraseWait/2 {
-		t.Errorf("%v after %v", err, time.Since(start))
+	took := time.Duration(math.MaxInt64)
+	for n := 0; n < 5 && took > eraseWait/2; n++ { // a busy machine is late now and then, who waits is late each time
+		start := time.Now()
+		if _, err := d.Delete(locate("/a/c/o", 1), at(2), "/a/c/o"); !errors.Is(err, ErrNoSpace) {
+			t.Error(err)
+		}
+		took = time.Since(start)
+	}
+	if took > eraseWait/2 {
+		t.Errorf("refused after %v", took)
 	}
 }

@@ -14,11 +14,11 @@ import (
 func TestSlowFlushesRefuseNothing(t *testing.T) {
 	var slow sync.Mutex // the disk: one flush after the other
 	fs := newHanging(vfs.NewMem("/d"), never)
-	d := open(t, fs, "/d", Options{Concurrency: 4, SpillBytes: 1000, busyAfter: 100 * time.Millisecond, stuckAfter: time.Second, noFloor: true})
+	d := open(t, fs, "/d", Options{Concurrency: 4, SpillBytes: 1000, busyAfter: 500 * time.Millisecond, stuckAfter: 2 * time.Second, noFloor: true})
 	defer d.Close()
 	must[State](t)(put(d, inPartition("small", 1), "small", 1, body(1, 300)))
 	must[State](t)(put(d, inPartition("large", 2), "large", 1, body(1, 5000)))
-	flushing := make(chan struct{}, 16)
+	flushing := make(chan struct{}, 8)
 	isLarge := func(op, name string) bool { return op == "datasync" && !strings.HasSuffix(name, ".bundle") }
 	fs.set(func(op, name string) bool {
 		if isLarge(op, name) {
@@ -26,12 +26,12 @@ func TestSlowFlushesRefuseNothing(t *testing.T) {
 			defer fs.mu.Lock()
 			flushing <- struct{}{}
 			slow.Lock()
-			time.Sleep(150 * time.Millisecond)
+			time.Sleep(600 * time.Millisecond)
 			slow.Unlock()
 		}
 		return false
 	})
-	ended := make(chan error, 16)
+	ended := make(chan error, 8)
 	for i := range cap(ended) {
 		go func() {
 			_, err := put(d, inPartition(fmt.Sprint(i), 2), fmt.Sprint(i), 1, body(2, 5000))

@@ -121,7 +121,7 @@ func raiseUnderLoad(t *testing.T, c *crowd) {
 				t.Fatal(*err)
 			}
 			if p != last { // all of it takes as long as the machine lets it
-				last, deadline = p, time.Now().Add(30*time.Second)
+				last, deadline = p, time.Now().Add(patience)
 			}
 			if time.Now().After(deadline) || p.Error != "" {
 				t.Fatalf("%s, %d split, %d left, %s", p, p.Split, p.Left, p.Error)

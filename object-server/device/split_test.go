@@ -266,7 +266,7 @@ func raise(t *testing.T, d *Device, power uint8) {
 	if err := errors.Join(d.PrepareIncrease(0, power), d.RaisePartPower(0, power+1)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); d.Progress()[0].Power == power; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); d.Progress()[0].Power == power; time.Sleep(time.Millisecond) {
 		if p := d.Progress()[0]; time.Now().After(deadline) || p.Error != "" {
 			t.Fatalf("%s, %d split, %d left, %s", p, p.Split, p.Left, p.Error)
 		}

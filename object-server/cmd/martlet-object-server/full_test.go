@@ -94,7 +94,7 @@ func TestFullDevice(t *testing.T) {
 			t.Fatalf("DELETE %d of %d: %d %s", i, stored, status, text)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); put(stored) != http.StatusCreated || p.room().Full; {
+	for deadline := time.Now().Add(time.Minute); put(stored) != http.StatusCreated || p.room().Full; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v", p.room())
 		}

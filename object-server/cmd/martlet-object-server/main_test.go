@@ -186,7 +186,7 @@ func TestPendingUpdatesSurviveKill(t *testing.T) {
 	p.Wait()
 	down.Store(false)
 	p = h.start()
-	for deadline := time.Now().Add(10 * time.Second); rows.Load() < 3; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); rows.Load() < 3; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d rows arrived\n%s", rows.Load(), p.log.String())
 		}
