@@ -80,7 +80,7 @@ go-check: .go-ok ## Go: format, vet, staticcheck
 	else echo "skipped: staticcheck $(STATICCHECK_VERSION) needs Go 1.$(STATICCHECK_GO_MINOR), this is 1.$$minor"; fi
 
 go-test: .go-ok test-tools ## Go: tests under the race detector
-	cd object-server && go test -race ./...
+	cd object-server && go test -race -timeout=60m ./...
 
 crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)
 	cd object-server && MARTLET_CRASH_STATES=$(CRASH_STATES) MARTLET_CRASH_SEED=$(CRASH_SEED) GOGC=400 \

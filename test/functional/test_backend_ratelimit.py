@@ -83,7 +83,7 @@ class Limits:
 
     def _request(self, node: str, method: str, path: str) -> tuple[int, bytes]:
         port = self.cluster.storage_port("object", NODES.index(node) + 1)
-        connection = http.client.HTTPConnection(HOST, port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
         try:
             connection.request(method, path)
             response = connection.getresponse()

@@ -85,7 +85,7 @@ def test_one_failed_device_leaves_every_old_object_readable(
 def has_replica(cluster: RunningCluster, device: str, partition: int, path: str) -> bool:
     """Asks the object server itself."""
     port = cluster.storage_port("object")
-    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
     try:
         connection.request("HEAD", f"/{device}/{partition}{path}")
         status = connection.getresponse().status

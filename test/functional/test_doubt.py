@@ -95,7 +95,7 @@ def ask_device(
     cluster: RunningCluster, account: Account, partition: Partition, name: str
 ) -> http.client.HTTPResponse:
     """HEAD at the object server itself, of the replica on the device."""
-    connection = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=10)
+    connection = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
     try:
         owner = account.path.rpartition("/")[2]
         connection.request("HEAD", f"/{DEVICE}/{partition.number}/{owner}/c/{name}")

@@ -202,7 +202,7 @@ def test_info_shows_the_limits(cluster: RunningCluster, account: Account) -> Non
 
 
 def test_healthcheck_and_transaction_id(cluster: RunningCluster) -> None:
-    connection = http.client.HTTPConnection(HOST, cluster.port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, cluster.port, timeout=60)
     connection.request("GET", "/healthcheck")
     response = connection.getresponse()
     assert (response.status, response.read()) == (200, b"OK")

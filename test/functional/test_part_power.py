@@ -101,7 +101,7 @@ def powers(answers: list[dict[str, Any]]) -> set[tuple[int, int | None]]:
 
 def parts_done(cluster: RunningCluster, node: int) -> int:
     port = cluster.storage_port("object", node)
-    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
     try:
         connection.request("GET", "/recon/relinker")
         devices = json.loads(connection.getresponse().read())["devices"]

@@ -138,7 +138,7 @@ class Walk:
             answer = self.account.send("GET", self.path(version))
             assert answer.status == (404 if expected is None else 200), (version, self.done)
             assert expected is None or answer.body == expected
-        await_true(self.is_listed, f"the listing of {self.model} after {self.done}", 10)
+        await_true(self.is_listed, f"the listing of {self.model} after {self.done}")
 
     def is_listed(self) -> bool:
         model = self.model

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from cluster.ports import HOST
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 Body = bytes | Iterable[bytes] | None
 
 

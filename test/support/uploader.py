@@ -62,7 +62,7 @@ class Uploader:
     def _between_uploads(self, account: Account) -> None:
         """What else a thread does."""
 
-    def await_more(self, count: int, seconds: float = 60.0) -> None:
+    def await_more(self, count: int, seconds: float = 120.0) -> None:
         """Wait until ``count`` more uploads are acknowledged than now."""
         wanted = len(self.acknowledged) + count
         await_true(
@@ -84,7 +84,7 @@ class Uploader:
                 thread.join(60)
 
 
-def assert_nothing_is_lost(account: Account, uploader: Uploader, seconds: float = 60.0) -> None:
+def assert_nothing_is_lost(account: Account, uploader: Uploader, seconds: float = 120.0) -> None:
     """Every acknowledged object is read back byte for byte, and is listed once updates are sent."""
     assert uploader.acknowledged
     for name in uploader.acknowledged:
