@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """The default cluster. Tests leave it running and whole."""
-    running = RunningCluster(tmp_path_factory.mktemp("one-node")).start()
+    running = RunningCluster(tmp_path_factory.mktemp("one-node")).start().await_rows()
     yield running
     assert running.stop() == 0, "".join(running.output)
 
@@ -24,7 +24,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 @pytest.fixture(scope="session")
 def four_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Four storage nodes with servers of their own. Tests leave it running and whole."""
-    running = RunningCluster(tmp_path_factory.mktemp("four-nodes"), "--nodes", "4").start()
+    home = tmp_path_factory.mktemp("four-nodes")
+    running = RunningCluster(home, "--nodes", "4").start().await_rows()
     yield running
     assert running.stop() == 0, "".join(running.output)
 

@@ -7,7 +7,7 @@ import tarfile
 from typing import Any
 
 import pytest
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
 JSON = {"Accept": "application/json"}
@@ -31,6 +31,12 @@ def extract(account: Account, path: str, kind: str, body: Any) -> dict[str, Any]
     return report
 
 
+def sizes(account: Account, container: str) -> dict[str, int]:
+    """What the container lists: name and bytes."""
+    listed = account.call("GET", container, format="json").json
+    return {entry["name"]: entry["bytes"] for entry in listed}
+
+
 @pytest.mark.parametrize("compression", ["", "gz", "bz2"])
 def test_an_archive_becomes_objects_and_goes_again(
     account: Account, container: str, compression: str
@@ -41,16 +47,18 @@ def test_an_archive_becomes_objects_and_goes_again(
     report = extract(account, f"/{container}/in", kind, archive(files, compression))
     assert (report["Response Status"], report["Errors"]) == ("201 Created", [])
     assert report["Number Files Created"] == len(files)
-    listed = account.call("GET", container, format="json").json
-    assert {o["name"]: o["bytes"] for o in listed} == {
-        f"in/{name}": len(content) for name, content in files.items()
-    }
+    stored = {f"in/{name}": len(content) for name, content in files.items()}
+    await_true(lambda: sizes(account, container) == stored, "the listing")
     found = account.call("GET", container, "in/7/o17.txt")
     assert (found.body, found.headers["content-type"]) == (b"17", "text/plain")
     names = "".join(f"/{container}/in/{name}\n" for name in files) + f"/{container}\n"
-    deleted = account.send("POST", f"{account.path}?bulk-delete", JSON, names.encode())
-    assert deleted.json["Response Status"] == "200 OK", deleted.json
-    assert deleted.json["Number Deleted"] == len(files) + 1
+    deleted = account.send("POST", f"{account.path}?bulk-delete", JSON, names.encode()).json
+    if deleted["Errors"]:  # a container server that is late knows some of the objects yet
+        assert deleted["Errors"] == [[f"/{container}", "409 Conflict"]]
+        await_true(lambda: account.call("DELETE", container).status == 204, "an empty container")
+    else:
+        assert deleted["Response Status"] == "200 OK", deleted
+    assert deleted["Number Deleted"] == len(files) + (not deleted["Errors"])
     assert account.call("HEAD", container).status == 404
 
 
@@ -66,7 +74,9 @@ def test_an_archive_of_unknown_length_that_breaks_off(account: Account, containe
     report = extract(account, f"/{container}", "tar", pieces)
     assert report["Response Status"] == "400 Bad Request"
     assert report["Response Body"].startswith("Invalid Tar File")
-    assert report["Number Files Created"] == len(account.call("GET", container).lines) > 0
+    created = report["Number Files Created"]
+    assert created > 0
+    await_true(lambda: len(account.call("GET", container).lines) == created, "the listing")
 
 
 def test_without_a_token_nothing_is_stored(account: Account, container: str) -> None:
@@ -81,11 +91,11 @@ def test_an_archive_is_held_to_the_quota(account: Account, container: str) -> No
     account.call("POST", container, headers={"X-Container-Meta-Quota-Count": "50"})
     files = {f"o{number}": b"x" for number in range(300)}
     report = extract(account, f"/{container}", "tar", archive(files))
-    stored = len(account.call("GET", container).lines)
+    stored = report["Number Files Created"]
     in_flight = 128  # upload_concurrency
     assert 50 <= stored <= 50 + in_flight - 1
     assert report["Response Status"] == "400 Bad Request"
-    assert report["Number Files Created"] == stored
+    await_true(lambda: len(account.call("GET", container).lines) == stored, "the listing")
     assert {status for _, status in report["Errors"]} == {"413 Request Entity Too Large"}
 
 

@@ -172,7 +172,7 @@ def test_listings_show_the_clients_etags(user: Account, account: Account, box: s
     assert listed == wanted
     tree = ElementTree.fromstring(user.call("GET", box, format="xml").body)
     assert {e.findtext("name"): e.findtext("hash") for e in tree} == wanted
-    assert user.call("GET", box).lines == sorted(bodies)
+    user.await_names(sorted(bodies), box)
     stored = account.call("GET", box, format="json").json
     assert all("swift_meta=" in entry["hash"] for entry in stored)
     assert {e["bytes"] for e in stored} == {1000, 2000}

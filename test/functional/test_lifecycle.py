@@ -72,7 +72,7 @@ def test_a_signal_leaves_no_process_and_the_data_stay(
     running.start()
     user = Account(running.port)
     assert user.call("GET", "c", "o").body == b"kept" * 1000
-    assert user.call("GET", "c").lines == ["o"]
+    user.await_names(["o"], "c")
     assert running.stop() == 0
 
 
@@ -163,7 +163,7 @@ def test_ports_are_kept_and_a_taken_one_is_replaced(new_cluster: NewCluster) -> 
         changed = {name for name in before if before[name] != after[name]}
         assert changed == {"container-server"}
         user = Account(running.port)
-        assert user.call("GET", "c").lines == ["o"]
+        user.await_names(["o"], "c")
         assert user.call("PUT", "c", "second", body=b"x").status == 201
         await_true(lambda: user.call("GET", "c").lines == ["o", "second"], "both listed")
         running.stop()

@@ -156,7 +156,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     assert user.call("GET", "home", "lost").status == 404
     assert records(split, names) == {"bundles-1": {"PUT": 3}}
     await_true(lambda: queue(split, time), "queued")
-    assert user.call("GET", "home").lines == ["right"]
+    user.await_names(["right"], "home")
     head = user.call("HEAD", "home").headers
     assert (head["x-container-object-count"], head["x-container-bytes-used"]) == ("1", "1")
     assert [entry.name for entry in queue(split, time)] == [f"{SILVER}:/{'/'.join(names)}"]

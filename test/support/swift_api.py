@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from running_cluster import await_true
+
 from cluster.ports import HOST
 
 TIMEOUT_SECONDS = 60.0
@@ -96,6 +98,11 @@ class Account:
     ) -> Answer:
         """A request on the account, a container, or an object, by their names."""
         return self.send(method, self.url(*names, **query), headers, body)
+
+    def await_names(self, listed: list[str], *names: str) -> None:
+        """Wait until an account or container lists these: the row of a write comes later where a
+        server is busy."""
+        await_true(lambda: self.call("GET", *names).lines == listed, f"{listed} in {names}")
 
     def url(self, *names: str, **query: str | int) -> str:
         """The path of a container or object with the query."""
