@@ -327,7 +327,7 @@ func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
 		if isLow && before-live < lowLeast {
 			return isGain, nil
 		}
-		if draft != nil || isLow {
+		if draft != nil || least > 0 { // what the caretaker left to the compactor may have waited since room was low
 			if err := d.caretaker.care(b); err != nil {
 				return isGain, err
 			}

@@ -249,3 +249,30 @@ func TestDeleteWaitsForRoom(t *testing.T) {
 		t.Errorf("refused after %v", took)
 	}
 }
+
+// What the caretaker leaves to the compactor while room is low is done also when the compactor comes to it later.
+func TestCareThatWasPutOff(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{SegmentBytes: 64 << 10, compactByHand: true})
+	defer d.Close()
+	d.caretaker.stop() // nothing of it: as while room is low
+	const n = 100
+	name := func(i int) (string, Location) { return fmt.Sprint(i), inPartition(fmt.Sprint(i), 1) }
+	for i := range n {
+		name, loc := name(i)
+		must[State](t)(put(d, loc, name, 1, body(1, 400)))
+	}
+	for i := range n * 3 / 4 { // from the half on they are in a new segment
+		name, loc := name(i)
+		must[State](t)(d.Delete(loc, at(2), name))
+	}
+	mem.SetLimit(used(t, d) + 2*d.room.floor)
+	must[int64](t)(d.room.look())
+	if d.room.low.Load() || !d.room.short.Load() {
+		t.Fatal("room is low, or not short")
+	}
+	d.compactor.work(d.compactor.worst())
+	if s := d.Stats(); s.SegmentsRemoved == 0 {
+		t.Errorf("nothing was compacted: %+v", s)
+	}
+}
