@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from swift_api import Account
 from swift_client import swift
 from uploader import listing
@@ -61,4 +61,4 @@ def test_a_tree_goes_in_and_out_unchanged(cluster: RunningCluster, tmp_path: Pat
 
     swift(cluster, tmp_path, "delete", container)
     assert account.call("HEAD", container).status == 404
-    assert container not in account.call("GET").lines
+    await_true(lambda: container not in account.call("GET").lines, "the account's listing")

@@ -48,7 +48,7 @@ def one_pass(cluster: RunningCluster) -> int:
 def command_once(cluster: RunningCluster) -> int:
     """Run the command; its exit status."""
     command = [COMMAND, str(cluster.home / "etc" / "container-server.conf"), "--once"]
-    return subprocess.run(command, timeout=60, check=False).returncode
+    return subprocess.run(command, timeout=300, check=False).returncode
 
 
 def link(account: Account, source: str, target: str, realm: str = "near/HERE") -> None:

@@ -20,8 +20,10 @@ MARTLET = str(Path(sysconfig.get_path("scripts")) / "martlet")
 START_SECONDS_MAX = 120.0
 
 
-def await_true(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+def await_true(condition: Callable[[], Any], what: str, seconds: float = 150.0) -> None:
     """Wait until the condition holds; asked again after a short pause each time.
+
+    A report that a busy account server does not take in time is tried again after a minute.
 
     :raises AssertionError: it does not come true in time.
     """

@@ -6,6 +6,7 @@ import copy
 import http.client
 import io
 import json
+import select
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ class Account:
 
         :raises OSError: no answer came; http.client.HTTPException: none that is HTTP.
         """
+        if self._connection is not None and _is_closed(self._connection.sock):
+            self.close()  # the server keeps an idle connection for a minute
         if self._connection is None:
             self._connection = http.client.HTTPConnection(HOST, self.port, timeout=TIMEOUT_SECONDS)
         login = {"X-Auth-Token": self.token} if self.token else {}
@@ -113,6 +116,11 @@ class Account:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _is_closed(idle: socket.socket | None) -> bool:
+    """Whether the other side has hung up: else there is nothing to read between two requests."""
+    return idle is not None and select.select([idle], [], [], 0)[0] != []
 
 
 class _Reader(io.BufferedReader):
