@@ -43,7 +43,7 @@ class AccountController:
         ring = core.rings.account
         partition = ring.get_part(target.account)
         request = core.request(req, "Account", partition, target.path + query)
-        search = Search(core, request, core.nodes(ring, partition, shuffle=True))
+        search = Search(core, request, core.nodes(ring, partition, is_read=True))
         found = search.find_whole(header_lines(database_headers(req, "account")))
         answer = search.failure() if found is None else found
         if answer.status == 404:

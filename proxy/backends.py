@@ -15,9 +15,12 @@ from martlet.backend_client import (
     BackendExchange,
     BackendResponse,
     BackendUpload,
+    ConnectionLost,
 )
 from martlet.log import fields
-from proxy.nodes import ErrorLimiter, node_name
+from proxy.health import DeviceHealth
+from proxy.nodes import node_name
+from proxy.prober import Prober
 from proxy.quorum import Answer
 from ring.ring import Node
 
@@ -51,12 +54,11 @@ class BackendRequest(NamedTuple):
 class Backends:
     """Sends requests to devices; a failure is noted and answered with None."""
 
-    def __init__(
-        self, client: BackendClient, limiter: ErrorLimiter, logger: logging.Logger
-    ) -> None:
+    def __init__(self, client: BackendClient, health: DeviceHealth, logger: logging.Logger) -> None:
         self.client = client
-        self.limiter = limiter
+        self.health = health
         self.logger = logger
+        self._prober = Prober(client, health, logger)
 
     def start(self, node: Node, request: BackendRequest, headers: bytes) -> BackendExchange | None:
         """Send a whole request."""
@@ -94,10 +96,23 @@ class Backends:
         """Note that a device gave no usable answer. One error of several requests, as when a batch
         is lost, counts once for each device.
         """
-        self._log(logging.ERROR, "backend_failed", node, request, reason=error.reason)
-        if node["device"] not in error.devices:
-            error.devices.add(node["device"])
-            self._count_failure(node)
+        is_refusal = isinstance(error.__cause__, ConnectionRefusedError)
+        if not is_refusal:
+            self._log(logging.ERROR, "backend_failed", node, request, reason=error.reason)
+        if node["device"] in error.devices:
+            return
+        error.devices.add(node["device"])
+        if is_refusal:
+            if self.health.add_refusal(node):  # or a dead server would fill the log
+                self._log(logging.ERROR, "backend_refuses", node, request, reason=error.reason)
+        elif isinstance(error, ConnectionLost):
+            self._suppressed(node, request, self.health.add_lost_connection(node))
+        else:
+            self._suppressed(node, request, self.health.add_failure(node))
+
+    def gave_up(self, node: Node) -> None:
+        """Note that an answer to a write was not waited for: the device may have missed it."""
+        self.health.doubt(node)
 
     def is_usable(
         self, node: Node, request: BackendRequest, answer: Answer | BackendResponse
@@ -105,11 +120,12 @@ class Backends:
         """False for a server error, which is noted: 507 at once puts the device aside."""
         status = answer.status
         if status < 500:
-            if self.limiter.failures:
-                self.limiter.forgive(node)
+            if self.health.troubles:
+                self.health.forgive(node)
             return True
         if status == 529:  # busy, as its rate limit says; that is no failure
             self._log(logging.INFO, "backend_busy", node, request)
+            self.health.doubt(node)
             return False
         if status == 503 and answer.headers.get(DOUBT) == DOUBT_UNKNOWN:
             # One record is lost; the device serves the rest, so this is no failure either.
@@ -117,21 +133,17 @@ class Backends:
             return False
         self._log(logging.ERROR, "backend_error", node, request, status=status)
         if status == 507:
-            self.limiter.limit(node)
-            self._log_limited(node)
+            self.health.suppress(node)
+            self._suppressed(node, request, self.health.is_suppressed(node))
         else:
-            self._count_failure(node)
+            self._suppressed(node, request, self.health.add_failure(node))
         return False
 
-    def _count_failure(self, node: Node) -> None:
-        if self.limiter.add_failure(node):
-            self._log_limited(node)
-
-    def _log_limited(self, node: Node) -> None:
-        self.logger.error(
-            "event=device_suppressed %s",
-            fields(device=node_name(node), seconds=self.limiter.interval),
-        )
+    def _suppressed(self, node: Node, request: BackendRequest, is_suppressed: bool) -> None:
+        """Let a device that has become suppressed be probed."""
+        if is_suppressed:
+            self.logger.error("event=device_suppressed %s", fields(device=node_name(node)))
+            self._prober.watch(node, request.server_type)
 
     def _log(
         self, level: int, event: str, node: Node, request: BackendRequest, **details: object

@@ -36,9 +36,15 @@ class ProxyOptions:
     backend_pool_size: int = option(64, "Idle connections kept for each storage server's address")
     client_chunk_size: int = option(65536, "Bytes read from a client at a time", "bytes")
     error_suppression_interval: float = option(
-        60.0, "How long a device that failed too often is left alone; 0: never", "s"
+        60.0,
+        "Failures are forgotten so long after the last one. A device that failed too often is left "
+        "alone until it answers a probe; 0: never",
+        "s",
     )
     error_suppression_limit: int = option(10, "Failures that a device may have before that")
+    error_doubt_interval: float = option(
+        86400.0, "How long reads prefer other replicas to one that may have missed writes", "s"
+    )
     request_node_count: str = option(
         "2 * replicas", "Devices tried for one request: a number, or 'N * replicas'"
     )

@@ -98,7 +98,7 @@ class ContainerController:
         ring = core.rings.container
         partition = ring.get_part(target.account, target.container)
         request = core.request(req, "Container", partition, target.path + query)
-        search = Search(core, request, core.nodes(ring, partition, shuffle=True))
+        search = Search(core, request, core.nodes(ring, partition, is_read=True))
         found = search.find_whole(header_lines(database_headers(req, "container")))
         answer = search.failure() if found is None else found
         authorize(req, answer.headers.get("x-container-read"))

@@ -15,7 +15,8 @@ from proxy.batch import Batches
 from proxy.batch_fanout import ask_in_batches
 from proxy.config import ProxyOptions
 from proxy.fanout import Decided, Outcome, ask_all
-from proxy.nodes import ErrorLimiter, NodeQueue
+from proxy.health import DeviceHealth
+from proxy.nodes import NodeQueue
 from proxy.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
 from ring.ring import Ring, RingSet
 
@@ -34,19 +35,23 @@ class Core:
         client = BackendClient(
             options.conn_timeout, options.node_timeout, options.backend_pool_size
         )
-        limiter = ErrorLimiter(options.error_suppression_interval, options.error_suppression_limit)
-        self.backends = Backends(client, limiter, logger)
+        health = DeviceHealth(
+            options.error_suppression_interval,
+            options.error_suppression_limit,
+            options.error_doubt_interval,
+        )
+        self.backends = Backends(client, health, logger)
         self.batches = Batches(client)
 
-    def nodes(self, ring: Ring, partition: int, *, shuffle: bool = False) -> NodeQueue:
+    def nodes(self, ring: Ring, partition: int, *, is_read: bool = False) -> NodeQueue:
         """The devices for one request about a partition."""
         replicas = len(ring.get_part_nodes(partition))
         return NodeQueue(
             ring,
             partition,
-            self.backends.limiter,
+            self.backends.health,
             self.options.node_count(replicas),
-            shuffle=shuffle,
+            is_read=is_read,
             logger=self.logger if self.options.log_handoffs else None,
         )
 

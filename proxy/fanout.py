@@ -120,6 +120,7 @@ def ask_all(
             outcomes.append(Outcome(slot.index, slot.node, answer))
     for slot in pending:
         slot.exchange.abort()
+        backends.gave_up(slot.node)
     return outcomes
 
 

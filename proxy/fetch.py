@@ -206,9 +206,12 @@ def _is_stale(answer: Answer | BackendResponse) -> bool:
     return answer.headers.get(DOUBT) == DOUBT_STALE
 
 
-def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, bool]:
-    """The newer answer weighs more; of equally old ones that without doubt."""
-    return _time_of(answer), not _is_stale(answer)
+def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, Timestamp, bool]:
+    """The answer with the newer data weighs more, then that of the later POST, then that without
+    doubt.
+    """
+    changed = _parse(answer.headers.get("x-backend-timestamp", "0"))
+    return _time_of(answer), changed, not _is_stale(answer)
 
 
 def _time_of(answer: Answer | BackendResponse) -> Timestamp:

@@ -151,7 +151,7 @@ def _head(
     partition = ring.get_part(account, container)
     path = quote_path(f"/{account}/{container}" if container else f"/{account}")
     request = core.request(req, server_type, partition, path, method="HEAD")
-    search = Search(core, request, core.nodes(ring, partition, shuffle=True))
+    search = Search(core, request, core.nodes(ring, partition, is_read=True))
     source = search.find(header_lines(base_headers(req)))
     if source is None:
         return search.failure()

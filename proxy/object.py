@@ -75,7 +75,7 @@ class ObjectController:
         headers = object_headers(req) | dict(version.headers)
         headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
         self._open_expired(req, headers)
-        nodes = self._core.nodes(place.ring, place.partition, shuffle=True)
+        nodes = self._core.nodes(place.ring, place.partition, is_read=True)
         search = Search(self._core, request, nodes)
         lines = header_lines(headers)
         source = search.find_best(lines, newest=newest)

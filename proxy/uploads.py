@@ -158,6 +158,7 @@ class Uploads:
                 outcomes.append(Outcome(writer.index, writer.node, writer.answer))
         for writer in waiting:
             writer.abort()
+            self._backends.gave_up(writer.node)
         return outcomes
 
     def abort(self) -> None:

@@ -454,7 +454,7 @@ def test_handoffs_take_the_place_of_a_device(cluster: FakeCluster, fault: Any) -
     for number in range(40):
         assert cluster.holders(f"/a/c/{number}") == ["sd0", "sd2", "sd3"]
     if isinstance(fault, int):
-        assert cluster.app.core.backends.limiter.is_limited(cluster.devices[1].node)
+        assert cluster.app.core.backends.health.is_suppressed(cluster.devices[1].node)
 
 
 def test_one_error_of_many_requests_is_one_failure(cluster: FakeCluster) -> None:
@@ -465,11 +465,11 @@ def test_one_error_of_many_requests_is_one_failure(cluster: FakeCluster) -> None
     for _ in range(60):
         backends.failed(first, request, lost)
         backends.failed(second, request, lost)
-    assert not backends.limiter.is_limited(first)
+    assert not backends.health.is_suppressed(first)
     for _ in range(10):
-        backends.failed(first, request, ConnectionLost(lost.address, "another message"))
-    assert backends.limiter.is_limited(first)
-    assert not backends.limiter.is_limited(second)
+        backends.failed(first, request, ReadTimeout(lost.address, "another message"))
+    assert backends.health.is_suppressed(first)
+    assert not backends.health.is_suppressed(second)
 
 
 def test_a_silent_device_costs_no_more_than_the_straggler_time(make_cluster: MakeCluster) -> None:

@@ -121,7 +121,7 @@ def test_a_lost_record_is_no_failure_of_its_device(
     cannot_say(cluster.devices[0])
     for _ in range(15):
         cluster.call(method, "/v1/a/c/o", body, **environ)
-    assert cluster.app.core.backends.limiter.failures == {}
+    assert cluster.app.core.backends.health.troubles == {}
 
 
 def test_any_other_503_counts_as_ever(cluster: FakeCluster) -> None:
@@ -129,7 +129,7 @@ def test_any_other_503_counts_as_ever(cluster: FakeCluster) -> None:
     cannot_say(device)
     device.fault_headers = {"X-Backend-Doubt": "stale"}
     cluster.call("PUT", "/v1/a/c/o", b"data")
-    assert cluster.app.core.backends.limiter.failure_count(device.node) == 1
+    assert cluster.app.core.backends.health.trouble_count(device.node) == 1
 
 
 @pytest.mark.parametrize("environ", [{}, {IN_BATCHES: True}], ids=["alone", "in batches"])

@@ -196,7 +196,7 @@ def test_error_after_a_large_body_is_noted(
     device._act = lambda seen: (507, {}, b"")
     assert cluster.call("PUT", "/v1/a/c/o", LARGE).status == 201
     assert "status=507" in caplog.text
-    assert cluster.app.core.backends.limiter.is_limited(device.node)
+    assert cluster.app.core.backends.health.is_suppressed(device.node)
 
 
 def test_silent_device_is_replaced_before_a_large_body(make_cluster: MakeCluster) -> None:

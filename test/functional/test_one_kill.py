@@ -1,0 +1,51 @@
+"""One crash of one object server under load costs a second, and no outdated reads after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+from uploader import Uploader
+
+WRITERS = 32
+OBJECTS = 100
+
+
+def test_reads_are_right_after_one_kill(new_cluster: Callable[..., RunningCluster]) -> None:
+    cluster = new_cluster("--nodes", "4").start()
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    for number in range(OBJECTS):
+        assert account.call("PUT", "c", f"o{number}", body=b"old").status == 201
+    server = "object-server-node1"
+    with Uploader(cluster.port, "c", threads=WRITERS).running() as uploader:
+        uploader.await_more(200)
+        killed = cluster.pid_of(server)
+        os.kill(killed, signal.SIGKILL)
+        for number in range(OBJECTS):  # while it is away, and as it comes back
+            wanted = b"" if number % 2 else b"new"
+            method = "DELETE" if number % 2 else "PUT"
+            assert account.call(method, "c", f"o{number}", body=wanted).status in (201, 204)
+        await_true(lambda: cluster.pid_of(server) != killed, "a new process")
+        uploader.await_more(200)
+    assert uploader.failures == []
+    served = Counter[str]()
+    for number in list(range(OBJECTS)) * 9:
+        answer = account.call("GET", "c", f"o{number}")
+        is_right = answer.status == 404 if number % 2 else answer.body == b"new"
+        served["right" if is_right else "outdated"] += 1
+    assert served == {"right": 9 * OBJECTS}
+    await_true(lambda: is_written_again(cluster, account), "writes at the server that was killed")
+
+
+def is_written_again(cluster: RunningCluster, account: Account) -> bool:
+    """Whether another object gets a replica on the device of the first node."""
+    name = f"later-{time.monotonic_ns()}"
+    assert account.call("PUT", "c", name, body=b"x").status == 201
+    log = (cluster.home / "logs" / "object-server-node1.log").read_text()
+    return f"{name} status=201" in log
