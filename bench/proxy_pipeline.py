@@ -96,8 +96,6 @@ def environ_of(method: str, token: str) -> Environ:
         "REMOTE_ADDR": "127.0.0.1",
         "REMOTE_PORT": "40000",
         "GATEWAY_INTERFACE": "CGI/1.1",
-        "headers_raw": (),
-        "eventlet.posthooks": [],
         "HTTP_HOST": "127.0.0.1:8080",
         "HTTP_USER_AGENT": "bench/1.0",
         "HTTP_ACCEPT_ENCODING": "identity",

@@ -1,7 +1,7 @@
 """The WSGI server of every Python service: bind, fork workers, serve, stop.
 
-This module and the entry points that call it are the only places that know eventlet's server and
-patch the standard library; the applications are plain WSGI callables.
+This module and the entry points that call it are the only places that know eventlet and patch the
+standard library; the applications are plain WSGI callables.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import gc
 import importlib.metadata
 import os
+import resource
 import signal
 import socket
 import sys
@@ -28,11 +29,15 @@ from martlet.http import WSGIApp
 from martlet.log import get_logger, setup_logging
 from martlet.swift_options import PROXY_DEFAULTS
 from martlet.worker_processes import GRACE_SECONDS, at_retirement, supervise
+from martlet.wsgi.limits import Limits
+from martlet.wsgi.listener import HttpServer
 
 # A request leaves some 40 objects in cycles; nearly all else is gone with it without the collector.
 # With Python's threshold of 700 objects it looks through the requests under way so often that this
 # is 3 % of a proxy's time; with this one some 4 MB wait for it.
 _GC_THRESHOLDS = (20_000, 20, 20)
+#: Of a process without a limit of its own.
+_DESCRIPTORS_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class ServerOptions:
     client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
     keepalive_timeout: float = option(65.0, "Longest idle time of a kept connection", "s")
     max_clients: int = option(1024, "Requests served at once by one worker")
+    max_connections: int = option(
+        0,
+        "Connections of one worker; beyond, the one idle longest is closed. 0: half of the file "
+        "descriptors that it may have",
+    )
     log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
     swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
     devices: str = option("/srv/node", "Directory that holds the devices")
@@ -177,53 +187,50 @@ def _serve_requests(
     listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
 ) -> None:
     import eventlet
-    import eventlet.wsgi
-    from eventlet import greenio
     from eventlet.green import socket as green_socket
 
-    from martlet import http_protocol
-
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
-    http_protocol.max_line_length = cluster.constraints.max_header_size
-    http_protocol.max_request_line = cluster.constraints.max_request_line
-    http_protocol.max_header_count = cluster.constraints.max_header_count
-    pool = eventlet.GreenPool(options.max_clients)
+    constraints = cluster.constraints
+    server = HttpServer(
+        green,
+        app,
+        Limits(
+            request_line=constraints.max_request_line,
+            header_line=constraints.max_header_size,
+            header_count=constraints.max_header_count,
+            client_timeout=options.client_timeout,
+            idle_timeout=options.keepalive_timeout,
+        ),
+        get_logger("martlet.server"),
+        eventlet.spawn_n,
+        requests_max=options.max_clients,
+        connections_max=options.max_connections or _descriptors() // 2,
+    )
 
     acceptor = eventlet.getcurrent()
 
     def leave() -> None:
         # As stop, but the socket goes on: the next worker has it.
+        server.retire()
         eventlet.kill(acceptor, OSError(errno.EBADF, "this worker retires"))
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 1)
 
     at_retirement(leave)
 
     def stop(_number: int, _frame: object) -> None:
-        # Ends the accept loop; eventlet then closes idle connections at once, and the others when
-        # their request is answered.
-        greenio.shutdown_safe(green)
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
+        eventlet.spawn_n(server.stop)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    try:
-        eventlet.wsgi.server(
-            green,
-            app,
-            log_output=False,
-            protocol=http_protocol.HttpProtocol,
-            # Room for one byte too many: the protocol says so in a sentence, eventlet says nothing.
-            url_length_limit=cluster.constraints.max_request_line + 2,
-            custom_pool=pool,
-            keepalive=options.keepalive_timeout,
-            socket_timeout=options.client_timeout,
-            debug=False,
-            capitalize_response_headers=False,
-        )
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF):  # those say: shut down by stop()
-            raise
-    pool.waitall()
+    server.run()
+
+
+def _descriptors() -> int:
+    """How many files the process may have open; as many as the system lets it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_MAX
 
 
 def patch_standard_library() -> None:

@@ -94,8 +94,6 @@ def answer(environ: Environ, report: Report, work: Work) -> Response:
     :param work: does it while it is iterated over, and fills the report; each of its pauses sends
         a piece of white space. An HTTPException that it raises becomes the status of the whole.
     """
-    # So that white space is sent when it comes.
-    environ["eventlet.minimum_write_chunk_size"] = 0
     try:
         content_type = listing_content_type(None, environ.get("HTTP_ACCEPT"))
     except HTTPException as error:

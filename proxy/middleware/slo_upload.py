@@ -102,8 +102,6 @@ class SloUpload:
         content_type = _content_type(environ.get("HTTP_ACCEPT"))
         upload = _Upload(environ, f"/{version}/{account}", segments, content_type)
         if is_true(Request(environ).params.get("heartbeat")):
-            # So that white space is sent when it comes.
-            environ["eventlet.minimum_write_chunk_size"] = 0
             start_response(STATUS_LINES[202], [("Content-Type", content_type)])
             return self._with_heartbeat(upload)
         problems: list[Failure] = []

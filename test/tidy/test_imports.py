@@ -50,7 +50,6 @@ GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 # The modules that know eventlet: the WSGI server, and what needs concurrency.
 EVENTLET_AT = {
     "martlet/server.py",
-    "martlet/http_protocol.py",
     "martlet/disk_calls.py",
     "martlet/worker_processes.py",
     "replicator/concurrency.py",

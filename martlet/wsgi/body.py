@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body of a request, as ``wsgi.input``. What follows it stays unread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from martlet.wsgi.head import BadRequestError, parse_fields
+from martlet.wsgi.limits import Limits
+from martlet.wsgi.stream import ClientStream
+
+#: The longest line before a chunk; its extensions are read over.
+_CHUNK_HEADER_BYTES_MAX = 1024
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
+_EXTENSION = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
+_CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*\r\n")
+#: Fields that decide where a request ends, and whose it is; RFC 9110, 6.5.1 forbids such trailers.
+_FRAMING = frozenset(("content-length", "host", "transfer-encoding"))
+#: A piece of a body of which more is wanted at once.
+_PIECE_BYTES = 64 * 1024
+
+
+class ChunkError(ValueError):
+    """A body in chunks is malformed."""
+
+
+class Body:
+    """A body of a known length.
+
+    :param ask: tells a client that waits for it to send the body; called before the first read.
+    """
+
+    def __init__(
+        self, stream: ClientStream, length: int, ask: Callable[[], None] | None = None
+    ) -> None:
+        self._stream = stream
+        self._left = length
+        self._ask = ask
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of it was read."""
+        return self._left == 0
+
+    @property
+    def is_asked_for(self) -> bool:
+        """False where the client still waits to be asked."""
+        return self._ask is None
+
+    @property
+    def left(self) -> int | None:
+        """Bytes still to be read; None if unknown."""
+        return self._left
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next ``size`` bytes, or all; fewer where the body ends.
+
+        :raises OSError: the connection broke, or (TimeoutError) nothing came for too long.
+        """
+        wanted = -1 if size is None or size < 0 else size
+        pieces = []
+        while wanted:
+            piece = self._piece(_PIECE_BYTES if wanted < 0 else wanted)
+            if not piece:
+                break
+            pieces.append(piece)
+            if wanted > 0:
+                wanted -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """The next line with its end, or its next ``size`` bytes.
+
+        :raises OSError: as ``read``.
+        """
+        wanted = -1 if size is None or size < 0 else size
+        line = bytearray()
+        while wanted < 0 or len(line) < wanted:
+            piece = self._piece(1)
+            line += piece
+            if not piece or piece == b"\n":
+                break
+        return bytes(line)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while line := self.readline():
+            yield line
+
+    def _piece(self, size: int) -> bytes:
+        """From 1 to ``size`` bytes; none at the end of the body."""
+        if not self._left:
+            return b""
+        self._ask_once()
+        piece = self._stream.read(min(size, self._left))
+        self._left -= len(piece)
+        return piece
+
+    def _ask_once(self) -> None:
+        if self._ask is not None:
+            ask, self._ask = self._ask, None
+            ask()
+
+
+class ChunkedBody(Body):
+    """A body in chunks (RFC 9112, 7.1).
+
+    Reading raises ChunkError where it is malformed and OSError where it ends too early; from then
+    on every read does, so that the connection cannot be used again.
+    """
+
+    def __init__(
+        self, stream: ClientStream, limits: Limits, ask: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(stream, 0, ask)
+        self._limits = limits
+        self._is_finished = False
+        self._failure: Exception | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of it was read."""
+        return self._is_finished
+
+    @property
+    def left(self) -> None:
+        """Unknown."""
+        return None
+
+    def _piece(self, size: int) -> bytes:
+        if self._is_finished:
+            return b""
+        if self._failure is not None:
+            raise self._failure
+        self._ask_once()
+        try:
+            return self._chunk_piece(size)
+        except (OSError, ValueError) as error:
+            self._failure = error
+            raise
+
+    def _chunk_piece(self, size: int) -> bytes:
+        if self._left == 0:
+            self._left = self._next_chunk()
+            if self._left == 0:
+                self._read_trailers()
+                self._is_finished = True
+                return b""
+        piece = self._stream.read(min(size, self._left))
+        if not piece:
+            raise OSError("the body ended within a chunk")
+        self._left -= len(piece)
+        if self._left == 0:
+            end = self._stream.read_line(2)
+            if end != b"\r\n":
+                raise ChunkError("a chunk is longer than it says")
+        return piece
+
+    def _next_chunk(self) -> int:
+        line = self._stream.read_line(_CHUNK_HEADER_BYTES_MAX)
+        match = _CHUNK_HEADER.fullmatch(line)
+        if match is None:
+            if not line.endswith(b"\n") and len(line) < _CHUNK_HEADER_BYTES_MAX:
+                raise OSError("the body ended within a chunk header")
+            raise ChunkError("a chunk header is malformed")
+        return int(match[1], 16)
+
+    def _read_trailers(self) -> None:
+        """Nothing uses them, but they bear the same rules as headers."""
+        lines: list[bytes] = []
+        left = self._limits.head_bytes
+        while (line := self._stream.read_line(self._limits.header_line + 2)) != b"\r\n":
+            left -= len(line)
+            lines.append(line[:-2])
+            if not line.endswith(b"\r\n") or left < 0 or len(lines) > self._limits.header_count:
+                raise ChunkError("the trailers are malformed or too long")
+        try:
+            names = parse_fields(lines, self._limits)
+        except BadRequestError as error:
+            raise ChunkError(str(error)) from None
+        if not _FRAMING.isdisjoint(names):
+            raise ChunkError("a trailer speaks of framing")

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One client's connection: its requests, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+
+from martlet.header_names import upper_name
+from martlet.http import Environ, WSGIApp
+from martlet.wsgi.answer import Answer
+from martlet.wsgi.body import Body, ChunkedBody
+from martlet.wsgi.head import BadRequestError, Head, parse_head
+from martlet.wsgi.limits import Limits
+from martlet.wsgi.stream import ClientStream
+
+#: Of a body that the application left, so much is read so that the connection can be used again.
+_LEFT_BODY_BYTES_MAX = 64 * 1024
+#: A client that is still sending would lose the answer by a reset: so much is taken in first.
+_DRAIN_BYTES_MAX = 1 << 20
+_DRAIN_SECONDS = 2.0
+
+
+class House(Protocol):
+    """What a connection needs of the server it belongs to."""
+
+    app: WSGIApp
+    limits: Limits
+    logger: logging.Logger
+    base_environ: Environ
+    is_stopping: bool
+
+    def idling(self, connection: Connection) -> AbstractContextManager[None]:
+        """Around the time in which the connection waits for a request."""
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Around the time in which the application works; entering may wait."""
+
+
+class Connection:
+    """Serves one socket until it ends. ``run`` never raises for what the client does."""
+
+    def __init__(self, house: House, sock: socket.socket, peer: tuple[str, int]) -> None:
+        self.sock = sock
+        self._house = house
+        self._stream = ClientStream(sock, house.limits)
+        self._environ = dict(house.base_environ)
+        own = sock.getsockname()
+        self._environ["SERVER_NAME"], self._environ["SERVER_PORT"] = own[0], str(own[1])
+        self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = peer[0], str(peer[1])
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing of a next request has come."""
+        return self._stream.is_empty
+
+    def run(self) -> None:
+        """Serve requests until the client, a time-out or an error ends it."""
+        try:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            idle_timeout = self._house.limits.client_timeout
+            while self._serve_next(idle_timeout):
+                idle_timeout = self._house.limits.idle_timeout
+        except OSError:
+            pass  # the client is gone, or too slow
+        except Exception:
+            self._house.logger.exception("event=connection_failed")
+        finally:
+            self.sock.close()
+
+    def _serve_next(self, idle_timeout: float) -> bool:
+        """Whether the connection can be used again."""
+        try:
+            with self._house.idling(self):
+                data = self._stream.read_head(idle_timeout)
+            if data is None:
+                return False
+            head = parse_head(data, self._house.limits)
+        except BadRequestError as error:
+            self._refuse(error)
+            return False
+        body = self._body_of(head)
+        answer = Answer(self.sock, head.method, head.is_http_11, lambda: self._is_kept(head, body))
+        with self._house.serving():
+            is_whole = self._answer(head, body, answer)
+        if is_whole and answer.is_kept:
+            return _skip(body)
+        if is_whole and not body.is_finished:
+            self._drain()
+        return False
+
+    def _body_of(self, head: Head) -> Body:
+        ask = self._continue if head.expects_continue else None
+        if head.length is None:
+            return ChunkedBody(self._stream, self._house.limits, ask)
+        return Body(self._stream, head.length, ask)
+
+    def _continue(self) -> None:
+        self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _is_kept(self, head: Head, body: Body) -> bool:
+        if not head.is_kept or self._house.is_stopping:
+            return False
+        if body.is_finished:
+            return True
+        # What a client sends that was not asked to is its own choice: no telling what comes next.
+        return body.is_asked_for and body.left is not None and body.left <= _LEFT_BODY_BYTES_MAX
+
+    def _answer(self, head: Head, body: Body, answer: Answer) -> bool:
+        """Let the application answer; False if the answer broke off.
+
+        :raises OSError: the client is gone.
+        """
+        house = self._house
+        environ = self._environ_of(head, body)
+        result: Iterable[bytes] = ()
+        try:
+            result = house.app(environ, answer.start_response)
+            answer.run(result)
+            return True
+        except OSError as error:
+            if answer.is_sent or not _is_fault_of_app(error):
+                raise
+            house.logger.exception("event=unhandled_error")
+        except Exception:
+            house.logger.exception("event=unhandled_error")
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+        if not answer.is_sent:
+            self._send_error("500 Internal Server Error", b"Internal error\n")
+        return False
+
+    def _environ_of(self, head: Head, body: Body) -> dict[str, Any]:
+        environ = dict(self._environ)
+        path, _, query = head.target.partition("?")
+        environ["REQUEST_METHOD"] = head.method
+        environ["RAW_PATH_INFO"] = path
+        environ["PATH_INFO"] = _unquoted(path) if "%" in path else path
+        environ["QUERY_STRING"] = query
+        environ["SERVER_PROTOCOL"] = "HTTP/1.1" if head.is_http_11 else "HTTP/1.0"
+        for name, value in head.headers.items():
+            if name == "content-type":
+                environ["CONTENT_TYPE"] = value
+            elif name == "content-length":
+                environ["CONTENT_LENGTH"] = value
+            elif "_" not in name:  # X_A and X-A must not meet in one variable
+                environ["HTTP_" + upper_name(name).replace("-", "_")] = value
+        environ["wsgi.input"] = body
+        return environ
+
+    def _refuse(self, error: BadRequestError) -> None:
+        status = f"{error.status.value} {error.status.phrase}"
+        self._send_error(status, f"{error}\n".encode())
+        self._drain()
+
+    def _send_error(self, status: str, body: bytes) -> None:
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.sock.sendall(head.encode("latin-1") + body)
+
+    def _drain(self) -> None:
+        """Take in what the client is still sending: a reset would wipe out the answer unread."""
+        self.sock.settimeout(_DRAIN_SECONDS)
+        left = _DRAIN_BYTES_MAX
+        self.sock.shutdown(socket.SHUT_WR)
+        while left > 0 and (piece := self.sock.recv(65536)):
+            left -= len(piece)
+
+
+def base_environ() -> Environ:
+    """What all requests have in common."""
+    return {
+        "SCRIPT_NAME": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+
+
+def _skip(body: Body) -> bool:
+    """Read what the application left of a short body."""
+    while not body.is_finished:
+        if not body.read(_LEFT_BODY_BYTES_MAX):
+            return body.is_finished
+    return True
+
+
+def _is_fault_of_app(error: OSError) -> bool:
+    """Whether an OSError before the answer comes from something else than the client's socket."""
+    return not isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _unquoted(path: str) -> str:
+    # Of bytes: of a text it would take what lies beyond ASCII for characters, and encode them.
+    return unquote_to_bytes(path.encode("latin-1")).decode("latin-1")

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The head of a request, by the grammar of RFC 9112. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from martlet.header_names import lower_name
+from martlet.wsgi.limits import Limits
+
+# A token, or bytes beyond ASCII: metadata may have names in UTF-8.
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\x80-\xff]+")
+# Stored in metadata, such a character would make a header that no client of a server can read.
+_FORBIDDEN_IN_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f\x7f]+) HTTP/1\.([01])")
+_HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]*")
+_ABSOLUTE_FORM = re.compile(r"(?i:https?)://([^/?]+)(/[^?]*)?(\?.*)?")
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+
+
+class BadRequestError(Exception):
+    """The request breaks the grammar or a limit: the status and the sentence for the client."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a client asks for.
+
+    :param target: path and query as sent; the authority of an absolute form is the Host.
+    :param headers: by lower-case name, repeats joined with commas.
+    :param length: bytes of the body; None for one in chunks.
+    """
+
+    method: str
+    target: str
+    is_http_11: bool
+    headers: dict[str, str]
+    length: int | None
+    is_kept: bool
+    expects_continue: bool
+
+
+def check_start(data: bytes | bytearray, limits: Limits) -> None:
+    """Refuse early what cannot become a head, however it goes on.
+
+    :raises BadRequestError: 400 or 414.
+    """
+    end = data.find(b"\n")
+    if (end < 0 and len(data) > limits.request_line + 1) or end > limits.request_line + 1:
+        sentence = f"Request line longer than {limits.request_line} bytes"
+        raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
+    if end == 0 or (end > 0 and _BARE_LINE_FEED.search(data)):
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "A line must end with CR and LF")
+    if len(data) > limits.head_bytes:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "The headers are too long")
+
+
+def parse_head(data: bytes, limits: Limits) -> Head:
+    """The request whose head, without the empty line at its end, is ``data``.
+
+    :raises BadRequestError: 400, 414, 417 or 501.
+    """
+    check_start(data + b"\r\n", limits)
+    first, *lines = data.split(b"\r\n")
+    match = _REQUEST_LINE.fullmatch(first)
+    if match is None:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed request line")
+    is_http_11 = match[3] == b"1"
+    headers = parse_fields(lines, limits)
+    target = _origin_form(match[2].decode("latin-1"), headers)
+    _check_host(headers, is_http_11)
+    length = _body_length(headers, is_http_11)
+    wishes = {wish.strip() for wish in headers.get("connection", "").lower().split(",")}
+    expects = headers.get("expect", "").lower() if is_http_11 else ""
+    if expects not in ("", "100-continue"):
+        raise BadRequestError(HTTPStatus.EXPECTATION_FAILED, "Expect must be 100-continue")
+    return Head(
+        method=match[1].decode("ascii"),
+        target=target,
+        is_http_11=is_http_11,
+        headers=headers,
+        length=length,
+        is_kept="close" not in wishes and (is_http_11 or "keep-alive" in wishes),
+        expects_continue=bool(expects) and length != 0,
+    )
+
+
+def parse_fields(lines: list[bytes], limits: Limits) -> dict[str, str]:
+    """Header or trailer lines, by lower-case name.
+
+    :raises BadRequestError: 400: one is malformed or too long, or there are too many.
+    """
+    if len(lines) > limits.header_count:
+        sentence = f"More than {limits.header_count} headers"
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, sentence)
+    headers: dict[str, str] = {}
+    for line in lines:
+        if len(line) > limits.header_line:
+            sentence = f"Header line longer than {limits.header_line} bytes"
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, sentence)
+        raw_name, colon, raw_value = line.partition(b":")
+        raw_value = raw_value.strip(b" \t")
+        if not colon or not _NAME.fullmatch(raw_name) or _FORBIDDEN_IN_VALUE.search(raw_value):
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed header line")
+        name, value = lower_name(raw_name.decode("latin-1")), raw_value.decode("latin-1")
+        if name in headers:
+            if name == "host":
+                raise BadRequestError(HTTPStatus.BAD_REQUEST, "More than one Host")
+            value = f"{headers[name]},{value}"
+        headers[name] = value
+    return headers
+
+
+def _origin_form(target: str, headers: dict[str, str]) -> str:
+    """RFC 9112, 3.2: a forward proxy gets the absolute form, and OPTIONS of a server ``*``."""
+    if target[0] == "/":
+        return target
+    if target == "*":
+        return "/"
+    match = _ABSOLUTE_FORM.fullmatch(target)
+    if match is None or "host" not in headers:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed request target")
+    headers["host"] = match[1]
+    return (match[2] or "/") + (match[3] or "")
+
+
+def _check_host(headers: dict[str, str], is_http_11: bool) -> None:
+    host = headers.get("host")
+    if host is None and is_http_11:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "No Host")
+    if host is not None and not _HOST.fullmatch(host):
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed Host")
+
+
+def _body_length(headers: dict[str, str], is_http_11: bool) -> int | None:
+    length = headers.get("content-length")
+    encoding = headers.get("transfer-encoding")
+    if length is not None:
+        if not (length.isascii() and length.isdigit() and len(length) < 20):
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed Content-Length")
+        if encoding is not None:
+            sentence = "Content-Length and Transfer-Encoding are not allowed together"
+            raise BadRequestError(HTTPStatus.BAD_REQUEST, sentence)
+    if encoding is None:
+        return int(length or 0)
+    if not is_http_11:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding")
+    if encoding.lower() != "chunked":
+        sentence = "The only Transfer-Encoding served is chunked"
+        raise BadRequestError(HTTPStatus.NOT_IMPLEMENTED, sentence)
+    return None

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client may send, and how long it may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Of all header lines of a request together, bytes.
+_HEADERS_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Lengths are bytes, times seconds.
+
+    :param request_line: the longest request line, without its end.
+    :param header_line: the longest header or trailer line, without its end.
+    :param header_count: the most header lines, and the most trailer lines.
+    :param client_timeout: longest wait for a read from or a write to the client. A whole head has
+        as long, from its first byte on.
+    :param idle_timeout: how long a kept connection may be without a request.
+    """
+
+    request_line: int = 8192
+    header_line: int = 8192
+    header_count: int = 195
+    client_timeout: float = 60.0
+    idle_timeout: float = 65.0
+
+    @property
+    def head_bytes(self) -> int:
+        """The longest head of a request."""
+        return self.request_line + max(_HEADERS_BYTES_MAX, self.header_line) + 4

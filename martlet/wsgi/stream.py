@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes that come from a client."""
+
+from __future__ import annotations
+
+import socket
+import time
+from http import HTTPStatus
+
+from martlet.wsgi.head import BadRequestError, check_start
+from martlet.wsgi.limits import Limits
+
+_RECEIVE_BYTES = 64 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+_EMPTY_LINES_MAX = 4
+
+
+class ClientStream:
+    """Reads from a socket through one buffer, which holds little more than a head."""
+
+    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+        self.sock = sock
+        self._limits = limits
+        self._buffer = bytearray()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of a next request has come."""
+        return not self._buffer
+
+    def read_head(self, idle_timeout: float) -> bytes | None:
+        """The next head, without the empty line at its end; None if none came in ``idle_timeout``
+        seconds, or the client went away.
+
+        :raises BadRequestError: it cannot become a head, broke off or (408) took too long.
+        """
+        try:
+            if not self._await_request(idle_timeout):
+                return None
+        except TimeoutError:
+            return None
+        deadline = time.monotonic() + self._limits.client_timeout
+        searched = 0
+        while (end := self._buffer.find(_END_OF_HEAD, searched)) < 0:
+            check_start(self._buffer, self._limits)
+            searched = max(0, len(self._buffer) - len(_END_OF_HEAD) + 1)
+            try:
+                is_more = self._fill(deadline - time.monotonic())
+            except TimeoutError:
+                raise BadRequestError(HTTPStatus.REQUEST_TIMEOUT, "The request is slow") from None
+            if not is_more:
+                raise BadRequestError(HTTPStatus.BAD_REQUEST, "Request ended within its headers")
+        head = bytes(self._buffer[:end])
+        del self._buffer[: end + len(_END_OF_HEAD)]
+        return head
+
+    def _await_request(self, idle_timeout: float) -> bool:
+        """Wait for its first byte. RFC 9112, 2.2: empty lines before a request are ignored; few are
+        enough.
+        """
+        for _ in range(_EMPTY_LINES_MAX):
+            while not self._buffer.strip(b"\r") and len(self._buffer) < 2:
+                if not self._fill(idle_timeout):
+                    return False
+            if not self._buffer.startswith(b"\r\n"):
+                break
+            del self._buffer[:2]
+        return True
+
+    def read(self, size: int) -> bytes:
+        """From 1 to ``size`` bytes; none at the end.
+
+        :raises OSError: the connection broke, or (TimeoutError) nothing came for too long.
+        """
+        if not self._buffer:
+            self.sock.settimeout(self._limits.client_timeout)
+            return self.sock.recv(min(size, _RECEIVE_BYTES))
+        piece = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return piece
+
+    def read_line(self, bytes_max: int) -> bytes:
+        """A line with its end; without one where the stream ends or it is longer than that.
+
+        :raises OSError: as ``read``.
+        """
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0 and len(self._buffer) <= bytes_max:
+            searched = len(self._buffer)
+            if not self._fill(self._limits.client_timeout):
+                break
+        size = min(end + 1 if end >= 0 else len(self._buffer), bytes_max)
+        line = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return line
+
+    def _fill(self, seconds: float) -> bool:
+        if seconds <= 0:
+            raise TimeoutError
+        self.sock.settimeout(seconds)
+        data = self.sock.recv(_RECEIVE_BYTES)
+        self._buffer += data
+        return bool(data)
