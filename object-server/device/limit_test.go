@@ -181,13 +181,19 @@ func TestOperationsAreBounded(t *testing.T) {
 	defer d.Close()
 	ended := make(chan error, most)
 	fs.set(flushes)
-	for i := range most {
+	for i := range most { // in partitions of their own: more than one may not wait until the same one is open
 		go func() {
-			_, err := put(d, locate(fmt.Sprint(i), 4), fmt.Sprint(i), 1, body(1, 300))
+			_, err := put(d, inPartition(fmt.Sprint(i), uint32(i)), fmt.Sprint(i), 1, body(1, 300))
 			ended <- err
 		}()
 	}
-	waitFor(t, "the operations", func() bool { return len(d.operations.places) == most })
+	waitFor(t, "the operations", func() bool {
+		if len(ended) > 0 {
+			fs.letGo()
+			t.Fatal("an operation has ended: ", <-ended)
+		}
+		return len(d.operations.places) == most
+	})
 	if _, err := d.Head(locate("x", 4)); !errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
