@@ -21,7 +21,7 @@ def test_small_objects_measures_a_running_cluster(cluster: RunningCluster) -> No
         [*command, *sizes, "--home", str(cluster.home)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def run_bench(name: str, *arguments: str) -> dict[str, Any]:
         [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--json", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

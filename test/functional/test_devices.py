@@ -101,8 +101,8 @@ def test_a_new_ring_is_taken_up_while_running(new_cluster: Callable[..., Running
     assert account.call("PUT", "c").status == 201
     account_name = account.path.rpartition("/")[2]
     builder = str(cluster.home / "etc" / "object.builder")
-    subprocess.run([RING_BUILDER, builder, "remove", "/d1"], check=True, timeout=60)
-    assert subprocess.run([RING_BUILDER, builder, "rebalance"], timeout=60).returncode in (0, 1)
+    subprocess.run([RING_BUILDER, builder, "remove", "/d1"], check=True, timeout=300)
+    assert subprocess.run([RING_BUILDER, builder, "rebalance"], timeout=300).returncode in (0, 1)
     ring = object_ring(cluster)
     assert {node["device"] for node in ring.get_part_nodes(0)} == {"d2", "d3", "d4"}
     names = (f"o{number}" for number in itertools.count())

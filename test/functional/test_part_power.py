@@ -59,7 +59,7 @@ class Operator:
             env=self.cluster.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done
@@ -84,7 +84,7 @@ class Operator:
 
 def outcome(relinker: subprocess.Popen[str]) -> dict[str, Any]:
     """The figures of each device, once all is done."""
-    output, errors = relinker.communicate(timeout=120)
+    output, errors = relinker.communicate(timeout=300)
     assert relinker.returncode == 0, (output, errors)
     figures: dict[str, Any] = json.loads(output)["devices"]
     assert figures
@@ -127,14 +127,14 @@ def test_the_session(new_cluster: Callable[..., RunningCluster]) -> None:
     assert account.call("DELETE", CONTAINER, "gone").status == 204
 
     with Clients(cluster.port).running() as clients:
-        await_true(lambda: len(clients.acknowledged) > NAMES_MAX // 2, "uploads", 60)
+        await_true(lambda: len(clients.acknowledged) > NAMES_MAX // 2, "uploads")
         assert "next partition power" in operator.builder("prepare_increase_partition_power")
         operator.builder("write_ring")
         assert powers(operator.relink("relink")) == {(PART_POWER, PART_POWER + 1)}
         operator.builder("increase_partition_power")
         operator.builder("write_ring")
         relinkers = operator.relinkers("cleanup")
-        await_true(lambda: parts_done(cluster, 2) >= 3, "some partitions are split", 60)
+        await_true(lambda: parts_done(cluster, 2) >= 3, "some partitions are split")
         kill(cluster, "object-server-node2")
         assert powers([outcome(relinker) for relinker in relinkers]) == {(PART_POWER + 1, None)}
         operator.builder("finish_increase_partition_power")

@@ -36,7 +36,7 @@ def preflight(tools: Path) -> subprocess.CompletedProcess[str]:
         env={"PATH": str(tools), "HOME": str(tools)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

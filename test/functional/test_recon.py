@@ -26,7 +26,7 @@ def test_swift_recon(cluster: RunningCluster, tmp_path: Path, kind: str) -> None
     more = {"object": ["--async", "--updater", "--expirer"], "container": ["--updater"]}
     command = [str(SWIFT_RECON), "--swiftdir", str(tmp_path), kind, *CHECKS.split()]
     result = subprocess.run(
-        [*command, *more.get(kind, [])], capture_output=True, text=True, timeout=60, check=True
+        [*command, *more.get(kind, [])], capture_output=True, text=True, timeout=300, check=True
     )
     output = result.stdout
     assert "!!" not in output, output

@@ -124,7 +124,7 @@ def reconcile(running: RunningCluster, conf: Path | None = None) -> str:
     """One pass of the daemon; what it logged."""
     conf = conf or running.home / "etc" / "container-reconciler.conf"
     command = [sys.executable, "-m", "container.reconciler_daemon", str(conf), "once"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -267,7 +267,7 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     await_true(lambda: sum(len(queue(split, hour)) for hour in hours) == 2, "queued")
 
     command = [sys.executable, "-c", SWIFT_PROGRAM, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     answer = user.call("GET", "theirs", "put")
     assert (answer.status, answer.body) == (200, b"found"), done.stdout + done.stderr

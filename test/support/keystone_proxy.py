@@ -79,4 +79,4 @@ def keystone_proxy(
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)

@@ -62,7 +62,7 @@ class OtherProxy:
         trace: TracebackType | None,
     ) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(120)
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

@@ -116,7 +116,7 @@ class RunningCluster:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 
