@@ -180,12 +180,22 @@ func TestOperationsAreBounded(t *testing.T) {
 	d := open(t, fs, "/d", Options{OperationsMax: most, busyAfter: 500 * time.Millisecond})
 	defer d.Close()
 	ended := make(chan error, most)
-	fs.set(flushes)
+	var commits []func() error
 	for i := range most { // in partitions of their own: more than one may not wait until the same one is open
-		go func() {
-			_, err := put(d, inPartition(fmt.Sprint(i), uint32(i)), fmt.Sprint(i), 1, body(1, 300))
-			ended <- err
-		}()
+		name := fmt.Sprint(i)
+		u, err := d.NewUpload(inPartition(name, uint32(i)), 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must[int](t)(u.Write(body(1, 300)))
+		commits = append(commits, func() error {
+			_, err := u.Commit(&bundle.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1)})
+			return err
+		})
+	}
+	fs.set(flushes)
+	for _, commit := range commits { // an operation each; a whole PUT is two
+		go func() { ended <- commit() }()
 	}
 	waitFor(t, "the operations", func() bool {
 		if len(ended) > 0 {
