@@ -189,7 +189,7 @@ func TestOperationsAreBounded(t *testing.T) {
 		}
 		must[int](t)(u.Write(body(1, 300)))
 		commits = append(commits, func() error {
-			_, err := u.Commit(&bundle.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1)})
+			_, err := u.Commit(&format.Metadata{Name: name, ContentType: "a/b", Size: 300, Timestamp: at(1)})
 			return err
 		})
 	}
