@@ -80,7 +80,7 @@ func (m *Mem) clone() *Mem {
 func (n *memNode) twin() *memNode {
 	n.shared = len(n.data)
 	t := *n
-	t.locked = false
+	t.locked, t.opens = false, 0
 	t.data = n.data[:len(n.data):len(n.data)]
 	t.writes = n.writes[:len(n.writes):len(n.writes)]
 	return &t

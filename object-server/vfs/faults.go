@@ -157,6 +157,13 @@ func (f *faultFile) Datasync() error {
 	return f.File.Datasync()
 }
 
+func (f *faultFile) Anchor() (bool, error) {
+	if err := f.faults.check("datasync", f.name); err != nil {
+		return false, err
+	}
+	return f.File.Anchor()
+}
+
 func (f *faultFile) Truncate(size int64) error {
 	if err := f.faults.check("truncate", f.name); err != nil {
 		return err

@@ -47,6 +47,7 @@ type memNode struct {
 	dir     bool
 	locked  bool
 	temp    bool              // has no name yet: vanishes when closed
+	opens   int               // descriptors
 	data    []byte            // as processes see it
 	room    int64             // bytes that Allocate keeps for it
 	shared  int               // so many bytes of data, from the start on, have other readers
@@ -61,6 +62,7 @@ type memWrite struct {
 	offset   int64
 	data     []byte
 	truncate bool // data is ignored, offset is the new length
+	inPlace  bool // past the page cache, to bytes that were durable
 }
 
 // NewMem returns a file system that holds only the directories given.
@@ -88,12 +90,13 @@ func (m *Mem) Open(name string) (File, error) {
 	if !ok || node.dir {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
+	node.opens++
 	return &memFile{fs: m, node: node, name: name}, nil
 }
 
 // Create implements FS.
 func (m *Mem) Create(name string) (File, error) {
-	node := &memNode{}
+	node := &memNode{opens: 1}
 	if err := m.add("create", name, node); err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (m *Mem) CreateTemp(dir string) (File, error) {
 	if node, ok := m.nodes[filepath.Clean(dir)]; !ok || !node.dir {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
-	return &memFile{fs: m, node: &memNode{temp: true}, name: dir}, nil
+	return &memFile{fs: m, node: &memNode{temp: true, opens: 1}, name: dir}, nil
 }
 
 // Link implements FS.
@@ -276,9 +279,10 @@ func (d *memDir) Close() error {
 }
 
 type memFile struct {
-	fs   *Mem
-	node *memNode
-	name string
+	fs     *Mem
+	node   *memNode
+	name   string
+	anchor int64 // length that Anchor found
 }
 
 func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -295,15 +299,19 @@ func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func (f *memFile) Writev(buffers [][]byte, offset int64) error {
+	return f.write(slices.Concat(buffers...), offset, false) // a copy: the caller reuses its buffers
+}
+
+func (f *memFile) write(data []byte, offset int64, isDirect bool) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	data := slices.Concat(buffers...) // a copy: the caller reuses its buffers
 	room := int64(len(data))
 	if f.fs.limit > 0 {
 		grows := max(offset+room-f.node.takes(), 0)
 		room = min(room, max(f.fs.limit-f.fs.used, 0)+room-grows)
 	}
-	f.fs.apply(f.node, memWrite{offset: offset, data: data[:room]})
+	isInPlace := isDirect && offset+room <= int64(len(f.node.synced))
+	f.fs.apply(f.node, memWrite{offset: offset, data: data[:room], inPlace: isInPlace})
 	f.fs.changed("write", f.name)
 	if room < int64(len(data)) {
 		return &fs.PathError{Op: "pwritev", Path: f.name, Err: ErrNoSpace}
@@ -317,7 +325,36 @@ func (f *memFile) WriteDirect(p []byte, offset int64) error {
 	if offset%sectorSize != 0 || len(p)%sectorSize != 0 {
 		return &fs.PathError{Op: "pwrite", Path: f.name, Err: fs.ErrInvalid}
 	}
-	return f.Writev([][]byte{p}, offset)
+	return f.write(slices.Clone(p), offset, true)
+}
+
+// Anchor implements File.
+func (f *memFile) Anchor() (bool, error) {
+	err := f.Datasync()
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.anchor = int64(len(f.node.synced))
+	return err == nil, err
+}
+
+// InPlace implements File.
+func (f *memFile) InPlace(_, to int64) bool {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	return to <= f.anchor && !slices.ContainsFunc(f.node.writes, func(w memWrite) bool { return !w.inPlace })
+}
+
+// Sole implements File.
+func (f *memFile) Sole() (bool, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	names := 0
+	for _, node := range f.fs.nodes {
+		if node == f.node {
+			names++
+		}
+	}
+	return names == 1 && f.node.opens == 1, nil
 }
 
 // takes is how many bytes of the file system a file uses.
@@ -374,6 +411,11 @@ func (f *memFile) Datasync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	f.node.sync()
+	for _, node := range f.fs.nodes { // the disk's write cache is flushed
+		if !slices.ContainsFunc(node.writes, func(w memWrite) bool { return !w.inPlace }) {
+			node.sync()
+		}
+	}
 	f.fs.changed("datasync", f.name)
 	return nil
 }
@@ -468,6 +510,7 @@ func (f *memFile) Clone(source File) error {
 func (f *memFile) Close() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	f.node.opens--
 	if f.node.temp {
 		f.node.temp = false
 		f.fs.used -= f.node.takes()

@@ -114,6 +114,8 @@ type osFile struct {
 	direct int // a second descriptor, with O_DIRECT; 0 until needed
 	block  int // of direct writes; 0 not yet known, -1 none
 	name   string
+
+	anchors anchors // see Anchor
 }
 
 func openFile(name string, flags int) (File, error) {

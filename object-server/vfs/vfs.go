@@ -74,8 +74,20 @@ type File interface {
 	// Only one at a time may run on a file.
 	WriteDirect(p []byte, offset int64) error
 	// Datasync makes the bytes and the length durable, but not the name. After
-	// a failure, what was not durable may be lost for good.
+	// a failure, what was not durable may be lost for good. It also makes durable
+	// what was written to other files of the file system for which InPlace is true.
 	Datasync() error
+	// Anchor makes the file durable and remembers where its bytes lie on the disk.
+	// False where the file system gives no such promise. It and InPlace are for the
+	// one that calls WriteDirect.
+	Anchor() (bool, error)
+	// InPlace tells, after WriteDirect, whether these bytes still lie where Anchor
+	// found them, so that they alone have changed, and no length and no place.
+	// Datasync of any file of the file system makes them durable then.
+	InPlace(from, to int64) bool
+	// Sole tells whether the file has one name, and nobody else has it open, in any
+	// process. False where that cannot be known.
+	Sole() (bool, error)
 	// Allocate reserves room for size bytes without changing the length.
 	Allocate(size int64) error
 	// Truncate sets the length, and gives back the room that is reserved behind it.

@@ -3,6 +3,7 @@ package vfs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -382,5 +383,73 @@ func TestFilesArePrivate(t *testing.T) {
 		if info.Mode() != mode {
 			t.Errorf("%s has mode %v, want %v", name, info.Mode(), mode)
 		}
+	}
+}
+
+// What is written past the page cache to bytes that were durable needs no more than
+// a flush of the disk, which that of any file is. All else needs its own.
+func TestMemInPlace(t *testing.T) {
+	mem := NewMem("/d")
+	old, block := bytes.Repeat([]byte("o"), 2048), bytes.Repeat([]byte("n"), 512)
+	var files [4]File
+	for i := range files {
+		f, err := mem.Create(fmt.Sprintf("/d/%d", i))
+		expect(t, err, nil)
+		expect(t, f.Writev([][]byte{old}, 0), nil)
+		files[i] = f
+		if ok, err := f.Anchor(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	expect(t, mem.SyncDir("/d"), nil)
+	expect(t, files[0].WriteDirect(block, 512), nil)
+	expect(t, files[1].WriteDirect(block, 2048), nil) // the file grows
+	expect(t, files[2].Writev([][]byte{block}, 512), nil)
+	for i, want := range []bool{true, false, false} {
+		if files[i].InPlace(0, 512) != want {
+			t.Errorf("file %d in place: %t", i, !want)
+		}
+	}
+	expect(t, files[3].Datasync(), nil)
+	lost := map[int]bool{}
+	for seed := range uint64(50) {
+		clone := mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		for i, want := range []string{"n", "", "n"} {
+			data := clone.nodes[fmt.Sprintf("/d/%d", i)].data
+			if i == 1 && len(data) < 2560 || i != 1 && string(data[512:513]) != want {
+				lost[i] = true
+			}
+		}
+	}
+	if lost[0] || !lost[1] || !lost[2] {
+		t.Error("lost what is durable, or kept all that is not:", lost)
+	}
+}
+
+// A file that has another name, or that somebody has open, is not for its holder
+// alone.
+func TestSole(t *testing.T) {
+	root := t.TempDir()
+	for name, files := range map[string]FS{root: OS{}, "/d": NewMem("/d")} {
+		path := filepath.Join(name, "f")
+		f, err := files.Create(path)
+		expect(t, err, nil)
+		want := func(want bool) {
+			t.Helper()
+			if sole, err := f.Sole(); sole != want || err != nil {
+				t.Errorf("%T: sole %t, %v", files, sole, err)
+			}
+		}
+		want(true)
+		other, err := files.Open(path)
+		expect(t, err, nil)
+		want(false)
+		expect(t, other.Close(), nil)
+		want(true)
+		expect(t, files.Link(f, path+"2"), nil)
+		want(false)
+		expect(t, files.Remove(path), nil)
+		want(true)
+		expect(t, f.Close(), nil)
 	}
 }
