@@ -42,6 +42,9 @@ type Appended struct {
 	last    uint64
 	iovecs  [][]byte
 	partial []byte // of the last block, where writes are direct
+
+	inPlace  bool  // see InPlace
+	frontier int64 // of a recycled segment, once durable; 0: as it was
 }
 
 // Append writes drafts at the end of the log, as many as the segment takes, at
@@ -56,12 +59,12 @@ func (w *Writer) Append(drafts []*Draft) (*Appended, error) {
 	b := w.bundle
 	a := &b.pending
 	*a = Appended{bundle: b, drafts: a.drafts[:0], iovecs: a.iovecs[:0], Directories: a.Directories[:0], partial: a.partial}
-	if b.active != nil && (b.active.tail+drafts[0].Len() > b.config.SegmentBytes || b.isTurning()) {
+	if b.active != nil && (b.active.tail+drafts[0].Len() > b.most(b.active) || b.isTurning()) {
 		b.close() // full, and all of it is durable
 	}
 	fresh := b.active == nil
 	if fresh {
-		if err := b.newSegment(a); err != nil {
+		if err := b.newSegment(a, drafts[0].Len()); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 	} else {
@@ -78,12 +81,20 @@ func (w *Writer) Append(drafts []*Draft) (*Appended, error) {
 	return a, nil
 }
 
+// most is how long a segment may get.
+func (b *Bundle) most(s *openSegment) int64 {
+	if s.life != nil {
+		return s.life.capacity
+	}
+	return b.config.SegmentBytes
+}
+
 // take stamps the drafts that fit and lines them up for writing.
 func (a *Appended) take(drafts []*Draft) {
 	b := a.bundle
 	a.last = b.lastLSN
 	for _, d := range drafts {
-		if a.Accepted > 0 && a.tail+d.Len() > b.config.SegmentBytes {
+		if a.Accepted > 0 && a.tail+d.Len() > b.most(b.active) {
 			break // the rest goes to a new segment, once this one is durable
 		}
 		a.tail += d.Len()
@@ -109,14 +120,18 @@ func (b *Bundle) close() {
 	if b.active != nil && b.active.closed == 0 {
 		b.active.closed = ticksNow()
 	}
+	if b.active != nil && b.active.life != nil { // what lies behind the tail was never acknowledged
+		b.active.life.frontier = b.active.tail
+	}
 	b.active, b.turn = nil, false
 	b.upkeep.Store(true)
 }
 
 // newSegment makes the directories and an empty segment file, and puts the
 // segment header at the head of the batch. A crash from here to the flush
-// leaves directories, and a file with any part of the batch.
-func (b *Bundle) newSegment(a *Appended) error {
+// leaves directories, and a file with any part of the batch. In a recycled file,
+// which has room for the first record, the header is there already.
+func (b *Bundle) newSegment(a *Appended, first int64) error {
 	if err := b.makeDirectories(a); err != nil {
 		return err
 	}
@@ -131,7 +146,12 @@ func (b *Bundle) newSegment(a *Appended) error {
 	if _, err := rand.Read(head.UUID[:]); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	file, err := b.files.create(fileKey{b.id, head.Sequence, 0})
+	key := fileKey{b.id, head.Sequence, 0}
+	_, wanted := b.Bytes()
+	file, life, err := b.files.recycle(key, head, first, min(wanted, b.config.SegmentBytes))
+	if err == nil && file == nil {
+		file, err = b.files.create(key)
+	}
 	if err != nil {
 		return err
 	}
@@ -139,7 +159,7 @@ func (b *Bundle) newSegment(a *Appended) error {
 	b.nextSequence++
 	s := &openSegment{
 		sequence: head.Sequence, through: head.Sequence, salt: head.Salt(), base: head.BaseLSN, last: b.lastLSN,
-		tail: format.SegmentHeaderSize, resume: format.SegmentHeaderSize / format.UnitSize, covered: b.lastLSN,
+		tail: format.SegmentHeaderSize, resume: format.SegmentHeaderSize / format.UnitSize, covered: b.lastLSN, life: life,
 	}
 	b.mu.Lock()
 	if err = b.segments.add(s, false); err == nil {
@@ -152,9 +172,13 @@ func (b *Bundle) newSegment(a *Appended) error {
 		_ = b.files.FS.Remove(b.files.path(s.key(b.id)))
 		return err
 	}
-	encoded := head.Encode()
-	a.file, a.tail, a.Bytes = file, format.SegmentHeaderSize, format.SegmentHeaderSize
-	a.iovecs = append(a.iovecs, encoded)
+	a.file, a.tail = file, format.SegmentHeaderSize
+	if life != nil {
+		s.partial, s.reserved = life.head.Encode(), life.capacity
+		return nil
+	}
+	a.Bytes = format.SegmentHeaderSize
+	a.iovecs = append(a.iovecs, head.Encode())
 	return nil
 }
 
@@ -191,6 +215,10 @@ func (b *Bundle) undo(a *Appended, fresh bool, cause error) error {
 	if !errors.Is(cause, vfs.ErrNoSpace) {
 		return fmt.Errorf("bundle: %w", cause)
 	}
+	if active.life != nil { // its length stays
+		b.close()
+		return fmt.Errorf("bundle: %w", cause)
+	}
 	if err := a.file.Truncate(active.tail); err != nil {
 		b.close()
 		return fmt.Errorf("bundle: %w", cause)
@@ -211,6 +239,10 @@ func (a *Appended) finish() {
 
 // Datasync flushes the segment that was appended to.
 func (a *Appended) Datasync() error { return a.file.Datasync() }
+
+// InPlace tells whether nothing but bytes of a recycled segment has changed, and no
+// name. They are durable once any file of the file system has been flushed.
+func (a *Appended) InPlace() bool { return a.inPlace && len(a.Directories) == 0 }
 
 // Publish makes a flushed batch visible.
 func (a *Appended) Publish() {
@@ -234,6 +266,9 @@ func (a *Appended) Publish() {
 		b.upkeep.Store(true)
 	}
 	b.mu.Unlock()
+	if a.frontier > 0 {
+		b.active.life.frontier = a.frontier
+	}
 	newest := a.drafts[len(a.drafts)-1].head
 	b.active.partial, a.partial = a.partial, b.active.partial
 	b.provenLSN, b.padded = newest.Watermark(), newest.Type == format.TypePad

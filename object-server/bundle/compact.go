@@ -259,8 +259,7 @@ func (b *Bundle) reap(c *Compaction) {
 	}
 	b.mu.Unlock()
 	for _, s := range gone {
-		b.files.forget(s.key(b.id))
-		_ = b.files.FS.Remove(b.files.path(s.key(b.id)))
+		b.files.giveBack(s.key(b.id), s.inherited)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/segment"
+	"martlet/object-server/vfs"
 )
 
 // directBlock is the unit of writes past the page cache. The last block of the
@@ -26,13 +27,21 @@ const memoryAlignment = 4096
 
 // write puts the batch into the segment, behind its durable end.
 func (a *Appended) write() error {
-	if a.bundle.files.Direct && a.file.DirectBlock() > 0 && directBlock%a.file.DirectBlock() == 0 {
+	if a.bundle.files.Direct && isDirect(a.file) {
 		return a.writeDirect()
 	}
 	if a.bundle.files.Reserve {
 		a.reserve(a.tail)
 	}
+	if err := a.advance(); err != nil {
+		return err
+	}
 	return a.file.Writev(a.iovecs, a.tail-a.Bytes)
+}
+
+func isDirect(file vfs.File) bool {
+	block := file.DirectBlock()
+	return block > 0 && directBlock%block == 0
 }
 
 // reserve makes sure that there is room for the segment up to an end. Where it
@@ -75,7 +84,14 @@ func (a *Appended) writeDirect() error {
 	clear(p[n:])
 	a.reserve(end)
 	a.partial = append(a.partial[:0], p[a.tail/directBlock*directBlock-start:n]...)
-	return a.file.WriteDirect(p, start)
+	if err := a.advance(); err != nil {
+		return err
+	}
+	if err := a.file.WriteDirect(p, start); err != nil {
+		return err
+	}
+	a.inPlace = a.isInPlace(start, end)
+	return nil
 }
 
 // aligned skips to an address that direct I/O takes.

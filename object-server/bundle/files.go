@@ -51,6 +51,7 @@ type Files struct {
 	// known. What is missing up to there is damage, never a torn tail. Nil is allowed.
 	Floor func(ID) uint64
 	max   int
+	pool  *pool // nil: emptied segments are removed
 
 	pages    *index.Pool // of the indexes of all bundles
 	sweeping sync.Mutex  // held while large files are set aside

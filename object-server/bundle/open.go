@@ -31,7 +31,7 @@ func Open(files *Files, id ID, config Config) (*Bundle, error) {
 // trim gives back the room that an earlier process reserved ahead for the segment
 // that grows: a full device may be short of it. If that fails the room stays.
 func (b *Bundle) trim() {
-	if b.active == nil || !b.files.Reserve && !b.files.Direct {
+	if b.active == nil || b.active.life != nil || !b.files.Reserve && !b.files.Direct {
 		return
 	}
 	file, err := b.files.get(b.active.key(b.id))
@@ -130,7 +130,7 @@ func (s *segmentFile) open() *openSegment {
 	return &openSegment{
 		sequence: s.Sequence, through: s.Through, generation: s.Generation, salt: s.Salt, base: s.Base, last: s.Base - 1,
 		tail: s.Start, resume: format.SegmentHeaderSize / format.UnitSize, covered: s.Base - 1, damaged: s.Headless && s.Seal == nil,
-		inherited: s.inherited,
+		inherited: s.inherited, life: newLife(s),
 	}
 }
 
@@ -254,6 +254,13 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 		if refused == nil {
 			s.inherited = head.Power < key.Power
 			return s, true, s.Take(&head, file)
+		}
+		if s.Capacity > 0 { // stale bytes prove nothing, but the other header may
+			if b.checkPlace(&s.Head, key) != nil {
+				return s, false, refused
+			}
+			s.inherited = s.Head.Power < key.Power
+			return s, true, s.TakeSecond(file)
 		}
 		// A block that was written to the wrong place is damage; a file that was moved is not.
 		salt, ok, err := segment.TailSalt(file, s.Size)

@@ -45,6 +45,9 @@ func (r *recovery) segment(s *segmentFile, bound segment.Limit) error {
 		return fmt.Errorf("%w: %s: base LSNs of the segments do not ascend", format.ErrUnsupported, r.bundle.directory)
 	case !s.Headless:
 		r.proven = max(r.proven, s.Base-1)
+		if s.Worn {
+			r.report("%s segment %08x: one of its two headers is lost", r.bundle.directory, s.Sequence)
+		}
 	case r.floor < r.expected && s.IsUnfinished(r.expected, bound):
 		r.bundle.report.TornTails++
 		return nil
@@ -116,7 +119,7 @@ func (r *recovery) walk(s *segmentFile, seg *openSegment, file *handle, bound se
 		return err
 	}
 	seg.last, seg.tail = r.expected-1, w.walker.Next().Offset
-	isOpen := w.isClean && !s.Headless && s.Generation == 0
+	isOpen := w.isClean && !s.Headless && s.Generation == 0 && !s.Worn && (s.Capacity == 0 || r.bundle.files.Direct)
 	if isOpen && w.walker.EndsWell() && bound == segment.NoLimit && s.Seal == nil && !s.inherited {
 		r.last = seg
 	}

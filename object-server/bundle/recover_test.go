@@ -244,7 +244,7 @@ func TestUnsupported(t *testing.T) {
 		"record type":        func(b []byte) { b[128+5] = byte(format.TypeMeta); seal(b[128:]) },
 		"record flag":        func(b []byte) { b[128+7] = 1; seal(b[128:]) },
 		"segment version":    func(b []byte) { b[4] = 2; seal(b) },
-		"segment flag":       func(b []byte) { b[7] = 1; seal(b) },
+		"segment flag":       func(b []byte) { b[7] = 2; seal(b) },
 		"segment generation": func(b []byte) { b[20] = 1; seal(b) },
 		"another partition":  func(b []byte) { b[12]++; seal(b) },
 	}

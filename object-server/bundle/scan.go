@@ -123,6 +123,9 @@ func newScan(file *handle, f *segmentFile, bound segment.Limit, whole bool) *Sca
 // begin looks at the segment header.
 func (s *Scan) begin() {
 	f := &s.segment
+	if f.Worn {
+		s.report(0, format.SegmentHeaderSize, "one of the two segment headers is damaged")
+	}
 	switch {
 	case !f.Headless:
 	case f.Base == 0: // nothing in it proves itself

@@ -42,6 +42,7 @@ type openSegment struct {
 	pins       atomic.Int32                    // readers
 	partial    []byte                          // where writes are direct: what the last block holds, if known
 	reserved   int64                           // room up to here is reserved, as far as known
+	life       *life                           // of a recycled one that grows, or has no footer yet; else nil
 	closed     uint64                          // ticks: no record was appended later; 0 if not known, or it grows
 }
 

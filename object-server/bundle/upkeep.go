@@ -85,6 +85,11 @@ func (b *Bundle) seal(x *extent) error {
 	if err != nil {
 		return err
 	}
+	if s.life != nil { // from here on it is a segment as any other
+		if err := file.Truncate(s.life.frontier); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+	}
 	if err := writeFooter(file, footer); err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (b *Bundle) seal(x *extent) error {
 	failpoint.Hit(failpoint.Sealed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.sealed, s.samples, s.run = true, nil, size-int64(len(footer))
+	s.sealed, s.samples, s.life, s.run = true, nil, nil, size-int64(len(footer))
 	return nil
 }
 

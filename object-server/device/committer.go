@@ -361,11 +361,14 @@ func (w *write) finish(err error) {
 // flush makes everything appended durable, names included. On an error nothing
 // is known of any of it, and nothing is retried.
 func (c *committer) flush() error {
-	touched, directories := 0, 0
+	touched, moved, directories := 0, 0, 0
 	for i := range c.groups {
 		if a := c.groups[i].appended; a != nil {
 			touched++
 			directories += len(a.Directories)
+			if !a.InPlace() {
+				moved++
+			}
 		}
 	}
 	if touched == 0 {
@@ -376,11 +379,11 @@ func (c *committer) flush() error {
 	method := c.device.options.SyncMethod
 	if c.journal != nil {
 		err = c.journal.Commit(c.extents())
-	} else if method != SyncFdatasync && touched+directories > 1 {
+	} else if method != SyncFdatasync && moved+directories > 1 {
 		c.device.counters.flushes.Add(1)
 		err = c.device.directory.SyncFS()
 	} else {
-		err = c.flushEach()
+		err = c.flushEach(moved == 0)
 	}
 	if err != nil {
 		c.device.failed(err)
@@ -400,13 +403,14 @@ func (c *committer) extents() []bundle.Extent {
 }
 
 // flushEach flushes file by file, then the directories of new ones, children
-// before parents.
-func (c *committer) flushEach() error {
+// before parents. What was written in place is durable with any other file, or if
+// there is no other, with one of its own.
+func (c *committer) flushEach(isInPlace bool) error {
 	var directories []string
 	seen := make(map[string]bool)
 	for i := range c.groups {
 		a := c.groups[i].appended
-		if a == nil {
+		if a == nil || a.InPlace() && !isInPlace {
 			continue
 		}
 		c.device.counters.flushes.Add(1)
@@ -414,6 +418,9 @@ func (c *committer) flushEach() error {
 			return err
 		}
 		c.step()
+		if isInPlace {
+			return nil
+		}
 		for _, d := range a.Directories {
 			if !seen[d] {
 				seen[d] = true

@@ -119,6 +119,7 @@ func (c *compactor) run() {
 			}
 		case <-look.C:
 			_, _ = c.device.room.look() // others will meet the error
+			c.drain()
 			if c.device.room.short.Load() || time.Since(looked) >= compactionLook {
 				c.work(c.worst())
 				looked = time.Now()
@@ -128,6 +129,13 @@ func (c *compactor) run() {
 			c.opened = time.Now()
 			c.work(c.worst())
 		}
+	}
+}
+
+// drain gives up the emptied segments where room is short.
+func (c *compactor) drain() {
+	if c.device.files.Scarce.Load() {
+		c.device.files.Drain()
 	}
 }
 
@@ -316,6 +324,7 @@ func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
 		if err != nil {
 			return isGain, err
 		}
+		c.drain()
 		share, least := c.appetite()
 		isLow := d.room.low.Load()
 		draft := b.Turn(share, least)

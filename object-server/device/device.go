@@ -105,6 +105,9 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.files.Close(), directory.Close())
 	}
+	if err := d.files.LoadPool(d.recycledBytes(&usage), d.options.SegmentBytes); err != nil {
+		return nil, errors.Join(err, d.files.Close(), directory.Close())
+	}
 	d.lookForSwift()
 	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
 	d.room.log, d.room.scarce = o.Logger.With("device", root), &d.files.Scarce

@@ -48,6 +48,7 @@ type Options struct {
 	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
 	VersionBytes    int64         // memory of what look-ups have read of names with versions; default 64 MiB, -1 none
+	RecycledBytes   int64         // emptied segments that wait to be used again, for SyncDirect; default a 64th of the device, -1 none
 	OpenFilesMax    int           // segments kept open; default 16384, or half of what ulimit -n allows
 	Concurrency     int           // calls to the disk at once for operations, each of which takes a thread while it waits; default 64
 	OperationsMax   int           // operations at once, those that wait included; default 1024

@@ -165,6 +165,22 @@ func floorOf(usage *vfs.Usage, segmentBytes int64) int64 {
 	return min(segmentBytes+segmentBytes/4+256<<10, int64(usage.Bytes/100*floorPercentMax))
 }
 
+// recycledShare of a device at most is in emptied segments that wait to be used
+// again. While segments are filled and emptied all the time few have to wait.
+const recycledShare = 64
+
+// recycledBytes bounds them. Only writes past the page cache gain by them: others
+// would have to read what is around a record.
+func (d *Device) recycledBytes(usage *vfs.Usage) int64 {
+	switch most := d.options.RecycledBytes; {
+	case d.options.SyncMethod != SyncDirect:
+		return 0
+	case most != 0:
+		return max(most, 0)
+	}
+	return int64(min(usage.Bytes, 1<<62)) / recycledShare
+}
+
 // segmentShare of a device at least is in other segments: one can be rewritten
 // where little is free.
 const (

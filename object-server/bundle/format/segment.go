@@ -11,7 +11,7 @@ import (
 //
 //	0 magic 4 | version 1 | reserved 1 | flags 2 | policy 4 | partition 4
 //	16 sequence 4 | generation 4 | uuid 16 | base LSN 8 | created 8
-//	56 through 4 | part power 1 | reserved 3 | bundle 16 | reserved 44 | CRC 4
+//	56 through 4 | part power 1 | reserved 3 | bundle 16 | frontier 4 | reserved 40 | CRC 4
 type SegmentHeader struct {
 	Flags      uint16
 	Policy     uint32
@@ -24,7 +24,11 @@ type SegmentHeader struct {
 	Through    uint32 // last sequence that this segment stands for; 0 before compaction
 	Power      uint8  // as in ID
 	Bundle     Identity
+	Frontier   uint32 // in units; of the second header of a recycled segment
 }
+
+// FlagRecycled of a segment: stale bytes may follow the records.
+const FlagRecycled = 1 << 8
 
 // Salt ties the records of a segment to it.
 func (h *SegmentHeader) Salt() uint32 { return Checksum(h.UUID[:]) }
@@ -46,6 +50,7 @@ func (h *SegmentHeader) Encode() []byte {
 	le.PutUint32(b[56:], h.Through)
 	b[60] = h.Power
 	copy(b[64:], h.Bundle[:])
+	le.PutUint32(b[80:], h.Frontier)
 	le.PutUint32(b[124:], Checksum(b[:124]))
 	return b
 }
@@ -70,8 +75,9 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		Through:    le.Uint32(b[56:]),
 		Power:      b[60],
 		Bundle:     Identity(b[64:80]),
+		Frontier:   le.Uint32(b[80:]),
 	}
-	if b[4] != formatVersion || h.Flags&flagsMustKnow != 0 {
+	if b[4] != formatVersion || h.Flags&flagsMustKnow&^FlagRecycled != 0 {
 		return SegmentHeader{}, fmt.Errorf("%w: segment version %d, flags %#x", ErrUnsupported, b[4], h.Flags)
 	}
 	if h.BaseLSN == 0 {

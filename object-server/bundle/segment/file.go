@@ -19,6 +19,10 @@ type File struct {
 	watermark  uint64       // highest one in the records of a headless segment
 	Seal       *format.Seal // nil without a footer
 
+	Capacity int64                // of a recycled segment: bytes that records may take; Size is that up to its frontier. 0: of any other
+	Worn     bool                 // one of its two headers is damaged: it gets no more records
+	Head     format.SegmentHeader // of a recycled segment
+
 	// As the header says; zero where it is damaged.
 	Created uint64 // ticks
 	Bundle  format.Identity
@@ -71,6 +75,7 @@ func (f *File) End() int64 {
 // footer lists was durable before the footer was written.
 func (f *File) Walk(v Window, bound Limit) Walker {
 	w := NewWalker(v, f.Origin, Place{f.Start, f.Base}, bound)
+	w.window.isStale = f.Capacity > 0
 	if !f.Headless {
 		w.proven = f.Base - 1
 	}
@@ -85,9 +90,19 @@ func (f *File) Walk(v Window, bound Limit) Walker {
 // or it is Unreadable; see Rebuild. ErrUnsupported: a later version wrote it. It notes
 // nothing else: see Take.
 func (f *File) ReadHeader(file io.ReaderAt) (format.SegmentHeader, error) {
-	b := make([]byte, min(format.SegmentHeaderSize, f.Size))
-	if err := ReadSpan(file, b, 0); err != nil {
-		f.Unreadable = errors.Is(err, format.ErrDamaged)
+	head, err := readHeader(file, 0, f.Size)
+	f.Unreadable = IsBadSector(err)
+	if IsRecycled(f.Size) && (errors.Is(err, format.ErrDamaged) || err == nil && head.Flags&format.FlagRecycled != 0) {
+		return f.readSecond(file, head, err)
+	}
+	return head, err
+}
+
+// readHeader reads the header at an offset of a file of a size. ErrDamaged: there is
+// none, or it cannot be read.
+func readHeader(file io.ReaderAt, offset, size int64) (format.SegmentHeader, error) {
+	b := make([]byte, min(format.SegmentHeaderSize, size-offset))
+	if err := ReadSpan(file, b, offset); err != nil {
 		return format.SegmentHeader{}, err
 	}
 	return format.ParseSegmentHeader(b)
@@ -98,6 +113,9 @@ func (f *File) Take(h *format.SegmentHeader, file io.ReaderAt) error {
 	f.Salt, f.Base, f.Start = h.Salt(), h.BaseLSN, format.SegmentHeaderSize
 	f.Created, f.Bundle = h.Created, h.Bundle
 	f.Through = max(f.Through, h.Through)
+	if f.Capacity > 0 { // with a footer it would have been cut
+		return nil
+	}
 	found, err := FindSeal(file, f.Size)
 	if found != nil && found.Salt == f.Salt && found.Base == f.Base {
 		f.Seal = found
@@ -110,6 +128,9 @@ func (f *File) Take(h *format.SegmentHeader, file io.ReaderAt) error {
 // records were lost, the gap to the next segment tells.
 func (f *File) Rebuild(file io.ReaderAt) (keep bool, err error) {
 	f.Headless = true
+	if f.Capacity > 0 { // anything found may be stale
+		return true, nil
+	}
 	salt, salted, err := TailSalt(file, f.Size)
 	if err != nil {
 		return false, err

@@ -162,7 +162,7 @@ func (w *Walker) isOwed() bool {
 }
 
 // Resync decides what the bad place is that Read has met. It is nil if the log ends
-// there cleanly. Read goes on behind a gap, or ends if no record was found there.
+// there cleanly, or another process has appended there meanwhile. Read goes on behind a gap, or ends if no record was found there.
 func (w *Walker) Resync() (*Gap, error) {
 	if !w.isOwed() {
 		padded, err := w.window.padded(w.next.Offset)
@@ -185,9 +185,14 @@ func (w *Walker) Resync() (*Gap, error) {
 		Unnamed: w.named == w.listed,
 	}
 	switch {
+	case !w.limit.Sure && proven < g.First && w.window.isStale && !seek.found: // nothing here can come back
+		w.done = true
+		return nil, nil
 	case !w.limit.Sure && proven < g.First:
 		w.done, g.Torn = true, true
 		return g, nil
+	case w.window.isStale && w.reread():
+		return nil, nil
 	case seek.found:
 		g.To, g.Last = seek.place.Offset, seek.place.LSN-1
 		w.next = seek.place
@@ -197,6 +202,14 @@ func (w *Walker) Resync() (*Gap, error) {
 	}
 	w.done, w.next.LSN = true, g.Last+1
 	return g, nil
+}
+
+// reread looks at the place once more, past what has been read. Where stale bytes
+// follow, the length of the file does not tell what another process appends.
+func (w *Walker) reread() bool {
+	w.window.read = nil
+	_, err := w.header()
+	return err == nil
 }
 
 // Resume goes behind what the CHECKPOINTs of the segment cover.

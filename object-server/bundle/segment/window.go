@@ -25,6 +25,8 @@ type Window struct {
 	read   []byte // what it holds, zeros where that cannot be read
 	ahead  *ahead // nil: nothing is read before it is asked for
 	holes  holes  // what was found unreadable so far
+
+	isStale bool // bytes of an earlier life of the file may follow the records: who writes it may cut them off
 }
 
 // NewWindow makes a window of a file, up to a size, that reads so many bytes at once.
@@ -84,6 +86,9 @@ func (v *Window) fill(offset int64, length int) error {
 	if err == nil {
 		err = ReadFull(v.file, v.read, offset)
 	}
+	if v.isStale && errors.Is(err, io.ErrUnexpectedEOF) {
+		return v.cut(length)
+	}
 	if IsBadSector(err) {
 		err = v.holes.read(v.file, v.read, offset)
 	}
@@ -91,6 +96,20 @@ func (v *Window) fill(offset int64, length int) error {
 		v.read = nil
 	}
 	return wrap(err)
+}
+
+// cut ends the window where the file does, which was found shorter than it was.
+func (v *Window) cut(length int) error {
+	n, err := v.file.ReadAt(v.read, v.offset)
+	if err != nil && err != io.EOF {
+		v.read = nil
+		return wrap(err)
+	}
+	v.size, v.read = v.offset+int64(n), v.read[:n]
+	if n < length {
+		return fmt.Errorf("%w: past the end", format.ErrDamaged)
+	}
+	return nil
 }
 
 // ahead is a read in the background. In its buffer there is room before the bytes
