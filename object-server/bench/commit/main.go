@@ -10,6 +10,7 @@ import (
 	"crypto/md5"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -33,7 +34,9 @@ type load struct {
 	Size       int     `json:"size"`
 	Puts       int     `json:"puts"`
 	Delay      float64 `json:"commit_delay_seconds"`
-	Journal    int64   `json:"journal_bytes"` // 0: the default
+	Journal    int64   `json:"journal_bytes"`  // 0: the default
+	Recycled   int64   `json:"recycled_bytes"` // of emptied segments that may wait; 0: the default
+	Fill       int     `json:"fill"`           // objects stored, replaced and compacted before
 }
 
 // result is what it took. Bytes are those that reached the block device, Close
@@ -62,9 +65,18 @@ func main() {
 	flag.IntVar(&l.Puts, "puts", 20000, "objects stored")
 	flag.DurationVar(&delay, "delay", 3*time.Millisecond, "bundle_commit_delay")
 	flag.Int64Var(&l.Journal, "journal", 0, "bundle_journal_size in `bytes`; 0 is the default")
+	flag.IntVar(&l.Fill, "fill", 0, "objects that are stored, replaced and compacted before, so that there are emptied segments")
+	flag.Int64Var(&l.Recycled, "recycled", 0, "`bytes` of emptied segments that may wait to be used again; 0 is the default")
+	asOpening := flag.Bool("open", false, "only open the partitions that an earlier run has made, and print what it took")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	flag.Parse()
 	l.Delay = delay.Seconds()
+	if *asOpening {
+		if err := l.openAll(*root); err != nil {
+			log.Fatal("commit: ", err)
+		}
+		return
+	}
 	r, err := l.run(*root)
 	if err == nil && *asJSON {
 		err = json.NewEncoder(os.Stdout).Encode(r)
@@ -86,12 +98,15 @@ func (l load) run(root string) (result, error) {
 	}
 	d, err := device.Open(vfs.OS{}, root, device.Options{
 		SyncMethod: device.SyncMethod(l.Method), CommitDelay: time.Duration(l.Delay * float64(time.Second)),
-		JournalBytes: l.Journal,
+		JournalBytes: l.Journal, CompactionRate: -1, RecycledBytes: l.Recycled,
 	})
 	if err != nil {
 		return result{}, err
 	}
-	if err = l.puts(d, 0, int(l.Partitions)); err != nil {
+	if err := l.fill(d); err != nil {
+		return result{}, err
+	}
+	if err = l.puts(d, 0, int(l.Partitions), rounds); err != nil {
 		return result{}, err
 	}
 	before, err := quiet(root, block)
@@ -100,7 +115,7 @@ func (l load) run(root string) (result, error) {
 	}
 	t := startTrace(root)
 	stats, start := d.Stats(), time.Now()
-	if err := l.puts(d, int(l.Partitions), l.Puts); err != nil {
+	if err := l.puts(d, max(int(l.Partitions), l.Fill), l.Puts, rounds); err != nil {
 		return result{}, err
 	}
 	elapsed := time.Since(start)
@@ -113,6 +128,54 @@ func (l load) run(root string) (result, error) {
 		return result{}, err
 	}
 	return l.result(after.Since(before), t.stop(), elapsed, batches), nil
+}
+
+// rounds of fill; the last object stored has one number more.
+const rounds = 3
+
+// fill makes emptied segments: it stores objects, replaces each of them and compacts,
+// twice, so that the segments that grow lie in emptied ones as well.
+func (l load) fill(d *device.Device) error {
+	for round := range uint64(rounds) {
+		if err := l.puts(d, 0, l.Fill, round); err != nil {
+			return err
+		}
+		if err := d.Compact(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAll opens each partition by looking an object up.
+func (l load) openAll(root string) error {
+	block, err := blockstat.Of(root)
+	if err != nil {
+		return err
+	}
+	before, err := block.Read()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	d, err := device.Open(vfs.OS{}, root, device.Options{SyncMethod: device.SyncMethod(l.Method)})
+	if err != nil {
+		return err
+	}
+	for n := range l.Partitions {
+		_, loc := l.place(n)
+		if _, err := d.Head(loc); err != nil {
+			return errors.Join(err, d.Close())
+		}
+	}
+	took := time.Since(start)
+	after, err := block.Read()
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	read := after.Since(before)
+	fmt.Printf("%d partitions opened in %.2f s, %d reads, %.1f MiB read\n", l.Partitions, took.Seconds(), read.Reads, float64(read.ReadBytes)/(1<<20))
+	return d.Close()
 }
 
 // quiet writes back all that is left and reads the counters.
@@ -144,7 +207,7 @@ func (l load) result(c blockstat.Counters, t *traced, elapsed time.Duration, bat
 }
 
 // puts stores count objects; those with numbers below Partitions go to one each.
-func (l load) puts(d *device.Device, first, count int) error {
+func (l load) puts(d *device.Device, first, count int, version uint64) error {
 	data := make([]byte, l.Size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
 	var next atomic.Int64
@@ -156,7 +219,7 @@ func (l load) puts(d *device.Device, first, count int) error {
 		go func() {
 			defer group.Done()
 			for n := next.Add(1) - 1; n < int64(first+count); n = next.Add(1) - 1 {
-				if err := l.put(d, uint64(n), data); err != nil {
+				if err := l.put(d, uint64(n), version, data); err != nil {
 					failed <- err
 					return
 				}
@@ -168,14 +231,19 @@ func (l load) puts(d *device.Device, first, count int) error {
 	return <-failed
 }
 
-func (l load) put(d *device.Device, n uint64, data []byte) error {
-	name := fmt.Sprintf("/AUTH_bench/container/object-%08d", n)
+func (l load) place(n uint64) (name string, loc device.Location) {
+	name = fmt.Sprintf("/AUTH_bench/container/object-%08d", n)
 	hash := format.Hash(md5.Sum([]byte(name)))
 	partition := binary.BigEndian.Uint64(hash[:8]) % l.Partitions
 	if n < l.Partitions {
 		partition = n
 	}
-	u, err := d.NewUpload(device.Location{Partition: uint32(partition), Hash: hash}, int64(len(data)))
+	return name, device.Location{Partition: uint32(partition), Hash: hash}
+}
+
+func (l load) put(d *device.Device, n, version uint64, data []byte) error {
+	name, loc := l.place(n)
+	u, err := d.NewUpload(loc, int64(len(data)))
 	if err != nil {
 		return err
 	}
@@ -184,8 +252,8 @@ func (l load) put(d *device.Device, n uint64, data []byte) error {
 		return err
 	}
 	_, err = u.Commit(&format.Metadata{
-		Name: name, ContentType: "application/octet-stream", ETag: fmt.Sprintf("%x", hash[:]),
-		Size: int64(len(data)), Timestamp: format.Timestamp{Ticks: n + 1},
+		Name: name, ContentType: "application/octet-stream", ETag: fmt.Sprintf("%x", loc.Hash[:]),
+		Size: int64(len(data)), Timestamp: format.Timestamp{Ticks: version<<32 + n + 1},
 	})
 	return err
 }
