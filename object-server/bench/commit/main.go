@@ -106,7 +106,7 @@ func (l load) run(root string) (result, error) {
 	if err := l.fill(d); err != nil {
 		return result{}, err
 	}
-	if err = l.puts(d, 0, int(l.Partitions), rounds); err != nil {
+	if err = l.puts(d, 0, int(l.Partitions), 3); err != nil {
 		return result{}, err
 	}
 	before, err := quiet(root, block)
@@ -115,7 +115,7 @@ func (l load) run(root string) (result, error) {
 	}
 	t := startTrace(root)
 	stats, start := d.Stats(), time.Now()
-	if err := l.puts(d, max(int(l.Partitions), l.Fill), l.Puts, rounds); err != nil {
+	if err := l.puts(d, max(int(l.Partitions), l.Fill), l.Puts, 3); err != nil {
 		return result{}, err
 	}
 	elapsed := time.Since(start)
@@ -130,21 +130,17 @@ func (l load) run(root string) (result, error) {
 	return l.result(after.Since(before), t.stop(), elapsed, batches), nil
 }
 
-// rounds of fill; the last object stored has one number more.
-const rounds = 3
-
-// fill makes emptied segments: it stores objects, replaces each of them and compacts,
-// twice, so that the segments that grow lie in emptied ones as well.
+// fill makes emptied segments: it stores objects, replaces each of them, and compacts.
 func (l load) fill(d *device.Device) error {
-	for round := range uint64(rounds) {
-		if err := l.puts(d, 0, l.Fill, round); err != nil {
-			return err
-		}
-		if err := d.Compact(); err != nil {
+	if l.Fill == 0 {
+		return nil
+	}
+	for version := range uint64(2) {
+		if err := l.puts(d, 0, l.Fill, version+1); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.Compact()
 }
 
 // openAll opens each partition by looking an object up.
