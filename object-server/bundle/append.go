@@ -284,6 +284,7 @@ func (b *Bundle) publish(d *Draft, unit uint32) {
 	case d.head.Type.Named():
 		e := d.head.Entry(unit)
 		b.enter(s, &e, d.old, d.oldUnits)
+		b.agree(d, &e)
 		if d.next != nil {
 			d.next.old, d.next.oldUnits = s.slotOf(&e), e.Units
 		}

@@ -47,8 +47,10 @@ type Bundle struct {
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire
 	identity    format.Identity // guarded by mu
+	agreement   agreement       // guarded by mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
+	recounting  sync.Mutex  // held while the agreement's table is made anew; taken before mu
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
 
 	writerTaken atomic.Bool // see TakeWriter

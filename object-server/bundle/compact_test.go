@@ -93,6 +93,9 @@ func wantRebuilt(t testing.TB, fs *vfs.Mem, live *Bundle, names int) *Bundle {
 	if !maps.Equal(places(live), places(rebuilt)) || live.lastLSN != rebuilt.lastLSN {
 		t.Fatalf("the index differs: %d names, rebuilt %d", live.Len(), rebuilt.Len())
 	}
+	if rebuilt.agreement.table.All(0) != live.agreement.table.All(0) || rebuilt.agreement.horizon != live.agreement.horizon {
+		t.Fatalf("the set differs: %v, rebuilt %v", live.agreement.table.All(0), rebuilt.agreement.table.All(0))
+	}
 	if got, want := content(t, rebuilt, names), content(t, live, names); !maps.Equal(got, want) {
 		t.Fatalf("rebuilt %v, live %v", got, want)
 	}

@@ -23,9 +23,10 @@ type Draft struct {
 	head   format.Header
 	chain  *versions.Addition // nil: the name has no versions
 
-	old      index.Slot // of the record that it replaces; 0 if none
-	oldUnits uint32     // length of that one, 0 if not known
-	doubtful index.Slot // of a record that may be the name's, or that of another; 0 if none
+	old      index.Slot   // of the record that it replaces; 0 if none
+	oldUnits uint32       // length of that one, 0 if not known
+	doubtful index.Slot   // of a record that may be the name's, or that of another; 0 if none
+	before   format.Entry // of the record that it replaces, without the place; no type if none
 
 	first     *Draft // of the batch that the record belongs to; nil if it is the first, or alone
 	next      *Draft // of the batch
@@ -186,6 +187,6 @@ func (d *Draft) Replaces(old *Record) {
 	case old.LSN() == 0: // its header could not be read: whose it is is not known
 		d.doubtful = old.slot
 	default:
-		d.old, d.oldUnits = old.slot, old.Head.Units
+		d.old, d.oldUnits, d.before = old.slot, old.Head.Units, old.Head.Entry(0)
 	}
 }

@@ -45,6 +45,7 @@ func TestIndexOnDisk(t *testing.T) {
 		if i%40 != 0 {
 			continue
 		}
+		tendFiled(t, b) // the checkpoint may have closed a segment
 		shows := content(t, b, names)
 		if got := content(t, reopened(t, fs), names); !maps.Equal(got, shows) {
 			t.Fatalf("after %d: on disk %v, in memory %v", i, shows, got)

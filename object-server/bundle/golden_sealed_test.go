@@ -45,7 +45,8 @@ func goldenSealed(t testing.TB) []byte {
 	write(spill, 13)
 	samples := format.SamplesOf(entries, segment.BaseLSN)
 	format.SortRun(entries)
-	footer, err := format.EncodeSeal(segment.Salt(), segment.BaseLSN, 13, segment.Sequence, entries, samples)
+	seal := format.Seal{Salt: segment.Salt(), Base: segment.BaseLSN, Last: 13, Through: segment.Sequence}
+	footer, err := seal.Encode(entries, samples)
 	check(t, err)
 	return append(b, footer...)
 }

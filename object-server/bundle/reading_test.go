@@ -183,7 +183,7 @@ func TestASealThatIsTooLong(t *testing.T) {
 	b := openLog(t, fs)
 	appendBatch(t, b, put(t, 1, 1))
 	s := b.active
-	footer, err := format.EncodeSeal(s.salt, s.base, 2, s.through, make([]format.Entry, 100), nil)
+	footer, err := s.footer(2, make([]format.Entry, 100), nil)
 	check(t, err)
 	alter(t, fs, logSegment, func(f vfs.File) {
 		check(t, f.Writev([][]byte{footer[len(footer)-format.HeaderSize:]}, s.tail))

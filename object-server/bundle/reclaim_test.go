@@ -5,8 +5,13 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/sethash"
 	"martlet/object-server/vfs"
 )
+
+// graveDay is the day on which name 0 is deleted in buried, in ticks; name 1 is deleted
+// on the next day, and so on.
+const graveDay = 100 * sethash.DayTicks
 
 // buried is a log in whose first segments names 0 to 19 are written, and deleted
 // in later ones. Name 50 and on live.
@@ -21,7 +26,7 @@ func buried(t testing.TB) (*vfs.Mem, *Bundle) {
 		write(put(t, n, uint64(n+1)))
 	}
 	for n := range 20 {
-		write(tombstone(t, n, uint64(100+n)))
+		write(tombstone(t, n, graveDay+uint64(n)*sethash.DayTicks+77))
 	}
 	for i := range 60 {
 		write(put(t, 50+i%30, uint64(200+i)))
@@ -52,21 +57,28 @@ func graves(t testing.TB, b *Bundle) (n int) {
 	return n
 }
 
-// Tombstones go when they are old enough, and nothing that they deleted comes
-// back (I8).
+// Tombstones go when they are old enough, by whole days, and nothing that they
+// deleted comes back (I8). How old they were is known after a restart, too.
 func TestReclaim(t *testing.T) {
-	for before, want := range map[uint64]int{0: 20, 100: 20, 107: 13, 150: 0} {
-		t.Run(fmt.Sprint(before), func(t *testing.T) {
+	for days, want := range map[uint64]int{0: 20, 100: 20, 107: 13, 150: 0} {
+		before := days * sethash.DayTicks
+		if days == 107 {
+			before += 500 // a part of the day is not enough
+		}
+		t.Run(fmt.Sprint(days), func(t *testing.T) {
 			fs, b := buried(t)
 			done := compactAll(t, b, reclaiming(before))
 			if done.Segments == 0 || graves(t, b) != want || done.Tombstones != 20-want {
 				t.Fatalf("%+v, %d left", done, graves(t, b))
 			}
 			rebuilt := wantRebuilt(t, fs, b, 100)
+			if horizon := rebuilt.Horizon(); (horizon == format.Timestamp{}) != (want == 20) || want < 20 && horizon.Ticks != sethash.StartOfDay(before) {
+				t.Fatalf("horizon %v after tombstones before %d were reclaimed", horizon, before)
+			}
 			if graves(t, rebuilt) != want {
 				t.Fatalf("%d left after a restart", graves(t, rebuilt))
 			}
-			appendBatch(t, rebuilt, put(t, 3, 300)) // a new life
+			appendBatch(t, rebuilt, put(t, 3, 1<<40)) // a new life
 			wantRebuilt(t, fs, rebuilt, 100)
 		})
 	}
@@ -77,7 +89,7 @@ func TestReclaim(t *testing.T) {
 func TestReclaimNeedsTheOldestSegment(t *testing.T) {
 	fs, b := buried(t)
 	b.segments.inOrder()[0].unfit = true
-	if done := compactAll(t, b, reclaiming(1000)); done.Segments == 0 || done.Tombstones != 0 || graves(t, b) != 20 {
+	if done := compactAll(t, b, reclaiming(1000*sethash.DayTicks)); done.Segments == 0 || done.Tombstones != 0 || graves(t, b) != 20 {
 		t.Fatalf("%+v, %d left", done, graves(t, b))
 	}
 	if n := graves(t, wantRebuilt(t, fs, b, 100)); n != 20 {
@@ -90,7 +102,7 @@ func TestReclaimNeedsTheOldestSegment(t *testing.T) {
 func TestReclaimNeedsAWholeLog(t *testing.T) {
 	_, b := buried(t)
 	b.lostThrough = 1
-	if done := compactAll(t, b, reclaiming(1000)); done.Segments == 0 || done.Tombstones != 0 {
+	if done := compactAll(t, b, reclaiming(1000*sethash.DayTicks)); done.Segments == 0 || done.Tombstones != 0 {
 		t.Fatalf("%+v", done)
 	}
 }
@@ -99,13 +111,13 @@ func TestReclaimNeedsAWholeLog(t *testing.T) {
 // record.
 func TestReclaimWhileWriting(t *testing.T) {
 	fs, b := buried(t)
-	c := reclaiming(1000)
+	c := reclaiming(1000 * sethash.DayTicks)
 	isDone := false
 	c.Pace = func(bytes int) error {
 		if bytes > 0 && !isDone {
 			isDone = true
 			for n := range 20 {
-				appendBatch(t, b, put(t, n, uint64(500+n)))
+				appendBatch(t, b, put(t, n, 1<<40+uint64(n)))
 			}
 		}
 		return nil

@@ -92,7 +92,7 @@ func (r *recovery) footer(s *segmentFile, seg *openSegment, file *handle) error 
 	r.proven = max(r.proven, s.Seal.Last)
 	r.settle()
 	from, to := r.bundle.ownRange(seg, entries)
-	seg.foreign = uint32(from)
+	seg.foreign, seg.horizon = uint32(from), s.Seal.Horizon
 	own := entries[from:to]
 	for i := range own {
 		r.entries = append(r.entries, found{own[i], seg})
@@ -238,6 +238,7 @@ func (b *Bundle) build(entries []found) {
 		s.units += int64(e.Units)
 	}
 	presumeDead(entries)
+	b.settleSet(entries)
 	b.index.Build(names, func(yield func(uint64, index.Slot) bool) {
 		for i := range entries {
 			if e := &entries[i]; isNewest(entries, i) && e.segment.filter == nil && !yield(e.Hash.Key(), e.segment.slotOf(&e.Entry)) {

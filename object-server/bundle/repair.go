@@ -486,7 +486,8 @@ func (w *segmentWriter) finish(base, last uint64, through uint32) error {
 	}
 	samples := format.SamplesOf(w.entries, base)
 	format.SortRun(w.entries)
-	footer, err := format.EncodeSeal(w.salt, base, last, through, w.entries, samples)
+	seal := format.Seal{Salt: w.salt, Base: base, Last: last, Through: through}
+	footer, err := seal.Encode(w.entries, samples)
 	if err != nil {
 		return err
 	}

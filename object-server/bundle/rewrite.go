@@ -66,6 +66,9 @@ func (m *move) old() index.Slot {
 
 // rewrite makes the new segment, swaps it for the old ones and removes these.
 func (b *Bundle) rewrite(c *Compaction, run []*openSegment, next *openSegment) (done Compacted, err error) {
+	for _, s := range run {
+		next.horizon = max(next.horizon, s.horizon)
+	}
 	w := rewriter{Compaction: c, bundle: b, run: run, next: next, isOldest: b.isOldest(run[0]), buffer: buffers.Get(pieceBytes), fates: fates{bundle: b}}
 	w.buffer.B = w.buffer.B[:0]
 	defer w.buffer.Free()
@@ -187,7 +190,7 @@ func (w *rewriter) finish() error {
 	format.SortRun(entries)
 	slices.SortFunc(w.moves, func(m, n move) int { return m.Compare(n.Entry) })
 	w.fileIndex(entries)
-	footer, err := format.EncodeSeal(w.next.salt, w.next.base, w.next.last, w.next.through, entries, samples)
+	footer, err := w.next.footer(w.next.last, entries, samples)
 	if err != nil {
 		return err
 	}

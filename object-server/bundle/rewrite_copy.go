@@ -10,6 +10,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/index"
 	"martlet/object-server/bundle/segment"
+	"martlet/object-server/bundle/sethash"
 )
 
 // copySegment copies what counts of one old segment.
@@ -122,6 +123,7 @@ func (w *rewriter) copyRecord(source *segment.Window, s *openSegment, e *listedE
 	m := move{e.Entry, s, e.Unit, e.position}
 	if become == fateNewest && w.isReclaimed(&h) {
 		w.reclaimed = append(w.reclaimed, m)
+		w.next.horizon = max(w.next.horizon, w.reclaimBefore())
 		return nil
 	}
 	if become == fateEmptied {
@@ -172,8 +174,12 @@ func (w *rewriter) move(m *move, p []byte) error {
 // segment before, would come back when the index is next built.
 func (w *rewriter) isReclaimed(h *format.Header) bool {
 	return h.Type == format.TypeTombstone && h.Flags&format.FlagVersions == 0 && w.isOldest &&
-		h.Timestamp.Compare(w.Reclaim) < 0 && w.bundle.lostThrough == 0
+		h.Timestamp.Ticks < w.reclaimBefore() && w.bundle.lostThrough == 0
 }
+
+// reclaimBefore is Reclaim at the start of its day: tombstones are reclaimed by whole
+// days, so that replicas can leave out the same ones when they compare.
+func (w *rewriter) reclaimBefore() uint64 { return sethash.StartOfDay(w.Reclaim.Ticks) }
 
 // put appends a record to the file. p is changed.
 func (w *rewriter) put(p []byte) error {

@@ -57,6 +57,7 @@ func (w *rewriter) swap() (reclaimed int) {
 	b := w.bundle
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.agreement.horizon = max(b.agreement.horizon, w.next.horizon)
 	w.next.hidden = false
 	for _, s := range w.run {
 		s.hidden = true
@@ -120,6 +121,7 @@ func (b *Bundle) forgetTombstone(m *move) bool {
 		return false
 	}
 	m.from.live -= int64(m.Units)
+	b.agreement.remove(&m.Entry)
 	delete(b.damaged, m.old().At())
 	return true
 }

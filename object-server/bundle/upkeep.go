@@ -81,7 +81,7 @@ func (b *Bundle) seal(x *extent) error {
 	}
 	samples := format.SamplesOf(entries, s.base)
 	format.SortRun(entries)
-	footer, err := format.EncodeSeal(s.salt, s.base, x.last, s.through, entries, samples)
+	footer, err := s.footer(x.last, entries, samples)
 	if err != nil {
 		return err
 	}
@@ -102,6 +102,12 @@ func (b *Bundle) seal(x *extent) error {
 	defer b.mu.Unlock()
 	s.sealed, s.samples, s.life, s.run = true, nil, nil, size-int64(len(footer))
 	return nil
+}
+
+// footer is that of the segment, whose last LSN is given, as it may grow.
+func (s *openSegment) footer(last uint64, entries []format.Entry, samples []format.Sample) ([]byte, error) {
+	seal := format.Seal{Salt: s.salt, Base: s.base, Last: last, Through: s.through, Horizon: s.horizon}
+	return seal.Encode(entries, samples)
 }
 
 // writeFooter appends the footer of a segment and makes it durable, and gives

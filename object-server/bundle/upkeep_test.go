@@ -21,7 +21,7 @@ func tend(t testing.TB, b *Bundle) {
 	}
 }
 
-var tended = Config{SegmentBytes: 16 << 10, CheckpointBytes: 3 << 10}
+var tended = Config{SegmentBytes: 16 << 10, CheckpointBytes: 2500}
 
 // tendedLog is a log of full segments with footers and a last one with
 // checkpoints, and how many bytes of it are read to open it.

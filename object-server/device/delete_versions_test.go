@@ -75,6 +75,9 @@ func TestDeleteVersionsEqualsModel(t *testing.T) {
 			if got, err := observeVersions(s.device, name); err != nil || got != h.String() {
 				rt.Fatalf("%v\n%s want\n%v", err, got, h)
 			}
+			if err := checkAgreement(s.device, []string{name}, modelBits); err != nil {
+				rt.Fatal(err)
+			}
 		}
 		_ = s.device.Close()
 	})

@@ -239,7 +239,7 @@ func (m *model) checkAll(d *Device, exact bool) error {
 		}
 		return m.unexpected(name, v)
 	}
-	return nil
+	return checkAgreement(d, modelNames, modelBits)
 }
 
 // observeAll is what a device shows under all names.
@@ -252,7 +252,7 @@ func observeAll(d *Device) (map[string]version, error) {
 		}
 		all[name] = v
 	}
-	return all, nil
+	return all, checkAgreement(d, modelNames, modelBits)
 }
 
 func openModel(t testing.TB, fs vfs.FS) *Device {

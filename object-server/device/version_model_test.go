@@ -197,7 +197,7 @@ func (m *model) observeAll(d *Device) (map[string]version, error) {
 		}
 		all[name] = v
 	}
-	return all, nil
+	return all, checkAgreement(d, modelNames, modelBits)
 }
 
 // observeOne is what a device shows under a name of the model.

@@ -229,10 +229,10 @@ func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *ve
 		}
 		return old, err
 	}
+	a.Frees(&record.Record)
 	if !record.Live() {
 		return old, nil
 	}
-	a.Frees(&record.Record)
 	m, err := metadata(b, record)
 	if err != nil {
 		return old, nil

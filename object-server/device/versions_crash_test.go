@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/sethash"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
@@ -180,6 +183,7 @@ func TestVersionOrderDoesNotMatter(t *testing.T) {
 			}
 		}
 		var shown [2]string
+		var digests [2]map[bundle.ID]sethash.Digest
 		for i, order := range [][]versionChange{changes, rapid.Permutation(changes).Draw(rt, "order")} {
 			s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
 			s.start(rt)
@@ -191,9 +195,15 @@ func TestVersionOrderDoesNotMatter(t *testing.T) {
 			if shown[i], err = observeVersions(s.device, name); err != nil {
 				rt.Fatal(err)
 			}
+			if digests[i], err = elementsOf(s.device, []string{name}, modelBits); err == nil {
+				err = checkAgreement(s.device, []string{name}, modelBits)
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
 			_ = s.device.Close()
 		}
-		if shown[0] != shown[1] {
+		if shown[0] != shown[1] || !maps.Equal(digests[0], digests[1]) {
 			rt.Fatalf("one way\n%sthe other\n%s", shown[0], shown[1])
 		}
 	})

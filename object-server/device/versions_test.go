@@ -303,6 +303,9 @@ func TestVersionStateMachine(t *testing.T) {
 			if got, err := observeVersions(s.device, name); err != nil || got != h.String() {
 				rt.Fatalf("%v\n%s want\n%v", err, got, h)
 			}
+			if err := checkAgreement(s.device, []string{name}, modelBits); err != nil {
+				rt.Fatal(err)
+			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"change":  func(rt *rapid.T) { h = s.version(rt, h, name, drawVersionChange(rt, ids, kinds...)) },

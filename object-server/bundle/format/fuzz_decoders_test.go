@@ -61,7 +61,7 @@ func FuzzMetadata(f *testing.F) {
 
 // FuzzSeal reads a footer, and one with checksums made right.
 func FuzzSeal(f *testing.F) {
-	footer, err := EncodeSeal(1, 2, 4, 1, []Entry{
+	footer, err := (&Seal{Salt: 1, Base: 2, Last: 4, Through: 1, Horizon: 5}).Encode([]Entry{
 		{Hash: Hash{1}, LSN: 2, Unit: 2, Units: 4, Type: TypePut}, {Hash: Hash{2}, LSN: 3, Unit: 6, Units: 2, Type: TypeTombstone},
 	}, []Sample{{0, 2}})
 	check(f, err)
@@ -97,7 +97,7 @@ func FuzzSeal(f *testing.F) {
 func reserved(run []byte) []byte {
 	run = bytes.Clone(run)
 	for i := range run {
-		if i%EntrySize >= 30 {
+		if i%EntrySize >= entryChecked {
 			run[i] = 0
 		}
 	}

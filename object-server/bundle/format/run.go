@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -13,29 +14,69 @@ const SpanMax = 1<<32 - 1
 
 // EntrySize is the size of a run's entry on disk.
 const (
-	EntrySize    = 32
+	EntrySize    = 48
 	entryChecked = EntrySize - 2
 )
 
 // Entry says of one record where it lies. A run, in a CHECKPOINT or a SEAL,
 // has one for every record that counts and has a name, sorted by hash and LSN.
 //
-//	0 hash 16 | LSN - base LSN of the segment 4 | unit 4 | units 4 | type 1 | flags 1 | check 2
+//	0 hash 16 | signature 8 | which 8
+//	32 LSN - base LSN of the segment 4 | unit 4 | units 4 | type 1 | flags 1 | check 2
 //
 // The check is the lower half of the checksum of what comes before it, for readers
 // of one entry. A run is checked as a whole.
 type Entry struct {
-	Hash  Hash
-	LSN   uint64
-	Unit  uint32 // offset in the segment
-	Units uint32 // length
-	Type  Type
-	Flags uint8 // bits 8-15 of the record's flags
+	Hash      Hash
+	Signature uint64 // of the record; the TOMBSTONE of a null version has one that follows from name and time
+	Which     uint64 // the mark of the version id; of the null version the ticks of a TOMBSTONE, else 0
+	LSN       uint64
+	Unit      uint32 // offset in the segment
+	Units     uint32 // length
+	Type      Type
+	Flags     uint8 // bits 8-15 of the record's flags
 }
 
 // Entry is what a run says of the record, which lies at a unit of its segment.
 func (h *Header) Entry(unit uint32) Entry {
-	return Entry{Hash: h.Hash, LSN: h.LSN, Unit: unit, Units: h.Units, Type: h.Type, Flags: uint8(h.Flags >> 8)}
+	e := Entry{
+		Hash: h.Hash, Signature: h.Signature, LSN: h.LSN, Unit: unit, Units: h.Units, Type: h.Type, Flags: uint8(h.Flags >> 8),
+	}
+	switch {
+	case !h.VersionID.IsNull():
+		e.Which = h.VersionID.mark()
+	case h.Type == TypeTombstone:
+		e.Signature, e.Which = h.signatureOfTombstone(), h.Timestamp.Ticks
+	}
+	return e
+}
+
+// isMark in Entry.Which tells the mark of a version id from ticks.
+const isMark = 1 << 63
+
+// mark tells the version ids of a name apart.
+func (id VersionID) mark() uint64 {
+	sum := sha256.Sum256(id[:])
+	return binary.LittleEndian.Uint64(sum[:]) | isMark
+}
+
+// Version is equal for entries of one name if they are of the same version id; zero for
+// the null version.
+func (e *Entry) Version() uint64 {
+	if e.Which&isMark == 0 {
+		return 0
+	}
+	return e.Which
+}
+
+// signatureOfTombstone stands for the removal of a null version. It follows from name
+// and time alone: a chain knows no more of one that is not its newest record.
+func (h *Header) signatureOfTombstone() uint64 {
+	b := append([]byte{byte(TypeTombstone)}, h.Hash[:]...)
+	b = binary.LittleEndian.AppendUint64(b, h.Timestamp.Ticks)
+	b = binary.LittleEndian.AppendUint64(b, h.Timestamp.Offset)
+	sum := sha256.Sum256(b)
+	return binary.LittleEndian.Uint64(sum[:])
 }
 
 // IsChained tells whether the record is one of a chain of versions.
@@ -65,6 +106,8 @@ func AppendRun(b []byte, base uint64, entries []Entry) []byte {
 	for i := range entries {
 		e := &entries[i]
 		b = append(b, e.Hash[:]...)
+		b = le.AppendUint64(b, e.Signature)
+		b = le.AppendUint64(b, e.Which)
 		b = le.AppendUint32(b, uint32(e.LSN-base))
 		b = le.AppendUint32(b, e.Unit)
 		b = le.AppendUint32(b, e.Units)
@@ -77,8 +120,8 @@ func AppendRun(b []byte, base uint64, entries []Entry) []byte {
 func decodeEntry(b []byte, base uint64) Entry {
 	le := binary.LittleEndian
 	return Entry{
-		Hash: Hash(b[:16]), LSN: base + uint64(le.Uint32(b[16:])), Unit: le.Uint32(b[20:]),
-		Units: le.Uint32(b[24:]), Type: Type(b[28]), Flags: b[29],
+		Hash: Hash(b[:16]), Signature: le.Uint64(b[16:]), Which: le.Uint64(b[24:]),
+		LSN: base + uint64(le.Uint32(b[32:])), Unit: le.Uint32(b[36:]), Units: le.Uint32(b[40:]), Type: Type(b[44]), Flags: b[45],
 	}
 }
 
@@ -191,33 +234,35 @@ func ParseCheckpoint(b []byte) (Checkpoint, error) {
 // Seal is the footer of a segment that gets no more records: its run, samples,
 // chunk table, and at the very end of the file the header of a SEAL record. The
 // header's LSN is the last of the segment, Previous its base LSN, Versions the
-// number of entries; the first four bytes of the version id are the last
-// sequence that the segment stands for.
+// number of entries, the timestamp's ticks the horizon; the first four bytes of the
+// version id are the last sequence that the segment stands for.
 type Seal struct {
 	Salt    uint32
 	Base    uint64
 	Last    uint64
 	Through uint32
-	Units   uint32 // of the footer
-	Count   uint32
+	Horizon uint64 // tombstones from before, in ticks, may have been reclaimed from the segment
+	Units   uint32 // of the footer; not of what is to be encoded
+	Count   uint32 // of entries; the same
 	size    uint64 // of run and samples
 	crc     uint32 // of the chunk table
 }
 
-// EncodeSeal returns the footer of a segment.
-func EncodeSeal(salt uint32, base, last uint64, through uint32, entries []Entry, samples []Sample) ([]byte, error) {
+// Encode returns the footer of a segment.
+func (s *Seal) Encode(entries []Entry, samples []Sample) ([]byte, error) {
 	size := len(entries)*EntrySize + len(samples)*sampleSize
 	h := Header{
-		Type: TypeSeal, LSN: last, Previous: base, Salt: salt, Versions: uint32(len(entries)), Size: uint64(size),
+		Type: TypeSeal, LSN: s.Last, Previous: s.Base, Salt: s.Salt, Versions: uint32(len(entries)), Size: uint64(size),
+		Timestamp: Timestamp{Ticks: s.Horizon},
 	}
-	binary.LittleEndian.PutUint32(h.VersionID[:], through)
+	binary.LittleEndian.PutUint32(h.VersionID[:], s.Through)
 	parts := h.Layout()
 	if parts.Length > sealSizeMax {
 		return nil, fmt.Errorf("%w: footer of %d bytes", ErrTooLarge, parts.Length)
 	}
 	h.Units = uint32(parts.Length / UnitSize)
 	b := make([]byte, 0, parts.Length)
-	b = appendSamples(AppendRun(b, base, entries), samples)
+	b = appendSamples(AppendRun(b, s.Base, entries), samples)
 	table := AppendChunkTable(nil, b)
 	h.DataCRC = Checksum(table)
 	b = append(b, table...)
@@ -236,7 +281,7 @@ func ParseSeal(b []byte) (Seal, error) {
 	le := binary.LittleEndian
 	s := Seal{
 		Salt: h.Salt, Base: h.Previous, Last: h.LSN, Through: le.Uint32(h.VersionID[:]), Units: h.Units,
-		Count: h.Versions, size: h.Size, crc: h.DataCRC,
+		Horizon: h.Timestamp.Ticks, Count: h.Versions, size: h.Size, crc: h.DataCRC,
 	}
 	if h.Type != TypeSeal || s.Base == 0 || s.Last < s.Base-1 || uint64(s.Count)*EntrySize > s.size {
 		return Seal{}, fmt.Errorf("%w: not a seal", ErrDamaged)

@@ -3,7 +3,6 @@ package sethash
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"slices"
 )
 
@@ -11,7 +10,7 @@ import (
 // first bits of a hash.
 const LevelMax = 32
 
-// leafNames is how many names share a leaf, about, when the table is made.
+// leafNames is how many names share a leaf, about, of a table of DepthFor.
 const leafNames = 128
 
 // DayTicks is how long a day is, in ticks of 10 µs.
@@ -44,14 +43,19 @@ type cell struct {
 	day    uint32 // of tombstones: days since 1970 and one; 0: versions
 }
 
-// New returns an empty table for a bundle of about so many names, whose hashes have
-// at least their first common bits in common.
-func New(common uint8, names int) *Table {
+// New returns an empty table of a depth of at most LevelMax.
+func New(depth uint8) *Table {
+	return &Table{depth: depth, cells: make(map[cell]Sum), totals: make(map[uint32]Sum)}
+}
+
+// DepthFor is the depth of a table for about so many names, whose hashes have at
+// least their first common bits in common.
+func DepthFor(common uint8, names int) uint8 {
 	depth := min(common, LevelMax)
 	for n := names / leafNames; n > 0 && depth < LevelMax; n /= 2 {
 		depth++
 	}
-	return &Table{depth: depth, cells: make(map[cell]Sum), totals: make(map[uint32]Sum)}
+	return depth
 }
 
 // Depth is the deepest level that the table can tell slices of.
@@ -92,17 +96,6 @@ func change[K comparable](m map[K]Sum, key K, by Sum) {
 		return
 	}
 	m[key] = s
-}
-
-// Merge adds the elements of another table of the same depth. What was removed from
-// one and is in the other cancels out.
-func (t *Table) Merge(o *Table) {
-	if t.depth != o.depth {
-		panic("sethash: tables of different depths")
-	}
-	for c, s := range o.cells {
-		t.change(c, s)
-	}
 }
 
 // Names is about how many elements the table has.
@@ -163,6 +156,3 @@ func (t *Table) Slices(above uint8, prefix uint32, level uint8, horizon uint64) 
 	slices.SortFunc(found, func(a, b Slice) int { return cmp.Compare(a.Prefix, b.Prefix) })
 	return found, true
 }
-
-// Equal tells whether two tables of the same depth have the same sums.
-func (t *Table) Equal(o *Table) bool { return t.depth == o.depth && maps.Equal(t.cells, o.cells) }

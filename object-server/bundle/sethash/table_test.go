@@ -37,7 +37,7 @@ func model(elements []Element, level uint8, prefix uint32, horizon uint64) (d Di
 // came, and whatever came and went between them.
 func TestTableIsTheSetOfItsElements(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		table := New(rapid.Uint8Range(0, 8).Draw(t, "common"), rapid.IntRange(0, 4000).Draw(t, "names"))
+		table := New(rapid.Uint8Range(0, LevelMax).Draw(t, "depth"))
 		elements := rapid.SliceOfN(drawElement, 0, 40).Draw(t, "elements")
 		gone := rapid.SliceOfN(drawElement, 0, 10).Draw(t, "gone")
 		type step struct {
@@ -94,31 +94,10 @@ func checkSlices(t *rapid.T, table *Table, elements []Element, above uint8, pref
 	}
 }
 
-// Tables of parts of a set make that of the whole, also where an element was removed
-// from the one that does not have it.
-func TestMerge(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		elements := rapid.SliceOfN(drawElement, 1, 40).Draw(t, "elements")
-		parts := [2]*Table{New(4, 1000), New(4, 1000)}
-		whole := New(4, 1000)
-		for _, e := range elements {
-			whole.Add(e)
-			parts[rapid.IntRange(0, 1).Draw(t, "part")].Add(e)
-		}
-		gone := elements[rapid.IntRange(0, len(elements)-1).Draw(t, "gone")]
-		whole.Remove(gone)
-		parts[rapid.IntRange(0, 1).Draw(t, "part")].Remove(gone)
-		parts[0].Merge(parts[1])
-		if !parts[0].Equal(whole) {
-			t.Fatalf("%v, want %v", parts[0], whole)
-		}
-	})
-}
-
 // A difference of one element shows in its slice, and in no other.
 func TestDifferenceIsInItsSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := New(0, 1<<15), New(0, 1<<15)
+		a, b := New(8), New(8)
 		for _, e := range rapid.SliceOf(drawElement).Draw(t, "elements") {
 			a.Add(e)
 			b.Add(e)
@@ -151,16 +130,16 @@ func TestLevels(t *testing.T) {
 		names  int
 		want   uint8
 	}{{0, 0, 0}, {10, 127, 10}, {10, 128, 11}, {10, 1 << 20, 24}, {30, 1 << 20, 32}, {128, 0, 32}} {
-		if got := New(c.common, c.names).Depth(); got != c.want {
+		if got := DepthFor(c.common, c.names); got != c.want {
 			t.Errorf("%d names with %d common bits: depth %d, want %d", c.names, c.common, got, c.want)
 		}
 	}
-	table := New(32, 0)
+	table := New(32)
 	table.Add(Element{Hash: hash, Signature: 1})
 	if got, ok := table.Slices(32, 0xabcdef01, 32, 0); !ok || len(got) != 1 || got[0].Prefix != 0xabcdef01 {
 		t.Error(got, ok)
 	}
-	if _, ok := New(3, 0).Slices(0, 0, 4, 0); ok {
+	if _, ok := New(3).Slices(0, 0, 4, 0); ok {
 		t.Error("slices below the leaves")
 	}
 }
@@ -173,7 +152,7 @@ func TestIsShallow(t *testing.T) {
 		}
 		return table
 	}
-	if !fill(New(0, 0)).IsShallow() || fill(New(0, 1<<13)).IsShallow() {
+	if !fill(New(0)).IsShallow() || fill(New(DepthFor(0, 1<<13))).IsShallow() {
 		t.Error("the depth of a table does not tell whether it is shallow")
 	}
 }

@@ -23,15 +23,28 @@ type Addition struct {
 	previous uint64         // LSN of the head so far
 	versions uint32         // live ones, delete markers included
 	replaced format.Version // the version that the record makes dead; LSN 0 if none
+	gone     format.Entry   // of its record, without the place; no type as long as that is not known
 	freed    uint32         // units that compaction can take from that version's record, as far as known
 }
 
-// Frees says which record Replaced refers to.
+// Frees says which record Replaced refers to: what compaction can take from it, and
+// what leaves the set that replicas compare.
 func (a *Addition) Frees(r *format.Record) {
-	if r.Live() && r.LSN() == a.replaced.LSN {
+	if r.LSN() != a.replaced.LSN {
+		return
+	}
+	a.gone = r.Head.Entry(0)
+	if r.Live() {
 		parts := r.Head.Layout()
 		a.freed = uint32((parts.End - parts.Metadata) / format.UnitSize)
 	}
+}
+
+// Gone is the record that does not count any more for its version, without its place;
+// no type if there is none. ok is false where it could not be read, or where damage
+// keeps from being known which one it is.
+func (a *Addition) Gone() (gone format.Entry, ok bool) {
+	return a.gone, (a.replaced.LSN == 0 || a.gone.Type != 0) && !a.block.Gap
 }
 
 // Replaced refers to the version that the record replaces or removes; LSN 0 if
@@ -170,6 +183,9 @@ func (c *Chain) supersedeNull(a *Addition, t format.Timestamp, winsTie bool) err
 	}
 	if c.head.Block.NullLives {
 		a.replaced = format.Version{Timestamp: null.Timestamp, LSN: null.LSN}
+	} else if !null.Timestamp.IsZero() {
+		removal := format.Header{Type: format.TypeTombstone, Hash: c.head.Head.Hash, Timestamp: null.Timestamp}
+		a.gone = removal.Entry(0)
 	}
 	return nil
 }
