@@ -112,14 +112,31 @@ func (d *Draft) sealPad() {
 }
 
 func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, table []byte) error {
-	h := format.Header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp, Versions: 1}
-	buffer := buffers.Get(m.Msgsize() + format.BlockSizeMax)
+	h := format.Header{Type: kind, Hash: hash, VersionID: m.VersionID, Timestamp: m.Timestamp}
+	if kind == format.TypePut || kind == format.TypeSpill {
+		h.Size = uint64(m.Size)
+	}
+	return d.complete(h, m.Msgsize(), table, func(b []byte) ([]byte, error) { return m.MarshalMsg(b) })
+}
+
+// SealImported completes a record of a peer as it is there, byte for byte but for what
+// depends on the log: type, metadata and chunk table. The data must have been written.
+// It is not for SPILL records.
+func (d *Draft) SealImported(r *format.Record) error {
+	h := format.Header{Type: r.Head.Type, Hash: r.Head.Hash, VersionID: r.Head.VersionID, Timestamp: r.Head.Timestamp, Size: r.Head.Size}
+	return d.complete(h, len(r.EncodedMetadata), r.Table, func(b []byte) ([]byte, error) { return append(b, r.EncodedMetadata...), nil })
+}
+
+// complete fills in what follows from the parts of a record. encode appends the
+// metadata, of about so many bytes.
+func (d *Draft) complete(h format.Header, size int, table []byte, encode func(b []byte) ([]byte, error)) error {
+	buffer := buffers.Get(size + format.BlockSizeMax)
 	defer buffer.Free()
 	encoded := buffer.B[:0]
-	if d.chain != nil {
+	if h.Versions = 1; d.chain != nil {
 		encoded = d.chain.Continue(&h, encoded)
 	}
-	encoded, err := m.MarshalMsg(encoded)
+	encoded, err := encode(encoded)
 	if err != nil {
 		return fmt.Errorf("%w: %w", format.ErrTooLarge, err)
 	}
@@ -127,11 +144,8 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 	if h.MetadataLength > format.MetadataSizeMax {
 		return fmt.Errorf("%w: %d bytes of metadata", format.ErrTooLarge, h.MetadataLength)
 	}
-	if kind == format.TypePut || kind == format.TypeSpill {
-		h.Size = uint64(m.Size)
-	}
 	proved := table
-	if kind == format.TypeSpill {
+	if h.Type == format.TypeSpill {
 		proved = slices.Concat(d.Data(), table)
 	}
 	h.DataCRC = format.Checksum(proved)

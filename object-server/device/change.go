@@ -168,28 +168,46 @@ func (o *Object) rewrite() (err error) {
 		return err
 	}
 	defer o.device.room.leave(held)
-	draft := bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
-	defer draft.Free()
-	draft.Replaces(o.record)
-	if o.chained {
-		if err := o.device.call(func() error { return o.continueChain(draft) }); err != nil {
-			return err
-		}
-	}
-	if o.large != nil {
-		err = draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
-	} else if err = o.check(0, o.record.Data); err == nil {
-		draft.Write(o.record.Data)
-		err = draft.SealPut(o.hash, o.metadata, o.record.Table)
-	}
+	draft, err := o.redraft()
 	if err != nil {
 		return err
 	}
+	defer draft.Free()
 	if err := o.device.committer.append(o.bundle, draft); err != nil {
 		return err
 	}
-	if o.large != nil {
-		_ = bundle.WriteCopy(o.large, o.metadata) // a copy for tools; the record is the truth
-	}
+	o.copyMetadata()
 	return nil
+}
+
+// redraft makes the record anew with the object's present metadata, sealed.
+func (o *Object) redraft() (draft *bundle.Draft, err error) {
+	draft = bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
+	defer func() {
+		if err != nil {
+			draft.Free()
+		}
+	}()
+	draft.Replaces(o.record)
+	if o.chained {
+		if err := o.device.call(func() error { return o.continueChain(draft) }); err != nil {
+			return nil, err
+		}
+	}
+	if o.large != nil {
+		return draft, draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
+	}
+	if err := o.check(0, o.record.Data); err != nil {
+		return nil, err
+	}
+	draft.Write(o.record.Data)
+	return draft, draft.SealPut(o.hash, o.metadata, o.record.Table)
+}
+
+// copyMetadata makes the copy in a large file that of the record: it is for tools, the
+// record is the truth.
+func (o *Object) copyMetadata() {
+	if o.large != nil {
+		_ = bundle.WriteCopy(o.large, o.metadata)
+	}
 }

@@ -116,6 +116,29 @@ func (c *committer) forget(b *bundle.Bundle) {
 	delete(c.writers, b)
 }
 
+// appendAll is append for several drafts, each with its bundle, which are queued
+// together: they share a flush, or as many as their size takes. What became of each is
+// in its err.
+func (c *committer) appendAll(bundles []*bundle.Bundle, all []*write) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	for _, w := range all {
+		w.done = make(chan struct{}, 1)
+	}
+	c.mu.Lock()
+	for i, w := range all {
+		w.writer = c.writerOf(bundles[i])
+	}
+	c.queue = append(c.queue, all...)
+	c.mu.Unlock()
+	c.arrived.Signal()
+	for _, w := range all {
+		<-w.done
+	}
+	return nil
+}
+
 // check returns ErrStuck if the batch that is being written has come no further for
 // long.
 func (c *committer) check() error {

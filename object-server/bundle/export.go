@@ -1,0 +1,125 @@
+package bundle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
+)
+
+// Exported tells how far an export went.
+type Exported struct {
+	Position     // up to which all was visited
+	Skipped  int // records and segments that could not be read: a peer is not known to have everything
+}
+
+// Export visits the records from after an LSN on that count, in the order in which
+// they lie: of a name without versions the newest, of each version the last one, and
+// the removals of versions. It leaves out what want does not take; nil takes all.
+// Records are given as they are in the log, checked to the last byte, and valid until
+// visit returns. Segments that compaction replaces meanwhile stay until it is done.
+// It ends with the first error of visit.
+func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit func(p []byte, r *format.Record) error) (done Exported, err error) {
+	b.mu.RLock()
+	extents, at := b.extents()
+	b.mu.RUnlock()
+	done.Position = at
+	defer func() {
+		for i := range extents {
+			extents[i].segment.unpin()
+		}
+	}()
+	var entries []found
+	for i := range extents {
+		x := &extents[i]
+		if x.last <= since {
+			continue
+		}
+		run, err := b.runOf(x)
+		if format.IsDamage(err) || isUnreadable(err) {
+			b.tell(b.inSegment(x.segment, fmt.Errorf("segment %08x is not exported: %w", x.segment.sequence, err)))
+			done.Skipped++
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		for _, e := range b.own(x.segment, run) {
+			if e.LSN > since {
+				entries = append(entries, found{e, x.segment})
+			}
+		}
+	}
+	slices.SortFunc(entries, func(e, f found) int { return e.Compare(f.Entry) })
+	var counts []found
+	last(entries, func(e *found) {
+		if e.Type != format.TypeVersionDirectory && (want == nil || want(&e.Entry)) {
+			counts = append(counts, *e)
+		}
+	})
+	return done, b.visit(counts, visit, &done.Skipped)
+}
+
+// visit reads the records of entries.
+func (b *Bundle) visit(entries []found, visit func(p []byte, r *format.Record) error, skipped *int) error {
+	slices.SortFunc(entries, func(e, f found) int {
+		return cmp.Or(cmp.Compare(e.segment.base, f.segment.base), cmp.Compare(e.Unit, f.Unit))
+	})
+	for len(entries) > 0 {
+		s, n := entries[0].segment, 1
+		for n < len(entries) && entries[n].segment == s {
+			n++
+		}
+		if err := b.visitSegment(s, entries[:n], visit, skipped); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func (b *Bundle) visitSegment(s *openSegment, entries []found, visit func(p []byte, r *format.Record) error, skipped *int) error {
+	file, err := b.files.get(s.key(b.id))
+	if err != nil {
+		return err
+	}
+	defer file.release()
+	end := &entries[len(entries)-1]
+	source := segment.NewWindow(file, (int64(end.Unit)+int64(end.Units))*format.UnitSize, segment.WindowSize)
+	defer source.Close()
+	for i := range entries {
+		e := &entries[i]
+		p, err := source.At(int64(e.Unit)*format.UnitSize, int(e.Units)*format.UnitSize)
+		var r *format.Record
+		if err == nil {
+			r, err = checked(p, e)
+		}
+		if format.IsDamage(err) || isUnreadable(err) {
+			err = fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, b.directory, e.LSN, err)
+			b.tell(b.placedByLSN(&Record{Record: format.Record{Head: format.Header{LSN: e.LSN, Hash: e.Hash}}}, err))
+			*skipped++
+			continue
+		}
+		if err == nil {
+			err = visit(p, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checked parses a record that must be that of an entry, and checks every byte.
+func checked(p []byte, e *found) (*format.Record, error) {
+	r, err := format.ParseRecord(p)
+	if err == nil && (r.Head.Salt != e.segment.salt || r.Head.Entry(e.Unit) != e.Entry) {
+		err = fmt.Errorf("%w: not the record of its entry", format.ErrDamaged)
+	}
+	if err == nil {
+		err = r.CheckData()
+	}
+	return r, err
+}

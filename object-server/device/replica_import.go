@@ -1,0 +1,296 @@
+package device
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
+)
+
+// Imported is what became of a record.
+type Imported struct {
+	Stored bool  // it, or what it adds to the stored one, was written
+	Err    error // why it cannot be stored; nil also where what is stored counts more
+}
+
+// Import stores records of a peer as far as they count, and returns what became of
+// each. What wins is the same in whatever order they come; see
+// doc/formats/bundle.md, "Which record counts". Bytes and checksums stay as they are,
+// but where the metadata of one and the data of another make a new record. Records
+// of different names share a flush. What is stored is durable on return. Records may
+// be of any partition of the device.
+//
+// A damaged record is replaced by a good one of the same write, and its damage ends.
+func (r Replica) Import(records []RawRecord) ([]Imported, error) {
+	done := make([]Imported, len(records))
+	var all []*incoming
+	for i := range records {
+		x, err := newIncoming(r, &records[i])
+		if done[i].Err = err; err == nil {
+			x.result = &done[i]
+			all = append(all, x)
+		}
+	}
+	for len(all) > 0 {
+		round, rest := distinct(all)
+		if err := r.device.importRound(round); err != nil {
+			return done, err
+		}
+		all = rest
+		for i := len(round) - 1; i >= 0; i-- {
+			x := round[i]
+			var old *nullIsOldError
+			if !errors.As(x.result.Err, &old) {
+				continue
+			}
+			if _, x.result.Err = r.device.keepNull(x.at); x.result.Err == nil {
+				x.kept = old.timestamp
+				all = append([]*incoming{x}, all...)
+			}
+		}
+	}
+	return done, nil
+}
+
+// distinct takes the first record of each name.
+func distinct(all []*incoming) (round, rest []*incoming) {
+	seen := make(map[format.Hash]bool)
+	for _, x := range all {
+		if seen[x.at.Hash] {
+			rest = append(rest, x)
+		} else {
+			seen[x.at.Hash] = true
+			round = append(round, x)
+		}
+	}
+	return round, rest
+}
+
+// incoming is a record that is being imported.
+type incoming struct {
+	at       Location
+	raw      *RawRecord
+	record   *format.Record
+	metadata *format.Metadata
+	kept     format.Timestamp // of the null version that has been kept
+	result   *Imported
+
+	bundle *bundle.Bundle
+	draft  *bundle.Draft // nil: there is nothing to write
+	gone   uint64        // large file that is replaced; 0 if none
+	posted *Object       // that gets the metadata of the record; nil if none does
+}
+
+// newIncoming checks every byte of a record.
+func newIncoming(r Replica, raw *RawRecord) (*incoming, error) {
+	record, err := format.ParseRecord(raw.Bytes)
+	if err == nil {
+		err = record.CheckData()
+	}
+	var m *format.Metadata
+	if err == nil {
+		m, err = record.Metadata()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: record of a peer: %w", ErrInvalid, err)
+	}
+	h := &record.Head
+	m.VersionID = h.VersionID
+	switch isSpill := h.Type == format.TypeSpill; {
+	case !h.Type.Named() || h.Type == format.TypeVersionDirectory,
+		isSpill != (raw.Large != nil),
+		h.Signature != h.SignatureOf(record.EncodedMetadata),
+		m.Timestamp != h.Timestamp || h.Timestamp.IsZero(),
+		record.Live() && m.Size != record.Size():
+		return nil, fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(raw.Bytes))
+	}
+	return &incoming{at: Location{r.policy, r.partition, h.Hash}, raw: raw, record: record, metadata: m}, nil
+}
+
+// importRound imports records of different names.
+func (d *Device) importRound(round []*incoming) error {
+	if err := d.importLarge(round); err != nil {
+		return err
+	}
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	var size int64
+	for _, x := range round {
+		size += int64(len(x.raw.Bytes)) + uploadRoom
+	}
+	if err := d.room.enter(size); err != nil {
+		return err
+	}
+	defer d.room.leave(size)
+	held, err := d.useAll(round)
+	defer func() {
+		for _, s := range held {
+			s.done()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(round, func(x, y *incoming) int { return bytes.Compare(x.at.Hash[:], y.at.Hash[:]) })
+	for _, x := range round {
+		d.locks.lock(x.at.Hash)
+		defer d.locks.unlock(x.at.Hash)
+		defer x.free()
+		if x.result.Err == nil && !x.result.Stored {
+			x.result.Err = d.prepareImport(x)
+		}
+	}
+	return d.commitImport(round)
+}
+
+// useAll opens the bundles of the records, and keeps each from being split once.
+func (d *Device) useAll(round []*incoming) (map[bundle.ID]*partition, error) {
+	held := make(map[bundle.ID]*partition)
+	for _, x := range round {
+		if s := held[d.bundleOf(x.at)]; s != nil {
+			x.bundle = s.bundle
+			continue
+		}
+		s, err := d.use(x.at)
+		if err != nil {
+			return held, err
+		}
+		x.bundle = s.bundle
+		if held[s.bundle.ID()] != nil {
+			s.done()
+			continue
+		}
+		held[s.bundle.ID()] = s
+	}
+	return held, nil
+}
+
+// prepareImport makes the draft of what is to be written of a record, if anything is.
+// The name is locked.
+func (d *Device) prepareImport(x *incoming) error {
+	m := x.metadata
+	w := rival{bundle: x.bundle, hash: x.at.Hash, kind: x.record.Type(), metadata: m}
+	if w.kind == format.TypeSpill {
+		w.kind = format.TypePut
+	}
+	needsChain := w.kind == format.TypeDeleteMarker || !m.VersionID.IsNull()
+	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) {
+		if w.kind == format.TypeTombstone {
+			return c.Remove(m.VersionID, m.Timestamp)
+		}
+		if m.VersionID.IsNull() {
+			if err := d.checkNull(c, m.Timestamp, x.kept); err != nil {
+				return versions.Addition{}, err
+			}
+		}
+		return w.add(c)
+	})
+	var older *OlderError
+	switch {
+	case errors.As(err, &older) && w.kind == format.TypePut:
+		return d.preparePost(x)
+	case errors.As(err, &older):
+		return nil
+	case err != nil:
+		return err
+	case w.kind == format.TypeTombstone && old.record == nil && m.Timestamp.Compare(x.bundle.Horizon()) < 0 && m.VersionID.IsNull():
+		return nil // it was reclaimed here, and so was what it deletes
+	case x.record.Type() == format.TypeSpill:
+		return nil // it came to count meanwhile; the next export has it
+	}
+	merged := *m
+	if w.kind == format.TypePut {
+		outlive(&merged, old.state.Metadata)
+	}
+	x.gone = old.large
+	return x.seal(&old, &merged)
+}
+
+// seal makes the draft with the metadata, which may be those of the record.
+func (x *incoming) seal(old *replaced, m *format.Metadata) error {
+	x.draft = bundle.NewDraft(len(x.record.Data) + len(x.record.Table))
+	x.draft.Continue(old.chain)
+	x.draft.Replaces(old.record)
+	x.draft.Write(x.record.Data)
+	if x.metadata.MetaTimestamp == m.MetaTimestamp && x.metadata.TypeTimestamp == m.TypeTimestamp &&
+		x.metadata.CompareMeta(m) == 0 && x.metadata.CompareType(m) == 0 {
+		return x.draft.SealImported(x.record)
+	}
+	return x.draft.SealPut(x.at.Hash, m, x.record.Table)
+}
+
+// preparePost makes the draft of the stored object with the metadata of a record
+// whose data count less, if a POST has made them later than those that are stored.
+func (d *Device) preparePost(x *incoming) error {
+	o := &Object{device: d, bundle: x.bundle, hash: x.at.Hash}
+	find := versionOf(x.metadata.VersionID)
+	if head, buffer, err := x.bundle.ReadHead(x.at.Hash); err == nil && head != nil && !head.Versioned() {
+		find = (*Object).newest
+		buffer.Free()
+	}
+	err := d.call(func() error { return o.load(find) })
+	if err == nil && !o.metadata.Doubtful {
+		before := *o.metadata
+		outlive(o.metadata, x.metadata)
+		if before.CompareMeta(o.metadata) != 0 || before.CompareType(o.metadata) != 0 {
+			x.draft, err = o.redraft()
+			x.posted = o
+			return err
+		}
+	}
+	o.Close()
+	var none *NotFoundError
+	if errors.As(err, &none) { // it was deleted since
+		return nil
+	}
+	return err
+}
+
+// commitImport writes what has been prepared.
+func (d *Device) commitImport(round []*incoming) error {
+	var all []*write
+	var of []*incoming
+	var bundles []*bundle.Bundle
+	for _, x := range round {
+		if x.draft != nil && x.result.Err == nil {
+			all, of, bundles = append(all, &write{draft: x.draft}), append(of, x), append(bundles, x.bundle)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := d.committer.appendAll(bundles, all); err != nil {
+		return err
+	}
+	for i, w := range all {
+		x := of[i]
+		x.result.Stored, x.result.Err = w.err == nil, w.err
+		if w.err != nil {
+			continue
+		}
+		if x.gone != 0 {
+			x.bundle.RemoveLarge(x.gone)
+		}
+		if x.posted != nil {
+			x.posted.copyMetadata()
+		}
+	}
+	return nil
+}
+
+func (x *incoming) free() {
+	if x.draft != nil {
+		x.draft.Free()
+		x.draft = nil
+	}
+	if x.posted != nil {
+		x.posted.Close()
+		x.posted = nil
+	}
+}
