@@ -143,6 +143,12 @@ func (b *Bundle) list() ([]segmentFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == droppedName }) {
+		if b.readOnly {
+			return nil, nil
+		}
+		return nil, b.files.finishDrop(b.id)
+	}
 	b.dirDurable = true
 	var segments []segmentFile
 	for _, entry := range entries {

@@ -30,6 +30,8 @@ var (
 	ErrStuck = errors.New("device: no answer")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("device: closed")
+	// ErrChanged: something was written since the position that the caller knows.
+	ErrChanged = errors.New("device: the partition has changed")
 	// ErrInvalid: the caller broke the contract of a method.
 	ErrInvalid = errors.New("device: invalid argument")
 )

@@ -1,0 +1,67 @@
+package device
+
+import (
+	"fmt"
+
+	"martlet/object-server/bundle"
+)
+
+// Drop removes the partition with all that is in it, unless something was written to
+// it since a position: ErrChanged then, and nothing has happened. A hand-off is given
+// back so, once every primary has what it had at that position. Requests wait, and
+// find an empty partition. A crash leaves all of it, or nothing that shows.
+//
+// It waits for what the compactor is doing, and for the partition that is being split.
+func (r Replica) Drop(unchangedSince bundle.Position) error {
+	d := r.device
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.splitter.marking.Lock() // the partition stays what it is
+	defer d.splitter.marking.Unlock()
+	id, ok := d.bundleIn(r.policy, r.partition)
+	if !ok {
+		return fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(r.policy, r.partition))
+	}
+	if has, err := d.hasDirectory(id); err != nil || !has {
+		return err
+	}
+	d.compactor.working.Lock()
+	defer d.compactor.working.Unlock()
+	d.caretaker.working.Lock()
+	defer d.caretaker.working.Unlock()
+	s := d.slot(id)
+	s.use.Lock()
+	defer s.use.Unlock()
+	b, err := d.open(s, id)
+	if err != nil {
+		return err
+	}
+	if now := b.Position(); now != unchangedSince {
+		return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
+	}
+	if err := d.settle(b); err != nil {
+		return err
+	}
+	return d.drop(s, b)
+}
+
+// drop removes the files of a bundle that nobody uses. Opening it has taken its floor,
+// and closing the device gives one only to bundles that are open. s.use is held.
+func (d *Device) drop(s *slot, b *bundle.Bundle) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	s.bundle = nil
+	s.mu.Unlock()
+	b.Retire()
+	d.compactor.mu.Lock()
+	delete(d.compactor.synced, b.ID())
+	d.compactor.mu.Unlock()
+	if err := d.files.Drop(b.ID()); err != nil {
+		return err
+	}
+	d.damages.repaired(b.ID())
+	return nil
+}

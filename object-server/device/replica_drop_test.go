@@ -1,0 +1,119 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// dropping is a device with a partition of some segments and large files in which some
+// names were deleted, and the position of that.
+func dropping(t *testing.T, fs vfs.FS, method SyncMethod) (*Device, bundle.Position) {
+	o := crashOptions(method)
+	d := open(t, fs, "/d", o)
+	for i := range 60 {
+		name := fmt.Sprintf("/a/c/%d", i)
+		must[State](t)(put(d, locate(name, 0), name, 10, modelBody(name, uint64(10+i%7))))
+	}
+	for i := range 30 {
+		name := fmt.Sprintf("/a/c/%d", i)
+		must[State](t)(d.Delete(locate(name, 0), at(100), name))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, fs, "/d", o) // with a floor from a clean stop
+	return d, must[bundle.Position](t)(d.Replica(0, 0).Position())
+}
+
+// A dropped partition leaves no file, and is an empty one with another identity,
+// before and after a restart. One that was written to since stays.
+func TestDrop(t *testing.T) {
+	for _, method := range crashMethods {
+		fs := vfs.NewMem("/d")
+		d, position := dropping(t, fs, method)
+		loc := locate("/a/c/40", 0)
+		must[State](t)(put(d, loc, "/a/c/40", 200, nil))
+		if err := d.Replica(0, 0).Drop(position); !errors.Is(err, ErrChanged) {
+			t.Fatal(err)
+		}
+		wantBody(t, d, loc, []byte{})
+		position = must[bundle.Position](t)(d.Replica(0, 0).Position())
+		if err := d.Replica(0, 0).Drop(position); err != nil {
+			t.Fatal(err)
+		}
+		for path := range files(t, fs) {
+			if strings.HasPrefix(path, "/d/bundles/0/") {
+				t.Errorf("%s is left", path)
+			}
+		}
+		wantNotFound(t, d, loc, 0)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = open(t, fs, "/d", crashOptions(method))
+		wantNotFound(t, d, loc, 0)
+		must[State](t)(put(d, loc, "/a/c/40", 5, body(5, 100)))
+		if now := must[bundle.Position](t)(d.Replica(0, 0).Position()); now.Bundle == position.Bundle || now.Bundle == (bundle.Position{}).Bundle {
+			t.Errorf("the identity is %x again", now.Bundle)
+		}
+		if damages, _ := d.Damages(); len(damages) > 0 {
+			t.Errorf("%+v", damages)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Wherever a crash hits a Drop, all is there or nothing is: nothing that was deleted
+// lives again.
+func TestCrashWhileDropping(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	seen := map[bool]int{}
+	for round := range 40 {
+		mem := vfs.NewMem("/d")
+		var left atomic.Int64
+		left.Store(math.MaxInt64)
+		faults := vfs.NewFaults(mem, func(op, _ string) error {
+			if (op == "remove" || op == "syncdir" || op == "create") && left.Add(-1) < 0 {
+				return syscall.EIO
+			}
+			return nil
+		})
+		d, position := dropping(t, faults, crashMethods[round%len(crashMethods)])
+		left.Store(rng.Int64N(40))
+		err := d.Replica(0, 0).Drop(position)
+		after := mem.CrashClone(rng)
+		_ = d.Close()
+		again := open(t, after, "/d", crashOptions(crashMethods[round%len(crashMethods)]))
+		isThere := false
+		for i := range 60 {
+			name := fmt.Sprintf("/a/c/%d", i)
+			_, _, lookUp := get(again, locate(name, 0))
+			var none *NotFoundError
+			switch {
+			case lookUp == nil && i >= 30 && (i == 30 || isThere):
+				isThere = true
+			case errors.As(lookUp, &none) && (i < 30 || !isThere):
+			default:
+				t.Fatalf("round %d: %s: %v after %v", round, name, lookUp, err)
+			}
+		}
+		seen[isThere]++
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Fatalf("%v", seen)
+	}
+}
