@@ -31,7 +31,7 @@ func (r Replica) Drop(unchangedSince bundle.Position) error {
 	defer d.compactor.working.Unlock()
 	d.caretaker.working.Lock()
 	defer d.caretaker.working.Unlock()
-	s := d.slot(id)
+	s := d.partitionOf(id)
 	s.use.Lock()
 	defer s.use.Unlock()
 	b, err := d.open(s, id)
@@ -49,7 +49,7 @@ func (r Replica) Drop(unchangedSince bundle.Position) error {
 
 // drop removes the files of a bundle that nobody uses. Opening it has taken its floor,
 // and closing the device gives one only to bundles that are open. s.use is held.
-func (d *Device) drop(s *slot, b *bundle.Bundle) error {
+func (d *Device) drop(s *partition, b *bundle.Bundle) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.mu.Lock()
