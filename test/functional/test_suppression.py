@@ -14,7 +14,7 @@ from swift_api import Account
 
 from ring.ring import load_rings
 
-OPTIONS = "error_suppression_limit = 0\nnode_timeout = 2\n"
+OPTIONS = "error_suppression_limit = 0\nnode_timeout = 6\n"
 
 
 @contextmanager
