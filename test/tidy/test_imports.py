@@ -32,6 +32,7 @@ GO_LEVELS = {
     "bundle/compact": 2,
     "bundle/index": 1,
     "bundle/segment": 1,
+    "bundle/sethash": 1,
     "bundle/versions": 1,
     "bundle": 3,
     "device/journal": 4,
@@ -44,7 +45,13 @@ GO_LEVELS = {
 }
 
 # What decides without touching a disk: it is handed bytes, or an interface to read by.
-GO_WITHOUT_IO = ("bundle/format", "bundle/index", "bundle/versions", "bundle/compact")
+GO_WITHOUT_IO = (
+    "bundle/format",
+    "bundle/index",
+    "bundle/sethash",
+    "bundle/versions",
+    "bundle/compact",
+)
 GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 
 # The modules that know eventlet: the WSGI server, and what needs concurrency.
