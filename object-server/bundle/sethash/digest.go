@@ -13,8 +13,7 @@ type Sum struct {
 	Count      uint64
 }
 
-func (s *Sum) add(o Sum)      { s.Signatures, s.Count = s.Signatures+o.Signatures, s.Count+o.Count }
-func (s *Sum) subtract(o Sum) { s.Signatures, s.Count = s.Signatures-o.Signatures, s.Count-o.Count }
+func (s *Sum) add(o Sum) { s.Signatures, s.Count = s.Signatures+o.Signatures, s.Count+o.Count }
 
 // Digest stands for all elements of a slice. Two replicas with equal digests of a
 // slice have the same elements in it.
