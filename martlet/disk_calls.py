@@ -52,7 +52,7 @@ class ProcessStuck(DiskStuck):
 
 @dataclass
 class Limits:
-    """What a disk may take of a process."""
+    """How much of a process a disk may take."""
 
     threads_per_disk: int = 4
     disk_timeout: float = 10.0
@@ -85,7 +85,7 @@ def on_disk(disk: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 def on_disk_later(disk: str, function: Callable[[], object]) -> None:
-    """As ``on_disk``, but nobody waits for it, and a disk that hangs does not refuse it."""
+    """As ``on_disk``, but no request waits for it, and a disk that hangs does not refuse it."""
     if is_green():
         _calls_of_process().start(disk, function)
     else:
@@ -117,7 +117,7 @@ class _Call:
 
     def __init__(self, function: Callable[[], Any], event: Any) -> None:
         self.function = function
-        self.event = event  # None: nobody waits
+        self.event = event  # None: no request waits
         self.is_given_up = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -331,4 +331,4 @@ def _calls_of_process() -> _Calls:
 
 
 def _ignore(*_arguments: object) -> None:
-    """What the hub wants to be told of, and we do not need."""
+    """For the hub, which wants to tell it; nothing is done."""

@@ -113,7 +113,7 @@ class Devices:
         return os.path.ismount(path) if self._mount_check else os.path.isdir(path)
 
     def _of_device(self, name: str, look: Callable[[str], T]) -> T | None:
-        """What is seen on a device; None if it does not answer."""
+        """The figures of a device; None if it does not answer."""
         path = os.path.join(self.folder, name)
         try:
             return on_disk(path, look, path)

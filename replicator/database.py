@@ -132,9 +132,9 @@ class Database:
         return result
 
     def close(self) -> None:
-        """Close every connection, once nobody uses the database any more.
+        """Close every connection, once the database is not used any more.
 
-        Nobody waits for it: who closes it often works on another device.
+        No request waits for it: who closes it often works on another device.
         """
         on_disk_later(self._device, self._close)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an application answers, on its way to the client."""
+"""The answer of an application, on its way to the client."""
 
 from __future__ import annotations
 

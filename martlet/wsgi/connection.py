@@ -27,7 +27,7 @@ _DRAIN_SECONDS = 2.0
 
 
 class House(Protocol):
-    """What a connection needs of the server it belongs to."""
+    """The part of the server that a connection uses."""
 
     app: WSGIApp
     limits: Limits
@@ -177,7 +177,7 @@ class Connection:
 
 
 def base_environ() -> Environ:
-    """What all requests have in common."""
+    """The keys that all requests have in common."""
     return {
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),

@@ -30,7 +30,7 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a client asks for.
+    """The head of a request, parsed and checked.
 
     :param target: path and query as sent; the authority of an absolute form is the Host.
     :param headers: by lower-case name, repeats joined with commas.

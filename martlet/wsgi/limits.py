@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client may send, and how long it may take."""
+"""Bounds of all that a client may send, and of the time it may take."""
 
 from __future__ import annotations
 

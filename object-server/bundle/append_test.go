@@ -6,7 +6,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// There is one writer of a bundle, so nobody but its owner can append.
+// There is one writer of a bundle, so its owner alone can append.
 func TestOneWriter(t *testing.T) {
 	b, err := Open(NewFiles(vfs.NewMem("/d"), "/d", 4), logID, logConfig)
 	if err != nil {

@@ -134,7 +134,7 @@ func (f *Files) giveBack(key fileKey, isShared bool) {
 }
 
 // put moves the file of a segment into the pool. The name that it has must be gone
-// for good before its bytes change, and nobody may still read them: in this process
+// for good before its bytes change, and no reader may be left: in this process
 // or in another one.
 func (p *pool) put(key fileKey) bool {
 	name := p.files.path(key)
@@ -162,7 +162,7 @@ func (p *pool) put(key fileKey) bool {
 	return true
 }
 
-// errShared says that somebody else has the file.
+// errShared says that another has the file.
 var errShared = errors.New("bundle: a file is not for one alone")
 
 func (p *pool) move(file vfs.File, key fileKey, e pooled) error {

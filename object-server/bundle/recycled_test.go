@@ -207,7 +207,7 @@ func TestMisdirectedHeaderOfRecycledSegment(t *testing.T) {
 	}
 }
 
-// A file that somebody still reads, in whatever process, or that has another name, is
+// A file that is still read, in whatever process, or that has another name, is
 // never written to again.
 func TestReadersKeepTheirFile(t *testing.T) {
 	fs := vfs.NewMem("/d")
@@ -279,7 +279,7 @@ func TestPool(t *testing.T) {
 	}
 	check(t, NewFiles(restarted, "/d", 4).LoadPool(0, recycledConfig.SegmentBytes))
 	if poolNames(restarted) != 0 {
-		t.Error("files wait that nobody will use")
+		t.Error("files wait that are of no use")
 	}
 	b.files.Drain()
 	if poolNames(fs) != 0 || b.files.pool.bytes != 0 {

@@ -47,7 +47,7 @@ func (r Replica) Drop(unchangedSince bundle.Position) error {
 	return d.drop(s, b)
 }
 
-// drop removes the files of a bundle that nobody uses. Opening it has taken its floor,
+// drop removes the files of a bundle that is not in use. Opening it has taken its floor,
 // and closing the device gives one only to bundles that are open. s.use is held.
 func (d *Device) drop(s *partition, b *bundle.Bundle) error {
 	s.opening.Lock()

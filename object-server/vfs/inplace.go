@@ -174,7 +174,7 @@ func (f *osFile) ioctl(request uintptr, argument unsafe.Pointer) error {
 	}
 }
 
-// Sole implements File: a write lease is given only where nobody else has the file
+// Sole implements File: a write lease is given only where no other has the file
 // open.
 func (f *osFile) Sole() (bool, error) {
 	var s unix.Stat_t

@@ -85,7 +85,7 @@ type File interface {
 	// found them, so that they alone have changed, and no length and no place.
 	// Datasync of any file of the file system makes them durable then.
 	InPlace(from, to int64) bool
-	// Sole tells whether the file has one name, and nobody else has it open, in any
+	// Sole tells whether the file has one name, and no other has it open, in any
 	// process. False where that cannot be known.
 	Sole() (bool, error)
 	// Allocate reserves room for size bytes without changing the length.

@@ -426,7 +426,7 @@ func TestMemInPlace(t *testing.T) {
 	}
 }
 
-// A file that has another name, or that somebody has open, is not for its holder
+// A file that has another name, or that is open elsewhere, is not for its holder
 // alone.
 func TestSole(t *testing.T) {
 	root := t.TempDir()

@@ -32,7 +32,7 @@ def extract(account: Account, path: str, kind: str, body: Any) -> dict[str, Any]
 
 
 def sizes(account: Account, container: str) -> dict[str, int]:
-    """What the container lists: name and bytes."""
+    """Name and bytes of each object in the listing."""
     listed = account.call("GET", container, format="json").json
     return {entry["name"]: entry["bytes"] for entry in listed}
 

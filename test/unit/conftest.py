@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for all unit tests."""
+"""Settings of all unit tests."""
 
 from hypothesis import settings
 

@@ -79,7 +79,7 @@ made = []
 assert outcome(on_disk, "/d1", made.append, 1) == "DiskStuck"
 assert on_disk("/d2", write, "/d2") == "written"
 
-# What nobody waits for waits for the disk.
+# Work that no request waits for waits for the disk.
 on_disk_later("/d1", lambda: made.append(2))
 works["/d1"].set()
 while outcome(on_disk, "/d1", write, "/d1") != "written":

@@ -498,7 +498,7 @@ def test_stop_ends_idle_connections_and_lets_requests_end() -> None:
 
 
 class Seen:
-    """What another strict parser, llhttp, makes of the first request."""
+    """The first request as another strict parser, llhttp, reads it."""
 
     def __init__(self, raw: bytes) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
