@@ -41,7 +41,7 @@ func (r Replica) Drop(unchangedSince bundle.Position) error {
 	if now := b.Position(); now != unchangedSince {
 		return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
 	}
-	if err := d.settle(b); err != nil {
+	if err := d.compactor.settle(); err != nil { // no replay of the journal brings back a file
 		return err
 	}
 	return d.drop(s, b)
@@ -56,6 +56,7 @@ func (d *Device) drop(s *partition, b *bundle.Bundle) error {
 	s.bundle = nil
 	s.mu.Unlock()
 	b.Retire()
+	d.committer.forget(b)
 	d.compactor.mu.Lock()
 	delete(d.compactor.synced, b.ID())
 	d.compactor.mu.Unlock()

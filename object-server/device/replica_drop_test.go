@@ -117,3 +117,34 @@ func TestCrashWhileDropping(t *testing.T) {
 		t.Fatalf("%v", seen)
 	}
 }
+
+// A dropped partition leaves nothing of its bundle in memory.
+func TestDropForgetsTheWriter(t *testing.T) {
+	d := open(t, vfs.NewMem("/d"), "/d", crashOptions(SyncFdatasync))
+	for range 3 {
+		must[State](t)(put(d, locate("/a/c/o", 0), "/a/c/o", 10, nil))
+		position := must[bundle.Position](t)(d.Replica(0, 0).Position())
+		if err := d.Replica(0, 0).Drop(position); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.committer.mu.Lock()
+	defer d.committer.mu.Unlock()
+	if n := len(d.committer.writers); n > 0 {
+		t.Errorf("the writers of %d dropped bundles are kept", n)
+	}
+}
+
+// A device without room gets some back by dropping a partition.
+func TestDropOnAFullDevice(t *testing.T) {
+	for _, method := range crashMethods {
+		fs := vfs.NewMem("/d")
+		d, position := dropping(t, fs, method)
+		fs.SetLimit(1)
+		if err := d.Replica(0, 0).Drop(position); err != nil {
+			t.Errorf("%v: %v", method, err)
+		}
+		fs.SetLimit(0)
+		wantNotFound(t, d, locate("/a/c/40", 0), 0)
+	}
+}
