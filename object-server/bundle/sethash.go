@@ -270,8 +270,10 @@ func (b *Bundle) runOf(x *extent) (run []format.Entry, err error) {
 		return nil, err
 	}
 	defer file.release()
-	if run, _, err = segment.ReadFooter(file); !format.IsDamage(err) {
-		return run, err
+	if x.sealed {
+		if run, _, err = segment.ReadFooter(file); !format.IsDamage(err) {
+			return run, err
+		}
 	}
 	run, err = b.entries(file, x)
 	format.SortRun(run)

@@ -102,3 +102,23 @@ func rotHeader(t testing.TB, fs *vfs.Mem, b *Bundle, hash format.Hash) {
 	defer file.Close()
 	flip(t, file, int64(r.slot.Unit())*format.UnitSize+60)
 }
+
+// The run of a segment as it was at one moment leaves out what was appended later,
+// though it has a footer by now.
+func TestRunOfASegmentSealedSince(t *testing.T) {
+	_, b := tendedLog(t)
+	appendBatch(t, b, put(t, 3, 5000))
+	b.mu.RLock()
+	extents, at := b.extents()
+	b.mu.RUnlock()
+	appendBatch(t, b, put(t, 4, 6000))
+	b.close()
+	check(t, b.Seal())
+	entries, err := b.entriesIn(extents, 0, 0)
+	check(t, err)
+	for _, e := range entries {
+		if e.LSN > at.LSN {
+			t.Errorf("record %d is later than %d", e.LSN, at.LSN)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type extent struct {
 	checkpoint uint32
 	resume     uint32 // unit of the first record that no CHECKPOINT covers
 	covered    uint64 // last LSN before it
+	sealed     bool   // has a footer; one that it gets later may list later records
 }
 
 // Seal writes a footer behind each segment that gets no more records, so that
@@ -61,7 +62,7 @@ func (b *Bundle) unsealed() (extent, bool) {
 
 func (t *segments) extent(s *openSegment) extent {
 	t.pin(s.number)
-	return extent{s, s.tail, s.last, s.checkpoint, s.resume, s.covered}
+	return extent{s, s.tail, s.last, s.checkpoint, s.resume, s.covered, s.sealed}
 }
 
 func (b *Bundle) seal(x *extent) error {
