@@ -181,27 +181,31 @@ func (o *Object) rewrite() (err error) {
 }
 
 // redraft makes the record anew with the object's present metadata, sealed.
-func (o *Object) redraft() (draft *bundle.Draft, err error) {
-	draft = bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
-	defer func() {
-		if err != nil {
-			draft.Free()
-		}
-	}()
+func (o *Object) redraft() (*bundle.Draft, error) {
+	draft := bundle.NewDraft(len(o.record.Data) + len(o.record.Table))
+	if err := o.fill(draft); err != nil {
+		draft.Free()
+		return nil, err
+	}
+	return draft, nil
+}
+
+// fill completes a draft of the object.
+func (o *Object) fill(draft *bundle.Draft) error {
 	draft.Replaces(o.record)
 	if o.chained {
 		if err := o.device.call(func() error { return o.continueChain(draft) }); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if o.large != nil {
-		return draft, draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
+		return draft.SealSpill(o.hash, o.metadata, o.record.LargeID, o.record.Table)
 	}
 	if err := o.check(0, o.record.Data); err != nil {
-		return nil, err
+		return err
 	}
 	draft.Write(o.record.Data)
-	return draft, draft.SealPut(o.hash, o.metadata, o.record.Table)
+	return draft.SealPut(o.hash, o.metadata, o.record.Table)
 }
 
 // copyMetadata makes the copy in a large file that of the record: it is for tools, the

@@ -434,3 +434,23 @@ func TestImportHeals(t *testing.T) {
 		t.Fatalf("%+v", damages)
 	}
 }
+
+// A POST to data that have rotted is refused, and so is one that a peer has made of
+// other data.
+func TestPostOverRottenData(t *testing.T) {
+	const name = "/a/c/heron"
+	loc := locate(name, modelBits)
+	from, to := newMemory(t), newMemory(t)
+	must[State](t)(put(from.device, loc, name, 10, modelBody(name, 10)))
+	if err := doVersion(from.device, name, versionChange{kind: "post", ticks: 20}); err != nil {
+		t.Fatal(err)
+	}
+	must[State](t)(put(to.device, loc, name, 15, modelBody(name, 11)))
+	rotBody(t, to.fs, to.device, name, modelBits)
+	if err := doVersion(to.device, name, versionChange{kind: "post", ticks: 20}); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
+	}
+	if _, err := send(from.device, to.device, loc.Partition, bundle.Position{}, slices.Clone[[]RawRecord]); !errors.Is(err, ErrQuarantined) {
+		t.Error(err)
+	}
+}
