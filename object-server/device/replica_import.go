@@ -105,6 +105,7 @@ func newIncoming(r Replica, raw *RawRecord) (*incoming, error) {
 		isSpill != (raw.Large != nil),
 		h.Signature != h.SignatureOf(record.EncodedMetadata),
 		m.Timestamp != h.Timestamp || h.Timestamp.IsZero(),
+		max(m.MetaTimestamp.Ticks, m.TypeTimestamp.Ticks) > format.TicksMax,
 		record.Live() && m.Size != record.Size():
 		return nil, fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(raw.Bytes))
 	}

@@ -454,3 +454,23 @@ func TestPostOverRottenData(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Times that no client can give would outlive every later write: a record with one is
+// refused.
+func TestImportOfTimesOutOfRange(t *testing.T) {
+	const name = "/a/c/heron"
+	loc := locate(name, modelBits)
+	for what, edit := range map[string]func(m *format.Metadata){
+		"metadata": func(m *format.Metadata) { m.MetaTimestamp.Ticks = format.TicksMax + 1 },
+		"type":     func(m *format.Metadata) { m.TypeTimestamp.Ticks = format.TicksMax + 1 },
+	} {
+		from, to := newMemory(t), newMemory(t)
+		must[State](t)(put(from.device, loc, name, 10, modelBody(name, 10)))
+		if err := from.device.Post(loc, func(m *format.Metadata) error { edit(m); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := send(from.device, to.device, loc.Partition, bundle.Position{}, slices.Clone[[]RawRecord]); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
