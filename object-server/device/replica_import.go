@@ -121,14 +121,11 @@ func (d *Device) importRound(round []*incoming) error {
 		return err
 	}
 	defer d.leave()
-	var size int64
-	for _, x := range round {
-		size += int64(len(x.raw.Bytes)) + uploadRoom
-	}
-	if err := d.room.enter(size); err != nil {
+	leave, err := d.roomToImport(round)
+	if err != nil {
 		return err
 	}
-	defer d.room.leave(size)
+	defer leave()
 	held, err := d.useAll(round)
 	defer func() {
 		for _, s := range held {
@@ -148,6 +145,22 @@ func (d *Device) importRound(round []*incoming) error {
 		}
 	}
 	return d.commitImport(round)
+}
+
+// roomToImport lets a round in. One that deletes and stores nothing is let in as a
+// DELETE is: it gives back room. leave must follow.
+func (d *Device) roomToImport(round []*incoming) (leave func(), err error) {
+	var size int64
+	admit := d.roomToErase
+	for _, x := range round {
+		if size += int64(len(x.raw.Bytes)) + uploadRoom; x.record.Live() {
+			admit = d.room.enter
+		}
+	}
+	if err := admit(size); err != nil {
+		return nil, err
+	}
+	return func() { d.room.leave(size) }, nil
 }
 
 // useAll opens the bundles of the records, and keeps each from being split once.

@@ -474,3 +474,23 @@ func TestImportOfTimesOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+// The deletes of a peer are let in where the room for PUTs is used up: they give back
+// room.
+func TestImportOfDeletesOnAFullDevice(t *testing.T) {
+	const name = "/a/c/heron"
+	loc := locate(name, 0)
+	from := newMemory(t)
+	must[State](t)(put(from.device, loc, name, 10, body(10, 100)))
+	mem := vfs.NewMem("/d")
+	mem.SetLimit(1 << 20)
+	to := open(t, mem, "/d", Options{ReservePercent: 100, compactByHand: true})
+	if _, err := send(from.device, to, 0, bundle.Position{}, slices.Clone[[]RawRecord]); !errors.Is(err, ErrNoSpace) {
+		t.Error(err)
+	}
+	must[State](t)(from.device.Delete(loc, at(20), name))
+	if _, err := send(from.device, to, 0, bundle.Position{}, slices.Clone[[]RawRecord]); err != nil {
+		t.Error(err)
+	}
+	wantNotFound(t, to, loc, 20)
+}
