@@ -35,16 +35,5 @@ func (f *Files) Drop(id ID) error {
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	return f.finishDrop(id)
-}
-
-// finishDrop does what is left once the mark is there.
-func (f *Files) finishDrop(id ID) error {
-	if err := f.Discard(id); err != nil {
-		return err
-	}
-	if err := f.FS.Remove(filepath.Join(f.directory(id), droppedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	return f.Discard(id) // the directory
+	return f.Discard(id)
 }

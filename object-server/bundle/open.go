@@ -147,7 +147,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 		if b.readOnly {
 			return nil, nil
 		}
-		return nil, b.files.finishDrop(b.id)
+		return nil, b.files.Discard(b.id)
 	}
 	b.dirDurable = true
 	var segments []segmentFile

@@ -252,8 +252,8 @@ func (f *Files) SyncAll(id ID) error {
 	return nil
 }
 
-// Discard removes all files of a bundle, durably, and its directory if nothing
-// else is in it. Temporary names of large files stay: uploads may be filling them.
+// Discard removes all files of a bundle, durably, then the mark of Drop, and its
+// directory if nothing else is in it. Temporary names of large files stay: uploads may be filling them.
 func (f *Files) Discard(id ID) error {
 	names, err := f.contents(id)
 	if err != nil {
@@ -270,6 +270,9 @@ func (f *Files) Discard(id ID) error {
 	}
 	if err := f.SyncAll(id); err != nil {
 		return err
+	}
+	if err := f.FS.Remove(filepath.Join(directory, droppedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("bundle: %w", err)
 	}
 	for _, d := range []string{filepath.Join(directory, largeDirectory), directory} {
 		entries, err := f.FS.ReadDir(d)
