@@ -218,8 +218,10 @@ def _serve_requests(
     at_retirement(leave)
 
     def stop(_number: int, _frame: object) -> None:
+        # At once, not in a green thread: the hub does not look for new ones before it wakes up, and
+        # that the listener ends wakes it.
+        server.stop()
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
-        eventlet.spawn_n(server.stop)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

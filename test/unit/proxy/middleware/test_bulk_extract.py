@@ -406,7 +406,6 @@ def test_white_space_while_the_work_goes_on(ask: Any, store: Store) -> None:
         answer = ask(app, URL, "PUT", {"Accept": accept}, tar({"c/o1": b"x"}))
         assert answer.body.startswith(start)
         assert b"\r\n\r\n" in answer.body
-    assert answer.environ["eventlet.minimum_write_chunk_size"] == 0
 
 
 def test_an_error_of_ours_is_told(ask: Any, caplog: pytest.LogCaptureFixture) -> None:
