@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 
 #: A server that refused a connection is not asked again for so long, seconds.
 GONE_SECONDS = 1.0
-#: Connections that are lost within so long after another end by one incident, seconds.
+#: Connections that are lost within so long after the first end by one incident, seconds.
 INCIDENT_SECONDS = 1.0
 _NEVER = float("-inf")
 _Key = tuple[str, int, str]
@@ -34,7 +34,7 @@ class _Trouble:
     count: int = 0
     total: int = 0  # of all troubles, never set back
     failed_at: float = _NEVER
-    lost_at: float = _NEVER  # the last lost connection
+    lost_at: float = _NEVER  # the first lost connection of an incident
     doubted_until: float = _NEVER
     is_deaf: bool = False  # the last probe found it as it was
 
@@ -96,9 +96,10 @@ class DeviceHealth:
     def add_lost_connection(self, node: Node) -> bool:
         """The same for a lost connection. All those that one crash ends count once."""
         trouble = self._trouble(node)
-        lost_at, trouble.lost_at = trouble.lost_at, self._clock()
-        if trouble.lost_at - lost_at < INCIDENT_SECONDS and trouble.count:
+        now = self._clock()
+        if now - trouble.lost_at < INCIDENT_SECONDS and trouble.count:
             return False
+        trouble.lost_at = now
         return self.add_failure(node)
 
     def add_refusal(self, node: Node) -> bool:

@@ -41,6 +41,15 @@ def test_connections_lost_together_are_one_incident(health: DeviceHealth, clock:
     assert health.is_suppressed(node(1))
 
 
+def test_a_device_that_keeps_losing_connections_is_suppressed(
+    health: DeviceHealth, clock: Clock
+) -> None:
+    for _ in range(200):
+        clock.now += INCIDENT_SECONDS / 10
+        health.add_lost_connection(node(1))
+    assert health.is_suppressed(node(1))
+
+
 def test_server_that_refuses_is_left_alone_for_a_second(health: DeviceHealth, clock: Clock) -> None:
     assert health.add_refusal(node(1))
     assert not health.add_refusal(node(2)), "the devices of a server go and come together"
