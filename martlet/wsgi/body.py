@@ -78,9 +78,9 @@ class Body:
         wanted = -1 if size is None or size < 0 else size
         line = bytearray()
         while wanted < 0 or len(line) < wanted:
-            piece = self._piece(1)
+            piece = self._piece(_PIECE_BYTES if wanted < 0 else wanted - len(line), is_line=True)
             line += piece
-            if not piece or piece == b"\n":
+            if not piece or piece.endswith(b"\n"):
                 break
         return bytes(line)
 
@@ -88,12 +88,12 @@ class Body:
         while line := self.readline():
             yield line
 
-    def _piece(self, size: int) -> bytes:
-        """From 1 to ``size`` bytes; none at the end of the body."""
+    def _piece(self, size: int, *, is_line: bool = False) -> bytes:
+        """From 1 to ``size`` bytes, of one line if so wished; none at the end of the body."""
         if not self._left:
             return b""
         self._ask_once()
-        piece = self._stream.read(min(size, self._left))
+        piece = self._stream.read(min(size, self._left), is_line=is_line)
         self._left -= len(piece)
         return piece
 
@@ -128,26 +128,26 @@ class ChunkedBody(Body):
         """Unknown."""
         return None
 
-    def _piece(self, size: int) -> bytes:
+    def _piece(self, size: int, *, is_line: bool = False) -> bytes:
         if self._is_finished:
             return b""
         if self._failure is not None:
             raise self._failure
         self._ask_once()
         try:
-            return self._chunk_piece(size)
+            return self._chunk_piece(size, is_line)
         except (OSError, ValueError) as error:
             self._failure = error
             raise
 
-    def _chunk_piece(self, size: int) -> bytes:
+    def _chunk_piece(self, size: int, is_line: bool) -> bytes:
         if self._left == 0:
             self._left = self._next_chunk()
             if self._left == 0:
                 self._read_trailers()
                 self._is_finished = True
                 return b""
-        piece = self._stream.read(min(size, self._left))
+        piece = self._stream.read(min(size, self._left), is_line=is_line)
         if not piece:
             raise OSError("the body ended within a chunk")
         self._left -= len(piece)

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -80,12 +81,13 @@ class Connection:
                 data = self._stream.read_head(idle_timeout)
             if data is None:
                 return False
+            self.sock.settimeout(self._house.limits.client_timeout)  # it was that of the wait
             head = parse_head(data, self._house.limits)
         except BadRequestError as error:
             self._refuse(error)
             return False
-        body = self._body_of(head)
         answer = Answer(self.sock, head.method, head.is_http_11, lambda: self._is_kept(head, body))
+        body = self._body_of(head, answer)
         with self._house.serving():
             is_whole = self._answer(head, body, answer)
         if is_whole and answer.is_kept:
@@ -94,14 +96,15 @@ class Connection:
             self._drain()
         return False
 
-    def _body_of(self, head: Head) -> Body:
-        ask = self._continue if head.expects_continue else None
+    def _body_of(self, head: Head, answer: Answer) -> Body:
+        ask = partial(self._continue, answer) if head.expects_continue else None
         if head.length is None:
             return ChunkedBody(self._stream, self._house.limits, ask)
         return Body(self._stream, head.length, ask)
 
-    def _continue(self) -> None:
-        self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    def _continue(self, answer: Answer) -> None:
+        if not answer.is_sent:  # or the client would take it for a part of the body
+            self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _is_kept(self, head: Head, body: Body) -> bool:
         if not head.is_kept or self._house.is_stopping:

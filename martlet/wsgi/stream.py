@@ -67,14 +67,18 @@ class ClientStream:
             del self._buffer[:2]
         return True
 
-    def read(self, size: int) -> bytes:
-        """From 1 to ``size`` bytes; none at the end.
+    def read(self, size: int, *, is_line: bool = False) -> bytes:
+        """From 1 to ``size`` bytes; none at the end. With ``is_line`` they end where a line does.
 
         :raises OSError: the connection broke, or (TimeoutError) nothing came for too long.
         """
         if not self._buffer:
-            self.sock.settimeout(self._limits.client_timeout)
-            return self.sock.recv(min(size, _RECEIVE_BYTES))
+            if not is_line:
+                self.sock.settimeout(self._limits.client_timeout)
+                return self.sock.recv(min(size, _RECEIVE_BYTES))
+            self._fill(self._limits.client_timeout)  # a call for each of many lines is too dear
+        if is_line:
+            size = self._buffer.find(b"\n", 0, size) + 1 or size
         piece = bytes(self._buffer[:size])
         del self._buffer[:size]
         return piece
