@@ -91,6 +91,7 @@ class _Supervisor:
         return 0
 
     def _spawn(self, number: int) -> None:
+        self._retired[number] = 0  # a wish of the last one, which may have died of itself
         pid = os.fork()
         if pid == 0:
             _die_with(self._parent)
@@ -109,7 +110,6 @@ class _Supervisor:
     def _replace_retired(self, _number: int, _frame: object) -> None:
         for pid, number in list(self._workers.items()):
             if self._retired[number] and not self._is_stopping:
-                self._retired[number] = 0
                 del self._workers[pid]
                 log.error("worker retires pid=%d", pid)
                 self._spawn(number)
