@@ -189,6 +189,7 @@ def _serve_requests(
     import eventlet
     from eventlet.green import socket as green_socket
 
+    listener.listen(options.backlog)  # again: a worker that was told to stop has shut it down
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     constraints = cluster.constraints
     server = HttpServer(
@@ -217,12 +218,19 @@ def _serve_requests(
 
     at_retirement(leave)
 
-    def stop(_number: int, _frame: object) -> None:
-        # At once, not in a green thread: the hub does not look for new ones before it wakes up, and
-        # that the listener ends wakes it.
-        server.stop()
-        eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
+    bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
+    def await_signal() -> None:
+        # A signal alone does not end the hub's wait: what a handler schedules would come up to a
+        # minute later.
+        eventlet.hubs.trampoline(bell, read=True)
+        eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
+        server.stop()
+
+    def stop(_number: int, _frame: object) -> None:
+        os.eventfd_write(bell, 1)
+
+    eventlet.spawn_n(await_signal)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     server.run()

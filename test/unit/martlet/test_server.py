@@ -61,7 +61,8 @@ class Service:
         )
 
     def start(self) -> subprocess.Popen[str]:
-        env = {**os.environ, "PYTHONPATH": str(self.directory)}
+        paths = [str(self.directory), *sys.path]  # the martlet under test, wherever it lies
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.process = subprocess.Popen(
             [sys.executable, str(self.directory / "main.py"), str(self.conf)],
             env=env,
@@ -149,13 +150,14 @@ def test_every_worker_gets_connections(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_worker_is_replaced(tmp_path: Path, number: signal.Signals) -> None:
     service = Service(tmp_path, 1)
     process = service.start()
     try:
         wait_until(service.get_pid)
         first = service.get_pid()
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, number)
         wait_until(lambda: service.get_pid() != first)
         worker = service.get_pid()
         process.kill()
