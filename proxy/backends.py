@@ -133,8 +133,7 @@ class Backends:
             return False
         self._log(logging.ERROR, "backend_error", node, request, status=status)
         if status == 507:
-            self.health.suppress(node)
-            self._suppressed(node, request, self.health.is_suppressed(node))
+            self._suppressed(node, request, self.health.suppress(node))
         else:
             self._suppressed(node, request, self.health.add_failure(node))
         return False

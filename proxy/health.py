@@ -110,9 +110,12 @@ class DeviceHealth:
         self._gone[node["ip"], node["port"]] = self._clock() + GONE_SECONDS
         return True
 
-    def suppress(self, node: Node) -> None:
-        """Leave the device alone from now on: it is full or not mounted."""
-        self._count(self._trouble(node), self._limit + 1)
+    def suppress(self, node: Node) -> bool:
+        """Leave the device alone from now on: it is full or not mounted. True if that is news."""
+        trouble = self._trouble(node)
+        is_news = self.interval > 0 and self._count_of(trouble) <= self._limit
+        self._count(trouble, self._limit + 1)
+        return is_news
 
     def doubt(self, node: Node) -> None:
         """The device may have missed a write."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -138,6 +139,7 @@ class Connection:
                 close()
         if not answer.is_sent:
             self._send_error("500 Internal Server Error", b"Internal error\n")
+            self._drain()
         return False
 
     def _environ_of(self, head: Head, body: Body) -> dict[str, Any]:
@@ -172,10 +174,14 @@ class Connection:
 
     def _drain(self) -> None:
         """Take in what the client is still sending: a reset would wipe out the answer unread."""
-        self.sock.settimeout(_DRAIN_SECONDS)
+        deadline = time.monotonic() + _DRAIN_SECONDS
         left = _DRAIN_BYTES_MAX
         self.sock.shutdown(socket.SHUT_WR)
-        while left > 0 and (piece := self.sock.recv(65536)):
+        while left > 0 and (seconds := deadline - time.monotonic()) > 0:
+            self.sock.settimeout(seconds)
+            piece = self.sock.recv(65536)
+            if not piece:
+                break
             left -= len(piece)
 
 

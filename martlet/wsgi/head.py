@@ -46,16 +46,17 @@ class Head:
     expects_continue: bool
 
 
-def check_start(data: bytes | bytearray, limits: Limits) -> None:
+def check_start(data: bytes | bytearray, limits: Limits, start: int = 0) -> None:
     """Refuse early what cannot become a head, however it goes on.
 
+    :param start: the ends of lines before it have been checked.
     :raises BadRequestError: 400 or 414.
     """
     end = data.find(b"\n")
     if (end < 0 and len(data) > limits.request_line + 1) or end > limits.request_line + 1:
         sentence = f"Request line longer than {limits.request_line} bytes"
         raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    if end == 0 or (end > 0 and _BARE_LINE_FEED.search(data)):
+    if end == 0 or (end > 0 and _BARE_LINE_FEED.search(data, start)):
         raise BadRequestError(HTTPStatus.BAD_REQUEST, "A line must end with CR and LF")
     if len(data) > limits.head_bytes:
         raise BadRequestError(HTTPStatus.BAD_REQUEST, "The headers are too long")

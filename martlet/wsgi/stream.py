@@ -42,7 +42,7 @@ class ClientStream:
         deadline = time.monotonic() + self._limits.client_timeout
         searched = 0
         while (end := self._buffer.find(_END_OF_HEAD, searched)) < 0:
-            check_start(self._buffer, self._limits)
+            check_start(self._buffer, self._limits, searched)
             searched = max(0, len(self._buffer) - len(_END_OF_HEAD) + 1)
             try:
                 is_more = self._fill(deadline - time.monotonic())

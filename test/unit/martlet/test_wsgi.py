@@ -320,6 +320,21 @@ def test_a_body_that_nobody_wants_is_not_read(body: bytes) -> None:
         await_true(lambda: not server._connections, "the end of the connection")
 
 
+def test_a_client_that_drips_after_its_answer_is_left() -> None:
+    with (
+        serving(refuse) as (port, server),
+        socket.create_connection(("127.0.0.1", port), timeout=10) as client,
+    ):
+        client.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
+        assert status_of(client.recv(1000)) == 401
+        deadline = time.monotonic() + 30
+        with contextlib.suppress(ConnectionError):
+            while server._connections:
+                client.send(b"a")
+                time.sleep(0.1)  # a byte each: no wait for a byte takes too long
+                assert time.monotonic() < deadline
+
+
 def test_a_short_body_that_nobody_wants_is_skipped() -> None:
     with serving(refuse) as (port, _):
         answer = exchange(port, 3 * (HEAD + b"Content-Length: 5\r\n\r\nhello"))

@@ -69,6 +69,12 @@ def test_interval_of_zero_ignores_refusals(clock: Clock) -> None:
     assert not health.is_doubted(node(1))
 
 
+def test_what_a_full_device_says_is_news_once(health: DeviceHealth) -> None:
+    assert [health.suppress(node(1)) for _ in range(3)] == [True, False, False]
+    health.forgive(node(1))
+    assert health.suppress(node(1))
+
+
 def test_doubt_outlives_suppression(health: DeviceHealth, clock: Clock) -> None:
     assert not health.is_doubted(node(1))
     health.suppress(node(1))
