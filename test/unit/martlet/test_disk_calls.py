@@ -123,7 +123,10 @@ def write_locked(disk):
         return write(disk)
 assert on_disk("/d1", write_locked, "/d1") == on_disk("/d2", write_locked, "/d2") == "written"
 works["/d1"].clear()
-waiting = [eventlet.spawn(outcome, on_disk, disk, write_locked, disk) for disk in sorted(works)]
+waiting = [eventlet.spawn(outcome, on_disk, "/d1", write_locked, "/d1")]
+while not lock.locked():
+    eventlet.sleep(0.01)
+waiting.append(eventlet.spawn(outcome, on_disk, "/d2", write_locked, "/d2"))
 assert [thread.wait() for thread in waiting] == ["ProcessStuck"] * 2
 assert retired == [1]
 assert outcome(on_disk, "/d2", write, "/d2") == "ProcessStuck"
