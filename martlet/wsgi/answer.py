@@ -127,10 +127,8 @@ class Answer:
             self._is_chunked = is_told = True
         self.is_kept = is_told and "connection" not in names and self._ask_is_kept()
         if "connection" not in names:
-            if not self.is_kept:
-                lines.append("Connection: close")
-            elif not self._is_http_11:
-                lines.append("Connection: keep-alive")
+            # HTTP/1.1 needs no word to keep it, but OpenStack Swift says so, and clients look.
+            lines.append("Connection: keep-alive" if self.is_kept else "Connection: close")
         if "date" not in names:
             lines.append(f"Date: {_date(int(time.time()))}")
         text = "\r\n".join(lines)

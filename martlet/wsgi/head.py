@@ -15,7 +15,8 @@ _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\x80-\xff]+")
 # Stored in metadata, such a character would make a header that no client of a server can read.
 _FORBIDDEN_IN_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f\x7f]+) HTTP/1\.([01])")
-_HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]*")
+# Bytes beyond ASCII too: where a domain stands for a container, it has the container's name.
+_HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:\x80-\xff]*")
 _ABSOLUTE_FORM = re.compile(r"(?i:https?)://([^/?]+)(/[^?]*)?(\?.*)?")
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 

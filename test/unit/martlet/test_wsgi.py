@@ -189,6 +189,18 @@ def test_names_beyond_ascii_stay_the_bytes_they_are(port: int) -> None:
         assert b"\nHTTP_X_" + raw[2:] + b"=1\n" in answer
 
 
+def test_a_host_may_have_a_name_in_utf_8(port: int) -> None:
+    answer = exchange(port, b"GET / HTTP/1.1\r\nHost: \xc3\xbc.example:80\r\n\r\n")
+    assert b"HTTP_HOST=\xc3\xbc.example:80\n" in answer
+
+
+def test_a_kept_connection_is_said_to_be_kept(port: int) -> None:
+    assert b"\r\nConnection: keep-alive\r\n" in exchange(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    old = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    assert b"\r\nConnection: keep-alive\r\n" in exchange(port, old)
+    assert b"\r\nConnection: close\r\n" in exchange(port, b"GET / HTTP/1.0\r\n\r\n")
+
+
 def test_the_absolute_form_names_the_path(port: int) -> None:
     answer = exchange(port, b"GET http://h:1/v1/a?x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert b"PATH_INFO=/v1/a\n" in answer
