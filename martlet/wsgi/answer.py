@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from martlet.http import HeaderList, http_date
+from martlet.wsgi.head import Head
 
 #: A body up to this size travels in the same send as the headers.
 _JOIN_BYTES_MAX = 64 * 1024
@@ -25,12 +26,11 @@ class Answer:
     :param is_kept: asks, as the head is made, whether the connection outlives this answer.
     """
 
-    def __init__(
-        self, sock: socket.socket, method: str, is_http_11: bool, is_kept: Callable[[], bool]
-    ) -> None:
+    def __init__(self, sock: socket.socket, head: Head, is_kept: Callable[[], bool]) -> None:
         self._sock = sock
-        self._method = method
-        self._is_http_11 = is_http_11
+        self._method = head.method
+        self._is_http_11 = head.is_http_11
+        self._asks_to_keep = head.asks_to_keep
         self._ask_is_kept = is_kept
         self._status = ""
         self._headers: HeaderList = []
@@ -127,8 +127,10 @@ class Answer:
             self._is_chunked = is_told = True
         self.is_kept = is_told and "connection" not in names and self._ask_is_kept()
         if "connection" not in names:
-            # HTTP/1.1 needs no word to keep it, but OpenStack Swift says so, and clients look.
-            lines.append("Connection: keep-alive" if self.is_kept else "Connection: close")
+            if not self.is_kept:
+                lines.append("Connection: close")
+            elif self._asks_to_keep:
+                lines.append("Connection: keep-alive")
         if "date" not in names:
             lines.append(f"Date: {_date(int(time.time()))}")
         text = "\r\n".join(lines)

@@ -87,7 +87,7 @@ class Connection:
         except BadRequestError as error:
             self._refuse(error)
             return False
-        answer = Answer(self.sock, head.method, head.is_http_11, lambda: self._is_kept(head, body))
+        answer = Answer(self.sock, head, lambda: self._is_kept(head, body))
         body = self._body_of(head, answer)
         with self._house.serving():
             is_whole = self._answer(head, body, answer)

@@ -44,6 +44,7 @@ class Head:
     headers: dict[str, str]
     length: int | None
     is_kept: bool
+    asks_to_keep: bool
     expects_continue: bool
 
 
@@ -89,6 +90,7 @@ def parse_head(data: bytes, limits: Limits) -> Head:
         headers=headers,
         length=length,
         is_kept="close" not in wishes and (is_http_11 or "keep-alive" in wishes),
+        asks_to_keep="keep-alive" in wishes,
         expects_continue=bool(expects) and length != 0,
     )
 

@@ -194,8 +194,10 @@ def test_a_host_may_have_a_name_in_utf_8(port: int) -> None:
     assert b"HTTP_HOST=\xc3\xbc.example:80\n" in answer
 
 
-def test_a_kept_connection_is_said_to_be_kept(port: int) -> None:
-    assert b"\r\nConnection: keep-alive\r\n" in exchange(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+def test_a_client_that_asks_to_keep_the_connection_gets_an_answer(port: int) -> None:
+    assert b"\r\nConnection: " not in exchange(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    new = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Keep-Alive\r\n\r\n"
+    assert b"\r\nConnection: keep-alive\r\n" in exchange(port, new)
     old = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
     assert b"\r\nConnection: keep-alive\r\n" in exchange(port, old)
     assert b"\r\nConnection: close\r\n" in exchange(port, b"GET / HTTP/1.0\r\n\r\n")
