@@ -140,7 +140,7 @@ func (b *Bundle) newSegment(a *Appended, first int64) error {
 		BaseLSN: b.lastLSN + 1, Created: ticksNow(),
 	}
 	var err error
-	if head.Bundle, err = b.identify(); err != nil {
+	if head.Bundle, err = b.Identify(); err != nil {
 		return err
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {

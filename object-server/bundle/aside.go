@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"martlet/object-server/vfs"
 )
 
 // What opening a bundle takes out of use lies beside what repair does, in
@@ -41,8 +43,8 @@ func (b *Bundle) setAside(ids []uint64) error {
 		if directory == "" {
 			name := strconv.FormatUint(uint64(b.id.Partition), 10) + "-" + time.Now().UTC().Format(QuarantineTime) + asideSuffix
 			directory = filepath.Join(b.files.Root, QuarantineFolder, QuarantineDirectory(b.id.Policy), name)
-			if err := makeAll(b.files.FS, b.files.Root, directory); err != nil {
-				return err
+			if err := vfs.MakeDirectories(b.files.FS, b.files.Root, directory); err != nil {
+				return fmt.Errorf("bundle: %w", err)
 			}
 		}
 		if err := b.linkAside(id, directory); err != nil {
@@ -81,7 +83,7 @@ func (b *Bundle) sharedLarge() (map[uint64]bool, error) {
 	if !ok {
 		return nil, nil
 	}
-	entries, err := b.files.FS.ReadDir(filepath.Join(b.files.directory(sibling), largeDirectory))
+	entries, err := b.files.FS.ReadDir(filepath.Join(b.files.Directory(sibling), largeDirectory))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}

@@ -30,8 +30,10 @@ type Compaction struct {
 	Room int64
 	// Only these segments are rewritten, each alone, whatever is dead in them; nil: as is worth it.
 	Only []Inherited
-	// Reclaim is the time before which a tombstone may go; zero: none may.
-	Reclaim format.Timestamp
+	// A tombstone may go if it is from before Reclaim, and all replicas have what the
+	// bundle has up to its LSN, as ReclaimThrough says. Zero: none may.
+	Reclaim        format.Timestamp
+	ReclaimThrough uint64
 }
 
 // Compacted tells what a compaction did.
@@ -233,7 +235,7 @@ func (b *Bundle) Turn(share float64, least int64) *Draft {
 	return d
 }
 
-// reap removes the files of replaced segments that nobody reads any more. If that
+// reap removes the files of replaced segments that no reader uses any more. If that
 // fails, the next opening of the bundle does it.
 func (b *Bundle) reap(c *Compaction) {
 	gone := b.unread()

@@ -22,8 +22,6 @@ type Damage struct {
 
 	// Final: what lies behind it cannot be read or understood, so Repair refuses.
 	Final bool `json:"final,omitempty"`
-
-	unreadable bool // by the disk: it may have been acknowledged
 }
 
 // LargeID is the number of a large file, in JSON as in its name.
@@ -73,9 +71,4 @@ func recordNumbers(first, last uint64) string {
 		return fmt.Sprintf("record %d", first)
 	}
 	return fmt.Sprintf("records %d to %d", first, last)
-}
-
-// same tells whether two passes have met the same damage.
-func (d *Damage) same(e *Damage) bool {
-	return d.Segment == e.Segment && d.Offset == e.Offset && d.FirstLSN == e.FirstLSN && d.LargeID == e.LargeID
 }

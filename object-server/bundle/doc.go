@@ -1,5 +1,5 @@
-// Package bundle is the open log of a partition: it appends, reads, recovers, compacts,
-// splits and inspects it. doc/formats/bundle.md rules every byte.
+// Package bundle is the open log of a partition: it appends, reads, recovers, compacts
+// and splits it. doc/formats/bundle.md rules every byte.
 //
 // A bundle is an append-only log in segments. The log is the only truth: the
 // index is rebuilt from it. The package decides what is in the log; when it is
@@ -17,11 +17,11 @@
 //     aside.go moves away what no record names.
 //   - Room: compact.go begins, fate.go tells what becomes of a record, rewrite.go does it.
 //   - Splitting: split.go.
-//   - Inspecting, without an open bundle: survey.go and objects.go (what is there),
-//     describe.go (one record), verify.go (is all of it good), repair.go (make it so).
+//   - Looking, without a writer: view.go. Package inspect verifies and repairs with it.
 //
-// Its rooms, none of which knows this package: format (what the bytes mean), index (where
-// a name may lie), versions (chains), compact (which segments to rewrite), buffers.
+// Its rooms, none of which knows this package: format (what the bytes mean), segment
+// (reading one file), index (where a name may lie), versions (chains), sethash (sums over
+// the set), compact (which segments to rewrite), buffers.
 //
 // Invariants: what was published was durable; nothing that may have been acknowledged is
 // unlinked; a segment's records are never changed in place. Package device alone opens

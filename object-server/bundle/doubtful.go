@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"martlet/object-server/bundle/format"
@@ -24,6 +26,35 @@ func (b *Bundle) IsLater(damaged *Record, t format.Timestamp) bool {
 		s.closed, b.turn = ticksNow(), b.turn || s == b.active
 	}
 	return t.Ticks > s.closed+skewMax
+}
+
+// Doubt is the position up to which records of unknown names are lost; LSN 0: none is.
+func (b *Bundle) Doubt() Position { return Position{b.Identity(), b.lostThrough} }
+
+// WasLost tells whether records had been lost, with their names, when the bundle was
+// opened.
+func (b *Bundle) WasLost(first, last uint64) bool {
+	return slices.ContainsFunc(b.report.Extents, func(d Damage) bool {
+		return d.LastLSN > 0 && d.FirstLSN <= first && last <= d.LastLSN
+	})
+}
+
+// Counts tells whether a record of a name is the newest, or one that those of a name
+// with versions need. It says so as well where damage hides that.
+func (b *Bundle) Counts(hash format.Hash, lsn uint64) (bool, error) {
+	head, buffer, err := b.ReadHead(hash)
+	buffer.Free()
+	switch {
+	case errors.Is(err, format.ErrQuarantined):
+		return true, nil
+	case err != nil || head == nil:
+		return false, err
+	case lsn >= head.LSN():
+		return true, nil
+	}
+	f := fates{bundle: b}
+	become, err := f.of(&format.Entry{Hash: hash, LSN: lsn, Type: format.TypePut})
+	return become == fateCopied, err
 }
 
 func ticksNow() uint64 { return uint64(time.Now().UnixMicro() / 10) }

@@ -11,7 +11,7 @@ import (
 // void.
 const droppedName = "dropped"
 
-// Drop removes a bundle for good. The caller keeps everybody from using it. Its files
+// Drop removes a bundle for good. The caller keeps all others from using it. Its files
 // cannot go at once, and the log without its last segments would be one in which what
 // was deleted lives. So a mark comes first:
 //
@@ -19,7 +19,7 @@ const droppedName = "dropped"
 //
 // A crash after the first step leaves a bundle that opening finds empty, and removes.
 func (f *Files) Drop(id ID) error {
-	directory := f.directory(id)
+	directory := f.Directory(id)
 	mark, err := f.FS.Create(filepath.Join(directory, droppedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // without a directory there is nothing to drop

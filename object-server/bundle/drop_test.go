@@ -16,7 +16,7 @@ func TestDiscardTakesTheMarkOfADrop(t *testing.T) {
 	for _, d := range []string{PolicyDirectory(0), filepath.Join(PolicyDirectory(0), "6")} {
 		check(t, fs.Mkdir(filepath.Join("/d", d)))
 	}
-	mark, err := fs.Create(filepath.Join(files.directory(child), droppedName))
+	mark, err := fs.Create(filepath.Join(files.Directory(child), droppedName))
 	check(t, err)
 	check(t, mark.Close())
 	check(t, files.Discard(child))
@@ -24,7 +24,7 @@ func TestDiscardTakesTheMarkOfADrop(t *testing.T) {
 	check(t, err)
 	appendBatch(t, b, put(t, 1, 10))
 	check(t, files.Share(b.ID(), child))
-	if names, err := fs.ReadDir(files.directory(child)); err != nil || len(names) != 1 {
+	if names, err := fs.ReadDir(files.Directory(child)); err != nil || len(names) != 1 {
 		t.Fatal(names, err)
 	}
 }

@@ -31,7 +31,7 @@ func (a *Appended) Extent() Extent {
 // durable, so it is left alone; unless damage may have hidden the extent that
 // begins it.
 func (f *Files) Restore(e Extent, damage bool) error {
-	directory := f.directory(e.ID)
+	directory := f.Directory(e.ID)
 	name := filepath.Join(directory, format.SegmentName(e.Sequence, 0))
 	file, err := f.FS.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

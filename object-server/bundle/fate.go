@@ -99,7 +99,7 @@ func (b *Bundle) fateOf(hash format.Hash) (*chainFate, error) {
 	}
 	if previous := head.Head.Previous; err == nil && previous != 0 {
 		var before map[uint64]bool
-		before, err = b.liveVersions(hash, previous)
+		before, err = b.LiveVersions(hash, previous)
 		for lsn := range before {
 			c.live[lsn] = true
 		}

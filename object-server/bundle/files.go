@@ -49,7 +49,8 @@ type Files struct {
 	Scarce  atomic.Bool // room is: none is reserved ahead
 	// Floor tells up to which LSN the records of a bundle were acknowledged, 0: not
 	// known. What is missing up to there is damage, never a torn tail. Nil is allowed.
-	Floor func(ID) uint64
+	// The identity is zero where no segment says one.
+	Floor func(ID, format.Identity) uint64
 	max   int
 	pool  *pool // nil: emptied segments are removed
 
@@ -85,19 +86,20 @@ func NewFiles(fs vfs.FS, root string, openMax int) *Files {
 	return f
 }
 
-func (f *Files) floor(id ID) uint64 {
+func (f *Files) floor(id ID, identity format.Identity) uint64 {
 	if f.Floor == nil {
 		return 0
 	}
-	return f.Floor(id)
+	return f.Floor(id, identity)
 }
 
-func (f *Files) directory(id ID) string {
+// Directory is where the files of a bundle are.
+func (f *Files) Directory(id ID) string {
 	return filepath.Join(f.Root, PolicyDirectory(id.Policy), strconv.FormatUint(uint64(id.Partition), 10))
 }
 
 func (f *Files) path(key fileKey) string {
-	return filepath.Join(f.directory(key.ID), format.SegmentName(key.sequence, key.generation))
+	return filepath.Join(f.Directory(key.ID), format.SegmentName(key.sequence, key.generation))
 }
 
 // get opens a segment, or pins it if it is open; release must follow.
@@ -137,7 +139,7 @@ func (f *Files) pin(key fileKey) *handle {
 	return h
 }
 
-// add pins a file just opened, unless somebody else was faster.
+// add pins a file just opened, unless another goroutine was faster.
 func (f *Files) add(key fileKey, file vfs.File) *handle {
 	f.mu.Lock()
 	if h := f.pin(key); h != nil {
@@ -193,7 +195,7 @@ func (f *Files) put(h *handle) *handle {
 	return f.evict()
 }
 
-// forget closes a segment that is about to be removed, once nobody uses it.
+// forget closes a segment that is about to be removed, once it is not in use.
 func (f *Files) forget(key fileKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

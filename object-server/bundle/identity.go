@@ -15,9 +15,9 @@ func (b *Bundle) Identity() format.Identity {
 	return b.identity
 }
 
-// identify gives the bundle an identity if it has none: its first segment is being
+// Identify gives the bundle an identity if it has none: its first segment is being
 // made, or the headers of all segments are damaged.
-func (b *Bundle) identify() (format.Identity, error) {
+func (b *Bundle) Identify() (format.Identity, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.identity == (format.Identity{}) {
@@ -31,9 +31,9 @@ func (b *Bundle) identify() (format.Identity, error) {
 // identityOf is the identity that a bundle's segments, in log order, say. Each one
 // that the bundle made says it. Those that it inherited belong to its sibling too,
 // so it makes its own of theirs until it has made one.
-func identityOf(id ID, segments []segmentFile) format.Identity {
-	isOf := func(inherited bool) func(segmentFile) bool {
-		return func(s segmentFile) bool { return s.inherited == inherited && s.Bundle != format.Identity{} }
+func identityOf(id ID, segments []SegmentFile) format.Identity {
+	isOf := func(inherited bool) func(SegmentFile) bool {
+		return func(s SegmentFile) bool { return s.Inherited == inherited && s.Bundle != format.Identity{} }
 	}
 	if i := slices.IndexFunc(segments, isOf(false)); i >= 0 {
 		return segments[i].Bundle

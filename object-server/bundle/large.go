@@ -178,7 +178,7 @@ func (b *Bundle) liveSpills(records []found) ([]found, error) {
 		if !slices.ContainsFunc(name, func(f found) bool { return f.Type == format.TypeSpill }) {
 			continue
 		}
-		versions, err := b.liveVersions(newest.Hash, newest.LSN)
+		versions, err := b.LiveVersions(newest.Hash, newest.LSN)
 		if err != nil {
 			return nil, err
 		}

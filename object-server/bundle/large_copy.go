@@ -48,8 +48,8 @@ func WriteCopy(file vfs.File, m *format.Metadata) error {
 	return nil
 }
 
-// readCopy returns what WriteCopy has stored; vfs.ErrNoXattr if that is nothing.
-func readCopy(file vfs.File) ([]byte, error) {
+// ReadCopy returns what WriteCopy has stored; vfs.ErrNoXattr if that is nothing.
+func ReadCopy(file vfs.File) ([]byte, error) {
 	encoded, err := file.GetXattr(xattrName(0))
 	for number := 1; err == nil && len(encoded) < 2*format.MetadataSizeMax; number++ {
 		var piece []byte

@@ -17,7 +17,7 @@ func TestMetadataAttributes(t *testing.T) {
 	for _, size := range []int{10, 3*xattrMax + 5, xattrMax + 1, 20} {
 		m := &format.Metadata{Name: "/a/c/o", User: format.Headers{"X-Object-Meta-A": strings.Repeat("v", size)}}
 		check(t, WriteCopy(f, m))
-		encoded, err := readCopy(f)
+		encoded, err := ReadCopy(f)
 		check(t, err)
 		var got format.Metadata
 		if rest, err := got.UnmarshalMsg(encoded); err != nil || len(rest) > 0 || got.User["X-Object-Meta-A"] != m.User["X-Object-Meta-A"] {

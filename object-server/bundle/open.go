@@ -46,7 +46,7 @@ func (b *Bundle) trim() {
 
 func newBundle(files *Files, id ID, config Config) *Bundle {
 	return &Bundle{
-		id: id, directory: files.directory(id), files: files, config: config,
+		id: id, directory: files.Directory(id), files: files, config: config,
 		index: index.New(files.pages), nextSequence: 1, opened: openings.Add(1),
 	}
 }
@@ -57,18 +57,23 @@ func (b *Bundle) recover() ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.replay(segments)
+}
+
+// replay is recover for segments that were listed.
+func (b *Bundle) replay(segments []SegmentFile) ([]found, error) {
 	r := recovery{bundle: b, expected: 1}
 	if b.dirDurable { // a partition that was taken away by hand is not damaged
-		r.floor = b.files.floor(b.id)
+		r.floor = b.files.floor(b.id, b.identity)
 		r.proven = r.floor
 	}
 	segments = withRests(segments)
 	for i := range segments {
-		if err := r.segment(&segments[i], boundary(segments[i+1:])); err != nil {
+		if err := r.segment(&segments[i], Boundary(segments[i+1:])); err != nil {
 			return nil, err
 		}
 	}
-	err = r.finish()
+	err := r.finish()
 	return r.entries, err
 }
 
@@ -84,9 +89,9 @@ func (b *Bundle) remove(name string) error {
 	return nil
 }
 
-// boundary finds the lowest base LSN of the later segments. That of a segment
+// Boundary finds the lowest base LSN of the later segments. That of a segment
 // without header and without its first record is a guess, and may be too high.
-func boundary(later []segmentFile) segment.Limit {
+func Boundary(later []SegmentFile) segment.Limit {
 	bound := segment.NoLimit
 	for _, s := range later {
 		if s.IsBlank() {
@@ -103,39 +108,34 @@ func boundary(later []segmentFile) segment.Limit {
 const obscureSpan = 1 << 20
 
 // withRests adds a blank segment where the records of an obscure one may end. A crash
-// may have left some of the segments that it replaced, and not the last one. A later
-// segment without a footer was never compacted: what was replaced ends before it.
-func withRests(segments []segmentFile) []segmentFile {
+// may have left some of the segments that it replaced, and not the last one; those may
+// have been compacted before. A later segment without a footer that was never compacted
+// is not one of them: what was replaced ends before it.
+func withRests(segments []SegmentFile) []SegmentFile {
 	all := slices.Clone(segments)
 	for i := len(segments) - 1; i >= 0; i-- {
 		end := i + 1
-		for end < len(segments) && (segments[end].Seal != nil || segments[end].Headless) {
+		for end < len(segments) && (segments[end].Seal != nil || segments[end].Headless || segments[end].Generation > 0) {
 			end++
 		}
 		if segments[i].IsObscure() && end > i+1 {
-			all = slices.Insert(all, end, segmentFile{File: segments[i].Blank()})
+			all = slices.Insert(all, end, SegmentFile{File: segments[i].Blank()})
 		}
 	}
 	return all
 }
 
-// segmentFile is what listing a bundle finds.
-type segmentFile struct {
-	segment.File
-	inherited bool // made before the partition was split off: see Split
-}
-
 // open is the segment, with nothing in it yet.
-func (s *segmentFile) open() *openSegment {
+func (s *SegmentFile) open() *openSegment {
 	return &openSegment{
 		sequence: s.Sequence, through: s.Through, generation: s.Generation, salt: s.Salt, base: s.Base, last: s.Base - 1,
 		tail: s.Start, resume: format.SegmentHeaderSize / format.UnitSize, covered: s.Base - 1, damaged: s.Headless && s.Seal == nil,
-		inherited: s.inherited, life: newLife(s),
+		inherited: s.Inherited, life: newLife(s),
 	}
 }
 
 // list reads the directory and the header of each segment, in log order.
-func (b *Bundle) list() ([]segmentFile, error) {
+func (b *Bundle) list() ([]SegmentFile, error) {
 	entries, err := b.files.FS.ReadDir(b.directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -150,7 +150,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 		return nil, b.files.Discard(b.id)
 	}
 	b.dirDurable = true
-	var segments []segmentFile
+	var segments []SegmentFile
 	for _, entry := range entries {
 		b.largeDurable = b.largeDurable || entry.IsDir() && entry.Name() == largeDirectory
 		if isCompactionTemp(entry.Name()) {
@@ -174,7 +174,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 			segments = append(segments, s)
 		}
 	}
-	slices.SortFunc(segments, func(x, y segmentFile) int {
+	slices.SortFunc(segments, func(x, y SegmentFile) int {
 		return cmp.Or(cmp.Compare(x.Sequence, y.Sequence), cmp.Compare(y.Generation, x.Generation))
 	})
 	b.identity = identityOf(b.id, segments)
@@ -185,7 +185,7 @@ func (b *Bundle) list() ([]segmentFile, error) {
 // removing, and removes it. The segments are in order, the newest generation of
 // each first. One whose footer was damaged since it was made gives way to those
 // that it replaced, if they are all still there.
-func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err error) {
+func (b *Bundle) dropReplaced(segments []SegmentFile) (kept []SegmentFile, err error) {
 	for len(segments) > 0 {
 		newer, n := segments[0], 1
 		for n < len(segments) && segments[n].Sequence <= newer.Through {
@@ -194,7 +194,7 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 		replaced := segments[1:n]
 		if newer.IsObscure() && len(replaced) > 0 { // it may stand for more than these
 			b.distrust(&newer)
-			kept, segments = append(kept, segmentFile{File: newer.Blank()}), segments[1:]
+			kept, segments = append(kept, SegmentFile{File: newer.Blank()}), segments[1:]
 			continue
 		}
 		segments = segments[n:]
@@ -222,14 +222,14 @@ func (b *Bundle) dropReplaced(segments []segmentFile) (kept []segmentFile, err e
 }
 
 // distrust reports a compacted segment that should have a footer.
-func (b *Bundle) distrust(s *segmentFile) {
+func (b *Bundle) distrust(s *SegmentFile) {
 	text := fmt.Sprintf("%s segment %08x: generation %d has no footer", b.directory, s.Sequence, s.Generation)
 	b.report.Damaged = append(b.report.Damaged, text)
 	b.report.Extents = append(b.report.Extents, Damage{Segment: format.SegmentName(s.Sequence, s.Generation), Cause: text})
 }
 
 // isCovered tells whether the older segments are all that this one stands for.
-func (s *segmentFile) isCovered(older []segmentFile) bool {
+func (s *SegmentFile) isCovered(older []SegmentFile) bool {
 	next := s.Sequence
 	for i := range older {
 		if older[i].Sequence > next {
@@ -242,9 +242,9 @@ func (s *segmentFile) isCovered(older []segmentFile) bool {
 
 // inspect reads header and seal of a segment. keep is false if the file is too
 // short to hold a record. It is removed then, unless it cannot be read.
-func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
+func (b *Bundle) inspect(key fileKey) (s SegmentFile, keep bool, err error) {
 	s.Sequence, s.Through, s.Generation = key.sequence, key.sequence, key.generation
-	s.inherited = key.Power > 0 // unless its header says that it is not
+	s.Inherited = key.Power > 0 // unless its header says that it is not
 	file, err := b.files.get(key)
 	if err != nil {
 		return s, false, err
@@ -258,14 +258,14 @@ func (b *Bundle) inspect(key fileKey) (s segmentFile, keep bool, err error) {
 	case err == nil:
 		refused := b.checkPlace(&head, key)
 		if refused == nil {
-			s.inherited = head.Power < key.Power
+			s.Inherited = head.Power < key.Power
 			return s, true, s.Take(&head, file)
 		}
 		if s.Capacity > 0 { // stale bytes prove nothing, but the other header may
 			if b.checkPlace(&s.Head, key) != nil {
 				return s, false, refused
 			}
-			s.inherited = s.Head.Power < key.Power
+			s.Inherited = s.Head.Power < key.Power
 			return s, true, s.TakeSecond(file)
 		}
 		// A block that was written to the wrong place is damage; a file that was moved is not.

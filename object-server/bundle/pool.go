@@ -176,7 +176,7 @@ func (p *pool) move(file vfs.File, key fileKey, e pooled) error {
 	if err := files.Remove(p.files.path(key)); err != nil {
 		return err
 	}
-	if err := files.SyncDir(p.files.directory(key.ID)); err != nil {
+	if err := files.SyncDir(p.files.Directory(key.ID)); err != nil {
 		return err
 	}
 	if sole, err := file.Sole(); err != nil || !sole {

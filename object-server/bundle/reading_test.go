@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -79,9 +80,9 @@ func TestALostRecordWithoutANameLeavesNoDoubt(t *testing.T) {
 		flip(t, f, s.tail-format.HeaderSize+9) // the PAD
 		flip(t, f, s.tail+10)                  // the footer
 	})
-	v := verified(t, fs, logID)
-	if got := lostBy(v.Damages); !slices.Equal(got, []lostRange{{4, 4}}) || v.Damages[0].Unnamed != 0 {
-		t.Errorf("%+v", v.Damages)
+	damages := verified(t, fs)
+	if got := lostBy(damages); !slices.Equal(got, []lostRange{{4, 4}}) || damages[0].Unnamed != 0 {
+		t.Errorf("%+v", damages)
 	}
 	b := openLog(t, fs)
 	if r, ok, err := find(b, name(1)); err != nil || !ok || r.Doubtful() {
@@ -117,7 +118,7 @@ func TestACompactedSegmentIsCutOff(t *testing.T) {
 		if end.LSN+1 == next {
 			want = nil
 		}
-		if got := lostBy(verified(t, fs, logID).Damages); !slices.Equal(got, want) {
+		if got := lostBy(verified(t, fs)); !slices.Equal(got, want) {
 			t.Errorf("cut at %d: verify says %v, lost is %v", end.Offset, got, want)
 		}
 		opened, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
@@ -131,16 +132,20 @@ func TestACompactedSegmentIsCutOff(t *testing.T) {
 // recordEnds lists where each record of a segment file ends, and its number.
 func recordEnds(t *testing.T, fs vfs.FS, path string) (ends []segment.Place) {
 	t.Helper()
-	s, err := OpenScan(fs, path, false)
+	file, err := fs.Open(path)
 	check(t, err)
-	defer s.Close()
+	defer file.Close()
+	f, _, err := segment.ReadFile(file, filepath.Base(path))
+	check(t, err)
+	w := f.Walk(segment.NewWindow(file, f.End(), segment.WindowSize), segment.NoLimit)
+	defer w.Close()
 	for {
-		e, err := s.Next()
+		h, err := w.Read()
 		if err == io.EOF {
 			return ends
 		}
 		check(t, err)
-		ends = append(ends, segment.Place{Offset: e.Offset + e.Length, LSN: e.Record.LSN()})
+		ends = append(ends, segment.Place{Offset: w.Next().Offset, LSN: h.LSN})
 	}
 }
 
@@ -163,10 +168,10 @@ func TestWhatIsLostBeforeAGuess(t *testing.T) {
 	})
 	want := []lostRange{{3, 3}, {4, 4}}
 	files := NewFiles(fs, "/d", 4)
-	files.Floor = func(ID) uint64 { return 3 }
-	v, err := Verify(files, logID, "")
+	files.Floor = func(ID, format.Identity) uint64 { return 3 }
+	damages, err := InspectVerify(files, logID)
 	check(t, err)
-	if got := lostBy(v.Damages); !slices.Equal(got, want) {
+	if got := lostBy(damages); !slices.Equal(got, want) {
 		t.Errorf("verify says %v", got)
 	}
 	b, err = Open(files, logID, logConfig)
@@ -188,11 +193,11 @@ func TestASealThatIsTooLong(t *testing.T) {
 	alter(t, fs, logSegment, func(f vfs.File) {
 		check(t, f.Writev([][]byte{footer[len(footer)-format.HeaderSize:]}, s.tail))
 	})
-	v := verified(t, fs, logID)
-	if got := lostBy(v.Damages); !slices.Equal(got, []lostRange{{2, 2}}) {
-		t.Errorf("%+v", v.Damages)
+	damages := verified(t, fs)
+	if got := lostBy(damages); !slices.Equal(got, []lostRange{{2, 2}}) {
+		t.Errorf("%+v", damages)
 	}
-	for _, d := range v.Damages {
+	for _, d := range damages {
 		if d.Offset < 0 || d.Length < 0 || d.Offset+d.Length > s.tail+format.HeaderSize {
 			t.Errorf("outside of the file: %+v", d)
 		}

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"martlet/object-server/bundle/format"
@@ -36,7 +37,7 @@ func buried(t testing.TB) (*vfs.Mem, *Bundle) {
 
 func reclaiming(before uint64) *Compaction {
 	c := calm()
-	c.Reclaim = format.Timestamp{Ticks: before}
+	c.Reclaim, c.ReclaimThrough = format.Timestamp{Ticks: before}, math.MaxUint64
 	return c
 }
 

@@ -31,7 +31,7 @@ type found struct {
 }
 
 // segment reads one segment up to a limit.
-func (r *recovery) segment(s *segmentFile, bound segment.Limit) error {
+func (r *recovery) segment(s *SegmentFile, bound segment.Limit) error {
 	r.last = nil
 	switch {
 	case s.IsBlank():
@@ -84,7 +84,7 @@ func (r *recovery) segment(s *segmentFile, bound segment.Limit) error {
 }
 
 // footer takes what the footer of a sealed segment says.
-func (r *recovery) footer(s *segmentFile, seg *openSegment, file *handle) error {
+func (r *recovery) footer(s *SegmentFile, seg *openSegment, file *handle) error {
 	entries, _, err := segment.ReadSeal(file, s.Size, s.Seal)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *recovery) footer(s *segmentFile, seg *openSegment, file *handle) error 
 
 // walk reads the records of a segment, those behind its last CHECKPOINT if it
 // has one.
-func (r *recovery) walk(s *segmentFile, seg *openSegment, file *handle, bound segment.Limit) error {
+func (r *recovery) walk(s *SegmentFile, seg *openSegment, file *handle, bound segment.Limit) error {
 	w := walk{recovery: r, file: s, segment: seg, walker: s.Walk(segment.NewWindow(file, s.End(), segment.WindowSize), bound)}
 	defer w.walker.Close()
 	w.walker.Acknowledged(r.floor)
@@ -120,7 +120,7 @@ func (r *recovery) walk(s *segmentFile, seg *openSegment, file *handle, bound se
 	}
 	seg.last, seg.tail = r.expected-1, w.walker.Next().Offset
 	isOpen := w.isClean && !s.Headless && s.Generation == 0 && !s.Worn && (s.Capacity == 0 || r.bundle.files.Direct)
-	if isOpen && w.walker.EndsWell() && bound == segment.NoLimit && s.Seal == nil && !s.inherited {
+	if isOpen && w.walker.EndsWell() && bound == segment.NoLimit && s.Seal == nil && !s.Inherited {
 		r.last = seg
 	}
 	return nil
@@ -302,7 +302,7 @@ func (b *Bundle) verify(f *found) error {
 // walk takes the records of one segment into a recovery.
 type walk struct {
 	*recovery
-	file    *segmentFile
+	file    *SegmentFile
 	segment *openSegment
 	walker  segment.Walker
 	isClean bool // nothing but good records was met

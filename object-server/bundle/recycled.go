@@ -22,7 +22,7 @@ type life struct {
 }
 
 // newLife is that of a segment found in a recycled file; nil of any other.
-func newLife(s *segmentFile) *life {
+func newLife(s *SegmentFile) *life {
 	if s.Capacity == 0 {
 		return nil
 	}

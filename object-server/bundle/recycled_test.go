@@ -177,10 +177,7 @@ func TestHeadersOfRecycledSegment(t *testing.T) {
 				wantTimes(t, b, live, nil)
 			}
 			check(t, b.Seal())
-			plan, err := PlanRepair(NewFiles(fs, "/d", 4), logID)
-			check(t, err)
-			check(t, plan.Run("/d/quarantined/objects/7-now"))
-			wantClean(t, fs)
+			repaired(t, fs)
 		})
 	}
 }
@@ -338,10 +335,7 @@ func FuzzStaleTail(f *testing.F) {
 			}
 		})
 		_ = reopenRecycled(t, fs)
-		plan, err := PlanRepair(NewFiles(fs, "/d", 4), logID)
-		check(t, err)
-		check(t, plan.Run("/d/quarantined/objects/7-now"))
-		wantClean(t, fs)
+		repaired(t, fs)
 	})
 }
 

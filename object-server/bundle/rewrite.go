@@ -19,7 +19,7 @@ const (
 	pieceBytes       = 1 << 20 // written at once
 	compactionFlush  = 4 << 20 // unflushed bytes: a writer who flushes the file system waits for no more
 	compactionSuffix = ".tmp"  // after a dot and the segment's name
-	lookUp           = 512     // entries at once, so that nobody waits for the lock
+	lookUp           = 512     // entries at once, so that no write waits long for the lock
 )
 
 // rewriter fills the file of a segment that replaces a run of others.
@@ -110,7 +110,7 @@ func (w *rewriter) create() (err error) {
 		Policy: uint32(b.id.Policy), Partition: b.id.Partition, Power: b.id.Power, Sequence: w.next.sequence, Generation: w.next.generation,
 		BaseLSN: w.next.base, Created: uint64(time.Now().UnixMicro() / 10), Through: w.next.through,
 	}
-	if head.Bundle, err = b.identify(); err != nil {
+	if head.Bundle, err = b.Identify(); err != nil {
 		return err
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {

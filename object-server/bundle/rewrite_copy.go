@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -174,7 +173,7 @@ func (w *rewriter) move(m *move, p []byte) error {
 // segment before, would come back when the index is next built.
 func (w *rewriter) isReclaimed(h *format.Header) bool {
 	return h.Type == format.TypeTombstone && h.Flags&format.FlagVersions == 0 && w.isOldest &&
-		h.Timestamp.Ticks < w.reclaimBefore() && w.bundle.lostThrough == 0
+		h.Timestamp.Ticks < w.reclaimBefore() && h.LSN <= w.ReclaimThrough && w.bundle.lostThrough == 0
 }
 
 // reclaimBefore is Reclaim at the start of its day: tombstones are reclaimed by whole
@@ -183,7 +182,7 @@ func (w *rewriter) reclaimBefore() uint64 { return sethash.StartOfDay(w.Reclaim.
 
 // put appends a record to the file. p is changed.
 func (w *rewriter) put(p []byte) error {
-	restamp(p, w.next.salt)
+	format.Restamp(p, w.next.salt)
 	if len(w.buffer.B)+len(p) > pieceBytes {
 		if err := w.drain(); err != nil {
 			return err
@@ -194,12 +193,4 @@ func (w *rewriter) put(p []byte) error {
 	}
 	w.buffer.B = append(w.buffer.B, p...)
 	return nil
-}
-
-// restamp changes what a header says of the segment that the record lies in.
-func restamp(p []byte, salt uint32) {
-	le := binary.LittleEndian
-	le.PutUint32(p[16:], salt)
-	le.PutUint32(p[116:], 0) // a compacted segment has no CHECKPOINT
-	le.PutUint32(p[124:], format.Checksum(p[:124]))
 }

@@ -37,7 +37,7 @@ type openSegment struct {
 	isFiling   bool                            // records are being moved from the index to the filter
 	named      int                             // records with a name, dead or alive
 	hidden     bool                            // is being made by compaction, or was replaced by it
-	inherited  bool                            // made before the partition was split off: others may share the file, which nobody changes
+	inherited  bool                            // made before the partition was split off: its sibling may share the file, so neither changes it
 	horizon    uint64                          // of its footer: tombstones from before may have been reclaimed, ticks
 	foreign    uint32                          // entries of the footer's run before the first of this partition
 	pins       atomic.Int32                    // readers

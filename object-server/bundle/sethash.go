@@ -124,7 +124,7 @@ func tableOf(entries []found) *sethash.Table {
 		first, last := entries[0].Hash, entries[len(entries)-1].Hash
 		common = bits.LeadingZeros32(sethash.Prefix(first, sethash.LevelMax) ^ sethash.Prefix(last, sethash.LevelMax))
 	}
-	t := sethash.New(sethash.DepthFor(uint8(common), len(entries)))
+	t := sethash.For(uint8(common), len(entries))
 	elements(entries, t.Add)
 	return t
 }

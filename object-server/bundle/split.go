@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 )
 
 // A partition is split in two when the part power of its ring is raised by one:
 // partition p becomes 2p and 2p+1. Both get links to all segments and large
-// files of p, none of which anybody changes any more. Of a segment that is
+// files of p, none of which is changed any more. Of a segment that is
 // inherited in this way only the records of names count that are the partition's
-// own; the others are nobody's here, neither live nor dead. Compaction separates
+// own; the others are neither live nor dead here. Compaction separates
 // them when it comes to the segment.
 //
 // Which power the partitions of a device are of is not for this package to know:
@@ -54,9 +55,10 @@ func (id ID) descends(h *format.SegmentHeader) bool {
 }
 
 // owns tells whether a record of a segment counts in this partition.
-func (b *Bundle) owns(s *openSegment, hash format.Hash) bool { return !s.inherited || b.id.owns(hash) }
+func (b *Bundle) owns(s *openSegment, hash format.Hash) bool { return !s.inherited || b.id.Owns(hash) }
 
-func (id ID) owns(hash format.Hash) bool { return hash.Bits(id.Power) == id.Partition }
+// Owns tells whether a name is of the partition.
+func (id ID) Owns(hash format.Hash) bool { return hash.Bits(id.Power) == id.Partition }
 
 // own is the part of a segment's run, sorted by hash, that counts in this
 // partition.
@@ -81,7 +83,7 @@ func (b *Bundle) ownRange(s *openSegment, run []format.Entry) (from, to int) {
 }
 
 // Retire makes the bundle forget all it knows: another one has taken its place.
-// Nothing may be appended any more, and whoever still has it finds nothing. What
+// Nothing may be appended any more, and a read through it finds nothing. What
 // has been read stays.
 func (b *Bundle) Retire() {
 	b.mu.Lock()
@@ -109,7 +111,7 @@ func (b *Bundle) Retired() bool {
 
 // Close ends the segment that grows and gives all that can have one a footer, so
 // that no file of the bundle changes any more but by compaction, and takes away
-// what was never acknowledged. The caller keeps everybody from appending, and is
+// what was never acknowledged. The caller keeps all others from appending, and is
 // the caretaker.
 func (b *Bundle) Close() error {
 	b.close()
@@ -151,7 +153,7 @@ func (f *Files) contents(id ID) ([]string, error) {
 		{"", func(name string) bool { _, _, ok := format.ParseSegmentName(name); return ok || isCompactionTemp(name) }},
 		{largeDirectory, func(name string) bool { _, ok := parseLargeName(name, "", largeSuffix); return ok }},
 	} {
-		entries, err := f.FS.ReadDir(filepath.Join(f.directory(id), kind.directory))
+		entries, err := f.FS.ReadDir(filepath.Join(f.Directory(id), kind.directory))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -188,7 +190,7 @@ func (f *Files) Share(from, to ID) error {
 			return err
 		}
 	}
-	target := f.directory(to)
+	target := f.Directory(to)
 	directories := []string{filepath.Dir(target), target} // a partition that is only about to be written to has no files
 	if slices.ContainsFunc(names, isLargePath) {
 		directories = append(directories, filepath.Join(target, largeDirectory))
@@ -202,7 +204,7 @@ func (f *Files) Share(from, to ID) error {
 		if isCompactionTemp(name) {
 			continue
 		}
-		if err := f.link(filepath.Join(f.directory(from), name), filepath.Join(target, name)); err != nil {
+		if err := f.link(filepath.Join(f.Directory(from), name), filepath.Join(target, name)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +237,7 @@ func (f *Files) link(from, to string) error {
 func (f *Files) isGone(name string) bool {
 	file, err := f.FS.Open(name)
 	if err == nil {
-		file.Close() // only looked for
+		_ = file.Close() // only looked for
 	}
 	return errors.Is(err, fs.ErrNotExist)
 }
@@ -243,7 +245,7 @@ func (f *Files) isGone(name string) bool {
 // SyncAll makes the names of a bundle's files durable, and that of its directory,
 // as far as they are there.
 func (f *Files) SyncAll(id ID) error {
-	directory := f.directory(id)
+	directory := f.Directory(id)
 	for _, d := range []string{filepath.Join(directory, largeDirectory), directory, filepath.Dir(directory), f.Root} {
 		if err := f.FS.SyncDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("bundle: %w", err)
@@ -259,7 +261,7 @@ func (f *Files) Discard(id ID) error {
 	if err != nil {
 		return err
 	}
-	directory := f.directory(id)
+	directory := f.Directory(id)
 	for _, name := range names {
 		if err := f.discard(id, name); err != nil {
 			return err
@@ -295,13 +297,13 @@ func (f *Files) Discard(id ID) error {
 	return nil
 }
 
-// discard removes a file of a bundle. Another one may soon have its name, so nobody
-// may find it open.
+// discard removes a file of a bundle. Another one may soon have its name, so it must
+// not be found open.
 func (f *Files) discard(id ID, name string) error {
 	if sequence, generation, ok := format.ParseSegmentName(name); ok {
 		f.forget(fileKey{id, sequence, generation})
 	}
-	if err := f.FS.Remove(filepath.Join(f.directory(id), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := f.FS.Remove(filepath.Join(f.Directory(id), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	return nil
@@ -318,7 +320,7 @@ func (f *Files) Sample(id ID) (hash format.Hash, ok bool, err error) {
 		if _, _, isSegment := format.ParseSegmentName(name); !isSegment {
 			continue
 		}
-		if hash, ok, err = f.firstHash(filepath.Join(f.directory(id), name)); ok || err != nil {
+		if hash, ok, err = f.firstHash(filepath.Join(f.Directory(id), name)); ok || err != nil {
 			return hash, ok, err
 		}
 	}
@@ -326,32 +328,41 @@ func (f *Files) Sample(id ID) (hash format.Hash, ok bool, err error) {
 }
 
 func (f *Files) firstHash(path string) (hash format.Hash, ok bool, err error) {
-	s, err := OpenScan(f.FS, path, false)
+	file, err := f.FS.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hash, false, nil
 	}
 	if err != nil {
+		return hash, false, fmt.Errorf("bundle: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	s, _, err := segment.ReadFile(file, filepath.Base(path))
+	if err != nil || s.Base == 0 {
 		return hash, false, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	w := s.Walk(segment.NewWindow(file, s.End(), segment.WindowSize), segment.NoLimit)
+	defer w.Close()
 	for {
-		e, err := s.Next()
-		if err == io.EOF {
+		h, err := w.Read()
+		switch {
+		case err == nil && h.Type.Named():
+			return h.Hash, true, nil
+		case errors.Is(err, format.ErrDamaged):
+			_, err = w.Skip()
+		}
+		if err == io.EOF || errors.Is(err, format.ErrUnsupported) { // of a later version: opening says so
 			return hash, false, nil
 		}
 		if err != nil {
 			return hash, false, err
-		}
-		if e.Record != nil && e.Record.Type().Named() {
-			return e.Record.Hash(), true, nil
 		}
 	}
 }
 
 // Inherit opens a bundle that Share has made, or is about to be taken over from
 // the one that it is split off, and changes nothing. Adopt does what Open does
-// beside: it must be called before anybody else uses the bundle, when nobody will
-// go back to the other one.
+// beside: it must be called before the bundle is used, and when the other one will not
+// be used again.
 func Inherit(files *Files, id ID, config Config) (b *Bundle, adopt func() error, err error) {
 	b = newBundle(files, id, config)
 	b.readOnly = true

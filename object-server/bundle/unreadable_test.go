@@ -3,7 +3,6 @@ package bundle
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"testing"
 
@@ -174,19 +173,15 @@ func TestRepairOfBadSectors(t *testing.T) {
 			eachBadSpan(t, mem, func(segment string, bad segment.Span) {
 				where := fmt.Sprintf("%s %d to %d", segment, bad.From, bad.To)
 				fs := onBadDisk(mem.KillClone(), segment, bad.From, bad.To)
-				v, err := Verify(NewFiles(fs, "/d", 4), logID, "")
-				if err != nil || len(v.Damages) == 0 && touches(places, segment, bad) {
-					t.Fatalf("%s: %+v, %v", where, v, err)
+				damages, err := InspectVerify(NewFiles(fs, "/d", 4), logID)
+				if err != nil || len(damages) == 0 && touches(places, segment, bad) {
+					t.Fatalf("%s: %+v, %v", where, damages, err)
 				}
-				r, err := PlanRepair(NewFiles(fs, "/d", 4), logID)
-				if err == nil {
-					err = r.Run("/d/quarantined/x")
-				}
-				if err != nil {
+				if _, err := InspectRepair(NewFiles(fs, "/d", 4), logID, "/d/quarantined/x"); err != nil {
 					t.Fatalf("%s: %v", where, err)
 				}
 				b, err := Open(NewFiles(fs, "/d", 4), logID, kind.config)
-				if err != nil || len(v.Damages) > 0 && (len(b.report.Damaged) > 0 || b.lostThrough > 0) {
+				if err != nil || len(damages) > 0 && (len(b.report.Damaged) > 0 || b.lostThrough > 0) {
 					t.Fatalf("%s: %v, %v", where, b.report, err)
 				}
 				for n, p := range places {
@@ -210,31 +205,16 @@ func touches(places map[int]recordSpan, segment string, bad segment.Span) bool {
 	return false
 }
 
-// A segment file with a bad sector is scanned by itself to its end.
-func TestScanOfBadSectors(t *testing.T) {
-	mem, _ := badDiskLog(t, badDiskLogs["one segment"].config, 1, false)
-	eachBadSpan(t, mem, func(segment string, bad segment.Span) {
-		for _, whole := range []bool{false, true} {
-			s, err := OpenScan(onBadDisk(mem, segment, bad.From, bad.To), "/d/bundles/7/"+segment, whole)
-			check(t, err)
-			damages := 0
-			for {
-				e, err := s.Next()
-				if err == io.EOF {
-					break
-				}
-				check(t, err)
-				if e.Damage != nil {
-					damages++
-				}
-				if e.Damage != nil && e.Damage.Final {
-					t.Fatalf("%d to %d: the scan ends with %v", bad.From, bad.To, e.Damage)
-				}
-			}
-			if whole && damages == 0 || s.Torn() {
-				t.Fatalf("%d to %d: no damage, torn %v", bad.From, bad.To, s.Torn())
-			}
-			check(t, s.Close())
-		}
-	})
+// A compacted segment that cannot be read may end behind all that it replaced, also
+// behind one that was compacted before and whose footer cannot be read.
+func TestRestsBehindAReplacedSegment(t *testing.T) {
+	at := func(sequence, generation uint32, base uint64) SegmentFile {
+		return SegmentFile{File: segment.File{Origin: segment.Origin{Sequence: sequence, Generation: generation, Base: base}}}
+	}
+	obscure, replaced, grows := at(1, 2, 0), at(1, 1, 1), at(9, 0, 19)
+	obscure.Headless, obscure.Unreadable = true, true
+	all := withRests([]SegmentFile{obscure, replaced, grows})
+	if len(all) != 4 || !all[2].IsBlank() || all[2].Generation != 2 || all[3].Base != 19 {
+		t.Errorf("%+v", all)
+	}
 }

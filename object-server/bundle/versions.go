@@ -75,9 +75,9 @@ func (b *Bundle) salvage(reader versions.Reader, record *Record) (versions.Link,
 	return versions.Rebuild(reader, record.Head)
 }
 
-// liveVersions returns the LSNs of all live versions of a name with that head.
+// LiveVersions returns the LSNs of all live versions of a name with that head.
 // ErrQuarantined when damage hides some.
-func (b *Bundle) liveVersions(hash format.Hash, head uint64) (map[uint64]bool, error) {
+func (b *Bundle) LiveVersions(hash format.Hash, head uint64) (map[uint64]bool, error) {
 	c, err := versions.At(nameReader{b, hash}, head)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,6 @@ func readCleanStop(files vfs.FS, root string) (map[bundle.ID]uint64, error) {
 func (d *Device) resume() error {
 	all, err := readCleanStop(d.fs, d.root)
 	d.floors.byID = all
-	d.files.Floor = d.floors.of
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
@@ -81,10 +82,9 @@ func TestRotAfterACleanStop(t *testing.T) {
 
 func checkEnding(t *testing.T, mem *vfs.Mem, o Options, names []string, where string) {
 	t.Helper()
-	acknowledged := must[map[bundle.ID]uint64](t)(ReadCleanStop(mem, "/d"))
 	tools := bundle.NewFiles(mem, "/d", 8)
-	tools.Floor = func(id bundle.ID) uint64 { return acknowledged[id] }
-	verdict, err := bundle.Verify(tools, bundle.ID{Partition: 3}, "")
+	tools.Floor = must[func(bundle.ID, format.Identity) uint64](t)(ReadFloor(mem, "/d"))
+	verdict, err := inspect.Verify(tools, bundle.ID{Partition: 3}, "")
 	if err != nil || len(verdict.Damages) == 0 {
 		t.Errorf("%s: verify finds %+v, %v", where, verdict, err)
 	}

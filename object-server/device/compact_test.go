@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
@@ -290,25 +291,44 @@ func TestFullDeviceIsCompacted(t *testing.T) {
 func TestReclaim(t *testing.T) {
 	now := uint64(time.Now().UnixMicro() / 10)
 	day := uint64(86400 * ticksPerSecond)
+	options := compactOptions
+	options.compactByHand = true // or one may run before the peers are known, and nothing is left to do
 	for _, c := range []struct {
-		what            string
-		deleted, synced uint64
-		isGone          bool
+		what          string
+		deleted       uint64
+		peers, synced []string // that have it
+		isGone        bool
 	}{
-		{"old, but nobody said that all have it", now - 8*day, 0, false},
-		{"old and synced", now - 8*day, now - 7*day - 1, true},
-		{"synced, but young", now - 6*day, now, false},
-		{"old, but synced before", now - 8*day, now - 9*day, false},
+		{"the peers are not known", now - 8*day, nil, []string{"a", "b"}, false},
+		{"all have it", now - 8*day, []string{"a", "b"}, []string{"a", "b"}, true},
+		{"young", now - 6*day, []string{"a", "b"}, []string{"a", "b"}, false},
+		{"one has what was before", now - 8*day, []string{"a", "b"}, []string{"a"}, false},
+		{"another one has it", now - 8*day, []string{"a", "b"}, []string{"a", "c"}, false},
+		{"there are no peers", now - 8*day, []string{}, nil, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			mem := vfs.NewMem("/d")
-			d := open(t, mem, "/d", compactOptions)
+			d := open(t, mem, "/d", options)
 			gone := locate("/a/c/gone", 1)
-			d.SetSyncedThrough(d.bundleOf(gone), at(c.synced))
+			r := d.Replica(0, gone.Partition)
+			synced := func(peers []string) {
+				t.Helper()
+				position := must[bundle.Position](t)(r.Position())
+				for _, peer := range peers {
+					if err := r.SetSyncedThrough(peer, position); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
 			must[State](t)(put(d, gone, "/a/c/gone", c.deleted-1, body(1, 4096)))
+			synced([]string{"a", "b", "c"})
 			must[State](t)(d.Delete(gone, at(c.deleted), "/a/c/gone"))
+			synced(c.synced)
 			for i := range uint64(40) {
 				must[State](t)(put(d, Location{Partition: gone.Partition, Hash: format.Hash{1}}, "/a/c/o", now+i, body(i, 4096)))
+			}
+			if c.peers != nil {
+				must[int](t)(0, r.SetPeers(c.peers))
 			}
 			for range 2 {
 				if err := d.Compact(); err != nil {
@@ -323,7 +343,7 @@ func TestReclaim(t *testing.T) {
 					t.Fatal(err)
 				}
 				mem = mem.KillClone()
-				d = open(t, mem, "/d", compactOptions)
+				d = open(t, mem, "/d", options)
 			}
 			if err := d.Close(); err != nil {
 				t.Fatal(err)

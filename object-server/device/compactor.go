@@ -51,18 +51,18 @@ type compactor struct {
 	opened   time.Time  // when all partitions were; the goroutine's
 
 	mu     sync.Mutex
-	wanted bool                           // a DELETE waits for room; guarded by mu
-	gained chan struct{}                  // closed when there is room, or none to be had; guarded by mu
-	gains  uint64                         // guarded by mu
-	queue  []*bundle.Bundle               // guarded by mu
-	synced map[bundle.ID]format.Timestamp // guarded by mu; see SetSyncedThrough
+	wanted bool                   // a DELETE waits for room; guarded by mu
+	gained chan struct{}          // closed when there is room, or none to be had; guarded by mu
+	gains  uint64                 // guarded by mu
+	queue  []*bundle.Bundle       // guarded by mu
+	peers  map[bundle.ID][]string // guarded by mu; see Replica.SetPeers
 }
 
 func (c *compactor) start(d *Device) {
 	c.device = d
 	c.wake, c.stopping, c.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	c.gained = make(chan struct{})
-	c.synced = make(map[bundle.ID]format.Timestamp)
+	c.peers = make(map[bundle.ID][]string)
 	c.pace = pacer{rate: float64(max(d.options.CompactionRate, 0)), written: &d.counters.bytesWritten, stopping: c.stopping}
 	if d.options.compactByHand {
 		close(c.stopped)
@@ -365,7 +365,8 @@ func (c *compactor) compact(b *bundle.Bundle) (isGain bool, err error) {
 // rewrite rewrites one run of segments of a bundle.
 func (c *compactor) rewrite(b *bundle.Bundle, how bundle.Compaction) (bundle.Compacted, error) {
 	d := c.device
-	how.Lock, how.Unlock, how.Settle, how.Reclaim = d.locks.lock, d.locks.unlock, c.settle, c.reclaimBefore(b.ID())
+	how.Lock, how.Unlock, how.Settle = d.locks.lock, d.locks.unlock, c.settle
+	how.Reclaim, how.ReclaimThrough = c.aged(), d.heldByAll(b)
 	how.Pace = func(bytes int) error {
 		d.room.lend(int64(bytes))
 		return c.pace.wait(bytes)
@@ -415,33 +416,20 @@ func (c *compactor) settle() error {
 	return nil
 }
 
+// forget ends what SetPeers has said of a bundle that is gone.
+func (c *compactor) forget(id bundle.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.peers, id)
+}
+
 // ticksPerSecond: ticks are 10 µs.
 const ticksPerSecond = 100_000
 
-// reclaimBefore is the time before which tombstones of a partition may go.
-func (c *compactor) reclaimBefore(id bundle.ID) format.Timestamp {
-	c.mu.Lock()
-	synced := c.synced[id]
-	c.mu.Unlock()
+// aged is the time before which tombstones are old enough to go.
+func (c *compactor) aged() format.Timestamp {
 	age := int64(c.device.options.ReclaimAge / time.Second * ticksPerSecond)
-	aged := format.Timestamp{Ticks: uint64(max(time.Now().UnixMicro()/10-age, 0))}
-	if synced.Compare(aged) < 0 {
-		return synced
-	}
-	return aged
-}
-
-// SetSyncedThrough says that every replica of a partition has had all that was
-// written before t. It is what lets old tombstones go: before, a replica that was
-// away might bring back what they delete. Without it none ever goes. It is
-// forgotten when the device is closed.
-func (d *Device) SetSyncedThrough(id bundle.ID, t format.Timestamp) {
-	if known, ok := d.bundleIn(id.Policy, id.Partition); ok {
-		id = known
-	}
-	d.compactor.mu.Lock()
-	defer d.compactor.mu.Unlock()
-	d.compactor.synced[id] = t
+	return format.Timestamp{Ticks: uint64(max(time.Now().UnixMicro()/10-age, 0))}
 }
 
 // Compact does at once what the caretaker and the compactor would come to with

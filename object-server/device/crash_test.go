@@ -87,7 +87,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				t.Parallel()
 				step := 1
 				if raceDetector {
-					step = 11
+					step = 31
 				}
 				for n := 1; ; n += step {
 					mem := vfs.NewMem("/d")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/vfs"
 )
 
@@ -13,7 +14,7 @@ import (
 func rotBody(t *testing.T, fs vfs.FS, d *Device, name string, bits int) {
 	t.Helper()
 	segment := newestSegment(t, fs, locate(name, bits).Partition)
-	scan, err := bundle.OpenScan(fs, segment, true)
+	scan, err := inspect.OpenScan(fs, segment, true)
 	if err != nil {
 		t.Fatal(err)
 	}

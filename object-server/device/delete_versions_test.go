@@ -125,14 +125,17 @@ func TestDeleteVersionsAfterCrash(t *testing.T) {
 			var mu sync.Mutex // of what a crash may leave: upkeep has a goroutine of its own
 			var possible []versionHistory
 			var failure error
-			checked := 0
+			checked, samples := 0, 3
+			if raceDetector {
+				samples = 1
+			}
 			fs := vfs.NewFaults(mem, func(op, path string) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if op == "read" || op == "open" || op == "readdir" || failure != nil || possible == nil {
 					return nil
 				}
-				for range 3 {
+				for range samples {
 					checked++
 					if err := checkCrashedVersions(mem.CrashClone(rng), o, name, possible); err != nil {
 						failure = fmt.Errorf("before %s %s: %w", op, path, err)

@@ -51,6 +51,7 @@ type Device struct {
 	room      room
 	floors    floors
 	damages   damages
+	synced    synced
 	counters  counters
 
 	operations limit // all that have entered
@@ -87,6 +88,7 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("device: %w", err), directory.Close())
 	}
+	d.files.Floor = d.floor
 	d.files.Direct, d.files.Reserve = o.SyncMethod == SyncDirect, usage.Generous
 	d.options.SegmentBytes = segmentBytesOf(&usage, o.SegmentBytes)
 	d.bundles.open = make(map[bundle.ID]*partition)
@@ -102,11 +104,14 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 	if err == nil {
 		err = d.resume()
 	}
+	if err == nil {
+		err = d.synced.load(d)
+	}
 	if err != nil {
-		return nil, errors.Join(err, d.files.Close(), directory.Close())
+		return nil, errors.Join(err, d.synced.close(), d.files.Close(), directory.Close())
 	}
 	if err := d.files.LoadPool(d.recycledBytes(&usage), d.options.SegmentBytes); err != nil {
-		return nil, errors.Join(err, d.files.Close(), directory.Close())
+		return nil, errors.Join(err, d.synced.close(), d.files.Close(), directory.Close())
 	}
 	d.lookForSwift()
 	d.room.directory, d.room.bytes, d.room.percent = directory, o.ReserveBytes, o.ReservePercent
@@ -179,7 +184,7 @@ func (d *Device) Close() error {
 		err = d.writeCleanStop()
 	}
 	d.damages.stop()
-	return errors.Join(err, d.files.Close(), d.directory.Close())
+	return errors.Join(err, d.synced.close(), d.files.Close(), d.directory.Close())
 }
 
 // enter begins an operation; leave must follow unless it fails. A device that does not
@@ -234,7 +239,7 @@ func (d *Device) leave() {
 func (d *Device) call(do func() error) error { return d.calls.during(do) }
 
 // Err is not nil once the device has been taken out: after a second failed
-// flush or write nothing on it is to be trusted until an operator has looked.
+// flush or write nothing on it is to be trusted until it was closed and opened.
 func (d *Device) Err() error {
 	if cause := d.out.Load(); cause != nil {
 		return *cause

@@ -62,7 +62,7 @@ func crashNumber(name string, otherwise int) int {
 func TestPowerCuts(t *testing.T) {
 	sample := 6000
 	if raceDetector {
-		sample = 700
+		sample = 400
 	}
 	hunt := crashHunt{
 		states: crashNumber("MARTLET_CRASH_STATES", sample), next: uint64(crashNumber("MARTLET_CRASH_SEED", 1)),
@@ -109,7 +109,7 @@ func (c *crashHunt) step() bool {
 	h, x := crashPlan(seed)
 	x.isKnown = c.isKnown
 	if raceDetector {
-		x.limit /= 4
+		x.limit, h.changes = max(x.limit/8, 8), h.changes/2
 	}
 	err := x.run(h)
 	c.mu.Lock()

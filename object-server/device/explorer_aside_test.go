@@ -49,11 +49,17 @@ func (x *explorer) lookAfter(d *Device, mem, crashed *vfs.Mem, all map[string]ve
 }
 
 // isAllSplit tells whether large files were in partitions that are no more. Their halves
-// have links to all files that count.
+// have links to all files that count. A name that an upload was filling keeps the
+// directory of such a partition.
 func isAllSplit(mem *vfs.Mem, places []string) bool {
 	return !slices.ContainsFunc(places, func(place string) bool {
-		_, err := mem.ReadDir(filepath.Dir(place))
-		return err == nil
+		if _, err := mem.ReadDir(filepath.Dir(place)); err != nil {
+			return false
+		}
+		entries, err := mem.ReadDir(filepath.Dir(filepath.Dir(place)))
+		return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+			return strings.HasSuffix(e.Name(), ".bundle")
+		})
 	})
 }
 

@@ -6,14 +6,15 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/device/journal"
 	"martlet/object-server/device/partpower"
@@ -81,33 +82,40 @@ func (s *sickness) mayRefuse() bool {
 	return powers > 1
 }
 
+// touched is what lies in bad spans.
+type touched struct {
+	names map[format.Hash]bool // of which a record or a large file does; and torn
+	torn  map[format.Hash]bool // those of which a record in the same file does not prove itself
+}
+
 // touched is sickness.touched of a state, and of what opening it makes of it: a journal
 // is replayed.
-func (x *explorer) touched(s *sickness, state *vfs.Mem) (map[format.Hash]bool, error) {
-	before, err := s.touched(state)
+func (x *explorer) touched(s *sickness, state *vfs.Mem) (touched, error) {
+	all, err := s.touched(state)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	mem := state.KillClone()
 	d, err := Open(mem, "/d", x.options)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	defer d.Close() // nothing is asked of it
 	after, err := s.touched(mem)
-	maps.Copy(after, before)
-	return after, err
+	maps.Copy(all.names, after.names)
+	maps.Copy(all.torn, after.torn)
+	return all, err
 }
 
-// touched lists the names of which a record, or a large file, lies in a bad span.
-func (s *sickness) touched(files vfs.FS) (map[format.Hash]bool, error) {
-	all := map[format.Hash]bool{}
-	var failed error
+// touched finds what lies in bad spans. A record that a cut has torn stays there: while
+// it, or one of its batch, cannot be read, it might have been acknowledged.
+func (s *sickness) touched(files vfs.FS) (all touched, failed error) {
+	all = touched{map[format.Hash]bool{}, map[format.Hash]bool{}}
 	walk(files, "/d", func(path string, _ fs.DirEntry) {
 		if !strings.HasSuffix(path, ".bundle") {
 			return
 		}
-		scan, err := bundle.OpenScan(files, path, true)
+		scan, err := inspect.OpenScan(files, path, true)
 		if err != nil {
 			failed = err
 			return
@@ -119,7 +127,13 @@ func (s *sickness) touched(files vfs.FS) (map[format.Hash]bool, error) {
 				return
 			}
 			if r := e.Record; r != nil && (s.meets(path, e.Offset, e.Offset+e.Length) || s.meetsLarge(r.LargeID)) {
-				all[r.Hash()] = true
+				all.names[r.Hash()] = true
+			}
+			if e.Damage == nil || !s.meets(path, 0, math.MaxInt64) {
+				continue
+			}
+			for _, l := range e.Damage.Lost {
+				all.names[l.Hash], all.torn[l.Hash] = true, true
 			}
 		}
 	})
@@ -147,13 +161,13 @@ func (x *explorer) openSick(state *vfs.Mem, m *model, all map[string]version, rn
 	}
 	writes := err == nil && rng.IntN(2) == 0
 	if err == nil {
-		isHurt, err := x.judge(d, m, all, touched)
+		isHurt, err := x.judge(d, m, all, touched.names)
 		if err == nil && isHurt && isUntold(d) {
 			err = errors.New("no damage is told")
 		}
 		if err == nil && writes {
 			m, all = m.copy(), maps.Clone(all)
-			err = x.writeSick(d, m, all, touched, rng)
+			err = x.writeSick(d, m, all, touched.names, rng)
 		}
 		if err = errors.Join(err, d.Close()); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -176,19 +190,20 @@ func isUntold(d *Device) bool {
 // heal opens a device whose disk can read all again. A name of which nothing was in
 // flight is as ever, unless the device was written to. Then records were given up for
 // what could not be read: older ones are doubtful, and a name that lost some goes on
-// without them. Of a name in flight it may count what a cut has torn: while it could not
-// be read it might have been acknowledged.
-func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched map[format.Hash]bool, written bool) error {
+// without them. Of a name in flight, or that has a torn record from an earlier cut, it
+// may count what is torn: while it could not be read it might have been acknowledged.
+func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched touched, written bool) error {
 	d, err := Open(mem, "/d", x.options)
 	if err != nil {
 		return err
 	}
-	if !written {
-		touched = nil
+	mayHide := touched.torn
+	if written {
+		mayHide = touched.names
 	}
-	_, err = x.judge(d, m, all, touched)
+	_, err = x.judge(d, m, all, mayHide)
 	for _, name := range modelNames {
-		if err != nil || written || !m.isQuiet(name) {
+		if err != nil || written || !m.isQuiet(name) || mayHide[locate(name, modelBits).Hash] {
 			continue
 		}
 		var now version

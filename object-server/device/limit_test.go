@@ -261,10 +261,14 @@ func TestSlowClientHoldsNoPlace(t *testing.T) {
 }
 
 // A device in order refuses nothing, however many want something at once: each waits
-// until the others are through.
+// until the others are through. That holds for partitions that are open: of those that
+// want one at its first use, OperationsMax/8 wait, which is one here.
 func TestLimitsRefuseNothingInOrder(t *testing.T) {
 	d := open(t, vfs.NewMem("/d"), "/d", Options{Concurrency: 2, OperationsMax: 4, busyAfter: time.Minute})
 	defer d.Close()
+	for p := range uint32(1 << 4) {
+		must[State](t)(put(d, inPartition(fmt.Sprint("first", p), p), "first", 1, body(1, 300)))
+	}
 	ended := make(chan error, 400)
 	for i := range cap(ended) {
 		go func() {

@@ -45,7 +45,7 @@ type Options struct {
 	CheckpointBytes int64
 	CompactionRate  int64         // bytes a second that compaction copies beside what clients write; default 16 MiB, -1 no limit
 	CompactionRound time.Duration // how often partitions that nobody uses are looked at; default 24 h
-	ReclaimAge      time.Duration // tombstones older than this may go, see SetSyncedThrough; default 7 days
+	ReclaimAge      time.Duration // tombstones older than this may go, see Replica.SetPeers; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
 	VersionBytes    int64         // memory of what look-ups have read of names with versions; default 64 MiB, -1 none
 	RecycledBytes   int64         // emptied segments that wait to be used again, for SyncDirect; default a 64th of the device, -1 none

@@ -124,6 +124,9 @@ func TestPowerCutsFindLiesOfRecycledSegments(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		h, x := recyclePlan(seed)
 		x.lacks = 0
+		if raceDetector {
+			x.limit /= 2
+		}
 		x.wrap = func(m *vfs.Mem) vfs.FS { return idle{m} }
 		if err := x.run(h); err != nil {
 			if !strings.Contains(err.Error(), "shows") && !errors.Is(err, ErrQuarantined) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 )
 
 // Repaired is what repair did with a partition, or would do.
@@ -14,7 +16,7 @@ type Repaired struct {
 	Path       string `json:"path"`
 	Quarantine string `json:"quarantine"`
 	Done       bool   `json:"done"`
-	*bundle.Repair
+	*inspect.Repair
 }
 
 // NewRepaired names the places of a repair of a partition on a device, which has
@@ -25,7 +27,7 @@ func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 		Path: filepath.Join(root, bundle.PolicyDirectory(id.Policy), partition),
 		Quarantine: filepath.Join(root, bundle.QuarantineFolder, bundle.QuarantineDirectory(id.Policy),
 			partition+"-"+now.UTC().Format(bundle.QuarantineTime)),
-		Repair: &bundle.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []bundle.Return{}},
+		Repair: &inspect.Repair{Damages: []bundle.Damage{}, Rewrite: []string{}, Returns: []inspect.Return{}},
 	}
 }
 
@@ -33,7 +35,7 @@ func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 const repairFilesMax = 1 << 10
 
 // Repair makes a damaged partition open clean while all others are in use, as
-// bundle.Repair says; without apply it only says what is to be done. A partition
+// inspect.Repair says; without apply it only says what is to be done. A partition
 // without damage is read, and stays in use. Requests to a damaged one wait until
 // it was read once more and its damaged segments are written anew. A crash leaves
 // each segment as it was or repaired.
@@ -63,17 +65,17 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 	}
 	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
 	floor := b.Acknowledged()
-	files.Floor = func(bundle.ID) uint64 { return floor }
-	found, err := bundle.Verify(files, id, "")
+	files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
+	found, err := inspect.Verify(files, id, "")
 	if err == nil && len(found.Damages) > 0 {
-		err = d.repair(s, id, r, apply)
+		err = d.repair(s, id, r, apply, nil)
 	}
 	return r, errors.Join(err, files.Close())
 }
 
-// repair takes a partition out of use, and repairs it. The caretaker and the
-// compactor keep off, as they do while it is split.
-func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool) error {
+// repair takes a partition out of use, and repairs it, unless permit, if given, refuses
+// the damages. The caretaker and the compactor keep off, as they do while it is split.
+func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, permit func(*bundle.Bundle, []bundle.Damage) error) error {
 	if apply && d.failures.Load() > 0 {
 		return errors.New("device: a write or flush has failed since it was opened, so what is read may not be on the disk: restart the object server")
 	}
@@ -95,15 +97,18 @@ func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool) err
 	// What was opened before is not read: a repair replaces files by others of their names.
 	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
 	floor := b.Acknowledged()
-	files.Floor = func(bundle.ID) uint64 { return floor }
-	plan, err := bundle.PlanRepair(files, id)
+	files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
+	plan, err := inspect.PlanRepair(files, id)
 	if err == nil {
 		r.Repair = plan
 		for i := range plan.Damages {
 			d.damages.note(id, plan.Damages[i], true)
 		}
 	}
-	if err == nil && apply && len(r.Damages) > 0 {
+	if err == nil && permit != nil {
+		err = permit(b, plan.Damages)
+	}
+	if err == nil && apply && (len(r.Damages) > 0 || permit != nil) {
 		err = r.Run(r.Quarantine)
 		if r.Done = err == nil; r.Done {
 			d.damages.repaired(id)

@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
@@ -35,7 +36,7 @@ func withoutVersion(t *testing.T, lost uint64) (*Device, Location) {
 		t.Fatal(err)
 	}
 	damage(t, mem, segment, end-128, 1, func(p []byte) { p[0] ^= 1 })
-	plan, err := bundle.PlanRepair(bundle.NewFiles(mem, "/d", 8), bundle.ID{Partition: loc.Partition})
+	plan, err := inspect.PlanRepair(bundle.NewFiles(mem, "/d", 8), bundle.ID{Partition: loc.Partition})
 	if err != nil || len(plan.Damages) != 1 {
 		t.Fatal(plan, err)
 	}

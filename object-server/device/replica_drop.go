@@ -57,12 +57,11 @@ func (d *Device) drop(s *partition, b *bundle.Bundle) error {
 	s.mu.Unlock()
 	b.Retire()
 	d.committer.forget(b)
-	d.compactor.mu.Lock()
-	delete(d.compactor.synced, b.ID())
-	d.compactor.mu.Unlock()
+	d.compactor.forget(b.ID())
 	if err := d.files.Drop(b.ID()); err != nil {
 		return err
 	}
 	d.damages.repaired(b.ID())
+	_ = d.synced.keep(placeOf(b.ID()), nil) // of no use any more, and no harm
 	return nil
 }

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"fmt"
+
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
@@ -18,28 +20,75 @@ type RawRecord struct {
 // nil takes all. A record and its large file are valid until visit returns. It ends
 // with the first error of visit. The answer says how far a peer is that has stored
 // all of it, unless something was skipped.
+//
+// While visit runs nothing waits for it but the room of what compaction replaces. If
+// the partition is split, repaired or dropped meanwhile, the export ends with
+// ErrChanged; if the device is closed, with ErrClosed.
 func (r Replica) Export(since bundle.Position, want func(e *format.Entry) bool, visit func(RawRecord) error) (done bundle.Exported, err error) {
-	err = r.during(func(b *bundle.Bundle) error {
-		from := since.LSN
-		if since.Bundle != b.Identity() {
-			from = 0
-		}
-		var missing int
-		done, err = b.Export(from, want, func(p []byte, record *format.Record) error {
-			raw := RawRecord{Bytes: p}
-			if record.Type() == format.TypeSpill {
-				large, err := b.OpenLarge(record.LargeID)
-				if err != nil { // a newer write may have removed it; then the next export has that
-					missing++
-					return nil
-				}
-				defer large.Close()
-				raw.Large = large
+	x := export{device: r.device}
+	if err := x.device.enter(); err != nil {
+		return done, err
+	}
+	defer x.end()
+	if x.partition, err = r.opened(false); err != nil || x.partition == nil {
+		return done, err
+	}
+	b, from := x.partition.bundle, since.LSN
+	if since.Bundle != b.Identity() {
+		from = 0
+	}
+	var missing int
+	done, err = b.Export(from, want, func(p []byte, record *format.Record) error {
+		raw := RawRecord{Bytes: p}
+		if record.Type() == format.TypeSpill {
+			large, err := b.OpenLarge(record.LargeID)
+			if err != nil { // a newer write may have removed it; then the next export has that
+				missing++
+				return nil
 			}
-			return visit(raw)
-		})
-		done.Skipped += missing
-		return err
+			defer large.Close()
+			raw.Large = large
+		}
+		return x.outside(b, func() error { return visit(raw) })
 	})
+	done.Skipped += missing
 	return done, err
+}
+
+// export is what an Export holds while it reads.
+type export struct {
+	device    *Device
+	partition *partition // nil: it is not held
+	isOutside bool       // nothing is held: the device was closed
+}
+
+// outside calls visit, which may take as long as a network, without what others wait
+// for. What has been read stays open. Afterwards the bundle must be what it was.
+func (x *export) outside(b *bundle.Bundle, visit func() error) error {
+	held := x.partition
+	held.done()
+	x.partition, x.isOutside = nil, true
+	x.device.gate.RUnlock()
+	err := visit()
+	if closed := x.device.enterGate(); closed != nil {
+		return closed
+	}
+	x.isOutside = false
+	held.use.RLock()
+	x.partition = held
+	if err == nil && b.Retired() {
+		err = fmt.Errorf("%w: it was split, repaired or dropped during the export", ErrChanged)
+	}
+	return err
+}
+
+func (x *export) end() {
+	if x.partition != nil {
+		x.partition.done()
+	}
+	if x.isOutside {
+		x.device.operations.leave()
+	} else {
+		x.device.leave()
+	}
 }

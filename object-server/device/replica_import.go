@@ -213,8 +213,6 @@ func (d *Device) prepareImport(x *incoming) error {
 		return nil
 	case err != nil:
 		return err
-	case w.kind == format.TypeTombstone && old.record == nil && m.Timestamp.Compare(x.bundle.Horizon()) < 0 && m.VersionID.IsNull():
-		return nil // it was reclaimed here, and so was what it deletes
 	case x.record.Type() == format.TypeSpill:
 		return nil // it came to count meanwhile; the next export has it
 	}
@@ -232,8 +230,7 @@ func (x *incoming) seal(old *replaced, m *format.Metadata) error {
 	x.draft.Continue(old.chain)
 	x.draft.Replaces(old.record)
 	x.draft.Write(x.record.Data)
-	if x.metadata.MetaTimestamp == m.MetaTimestamp && x.metadata.TypeTimestamp == m.TypeTimestamp &&
-		x.metadata.CompareMeta(m) == 0 && x.metadata.CompareType(m) == 0 {
+	if old.state.Metadata == nil || x.metadata.CompareMeta(m) == 0 && x.metadata.CompareType(m) == 0 {
 		return x.draft.SealImported(x.record)
 	}
 	return x.draft.SealPut(x.at.Hash, m, x.record.Table)

@@ -35,6 +35,9 @@ func (d *Device) importLarge(round []*incoming) error {
 // importSpill copies a large object, and checks it on its way.
 func (d *Device) importSpill(x *incoming) error {
 	size := x.record.Size()
+	if has, err := x.raw.Large.Size(); err != nil || has < size { // before room is taken for it
+		return fmt.Errorf("%w: large file of a peer has %d bytes of %d: %w", ErrInvalid, has, size, errors.Join(err, io.ErrUnexpectedEOF))
+	}
 	u, err := d.NewUpload(x.at, size)
 	if err != nil {
 		return err

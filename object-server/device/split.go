@@ -208,20 +208,8 @@ func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halv
 	}
 	parent.mu.Unlock()
 	d.bundles.mu.Unlock()
-	d.compactor.inherit(b.ID(), halves)
+	d.compactor.forget(b.ID())
 	b.Retire()
 	d.committer.forget(b)
 	return nil
-}
-
-// inherit tells of the children what is known of a partition.
-func (c *compactor) inherit(id bundle.ID, halves []*half) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t, ok := c.synced[id]; ok {
-		delete(c.synced, id)
-		for _, h := range halves {
-			c.synced[h.bundle.ID()] = t
-		}
-	}
 }

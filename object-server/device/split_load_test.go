@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/vfs"
 )
 
@@ -153,7 +154,7 @@ func wantCrowd(t *testing.T, c *crowd, fs vfs.FS, root string, power int) {
 			t.Errorf("partition %d of %d names", n, len(c.acked))
 		}
 		delete(want, n)
-		verdict, err := bundle.Verify(bundle.NewFiles(fs, root, 64), bundle.ID{Partition: n, Power: uint8(power)}, "")
+		verdict, err := inspect.Verify(bundle.NewFiles(fs, root, 64), bundle.ID{Partition: n, Power: uint8(power)}, "")
 		if err != nil || len(verdict.Damages) > 0 {
 			t.Errorf("partition %d: %+v, %v", n, verdict, err)
 		}

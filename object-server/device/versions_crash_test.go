@@ -62,7 +62,7 @@ func versionCrashRun(t *testing.T, o Options, seed uint64) {
 		if op == "read" || op == "open" || op == "readdir" || failure != nil {
 			return nil
 		}
-		if operations++; raceDetector && operations%16 != 0 {
+		if operations++; raceDetector && operations%32 != 0 {
 			return nil
 		}
 		for i := range 3 {

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,6 +33,7 @@ func writeConfig(t testing.TB, server, cluster string) string {
 func TestReadConfig(t *testing.T) {
 	config, err := ReadConfig(writeConfig(t, `
 [DEFAULT]
+bind_ip = 10.0.0.7
 bind_port = 6201
 swift_dir = DIR
 mount_check = no
@@ -62,7 +64,7 @@ concurrency = 1
 		config.LogLevel != slog.LevelWarn || config.UpdaterInterval != 7*time.Second || config.HashSuffix != "s" ||
 		!slices.Equal(config.AllowedHeaders, []string{"X-A", "content-type", "x-b"}) ||
 		config.Limits.MetaCountMax != 5 || config.Limits.FileSizeMax != 77 || config.Limits.MetaValueMax != 256 ||
-		!config.Policies[3] || config.Policies[1] || config.BindIP != "0.0.0.0" ||
+		!config.Policies[3] || config.Policies[1] || config.BindIP != "10.0.0.7" ||
 		config.Device.CompactionRate != -1 || config.Device.ReclaimAge != time.Hour ||
 		config.Device.ReserveBytes != 10000 || config.Device.ReservePercent != 0 {
 		t.Errorf("got %+v", config)
@@ -132,5 +134,16 @@ func TestSampleHasEveryOption(t *testing.T) {
 	slices.Sort(inCode)
 	if !slices.Equal(inSample, inCode) {
 		t.Errorf("sample:\n%s\ncode:\n%s", strings.Join(inSample, "\n"), strings.Join(inCode, "\n"))
+	}
+}
+
+// Any client that reaches the port can read and write all data: the operator chooses the network.
+func TestWithoutAnAddressOnlyThisHostIsServed(t *testing.T) {
+	config, err := ReadConfig(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ip := net.ParseIP(config.BindIP); ip == nil || !ip.IsLoopback() {
+		t.Errorf("bind_ip is %q", config.BindIP)
 	}
 }

@@ -102,8 +102,9 @@ func (s *Server) parsePath(x *exchange) error {
 	return nil
 }
 
+// isDeviceName refuses hidden names: they are not of devices.
 func isDeviceName(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsRune(name, 0)
+	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsRune(name, 0)
 }
 
 func (s *Server) policyIndex(x *exchange) (int, error) {

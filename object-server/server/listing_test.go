@@ -74,7 +74,7 @@ func (f *fixture) expectRow(l *listings, path string, want updates.Row) {
 	}
 }
 
-func (f *fixture) pending() int { return f.server.pendingCount()["async_pending"] }
+func (f *fixture) pending() int { return f.server.pendingUpdates().Pending }
 
 // patient waits for the container server as long as the test does.
 func patient(c *Config) { c.ContainerUpdateTimeout = time.Minute }

@@ -34,12 +34,14 @@ type mounts struct {
 	mu       sync.RWMutex
 	byName   map[string]*mount      // guarded by mu
 	failed   map[string]failedMount // that could not be opened; guarded by mu
+	outages  map[string]outage      // of devices that were taken out; guarded by mu
 	isClosed bool                   // guarded by mu
 }
 
 type failedMount struct {
-	at  time.Time // of the last attempt to open it; zero if it was not there
-	err error
+	at    time.Time     // of the last attempt to open it; zero if it was not there
+	pause time.Duration // until the next one
+	err   error
 }
 
 // mount is one open device.
@@ -50,7 +52,6 @@ type mount struct {
 	store    store
 	pending  *updates.Pending
 	checked  atomic.Int64 // when path was seen to be this device, Unix nanoseconds
-	isOut    atomic.Bool  // it was logged that the store is out of service
 	isSilent atomic.Bool  // it does not answer whether it is there
 
 	use    sync.RWMutex // held for reading by requests, for writing to close
@@ -105,9 +106,7 @@ func (s *mounts) acquire(name string) (*mount, error) {
 		return nil, unavailable(name)
 	}
 	if err := found.store.Err(); err != nil {
-		if !found.isOut.Swap(true) {
-			s.logger.Error("device taken out", "device", name, "error", err)
-		}
+		s.drop(found, err)
 		return nil, unavailable(name)
 	}
 	found.use.RLock()
@@ -175,7 +174,7 @@ func (s *mounts) openNow(name string) (*mount, error) {
 	if found != nil {
 		return found, nil
 	}
-	if time.Since(failed.at) < checkEvery {
+	if time.Since(failed.at) < failed.pause {
 		return nil, failed.err
 	}
 	opened, pending, err := s.open(path)
@@ -218,7 +217,7 @@ func (s *mounts) noteFailure(name string, err error, at time.Time) {
 	if len(s.failed) >= failedMax {
 		clear(s.failed)
 	}
-	s.failed[name] = failedMount{at: at, err: err}
+	s.failed[name] = failedMount{at: at, pause: checkEvery, err: err}
 }
 
 // startWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to

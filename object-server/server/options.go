@@ -33,7 +33,7 @@ type option struct {
 // options lists every option. [DEFAULT] stands for those that [app:object-server] may set too.
 func (c *Config) options() []option {
 	return append([]option{
-		{defaultSection, "bind_ip", "0.0.0.0", text(&c.BindIP)},
+		{defaultSection, "bind_ip", "127.0.0.1", text(&c.BindIP)},
 		{defaultSection, "bind_port", "6200", integer(&c.BindPort, 0, 65535)},
 		{defaultSection, "devices", "/srv/node", text(&c.Devices)},
 		{defaultSection, "mount_check", "true", boolean(&c.MountCheck)},

@@ -119,7 +119,7 @@ type multiRange struct {
 
 func newMultiRange(contentType string, size int64, ranges []byteRange) *multiRange {
 	return &multiRange{
-		boundary:    fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()),
+		boundary:    fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), // #nosec G404 -- math/rand/v2 seeds ChaCha8 from the kernel
 		contentType: contentType, size: size, ranges: ranges,
 	}
 }

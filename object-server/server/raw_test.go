@@ -14,6 +14,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/updates"
 )
 
 // rawConnection speaks to the server byte by byte.
@@ -387,6 +388,7 @@ func TestFailuresOfTheDevice(t *testing.T) {
 		t.Errorf("damage found midway: got %d bytes, %v", len(body), err)
 	}
 	f.store.change(func(s *fakeStore) { s.readErr, s.out = nil, device.ErrOut })
+	f.server.devices.open = func(string) (store, *updates.Pending, error) { return nil, nil, device.ErrOut }
 	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
 		got := f.do(method, objectPath, "x", "X-Timestamp", "1700000009.00000", "Content-Type", "a/b")
 		f.expect(got, 507, method+" on a device that was taken out")

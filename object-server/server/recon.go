@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/device"
+	"martlet/object-server/updates"
 )
 
 // healthcheck answers 200 as long as the process serves.
@@ -97,7 +99,7 @@ func (s *Server) figures(name string) (any, error) {
 	case "swiftconfmd5":
 		return s.confDigest()
 	case "async":
-		return s.pendingCount(), nil
+		return s.pendingUpdates(), nil
 	case "bundles":
 		return s.bundleStats(), nil
 	case "damages":
@@ -166,9 +168,11 @@ func (s *Server) diskUsage() ([]diskFigures, error) {
 // entryNames lists what is where the devices are, which may be links to them.
 func (s *Server) entryNames() ([]string, error) {
 	entries, err := os.ReadDir(s.config.Devices)
-	names := make([]string, len(entries))
-	for i, entry := range entries {
-		names[i] = entry.Name()
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		if isDeviceName(entry.Name()) {
+			names = append(names, entry.Name())
+		}
 	}
 	return names, err
 }
@@ -181,6 +185,7 @@ func (s *Server) usageOf(name string) (diskFigures, error) {
 		block := uint64(usage.Bsize)
 		one.Mounted, one.Size, one.Free = true, usage.Blocks*block, usage.Bavail*block
 		one.Used = (usage.Blocks - usage.Bfree) * block
+		one.Mounted = s.devices.refusal(name) == nil // what is refused is of no more use than what is not there
 	}
 	return one, nil
 }
@@ -196,12 +201,29 @@ func newAsked() asked {
 	return asked{newAsker[diskFigures](true), newAsker[quarantine](true), newAsker[deviceFigures](true)}
 }
 
-func (s *Server) pendingCount() map[string]int {
-	total := 0
+// asyncContainersMax bounds the containers that are told of, those with the oldest writes first.
+const asyncContainersMax = 100
+
+// asyncFigures are the container updates that wait. The first name is what swift-recon reads.
+type asyncFigures struct {
+	Pending    int               `json:"async_pending"`
+	OldestAge  float64           `json:"oldest_age"` // seconds since the oldest write that waits
+	Containers []updates.Waiting `json:"containers"`
+}
+
+func (s *Server) pendingUpdates() asyncFigures {
+	figures := asyncFigures{Containers: []updates.Waiting{}}
 	for _, found := range s.devices.all() {
-		total += found.pending.Count()
+		one := found.pending.Figures()
+		figures.Pending += one.Rows
+		figures.OldestAge = max(figures.OldestAge, one.OldestAge)
+		figures.Containers = append(figures.Containers, one.Containers...)
 	}
-	return map[string]int{"async_pending": total}
+	slices.SortStableFunc(figures.Containers, func(a, b updates.Waiting) int {
+		return cmp.Compare(b.OldestAge, a.OldestAge)
+	})
+	figures.Containers = figures.Containers[:min(len(figures.Containers), asyncContainersMax)]
+	return figures
 }
 
 // deviceFigures are the counters of one device since it was opened.

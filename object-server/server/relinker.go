@@ -97,7 +97,7 @@ func (s *Server) Relink(step string, policies []int, names []string) (*RelinkAns
 	failed := map[string]map[int]string{}
 	if names == nil {
 		var err error
-		if names, err = s.presentDevices(); err != nil {
+		if names, err = s.devices.present(); err != nil {
 			return nil, err
 		}
 	}
@@ -130,17 +130,6 @@ func (s *Server) Relink(step string, policies []int, names []string) (*RelinkAns
 		}
 	}
 	return answer, nil
-}
-
-func (s *Server) presentDevices() ([]string, error) {
-	entries, err := os.ReadDir(s.config.Devices)
-	names := []string{}
-	for _, entry := range entries {
-		if entry.IsDir() {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, err
 }
 
 func (s *Server) relinkDevice(step string, policy int, power uint8, name string) error {

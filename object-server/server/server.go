@@ -36,11 +36,12 @@ type Server struct {
 	asked   asked
 	unused  unused
 	http    *http.Server
+
+	stopKeeping func() // ends the look at devices that are not open
 }
 
 // New opens the devices that are present and returns a server for them. Close releases them.
 func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
-	fileSystem := vfs.OS{}
 	names, err := (&mounts{root: config.Devices}).present()
 	if err != nil {
 		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
@@ -53,22 +54,33 @@ func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
 	deviceOptions.Logger = logger
 	deviceOptions.KeptID = keptID
 	s := newServer(config, logger, version)
+	marks := &markers{clusterOf(config.HashPrefix, config.HashSuffix), config.MountCheck, logger}
 	s.devices.open = func(path string) (store, *updates.Pending, error) {
-		opened, err := device.Open(fileSystem, path, deviceOptions)
+		fileSystem, err := vfs.OpenBelow(path)
 		if err != nil {
 			return nil, nil, err
+		}
+		if err := marks.check(path); err != nil {
+			return nil, nil, errors.Join(err, fileSystem.Close())
+		}
+		opened, err := device.Open(fileSystem, path, deviceOptions)
+		if err != nil {
+			return nil, nil, errors.Join(err, fileSystem.Close())
 		}
 		s.prepare(opened, path)
 		pending, err := s.updater.Attach(fileSystem, path)
 		if err != nil {
-			return nil, nil, errors.Join(err, opened.Close())
+			return nil, nil, errors.Join(err, opened.Close(), fileSystem.Close())
 		}
-		return deviceStore{opened}, pending, nil
+		return rootedStore{deviceStore{opened}, fileSystem}, pending, nil
 	}
 	if err := s.devices.openPresent(startWait); err != nil {
 		s.updater.Close()
 		return nil, err
 	}
+	keeping, stop := context.WithCancel(context.Background())
+	s.stopKeeping = stop
+	go s.devices.keep(keeping)
 	return s, nil
 }
 
@@ -90,11 +102,12 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		}),
 		rings:   rings{directory: config.SwiftDir},
 		workers: newWorkers(), asked: newAsked(),
-		clients: clients{make(chan struct{}, config.MaxClients)},
-		limiter: newRatelimiter(&config.Ratelimit, logger),
+		clients:     clients{make(chan struct{}, config.MaxClients)},
+		limiter:     newRatelimiter(&config.Ratelimit, logger),
+		stopKeeping: func() {},
 		devices: &mounts{
 			root: config.Devices, mountCheck: config.MountCheck, logger: logger, wait: answerWait,
-			byName: map[string]*mount{}, failed: map[string]failedMount{},
+			byName: map[string]*mount{}, failed: map[string]failedMount{}, outages: map[string]outage{},
 			openings: newAsker[*mount](false), looks: newAsker[fileIdentity](false),
 		},
 	}
@@ -141,6 +154,7 @@ const closeWait = 10 * time.Second
 // either way.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.unused.stop()
+	s.stopKeeping()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 
 	"martlet/object-server/bundle/format"
@@ -47,6 +48,15 @@ type object interface {
 
 // deviceStore makes a device.Device a store: its concrete results become interfaces.
 type deviceStore struct{ *device.Device }
+
+// rootedStore is a device with the file system that it alone uses.
+type rootedStore struct {
+	deviceStore
+	files io.Closer
+}
+
+// Close closes both.
+func (s rootedStore) Close() error { return errors.Join(s.deviceStore.Close(), s.files.Close()) }
 
 func (s deviceStore) NewUpload(at device.Location, sizeHint int64) (upload, error) {
 	u, err := s.Device.NewUpload(at, sizeHint)

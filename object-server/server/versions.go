@@ -93,7 +93,7 @@ func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, err
 func restoredTarget(m *format.Metadata) format.VersionID {
 	id, err := parseVersionID(restoredName, m.System[restoredName])
 	if err != nil {
-		return format.VersionID{} // written by nobody; the null version it is then
+		return format.VersionID{} // no write makes such an id: it means the null version
 	}
 	return id
 }

@@ -1,6 +1,7 @@
 package updates
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type backoff struct {
 type pause struct {
 	length time.Duration
 	until  time.Time
+	reason string
 }
 
 func newBackoff(pauseMin, pauseMax time.Duration) *backoff {
@@ -36,8 +38,16 @@ func (b *backoff) ready(target Target, now time.Time) (time.Time, bool) {
 	return until, !until.After(now)
 }
 
+// reason says why target is not tried now; empty if it is not known to have failed.
+func (b *backoff) reason(target Target) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return cmp.Or(b.pauses[target].reason, b.pauses[Target{Host: target.Host}].reason)
+}
+
 // failed notes a failure: of the database if the server answered, else of the server. It returns when to try again.
 func (b *backoff) failed(target Target, err error, now time.Time) time.Time {
+	reason := reasonOf(target, err)
 	var status *StatusError
 	if !errors.As(err, &status) {
 		target = Target{Host: target.Host}
@@ -45,7 +55,7 @@ func (b *backoff) failed(target Target, err error, now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	length := min(max(2*b.pauses[target].length, b.pauseMin), b.pauseMax)
-	b.pauses[target] = pause{length: length, until: now.Add(length)}
+	b.pauses[target] = pause{length: length, until: now.Add(length), reason: reason}
 	return now.Add(length)
 }
 

@@ -22,6 +22,7 @@ type Pending struct {
 	fs     vfs.FS
 	root   string
 	logger *slog.Logger
+	said   *reporter
 	stop   context.CancelFunc
 	ended  chan struct{}
 
@@ -39,7 +40,7 @@ type SavedID struct {
 // Attach takes up the pending updates under root, a device, and goes on delivering them until Close.
 func (u *Updater) Attach(fileSystem vfs.FS, root string) (*Pending, error) {
 	p := &Pending{fs: fileSystem, root: root, logger: u.options.Logger, logs: map[int]*segmentLog{},
-		ended: make(chan struct{})}
+		said: &reporter{logger: u.options.Logger}, ended: make(chan struct{})}
 	entries, err := fileSystem.ReadDir(root)
 	if err != nil {
 		return nil, err
@@ -110,6 +111,23 @@ func (p *Pending) Count() int {
 		total += log.count()
 	}
 	return total
+}
+
+// Figures returns what is pending, and why.
+func (p *Pending) Figures() Figures {
+	figures := Figures{Rows: p.Count()}
+	oldest := 0.0
+	var segments []map[containerName]*Waiting
+	for _, log := range p.all() {
+		of, containers := log.figures()
+		oldest = earliest(oldest, of)
+		segments = append(segments, containers...)
+	}
+	if oldest != 0 {
+		figures.OldestAge = max(0, unixNow()-oldest)
+	}
+	figures.Containers = sum(segments)
+	return figures
 }
 
 // Close ends the background delivery and waits for it. What is pending stays for the next process.

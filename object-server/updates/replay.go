@@ -16,6 +16,7 @@ type letter struct {
 	place     int // of the update in its segment
 	update    Update
 	delivered bool
+	reason    string // why it was not, where that is known
 }
 
 func (r *replay) run(ctx context.Context) {
@@ -64,7 +65,11 @@ func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error
 	}
 	letters := r.address(log, s, updates)
 	s.retryAt = r.send(ctx, letters, s.retryAt)
-	return r.settle(log, s, updates, letters)
+	waiting := waitingIn(letters)
+	r.pending.said.report(waiting, time.Now())
+	left, err := r.settle(log, s, updates, letters)
+	log.setWaiting(left, waiting)
+	return err
 }
 
 // address makes the letters for what is not delivered yet.
@@ -120,6 +125,9 @@ func (r *replay) send(ctx context.Context, letters []*letter, retryAt time.Time)
 				again, ready = r.sendBatch(ctx, target, batch)
 			}
 			if !ready {
+				for _, l := range waiting {
+					l.reason = r.updater.backoff.reason(target)
+				}
 				retryAt = earlier(retryAt, again)
 				break
 			}
@@ -141,6 +149,7 @@ func (r *replay) sendBatch(ctx context.Context, target Target, batch []*letter) 
 			l.delivered = true
 			continue
 		}
+		l.reason = reasonOf(target, errs[i])
 		if ok {
 			again = r.updater.backoff.failed(target, errs[i], time.Now())
 			r.pending.logger.Debug("pending container updates not delivered", "host", target.Host,
@@ -154,6 +163,10 @@ func (r *replay) sendBatch(ctx context.Context, target Target, batch []*letter) 
 	return again, ok
 }
 
+func reasonOf(target Target, err error) string {
+	return target.Host + "/" + target.Device + ": " + err.Error()
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -163,8 +176,8 @@ func earlier(a, b time.Time) time.Time {
 
 // settle notes what was delivered. What is left of an update that had several letters, some of them delivered, and of
 // a segment that is half delivered, is written anew first; then the old segment is removed. A crash between the two
-// leaves both, and rows are delivered twice.
-func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters []*letter) error {
+// leaves both, and rows are delivered twice. It returns the segment that has what is left.
+func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters []*letter) (*segment, error) {
 	arrived := map[int]bool{}
 	for _, l := range letters {
 		arrived[l.place] = arrived[l.place] || l.delivered
@@ -193,16 +206,21 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 		}
 		left = 0
 	}
+	remains := s
 	if len(rewrite) > 0 {
-		if _, _, err := log.append(rewrite); err != nil {
-			return err
+		written, _, err := log.append(rewrite)
+		if err != nil {
+			return s, err
+		}
+		if left == 0 {
+			remains = written
 		}
 	}
 	for _, place := range done {
 		log.markDelivered(s, place)
 	}
 	if left == 0 && !s.damaged {
-		return log.remove(s)
+		return remains, log.remove(s)
 	}
-	return nil
+	return remains, nil
 }

@@ -28,7 +28,9 @@ type segment struct {
 
 	count     int // updates in the file; 0 for a segment found at start, until it was read
 	delivered map[int]struct{}
-	damaged   bool // holds unreadable updates: kept for inspection once the others are delivered
+	oldest    float64                    // Unix time of the oldest write that may still wait, in seconds; 0 until the file was read
+	waiting   map[containerName]*Waiting // what an attempt left; nil before the first
+	damaged   bool                       // holds unreadable updates: kept for inspection once the others are delivered
 	retryAt   time.Time
 	backoffs  uint64 // backoff.generation when retryAt was set
 }
@@ -47,6 +49,21 @@ func parseSegmentName(name string) (sequence uint64, ok bool) {
 
 func newSegment(dir string, sequence uint64) *segment {
 	return &segment{sequence: sequence, path: path.Join(dir, segmentName(sequence)), delivered: map[int]struct{}{}}
+}
+
+// noteOldest takes the times of further updates in.
+func (s *segment) noteOldest(updates []Update) {
+	for _, update := range updates {
+		s.oldest = earliest(s.oldest, writtenAt(update.Row))
+	}
+}
+
+// earliest is the smaller of two times; 0 is none.
+func earliest(a, b float64) float64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }
 
 // read returns the updates of a closed segment.

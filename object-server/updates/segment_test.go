@@ -194,7 +194,7 @@ func TestALateAnswerAndDamageHideNoRow(t *testing.T) {
 		server := newContainerServer(t)
 		server.answer = func(*http.Request) int { return 503 }
 		u := newUpdater(t, &places{}, func(o *Options) { o.RetryFirst, o.Interval = time.Millisecond, time.Millisecond })
-		p := &Pending{fs: vfs.OS{}, root: root, logger: u.options.Logger, logs: map[int]*segmentLog{}}
+		p := &Pending{fs: vfs.OS{}, root: root, logger: u.options.Logger, said: &reporter{logger: u.options.Logger}, logs: map[int]*segmentLog{}}
 		var late []SavedID
 		for i := range 3 { // a frame each
 			ids, err := p.Append(0, []Update{{server.target(), putRow(fmt.Sprint(i))}})

@@ -92,6 +92,7 @@ func (l *segmentLog) writeBatch(batch []*appendRequest) {
 	if err == nil {
 		place = current.count
 		current.count += len(updates)
+		current.noteOldest(updates)
 	}
 	l.mu.Unlock()
 	for _, request := range batch {
@@ -160,7 +161,7 @@ func (l *segmentLog) closeActive() {
 	if l.active == nil {
 		return
 	}
-	l.active.file.Close() // all that was acknowledged is flushed
+	_ = l.active.file.Close() // all that was acknowledged is flushed
 	l.active.file = nil
 	l.closed = append(l.closed, l.active)
 	l.active = nil
@@ -234,6 +235,34 @@ func (l *segmentLog) remove(s *segment) error {
 	defer l.mu.Unlock()
 	l.closed = slices.DeleteFunc(l.closed, func(other *segment) bool { return other == s })
 	return nil
+}
+
+// setWaiting notes what an attempt to deliver left in s.
+func (l *segmentLog) setWaiting(s *segment, waiting map[containerName]*Waiting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.waiting = waiting
+	if len(waiting) == 0 || s == l.active {
+		return
+	}
+	s.oldest = 0
+	for _, w := range waiting {
+		s.oldest = earliest(s.oldest, w.oldest)
+	}
+}
+
+// figures returns the Unix time of the oldest write that waits, 0 for none, and what is known by container.
+func (l *segmentLog) figures() (oldest float64, containers []map[containerName]*Waiting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range append(slices.Clone(l.closed), l.active) {
+		if s == nil || s.count == len(s.delivered) {
+			continue
+		}
+		oldest = earliest(oldest, s.oldest)
+		containers = append(containers, s.waiting)
+	}
+	return oldest, containers
 }
 
 // count returns how many updates are pending, as far as segments have been read.

@@ -361,3 +361,65 @@ func TestFailureToSaveIsReported(t *testing.T) {
 type fullFS struct{ vfs.FS }
 
 func (fullFS) Create(string) (vfs.File, error) { return nil, vfs.ErrNoSpace }
+
+func TestItIsSaidWhyRowsWait(t *testing.T) {
+	s := newContainerServer(t)
+	s.set(func() { s.answer = func(*http.Request) int { return http.StatusNotFound } })
+	var lines lockedBuffer
+	u := newUpdater(t, &places{primaries: []Target{s.target()}}, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	p := attach(t, u, t.TempDir())
+	for range 3 {
+		deliver(t, u, p, s.target(), putRow("o"))
+	}
+	other := s.target()
+	other.Container = "other"
+	row := putRow("o")
+	changed := "1700000009.00000"
+	row.MetaTimestamp = &changed
+	deliver(t, u, p, other, row)
+	reason := s.target().Host + "/sdb: container server answered 404"
+	await(t, "figures of both containers", func() bool {
+		f := p.Figures()
+		if f.Rows != 4 || len(f.Containers) != 2 {
+			return false
+		}
+		a, b := f.Containers[0], f.Containers[1]
+		return a.Container == "c c" && a.Rows == 3 && a.Reason == reason && b.Container == "other" && b.Rows == 1
+	})
+	f := p.Figures()
+	age := time.Since(time.Unix(1700000000, 0)).Seconds()
+	if off := f.OldestAge - age; off < -60 || off > 60 {
+		t.Errorf("the oldest is said to be %.0f s old, and is %.0f s old", f.OldestAge, age)
+	}
+	if off := f.OldestAge - f.Containers[1].OldestAge; off < 8.9 || off > 9.1 {
+		t.Errorf("the POST is said to be %.1f s younger than the PUT, and is 9 s younger", off)
+	}
+	if n := strings.Count(lines.String(), "container updates wait"); n != 2 {
+		t.Errorf("%d lines for two containers:\n%s", n, lines.String())
+	}
+	if !strings.Contains(lines.String(), "answered 404") {
+		t.Errorf("no reason in %s", lines.String())
+	}
+	s.set(func() { s.answer = func(*http.Request) int { return http.StatusAccepted } })
+	await(t, "nothing to wait", func() bool { f := p.Figures(); return f.Rows == 0 && f.OldestAge == 0 && len(f.Containers) == 0 })
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 )
 
 // Errors that callers tell apart, whatever the implementation; test with
@@ -108,4 +109,20 @@ type Usage struct {
 	Bytes, BytesFree   uint64 // BytesFree is what an ordinary user may still write
 	Inodes, InodesFree uint64 // both 0 where inodes are made as needed
 	Generous           bool   // a growing file gets room ahead, up to its own size (XFS), unless Allocate has given it some
+}
+
+// MakeDirectories makes a directory and those between it and the root, durably. Those
+// that are there already are left as they are.
+func MakeDirectories(files FS, root, directory string) error {
+	if directory == root {
+		return nil
+	}
+	parent := filepath.Dir(directory)
+	if err := MakeDirectories(files, root, parent); err != nil {
+		return err
+	}
+	if err := files.Mkdir(directory); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return files.SyncDir(parent)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/vfs"
 )
 
@@ -76,7 +76,7 @@ func scanAll(names []string) (bytes int64, err error) {
 		if i+1 < len(names) {
 			files.Prefetch(names[i+1])
 		}
-		s, err := bundle.OpenScan(files, name, true)
+		s, err := inspect.OpenScan(files, name, true)
 		if err != nil {
 			return bytes, err
 		}

@@ -1,7 +1,6 @@
 package format
 
 import (
-	"bytes"
 	"testing"
 
 	"martlet/object-server/proof"
@@ -37,20 +36,8 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		_ = record.CheckData()
-		m, err := record.Metadata()
-		if err != nil {
-			return
-		}
-		encoded, err := m.MarshalMsg(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := DecodeMetadata(encoded)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second, err := again.MarshalMsg(nil); err != nil || !bytes.Equal(encoded, second) {
-			t.Fatal("metadata change when they are read and written", err)
+		if m, err := record.Metadata(); err == nil {
+			writeAgain(t, m)
 		}
 	})
 }

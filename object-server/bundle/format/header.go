@@ -103,6 +103,15 @@ type Header struct {
 	BlockLength    uint32 // bytes of the version block, 0 without FlagBlock
 }
 
+// Restamp changes what the header of a record, its first bytes, says of the segment that
+// it lies in: it is copied into one with the salt and without a CHECKPOINT.
+func Restamp(record []byte, salt uint32) {
+	le := binary.LittleEndian
+	le.PutUint32(record[16:], salt)
+	le.PutUint32(record[116:], 0)
+	le.PutUint32(record[124:], Checksum(record[:124]))
+}
+
 // Encode writes the header into b[:HeaderSize].
 func (h *Header) Encode(b []byte) {
 	b = b[:HeaderSize]

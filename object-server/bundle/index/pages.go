@@ -71,7 +71,7 @@ func (p *Pool) take() uint32 {
 		if err != nil {
 			panic(fmt.Errorf("memory for the index: %w", os.NewSyscallError("mmap", err)))
 		}
-		// Whoever reads the old slice does not see the new element behind its end.
+		// A reader of the old slice does not see the new element behind its end.
 		chunks = append(chunks, (*chunk)(unsafe.Pointer(unsafe.SliceData(memory))))
 		p.chunks.Store(&chunks)
 	}

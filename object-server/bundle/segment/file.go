@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/vfs"
 )
 
 // File is what is known of a segment file before its records are read: what its
@@ -106,6 +107,26 @@ func readHeader(file io.ReaderAt, offset, size int64) (format.SegmentHeader, err
 		return format.SegmentHeader{}, err
 	}
 	return format.ParseSegmentHeader(b)
+}
+
+// ReadFile reads header and footer of a segment file by itself, or what takes the place
+// of a damaged header, which is nil then.
+func ReadFile(file vfs.File, name string) (f File, head *format.SegmentHeader, err error) {
+	f.Sequence, f.Generation, _ = format.ParseSegmentName(name)
+	f.Through = f.Sequence
+	if f.Size, err = file.Size(); err != nil {
+		return f, nil, wrap(err)
+	}
+	h, err := f.ReadHeader(file)
+	if err == nil {
+		f.Sequence, f.Generation, f.Through = h.Sequence, h.Generation, h.Sequence
+		return f, &h, f.Take(&h, file)
+	}
+	if !errors.Is(err, format.ErrDamaged) {
+		return f, nil, err
+	}
+	_, err = f.Rebuild(file)
+	return f, nil, err
 }
 
 // Take notes what a good header says, and the footer that goes with it.

@@ -1,8 +1,11 @@
 package segment
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"martlet/object-server/bundle/format"
@@ -70,6 +73,24 @@ func TestWalkerAmongStaleBytes(t *testing.T) {
 			if !slices.Contains(c.want, got) {
 				t.Errorf("%s, with read %d: %s, want %q", c.what, change, got, c.want)
 			}
+		}
+	}
+}
+
+// The page says where the second header of a recycled segment lies.
+func TestPageOfRecycledSegments(t *testing.T) {
+	page, err := os.ReadFile("../../../doc/formats/bundle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		fmt.Sprintf("| %d | length − %d | records", format.SegmentHeaderSize, format.SegmentHeaderSize+RecycledTail),
+		fmt.Sprintf("| length − %d | %d | the header once more", RecycledTail, format.SegmentHeaderSize),
+		fmt.Sprintf("| length − %d | %[1]d | zeros", RecycledTail-format.SegmentHeaderSize),
+		fmt.Sprintf("a length that is %d more than a multiple of %d", RecycledTail, BlockSize),
+	} {
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page does not have %q", row)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type search struct {
 }
 
 // run searches behind the offset for records with LSNs that ascend from above
-// the one given. A copy of a segment that somebody stored as an object does not
+// the one given. A copy of a segment that was stored as an object does not
 // count: it was made earlier, so its LSNs are lower.
 func (s *search) run(offset int64, lsn uint64) error {
 	for at := offset + format.UnitSize; at+format.HeaderSize <= min(s.end, s.window.size); {

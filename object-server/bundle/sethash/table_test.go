@@ -1,6 +1,8 @@
 package sethash
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -68,7 +70,7 @@ func TestTableIsTheSetOfItsElements(t *testing.T) {
 			prefix = Prefix(elements[0].Hash, above)
 		}
 		checkSlices(t, table, elements, above, prefix, level)
-		if len(elements) == 0 && (len(table.cells) > 0 || len(table.totals) > 0) {
+		if len(elements) == 0 && len(table.leaves) > 0 {
 			t.Fatal("something is left of what was removed")
 		}
 	})
@@ -130,7 +132,7 @@ func TestLevels(t *testing.T) {
 		names  int
 		want   uint8
 	}{{0, 0, 0}, {10, 127, 10}, {10, 128, 11}, {10, 1 << 20, 24}, {30, 1 << 20, 32}, {128, 0, 32}} {
-		if got := DepthFor(c.common, c.names); got != c.want {
+		if got := For(c.common, c.names).Depth(); got != c.want {
 			t.Errorf("%d names with %d common bits: depth %d, want %d", c.names, c.common, got, c.want)
 		}
 	}
@@ -144,6 +146,31 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// A table that was made for one name, and gets many, has no leaf for each; it is still
+// the set of its elements.
+func TestTableOfOneNameStaysSmall(t *testing.T) {
+	table := For(LevelMax, 1)
+	var elements []Element
+	for i := range uint64(100_000) {
+		e := Element{Signature: i * 0x9e3779b97f4a7c15}
+		binary.BigEndian.PutUint64(e.Hash[:], i*0xbf58476d1ce4e5b9)
+		if i%5 == 0 {
+			e.Deleted = horizon + i%3*DayTicks
+		}
+		elements = append(elements, e)
+		table.Add(e)
+	}
+	if got, most := len(table.leaves), len(elements)/sparse; got > most || table.Depth() == 0 {
+		t.Errorf("%d leaves of depth %d for %d names", got, table.Depth(), len(elements))
+	}
+	for prefix := range uint32(16) {
+		got, ok := table.Slices(4, prefix, 4, horizon)
+		if want := model(elements, 4, prefix, horizon); !ok || len(got) != 1 || got[0].Digest != want {
+			t.Errorf("slice %d: %v, %v; want %v", prefix, got, ok, want)
+		}
+	}
+}
+
 // A table that has become too shallow says so, one that was made for its names does not.
 func TestIsShallow(t *testing.T) {
 	fill := func(table *Table) *Table {
@@ -152,7 +179,56 @@ func TestIsShallow(t *testing.T) {
 		}
 		return table
 	}
-	if !fill(New(0)).IsShallow() || fill(New(DepthFor(0, 1<<13))).IsShallow() {
+	if !fill(New(0)).IsShallow() || fill(For(0, 1<<13)).IsShallow() {
 		t.Error("the depth of a table does not tell whether it is shallow")
+	}
+}
+
+// deleted are tombstones of so many days, as a bundle gives them: the highest hash first.
+func deleted(names, days int) []Element {
+	all := make([]Element, names)
+	for i := range all {
+		n := uint64(names - i)
+		all[i] = Element{Signature: n * 0x9e3779b97f4a7c15, Deleted: horizon + n*0xbf58476d1ce4e5b9%uint64(days)*DayTicks}
+		binary.BigEndian.PutUint64(all[i].Hash[:], n*(1<<63/uint64(names+1))*2)
+	}
+	return all
+}
+
+// However many days the tombstones are from, a table of many names tells slices of them,
+// and is not made anew for nothing.
+func TestTombstonesOfManyDays(t *testing.T) {
+	const names = 1 << 18
+	for _, days := range []int{1, 30, 100, 1000} {
+		table := For(0, names)
+		elements := deleted(names, days)
+		for _, e := range elements {
+			table.Add(e)
+		}
+		if got, most := len(table.leaves), names/sparse; table.Depth() < 5 || got > most || table.IsShallow() {
+			t.Errorf("%d days: %d leaves of depth %d for %d names, shallow: %v", days, got, table.Depth(), names, table.IsShallow())
+		}
+		for prefix := range uint32(4) {
+			got, ok := table.Slices(2, prefix, 2, horizon)
+			if want := model(elements, 2, prefix, horizon); !ok || len(got) != 1 || got[0].Digest != want {
+				t.Errorf("%d days, slice %d: %v, %v; want %v", days, prefix, got, ok, want)
+			}
+		}
+	}
+}
+
+// BenchmarkTable is what opening a bundle takes to make its table.
+func BenchmarkTable(b *testing.B) {
+	for _, days := range []int{1, 30} {
+		b.Run(fmt.Sprint(days, " days"), func(b *testing.B) {
+			elements := deleted(400_000, days)
+			for b.Loop() {
+				table := For(0, len(elements))
+				for _, e := range elements {
+					table.Add(e)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(elements)), "ns/name")
+		})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/vfs"
 )
 
@@ -32,7 +32,7 @@ func (s *selection) count() (n int) {
 }
 
 // fits tells whether a record is one of those meant, but for the offset.
-func (s *selection) fits(e *bundle.Entry) bool {
+func (s *selection) fits(e *inspect.Entry) bool {
 	switch {
 	case s.lsn > 0:
 		return e.Record.LSN() == s.lsn
@@ -85,7 +85,7 @@ func isHash(s string) bool {
 
 func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {
 	if s.offset < 0 {
-		offset, found, err := bundle.Search(vfs.ReadOnly{}, path, s.fits)
+		offset, found, err := inspect.Search(vfs.ReadOnly{}, path, s.fits)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {
 		}
 		s.offset = offset
 	}
-	d, err := bundle.Describe(vfs.ReadOnly{}, path, s.offset)
+	d, err := inspect.Describe(vfs.ReadOnly{}, path, s.offset)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {
 }
 
 // extract writes the bytes of the object to a new file, or to the output.
-func (f *bundleFlags) extract(d *bundle.Description, path string) error {
+func (f *bundleFlags) extract(d *inspect.Description, path string) error {
 	if d.LargeID != "" {
 		return fmt.Errorf("the bytes are not in this record; they are in large/%s.data beside the segment", d.LargeID)
 	}
@@ -137,7 +137,7 @@ func (f *bundleFlags) extract(d *bundle.Description, path string) error {
 
 // dumpAll shows the header of a segment, and all records and damage in it.
 func (f *bundleFlags) dumpAll(path string) error {
-	scan, err := bundle.OpenScan(vfs.ReadOnly{}, path, true)
+	scan, err := inspect.OpenScan(vfs.ReadOnly{}, path, true)
 	if err != nil {
 		return err
 	}
@@ -163,15 +163,15 @@ func (f *bundleFlags) dumpAll(path string) error {
 	}
 }
 
-func (f *bundleFlags) segment(s *bundle.SegmentDescription) error {
+func (f *bundleFlags) segment(s *inspect.SegmentDescription) error {
 	if f.json {
 		return f.line(map[string]any{"segment": s})
 	}
 	return f.segmentText(s)
 }
 
-func (f *bundleFlags) entry(scan *bundle.Scan, e *bundle.Entry) error {
-	var d *bundle.Description
+func (f *bundleFlags) entry(scan *inspect.Scan, e *inspect.Entry) error {
+	var d *inspect.Description
 	if e.Record != nil {
 		var err error
 		if d, err = scan.Describe(e); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/vfs"
 )
 
@@ -16,7 +17,7 @@ import (
 type partitionLine struct {
 	Policy    int    `json:"policy"`
 	Partition uint32 `json:"partition"`
-	*bundle.Survey
+	*inspect.Survey
 }
 
 // ls lists what the paths hold. What cannot be read does not keep it from the
@@ -79,7 +80,7 @@ func (f *bundleFlags) listPartitions(t *target) error {
 	}
 	var failed error
 	err := t.each(vfs.ReadOnly{}, func(files *bundle.Files, id bundle.ID) error {
-		survey, err := bundle.Look(files, id)
+		survey, err := inspect.Look(files, id)
 		if err != nil {
 			f.complain(fmt.Errorf("%s: %w", t.directory(id), err))
 			failed = errTold
@@ -111,12 +112,12 @@ func (f *bundleFlags) table(head string) *tabwriter.Writer {
 	return w
 }
 
-func partitionRow(w io.Writer, id bundle.ID, s *bundle.Survey) {
+func partitionRow(w io.Writer, id bundle.ID, s *inspect.Survey) {
 	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d%%\t%d\t\n", id.Policy, id.Partition, len(s.Segments), s.Bytes, s.Names,
 		s.Tombstones, s.Versions, s.Large, percent(s.DeadBytes, s.Bytes), len(s.Damaged))
 }
 
-func segmentRows(w io.Writer, survey *bundle.Survey) {
+func segmentRows(w io.Writer, survey *inspect.Survey) {
 	for _, s := range survey.Segments {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t%d\t%d\t%d\t%d%%\t\n", s.File, s.BaseLSN, s.LastLSN, s.Bytes, s.Sealed, s.Checkpoint,
 			s.Records, s.Dead, percent(s.DeadBytes, s.Bytes))
@@ -129,7 +130,7 @@ func percent(part, whole int64) int64 { return 100 * part / max(whole, 1) }
 type objectLine struct {
 	Policy    int    `json:"policy"`
 	Partition uint32 `json:"partition"`
-	*bundle.Object
+	*inspect.Object
 }
 
 // listObjects shows the objects, or all versions, as they come.
@@ -139,7 +140,7 @@ func (f *bundleFlags) listObjects(t *target, versions bool) error {
 	}
 	var failed error
 	err := t.each(vfs.ReadOnly{}, func(files *bundle.Files, id bundle.ID) error {
-		err := bundle.Objects(files, id, versions, func(o *bundle.Object) error {
+		err := inspect.Objects(files, id, versions, func(o *inspect.Object) error {
 			if o.Damage != "" {
 				failed = errors.Join(failed, errDamage)
 			}
@@ -167,7 +168,7 @@ func shownID(id string) string {
 	return id
 }
 
-func shownName(o *bundle.Object) string {
+func shownName(o *inspect.Object) string {
 	name := o.Name
 	if name == "" {
 		name = "hash " + o.Hash.String()
@@ -195,7 +196,7 @@ type recordLine struct {
 // listRecords shows the records of a segment as they come. The bytes of the
 // objects are not read.
 func (f *bundleFlags) listRecords(t *target) error {
-	scan, err := bundle.OpenScan(vfs.ReadOnly{}, t.path, false)
+	scan, err := inspect.OpenScan(vfs.ReadOnly{}, t.path, false)
 	if err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (f *bundleFlags) listRecords(t *target) error {
 	}
 }
 
-func recordLineOf(e *bundle.Entry) recordLine {
+func recordLineOf(e *inspect.Entry) recordLine {
 	line := recordLine{Offset: e.Offset, Damage: e.Damage}
 	if r := e.Record; r != nil {
 		line.LSN, line.Type, line.Size = r.LSN(), r.Type().String(), r.Size()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/device"
 	"martlet/object-server/vfs"
 )
@@ -137,7 +138,7 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) e
 	var failed error
 	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
 		r := device.NewRepaired(t.root, id, now)
-		if r.Repair, err = bundle.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
+		if r.Repair, err = inspect.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)
 			m.clear()
 			if err = f.describe(r, r.Damages, r.Rewrite, r.Returns); err == nil {
@@ -157,7 +158,7 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) e
 }
 
 // describe tells of damages, and what is done about them.
-func (f *bundleFlags) describe(r *device.Repaired, damages []bundle.Damage, rewritten []string, returns []bundle.Return) error {
+func (f *bundleFlags) describe(r *device.Repaired, damages []bundle.Damage, rewritten []string, returns []inspect.Return) error {
 	if f.json { // when it is done
 		return nil
 	}

@@ -242,16 +242,16 @@ const segmentSuffix = ".bundle"
 // it is read can still be read.
 const openMax = 1 << 10
 
-// each opens the partitions of the target one after the other. What the server said
-// of them when it was stopped tells damage at their end from what was torn.
+// each opens the partitions of the target one after the other. What the server knew of
+// how far they were acknowledged tells damage at their end from what was torn.
 func (t *target) each(files vfs.FS, use func(f *bundle.Files, id bundle.ID) error) error {
-	acknowledged, err := device.ReadCleanStop(files, t.root)
+	floor, err := device.ReadFloor(files, t.root)
 	if err != nil {
 		return err
 	}
 	for _, id := range t.partitions {
 		f := bundle.NewFiles(files, t.root, openMax)
-		f.Floor = func(id bundle.ID) uint64 { return acknowledged[id] }
+		f.Floor = floor
 		if err := errors.Join(use(f, id), f.Close()); err != nil {
 			return err
 		}

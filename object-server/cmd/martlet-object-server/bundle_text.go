@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/inspect"
 )
 
 // fields are lines of a name and a value each.
@@ -15,7 +15,7 @@ type fields struct{ strings.Builder }
 func (t *fields) add(name string, value any) { fmt.Fprintf(t, "%-18s %v\n", name, value) }
 
 // segmentText writes a line for each field of a segment's header.
-func (f *bundleFlags) segmentText(s *bundle.SegmentDescription) error {
+func (f *bundleFlags) segmentText(s *inspect.SegmentDescription) error {
 	var t fields
 	t.add("segment", s.File)
 	t.add("bytes", s.Bytes)
@@ -43,7 +43,7 @@ func (f *bundleFlags) segmentText(s *bundle.SegmentDescription) error {
 }
 
 // record writes a line for each field of a record.
-func (f *bundleFlags) record(d *bundle.Description) error {
+func (f *bundleFlags) record(d *inspect.Description) error {
 	var t fields
 	t.add("offset", d.Offset)
 	t.add("length", d.Length)
@@ -73,7 +73,7 @@ func (f *bundleFlags) record(d *bundle.Description) error {
 	return err
 }
 
-func (t *fields) metadata(m *bundle.Shown) {
+func (t *fields) metadata(m *inspect.Shown) {
 	if m == nil || m.Name == "" {
 		return
 	}
@@ -90,11 +90,11 @@ func (t *fields) metadata(m *bundle.Shown) {
 	}
 }
 
-func (t *fields) chain(c *bundle.Chained) {
+func (t *fields) chain(c *inspect.Chained) {
 	if c == nil {
 		return
 	}
-	reference := func(r bundle.ChainedReference) string {
+	reference := func(r inspect.ChainedReference) string {
 		lsn := fmt.Sprint("LSN ", r.LSN)
 		if r.LSN == 0 {
 			lsn = "this record"

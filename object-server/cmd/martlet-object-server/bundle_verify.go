@@ -11,6 +11,7 @@ import (
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
 	"martlet/object-server/device/journal"
 	"martlet/object-server/vfs"
 )
@@ -84,7 +85,7 @@ func (v *verifier) target(t *target) error {
 		if next++; next < len(t.partitions) {
 			v.prefetch(t.directory(t.partitions[next]))
 		}
-		verdict, err := bundle.Verify(files, id, t.file)
+		verdict, err := inspect.Verify(files, id, t.file)
 		if err != nil { // of this partition; the others are read all the same
 			v.failed = true
 			v.meter.clear()
@@ -120,7 +121,7 @@ func (v *verifier) prefetch(directory string) {
 
 // file verifies a segment that is not in its place.
 func (v *verifier) file(t *target) error {
-	scan, err := bundle.OpenScan(v.meter, t.path, true)
+	scan, err := inspect.OpenScan(v.meter, t.path, true)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,9 @@ const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
        martlet-object-server --help | --version | --print-options
 
-Serves the objects on the devices of one host until SIGTERM or SIGINT. CONF is
-an ini file as etc/object-server.conf-sample shows.
+Serves the objects on the devices of one host until SIGTERM or SIGINT. SIGHUP
+takes up a new log_level. CONF is an ini file as etc/object-server.conf-sample
+shows.
 
 examples:
   martlet-object-server /etc/martlet/object-server.conf
@@ -99,7 +100,7 @@ func versionText() string {
 // hundred behind in a second. Up to 128 MiB of garbage may be there instead.
 const heapFloor = 64 << 20
 
-// serve runs until a signal asks it to stop. SIGHUP is ignored: there is nothing to read anew, and nothing may be lost.
+// serve runs until a signal asks it to stop; reloader says what other signals do.
 func serve(path string, stdout, stderr io.Writer) error {
 	config, err := server.ReadConfig(path)
 	if err != nil {
@@ -107,14 +108,17 @@ func serve(path string, stdout, stderr io.Writer) error {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Ignore(syscall.SIGPIPE)
+	var level slog.LevelVar
+	level.Set(config.LogLevel)
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &level}))
+	go newReloader(path, &level, logger).run()
 	listener, err := listen(config)
 	if err != nil {
 		return err
 	}
 	ballast := make([]byte, heapFloor)
 	defer runtime.KeepAlive(ballast)
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: config.LogLevel}))
 	for _, option := range config.WithoutEffect {
 		logger.Warn("option of OpenStack Swift has no effect", "option", option)
 	}
@@ -139,7 +143,11 @@ func serve(path string, stdout, stderr io.Writer) error {
 
 func listen(config *server.Config) (net.Listener, error) {
 	address := net.JoinHostPort(config.BindIP, strconv.Itoa(config.BindPort))
-	listener, err := net.Listen("tcp", address)
+	network := "tcp"
+	if ip := net.ParseIP(config.BindIP); ip.To4() != nil {
+		network = "tcp4" // 0.0.0.0 would be every address of IPv6, too
+	}
+	listener, err := net.Listen(network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s is in use by another process; set bind_port to a free port", address)
 	}

@@ -66,7 +66,7 @@ type process struct {
 	*exec.Cmd
 	t    *testing.T
 	base string
-	log  bytes.Buffer
+	log  syncedBuffer
 }
 
 func (h *home) start() *process {

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"crypto/rand"
@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/segment"
 	"martlet/object-server/bundle/versions"
@@ -20,9 +22,9 @@ import (
 // Repair is what it takes to make a damaged partition open clean: its damaged
 // segments are written anew without what is damaged.
 type Repair struct {
-	Damages []Damage `json:"damages"`
-	Rewrite []string `json:"rewrite"` // segments
-	Returns []Return `json:"returns"` // older records that count again
+	Damages []bundle.Damage `json:"damages"`
+	Rewrite []string        `json:"rewrite"` // segments
+	Returns []Return        `json:"returns"` // older records that count again
 
 	pass  *pass
 	large map[uint64]bool // large files that are lost
@@ -39,9 +41,9 @@ type Return struct {
 	Lost uint64      `json:"lost"`           // LSN of the newer one
 }
 
-// PlanRepair reads all of a partition and changes nothing. Nobody may be writing
-// to it.
-func PlanRepair(files *Files, id ID) (*Repair, error) {
+// PlanRepair reads all of a partition and changes nothing. It must not be
+// written to meanwhile.
+func PlanRepair(files *bundle.Files, id bundle.ID) (*Repair, error) {
 	p, err := newPass(files, id, "")
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 			r.large[uint64(d.LargeID)] = true
 		}
 		if d.Final {
-			return nil, fmt.Errorf("bundle: %s cannot be repaired: %s", files.directory(id), d.String())
+			return nil, fmt.Errorf("bundle: %s cannot be repaired: %s", files.Directory(id), d.String())
 		}
 	}
 	for isMore := true; isMore; {
@@ -67,7 +69,7 @@ func PlanRepair(files *Files, id ID) (*Repair, error) {
 	for i := range p.segments {
 		if s := &p.segments[i]; r.isDamaged(s) {
 			if s.through > s.from && s.through-s.from > math.MaxUint32 {
-				return nil, fmt.Errorf("bundle: %s cannot be repaired: more records are missing than a segment can stand for", files.directory(id))
+				return nil, fmt.Errorf("bundle: %s cannot be repaired: more records are missing than a segment can stand for", files.Directory(id))
 			}
 			r.Rewrite = append(r.Rewrite, format.SegmentName(s.file.Sequence, s.file.Generation))
 		}
@@ -99,18 +101,18 @@ func (r *Repair) dropReturns() (found bool, err error) {
 func (r *Repair) isDamaged(s *passed) bool {
 	name := format.SegmentName(s.file.Sequence, s.file.Generation)
 	return s.from < s.file.Base ||
-		slices.ContainsFunc(r.Damages, func(d Damage) bool { return d.Segment == name && !d.isCopy() }) ||
+		slices.ContainsFunc(r.Damages, func(d bundle.Damage) bool { return d.Segment == name && !isCopy(&d) }) ||
 		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.Sequence == s.file.Sequence })
 }
 
 // isCopy tells whether the damage is to a copy of what is good elsewhere.
-func (d *Damage) isCopy() bool { return d.LargeID != 0 && d.LastLSN == 0 }
+func isCopy(d *bundle.Damage) bool { return d.LargeID != 0 && d.LastLSN == 0 }
 
 // isLost tells whether the record at an offset of a segment is to be left out.
 // The records that a POST made share one large file, and are lost with it.
 func (r *Repair) isLost(name string, e *Entry) bool {
 	return e.Record.Head.Type == format.TypeSpill && r.large[e.Record.LargeID] ||
-		slices.ContainsFunc(r.Damages, func(d Damage) bool {
+		slices.ContainsFunc(r.Damages, func(d bundle.Damage) bool {
 			return d.Segment == name && d.LastLSN > 0 && d.Offset == e.Offset
 		})
 }
@@ -156,22 +158,22 @@ const roundsMax = 16
 // lock. A crash leaves each segment either as it was or repaired, and links to
 // files in quarantine; it can be run again.
 func (r *Repair) Run(quarantine string) error {
-	b := r.pass.bundle
 	if len(r.Damages) == 0 {
 		return nil
 	}
-	if err := makeAll(b.files.FS, b.files.Root, quarantine); err != nil {
-		return err
+	files := r.pass.files
+	if err := vfs.MakeDirectories(files.FS, files.Root, quarantine); err != nil {
+		return fmt.Errorf("bundle: %w", err)
 	}
 	for next, n := r, 1; len(next.Damages) > 0; n++ {
 		if n > roundsMax {
-			return fmt.Errorf("bundle: %s is still damaged after %d rounds: %s", b.directory, roundsMax, &next.Damages[0])
+			return fmt.Errorf("bundle: %s is still damaged after %d rounds: %s", r.pass.directory(), roundsMax, &next.Damages[0])
 		}
 		if err := next.round(quarantine); err != nil {
 			return err
 		}
 		var err error
-		if next, err = PlanRepair(b.files, b.id); err != nil {
+		if next, err = PlanRepair(files, r.pass.id); err != nil {
 			return err
 		}
 		r.Damages = append(r.Damages, next.Damages...)
@@ -181,7 +183,6 @@ func (r *Repair) Run(quarantine string) error {
 }
 
 func (r *Repair) round(quarantine string) error {
-	b := r.pass.bundle
 	if err := errors.Join(r.renewCopies(), r.quarantineLarge(quarantine)); err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (r *Repair) round(quarantine string) error {
 			}
 		}
 	}
-	return b.files.FS.SyncDir(b.directory)
+	return r.pass.files.FS.SyncDir(r.pass.directory())
 }
 
 // renewCopies writes the extended attributes of large files anew that are not
@@ -200,7 +201,7 @@ func (r *Repair) round(quarantine string) error {
 func (r *Repair) renewCopies() error {
 	for i := range r.Damages {
 		d := &r.Damages[i]
-		if !d.isCopy() || r.large[uint64(d.LargeID)] {
+		if !isCopy(d) || r.large[uint64(d.LargeID)] {
 			continue
 		}
 		at := slices.IndexFunc(r.pass.spills, func(s spill) bool {
@@ -223,34 +224,16 @@ func (r *Repair) renewCopy(s *spill) error {
 	if err != nil {
 		return err
 	}
-	file, err := r.pass.bundle.OpenLarge(s.id)
+	file, err := r.pass.view.OpenLarge(s.id)
 	if err != nil {
 		return err
 	}
-	return errors.Join(WriteCopy(file, m), file.Datasync(), file.Close())
-}
-
-// makeAll makes a directory and those between it and the root, durably.
-func makeAll(files vfs.FS, root, directory string) error {
-	if directory == root {
-		return nil
-	}
-	parent := filepath.Dir(directory)
-	if err := makeAll(files, root, parent); err != nil {
-		return err
-	}
-	if err := files.Mkdir(directory); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	if err := files.SyncDir(parent); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	return nil
+	return errors.Join(bundle.WriteCopy(file, m), file.Datasync(), file.Close())
 }
 
 // keep gives a file a name in quarantine as well.
 func (r *Repair) keep(file vfs.File, name, quarantine string) error {
-	files := r.pass.bundle.files.FS
+	files := r.pass.files.FS
 	err := files.Link(file, filepath.Join(quarantine, filepath.Base(name)))
 	if err == nil {
 		err = files.SyncDir(quarantine)
@@ -264,32 +247,29 @@ func (r *Repair) keep(file vfs.File, name, quarantine string) error {
 // quarantineLarge moves the large files away that no good record names. Without
 // damage the next opening removes such files.
 func (r *Repair) quarantineLarge(quarantine string) error {
-	b := r.pass.bundle
-	names, err := b.files.FS.ReadDir(filepath.Join(b.directory, largeDirectory))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	v := r.pass.view
+	all, err := v.LargeFiles()
 	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
+		return err
 	}
 	good := make(map[uint64]bool)
 	for _, s := range r.pass.spills {
 		good[s.id] = true
 	}
-	for _, name := range names {
-		id, ok := parseLargeName(name.Name(), "", largeSuffix)
-		if !ok || good[id] && !r.large[id] {
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		id := all[path]
+		if good[id] && !r.large[id] {
 			continue
 		}
-		file, err := b.OpenLarge(id)
+		file, err := v.OpenLarge(id)
 		if err != nil {
 			return err
 		}
-		err = r.keep(file, b.largePath(id), quarantine)
+		err = r.keep(file, path, quarantine)
 		if err = errors.Join(err, file.Close()); err != nil {
 			return err
 		}
-		b.RemoveLarge(id)
+		v.RemoveLarge(id)
 	}
 	return nil
 }
@@ -297,8 +277,8 @@ func (r *Repair) quarantineLarge(quarantine string) error {
 // rewrite replaces a segment by its next generation, which has the good records
 // with their LSNs and is sealed.
 func (r *Repair) rewrite(s *passed, quarantine string) error {
-	b := r.pass.bundle
-	names, err := b.generations(s.file.Sequence, s.file.Through)
+	p := r.pass
+	names, err := p.generations(s.file.Sequence, s.file.Through)
 	if err != nil {
 		return err
 	}
@@ -311,7 +291,7 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 		}
 	}
 	if highest == math.MaxUint32 {
-		return fmt.Errorf("bundle: no generation is left for segment %08x in %s", s.file.Sequence, b.directory)
+		return fmt.Errorf("bundle: no generation is left for segment %08x in %s", s.file.Sequence, p.directory())
 	}
 	file, temporary, err := r.create(quarantine)
 	if err != nil {
@@ -321,17 +301,17 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 	if err := r.copy(file, s, highest+1); err != nil {
 		return err
 	}
-	if err := b.files.FS.Link(file, b.files.path(fileKey{b.id, s.file.Sequence, highest + 1})); err != nil {
+	if err := p.files.FS.Link(file, filepath.Join(p.directory(), format.SegmentName(s.file.Sequence, highest+1))); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	if err := b.files.FS.SyncDir(b.directory); err != nil {
+	if err := p.files.FS.SyncDir(p.directory()); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	if temporary != "" {
-		_ = b.files.FS.Remove(temporary) // in quarantine it does no harm
+		_ = p.files.FS.Remove(temporary) // in quarantine it does no harm
 	}
 	for _, name := range names {
-		if err := b.files.FS.Remove(filepath.Join(b.directory, name)); err != nil {
+		if err := p.files.FS.Remove(filepath.Join(p.directory(), name)); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
@@ -340,19 +320,19 @@ func (r *Repair) rewrite(s *passed, quarantine string) error {
 
 func (r *Repair) keepSegment(name, quarantine string) error {
 	sequence, generation, _ := format.ParseSegmentName(name)
-	file, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, sequence, generation})
+	file, release, err := r.pass.view.Open(sequence, generation)
 	if err != nil {
 		return err
 	}
-	defer file.release()
-	return r.keep(file.File, name, quarantine)
+	defer release()
+	return r.keep(file, name, quarantine)
 }
 
 // create makes a file for a segment; it has a temporary name where files cannot
 // be without one.
 func (r *Repair) create(quarantine string) (file vfs.File, temporary string, err error) {
-	files := r.pass.bundle.files.FS
-	file, err = files.CreateTemp(r.pass.bundle.directory)
+	files := r.pass.files.FS
+	file, err = files.CreateTemp(r.pass.directory())
 	if errors.Is(err, vfs.ErrNoTemp) {
 		temporary = filepath.Join(quarantine, ".segment.tmp")
 		if err := files.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -366,35 +346,21 @@ func (r *Repair) create(quarantine string) (file vfs.File, temporary string, err
 	return file, temporary, nil
 }
 
-// generations lists the files of sequences from first to last.
-func (b *Bundle) generations(first, last uint32) ([]string, error) {
-	entries, err := b.files.FS.ReadDir(b.directory)
-	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	var names []string
-	for _, entry := range entries {
-		if s, _, ok := format.ParseSegmentName(entry.Name()); ok && first <= s && s <= last {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, nil
-}
-
 // copy writes the good records of a segment to a file, and a footer, and flushes
 // it.
 func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
-	old, err := r.pass.bundle.files.get(fileKey{r.pass.bundle.id, s.file.Sequence, s.file.Generation})
+	id := r.pass.id
+	old, release, err := r.pass.view.Open(s.file.Sequence, s.file.Generation)
 	if err != nil {
 		return err
 	}
-	defer old.release()
+	defer release()
 	head := format.SegmentHeader{
-		Policy: uint32(r.pass.bundle.id.Policy), Partition: r.pass.bundle.id.Partition, Power: r.pass.bundle.id.Power,
+		Policy: uint32(id.Policy), Partition: id.Partition, Power: id.Power,
 		Sequence: s.file.Sequence, Through: s.file.Through, Generation: generation,
 		BaseLSN: s.from, Created: uint64(time.Now().UnixMicro() / 10),
 	}
-	if head.Bundle, err = r.pass.bundle.identify(); err != nil {
+	if head.Bundle, err = r.pass.view.Identify(); err != nil {
 		return err
 	}
 	if _, err := rand.Read(head.UUID[:]); err != nil {
@@ -402,7 +368,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 	}
 	w := segmentWriter{file: file, salt: head.Salt()}
 	w.buffer = append(w.buffer, head.Encode()...)
-	scan := newScan(old, &s.file, segment.Limit{LSN: s.through + 1, Sure: true}, true)
+	scan := newScan(old, &s.file.File, segment.Limit{LSN: s.through + 1, Sure: true}, true)
 	defer scan.Close()
 	name := format.SegmentName(s.file.Sequence, s.file.Generation)
 	for {
@@ -413,7 +379,7 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 		if err != nil {
 			return err
 		}
-		if e.Record == nil || !e.Record.Type().Named() || s.file.inherited && !r.pass.bundle.id.owns(e.Record.Head.Hash) {
+		if e.Record == nil || !e.Record.Type().Named() || s.file.Inherited && !id.Owns(e.Record.Head.Hash) {
 			continue
 		}
 		p, head, err := r.copied(scan, e, name)
@@ -443,60 +409,4 @@ func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, format.Heade
 	}
 	head, err := format.ParseHeader(p)
 	return p, head, err
-}
-
-// segmentWriter writes a segment that is complete from the start.
-type segmentWriter struct {
-	file    vfs.File
-	salt    uint32
-	buffer  []byte
-	offset  int64 // of the buffer
-	entries []format.Entry
-}
-
-// add appends a copy of a record, which becomes one of this segment.
-func (w *segmentWriter) add(record []byte, h format.Header) error {
-	at := len(w.buffer)
-	w.entries = append(w.entries, h.Entry(uint32((w.offset+int64(at))/format.UnitSize)))
-	w.buffer = append(w.buffer, record...)
-	restamp(w.buffer[at:], w.salt)
-	if len(w.buffer) < pieceBytes {
-		return nil
-	}
-	return w.flush()
-}
-
-func (w *segmentWriter) flush() error {
-	if err := w.file.Writev([][]byte{w.buffer}, w.offset); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	w.offset += int64(len(w.buffer))
-	w.buffer = w.buffer[:0]
-	return nil
-}
-
-// finish writes the footer and makes the file durable. A PAD with the last LSN
-// ends the records, as compaction has it.
-func (w *segmentWriter) finish(base, last uint64, through uint32) error {
-	if n := len(w.entries); (n == 0 || w.entries[n-1].LSN < last) && last >= base {
-		at := len(w.buffer)
-		w.buffer = append(w.buffer, make([]byte, format.HeaderSize)...)
-		h := format.Header{Type: format.TypePad, Units: format.HeaderSize / format.UnitSize, LSN: last, Salt: w.salt}
-		h.Encode(w.buffer[at:])
-	}
-	samples := format.SamplesOf(w.entries, base)
-	format.SortRun(w.entries)
-	seal := format.Seal{Salt: w.salt, Base: base, Last: last, Through: through}
-	footer, err := seal.Encode(w.entries, samples)
-	if err != nil {
-		return err
-	}
-	w.buffer = append(w.buffer, footer...)
-	if err := w.flush(); err != nil {
-		return err
-	}
-	if err := w.file.Datasync(); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"bytes"
@@ -10,31 +10,15 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
 )
 
-func verified(t testing.TB, fs vfs.FS, id ID) *Verdict {
-	t.Helper()
-	files := NewFiles(fs, "/d", 4)
-	v, err := Verify(files, id, "")
-	check(t, err)
-	check(t, files.Close())
-	return v
-}
-
-func wantClean(t testing.TB, fs vfs.FS) *Verdict {
-	t.Helper()
-	v := verified(t, fs, logID)
-	for _, d := range v.Damages {
-		t.Errorf("damage: %s", &d)
-	}
-	return v
-}
-
 func TestGoldenIsVerifiedButForItsLargeFile(t *testing.T) {
 	fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
-	plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", readGolden(t))
+	plant(t, fs, "/d/bundles-1/600/00000001-0000.bundle", readGolden(t, "00000001-0000.bundle"))
 	v := verified(t, fs, goldenID)
 	if v.Records != 3 || len(v.Damages) != 1 || v.Damages[0].LargeID != 0x0123456789abcdef || v.Damages[0].FirstLSN != 2 {
 		t.Fatalf("%+v", v)
@@ -47,10 +31,10 @@ func TestGoldenIsVerifiedButForItsLargeFile(t *testing.T) {
 func TestALogWithFootersAndCheckpointsIsVerified(t *testing.T) {
 	fs, b := tendedLog(t)
 	v := wantClean(t, fs)
-	if v.Segments != len(b.segments.table) || v.Records != 250 {
+	if v.Segments != len(segmentPaths(t, fs)) || v.Records != 250 {
 		t.Errorf("%+v", v)
 	}
-	survey, err := Look(NewFiles(fs, "/d", 4), logID)
+	survey, err := Look(bundle.NewFiles(fs, "/d", 4), logID)
 	check(t, err)
 	records := 0
 	for _, s := range survey.Segments {
@@ -64,8 +48,8 @@ func TestALogWithFootersAndCheckpointsIsVerified(t *testing.T) {
 
 // A torn end is no damage, as opening says too.
 func TestATornTailIsNoDamage(t *testing.T) {
-	fs, offsets := threeBatches(t)
-	for _, at := range []int64{offsets[4] + 20, offsets[5] + 200} {
+	fs, places := threeBatches(t)
+	for _, at := range []int64{places[4] + 20, places[5] + 200} {
 		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, at) })
 		if v := wantClean(t, fs); v.TornTails != 1 {
 			t.Errorf("flipped at %d: %+v", at, v)
@@ -79,14 +63,14 @@ func TestDamageIsNamed(t *testing.T) {
 		part   string
 		offset int64 // from the start of record 2
 	}{{"header", 30}, {"metadata", 132}, {"data", 300}} {
-		fs, offsets := threeBatches(t)
-		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offsets[2]+test.offset) })
+		fs, places := threeBatches(t)
+		alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, places[2]+test.offset) })
 		v := verified(t, fs, logID)
 		if len(v.Damages) != 1 {
 			t.Fatalf("%s: %+v", test.part, v.Damages)
 		}
 		d := v.Damages[0]
-		if d.FirstLSN != 2 || d.LastLSN != 2 || d.Offset != offsets[2] || len(d.Lost) != 1 {
+		if d.FirstLSN != 2 || d.LastLSN != 2 || d.Offset != places[2] || len(d.Lost) != 1 {
 			t.Errorf("%s: %+v", test.part, d)
 		}
 		if test.part != "metadata" && d.Lost[0].Name != "/a/c/2" {
@@ -97,10 +81,10 @@ func TestDamageIsNamed(t *testing.T) {
 
 // A segment has one end, however many records of it are torn.
 func TestATornSegmentIsCountedOnce(t *testing.T) {
-	fs, offsets := threeBatches(t)
+	fs, places := threeBatches(t)
 	alter(t, fs, logSegment, func(f vfs.File) {
-		flip(t, f, offsets[4]+200)
-		check(t, f.Writev([][]byte{bytes.Repeat([]byte{1}, 128)}, offsets[5]))
+		flip(t, f, places[4]+200)
+		check(t, f.Writev([][]byte{bytes.Repeat([]byte{1}, 128)}, places[5]))
 	})
 	if v := wantClean(t, fs); v.TornTails != 1 {
 		t.Errorf("%+v", v)
@@ -110,17 +94,18 @@ func TestATornSegmentIsCountedOnce(t *testing.T) {
 // The zeros that direct writes leave behind the last record are a clean end.
 func TestDirectWritesAreVerified(t *testing.T) {
 	fs := vfs.NewMem("/d")
-	files := NewFiles(fs, "/d", 4)
+	files := bundle.NewFiles(fs, "/d", 4)
 	files.Direct = true
-	b, err := Open(files, logID, logConfig)
+	b, err := bundle.Open(files, logID, logConfig)
 	check(t, err)
+	log := openedLog{b, b.TakeWriter()}
 	for n := range 10 {
-		appendBatch(t, b, put(t, n, 1))
+		log.append(t, put(t, n, 1))
 		if v := wantClean(t, fs); v.Records != n+1 || v.TornTails != 0 {
 			t.Fatalf("after %d: %+v", n+1, v)
 		}
 	}
-	if size := len(contents(t, fs, logSegment)); size%directBlock != 0 {
+	if size := len(contents(t, fs, logSegment)); size%segment.SectorSize != 0 {
 		t.Errorf("%d bytes: the writes were not direct", size)
 	}
 }
@@ -129,16 +114,15 @@ func TestDirectWritesAreVerified(t *testing.T) {
 // and segments vanish.
 func TestVerifyWhileWritten(t *testing.T) {
 	fs := vfs.NewMem("/d")
-	b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
-	check(t, err)
+	b := openWith(t, fs, tended)
 	done, replaced := make(chan struct{}), 0
 	go func() {
 		defer close(done)
 		for i := range 1500 {
-			appendBatch(t, b, put(t, i%50, uint64(i+1)), put(t, 50+i%50, uint64(i+1)))
-			tend(t, b)
+			b.append(t, put(t, i%50, uint64(i+1)), put(t, 50+i%50, uint64(i+1)))
+			b.tend(t)
 			if i%20 == 0 {
-				replaced += compactAll(t, b, calm()).Segments
+				replaced += b.compact(t)
 			}
 		}
 	}()
@@ -155,18 +139,18 @@ func TestVerifyWhileWritten(t *testing.T) {
 	}
 }
 
-// object is what a reader gets of a name.
-type object struct {
+// seen is what a reader gets of a name.
+type seen struct {
 	lsn  uint64
 	data string
 }
 
-func objects(b *Bundle) map[int]object {
-	all := make(map[int]object)
+func objects(b *bundle.Bundle) map[int]seen {
+	all := make(map[int]seen)
 	for n := range 90 {
 		record, buffer, err := b.Read(name(n))
 		if err == nil && record != nil && record.CheckData() == nil {
-			all[n] = object{record.LSN(), string(record.Data)}
+			all[n] = seen{record.LSN(), string(record.Data)}
 		}
 		buffer.Free()
 	}
@@ -177,11 +161,10 @@ func objects(b *Bundle) map[int]object {
 // object is what it was, or is told to be lost.
 func TestRepairEndsDamage(t *testing.T) {
 	template, live := tendedLog(t)
-	before := objects(live)
+	before := objects(live.Bundle)
 	var names []string
 	segments := make(map[string]string)
-	for _, s := range live.segments.table {
-		path := live.files.path(s.key(logID))
+	for _, path := range segmentPaths(t, template) {
 		names, segments[path] = append(names, path), contents(t, template, path)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -192,30 +175,30 @@ func TestRepairEndsDamage(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(rt, "flips") {
 			alterSomewhere(rt, fs, rapid.SampledFrom(names).Draw(rt, "segment"))
 		}
-		files := NewFiles(fs, "/d", 4)
+		files := bundle.NewFiles(fs, "/d", 4)
 		defer files.Close()
 		plan, err := PlanRepair(files, logID)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if err := plan.Run("/d/quarantined/objects/7-now"); err != nil {
+		if err := plan.Run(logAside); err != nil {
 			rt.Fatal(err)
 		}
 		v, err := Verify(files, logID, "")
 		if err != nil || len(v.Damages) > 0 {
 			rt.Fatalf("after the repair: %v, %+v", err, v)
 		}
-		b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
-		if err != nil || len(b.Report().Damaged) > 0 || b.lostThrough > 0 || b.lastLSN+unprovable < live.provenLSN {
-			rt.Fatalf("opened up to record %d: %v, %+v", b.lastLSN, err, b.Report())
+		b, err := bundle.Open(bundle.NewFiles(fs, "/d", 4), logID, tended)
+		if err != nil || len(b.Report().Damaged) > 0 || b.Position().LSN+unprovable < live.proven() {
+			rt.Fatalf("opened up to record %d: %v, %+v", b.Position().LSN, err, b.Report())
 		}
 		after := objects(b)
 		for n, o := range before {
-			if after[n] != o && o.lsn+unprovable <= live.provenLSN && !plan.says(o.lsn, after[n].lsn) {
+			if after[n] != o && o.lsn+unprovable <= live.proven() && !plan.says(o.lsn, after[n].lsn) {
 				rt.Fatalf("object %d was %d, is %d; %+v", n, o.lsn, after[n].lsn, plan.Damages)
 			}
 		}
-		if _, err := fs.ReadDir("/d/quarantined/objects/7-now"); (err == nil) != (len(plan.Damages) > 0) {
+		if _, err := fs.ReadDir(logAside); (err == nil) != (len(plan.Damages) > 0) {
 			rt.Fatalf("quarantine: %v", err)
 		}
 	})
@@ -256,61 +239,50 @@ func alterSomewhere(t *rapid.T, fs vfs.FS, path string) {
 func TestRepairKeepsTheOriginalAndNamesWhatReturns(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
-	appendBatch(t, b, put(t, 1, 1))
-	appendBatch(t, b, put(t, 1, 2))
-	r, _, _ := find(b, name(1))
-	appendBatch(t, b, put(t, 2, 1))
-	appendBatch(t, b, put(t, 3, 1))
-	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, int64(r.slot.Unit())*format.UnitSize+300) })
+	b.append(t, put(t, 1, 1))
+	b.append(t, put(t, 1, 2))
+	b.append(t, put(t, 2, 1))
+	b.append(t, put(t, 3, 1))
+	places := offsets(t, fs, logSegment)
+	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, places[2]+300) })
 	original := contents(t, fs, logSegment)
-	files := NewFiles(fs, "/d", 4)
+	files := bundle.NewFiles(fs, "/d", 4)
 	plan, err := PlanRepair(files, logID)
 	check(t, err)
 	want := []Return{{LSN: 1, Hash: name(1), Name: "/a/c/1", Lost: 2}}
 	if fmt.Sprint(plan.Returns) != fmt.Sprint(want) || fmt.Sprint(plan.Rewrite) != "[00000001-0000.bundle]" {
 		t.Fatalf("%+v", plan)
 	}
-	check(t, plan.Run("/d/quarantined/objects/7-now"))
-	if contents(t, fs, filepath.Join("/d/quarantined/objects/7-now", filepath.Base(logSegment))) != original {
+	check(t, plan.Run(logAside))
+	if contents(t, fs, filepath.Join(logAside, filepath.Base(logSegment))) != original {
 		t.Error("the original has changed")
 	}
 	again := openLog(t, fs)
 	if r, ok, err := find(again, name(1)); !ok || err != nil || r.LSN() != 1 {
 		t.Error(r, ok, err)
 	}
-	appendBatch(t, again, put(t, 1, 3))
+	again.append(t, put(t, 1, 3))
 	if r, ok, err := find(openLog(t, fs), name(1)); !ok || err != nil || r.LSN() != 5 {
 		t.Error(r, ok, err)
 	}
 }
 
-func contents(t testing.TB, fs vfs.FS, path string) string {
-	t.Helper()
-	f, err := fs.Open(path)
-	check(t, err)
-	defer f.Close()
-	size, err := f.Size()
-	check(t, err)
-	p := make([]byte, size)
-	_, err = f.ReadAt(p, 0)
-	check(t, err)
-	return string(p)
-}
-
 // A segment that is gone takes its records with it, and nothing more.
 func TestRepairOfAMissingSegment(t *testing.T) {
-	fs, b := tendedLog(t)
-	gone := b.segments.table[1]
-	check(t, fs.Remove(b.files.path(gone.key(logID))))
-	files := NewFiles(fs, "/d", 4)
+	fs, _ := tendedLog(t)
+	survey, err := Look(bundle.NewFiles(fs, "/d", 4), logID)
+	check(t, err)
+	gone := survey.Segments[1]
+	check(t, fs.Remove(filepath.Join(logDirectory, gone.File)))
+	files := bundle.NewFiles(fs, "/d", 4)
 	plan, err := PlanRepair(files, logID)
 	check(t, err)
-	if len(plan.Damages) != 1 || plan.Damages[0].FirstLSN != gone.base || plan.Damages[0].LastLSN != gone.last {
+	if len(plan.Damages) != 1 || plan.Damages[0].FirstLSN != gone.BaseLSN || plan.Damages[0].LastLSN != gone.LastLSN {
 		t.Fatalf("%+v", plan.Damages)
 	}
-	check(t, plan.Run("/d/quarantined/objects/7-now"))
+	check(t, plan.Run(logAside))
 	wantClean(t, fs)
-	if r := reopened(t, fs).Report(); len(r.Damaged) > 0 {
+	if r := openWith(t, fs, tended).Report(); len(r.Damaged) > 0 {
 		t.Error(r.Damaged)
 	}
 }

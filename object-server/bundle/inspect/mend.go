@@ -1,19 +1,22 @@
-package bundle
+package inspect
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/bundle/versions"
 )
 
 // broken is a damaged record whose header is good.
 type broken struct {
 	head   format.Header
-	file   segmentFile
+	file   bundle.SegmentFile
 	offset int64
 }
 
@@ -80,10 +83,9 @@ func (r *Repair) mendRecord(x *broken) error {
 // linkOf takes what a damaged record says of the others of its name from its
 // version block, or where that is damaged from its header and the record before.
 func (r *Repair) linkOf(x *broken) (versions.Link, error) {
-	at := openSegment{sequence: x.file.Sequence, generation: x.file.Generation}
 	parts := x.head.Layout()
-	buffer, err := r.pass.bundle.preadExactly(&at, uint32(x.offset/format.UnitSize), int(parts.Data))
-	if err != nil && !isUnreadable(err) {
+	buffer, err := r.pass.read(&x.file, x.offset, int(parts.Data))
+	if err != nil && !segment.IsBadSector(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return versions.Link{}, err
 	}
 	defer buffer.Free()

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"errors"
@@ -6,8 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/segment"
@@ -15,7 +17,7 @@ import (
 
 // Verdict is what Verify found in a partition.
 type Verdict struct {
-	Damages    []Damage
+	Damages    []bundle.Damage
 	Segments   int
 	Records    int
 	LargeFiles int
@@ -29,7 +31,7 @@ const passesMax = 6
 // of one file name if that is not empty. It changes nothing and takes no lock: the
 // partition may be in use. So what one pass finds may be a write or a compaction
 // that it met half way, and only what a second one finds too is damage.
-func Verify(files *Files, id ID, only string) (*Verdict, error) {
+func Verify(files *bundle.Files, id bundle.ID, only string) (*Verdict, error) {
 	p, err := newPass(files, id, only)
 	if err != nil {
 		return nil, err
@@ -39,8 +41,8 @@ func Verify(files *Files, id ID, only string) (*Verdict, error) {
 		if p, err = newPass(files, id, only); err != nil {
 			return nil, err
 		}
-		confirmed := slices.DeleteFunc(slices.Clone(p.verdict.Damages), func(d Damage) bool {
-			return !slices.ContainsFunc(before, func(e Damage) bool { return d.same(&e) })
+		confirmed := slices.DeleteFunc(slices.Clone(p.verdict.Damages), func(d bundle.Damage) bool {
+			return !slices.ContainsFunc(before, func(e bundle.Damage) bool { return isSame(&d, &e) })
 		})
 		if isNew = len(confirmed) < len(p.verdict.Damages); !isNew || n+1 == passesMax {
 			p.verdict.Damages = confirmed
@@ -49,9 +51,16 @@ func Verify(files *Files, id ID, only string) (*Verdict, error) {
 	return &p.verdict, nil
 }
 
+// isSame tells whether two passes have met the same damage.
+func isSame(d, e *bundle.Damage) bool {
+	return d.Segment == e.Segment && d.Offset == e.Offset && d.FirstLSN == e.FirstLSN && d.LargeID == e.LargeID
+}
+
 // pass is one reading of a partition from its first segment to its last.
 type pass struct {
-	bundle   *Bundle
+	files    *bundle.Files
+	id       bundle.ID
+	view     *bundle.View // the records in it are not read through its index
 	verdict  Verdict
 	segments []passed
 	newest   map[format.Hash]newest // record of each name
@@ -60,12 +69,12 @@ type pass struct {
 	spills   []spill
 	torn     map[string]bool // segments
 	proven   uint64
-	floor    uint64 // see Files.Floor
+	floor    uint64 // see bundle.Files.Floor
 }
 
 // passed is a segment as a pass has met it.
 type passed struct {
-	file    segmentFile
+	file    bundle.SegmentFile
 	from    uint64 // first LSN that it is responsible for
 	through uint64 // last one
 }
@@ -87,7 +96,7 @@ type kept struct {
 
 // recordPlace is where a record lies.
 type recordPlace struct {
-	file        *segmentFile
+	file        *bundle.SegmentFile
 	unit, units uint32
 }
 
@@ -97,10 +106,32 @@ func (p *pass) place(k *kept) recordPlace {
 
 func (s *spill) place() recordPlace { return recordPlace{&s.segment, s.unit, s.units} }
 
+// read reads so many bytes of a segment. A bad sector is a format.ErrDamaged.
+func (p *pass) read(of *bundle.SegmentFile, offset int64, length int) (*buffers.Buffer, error) {
+	file, release, err := p.view.Open(of.Sequence, of.Generation)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	buffer := buffers.Get(length)
+	if err := segment.ReadSpan(file, buffer.B, offset); err != nil {
+		buffer.Free()
+		return nil, fmt.Errorf("%s: %w", p.path(of), err)
+	}
+	return buffer, nil
+}
+
+// directory is that of the partition.
+func (p *pass) directory() string { return p.files.Directory(p.id) }
+
+// path is where a segment lies.
+func (p *pass) path(of *bundle.SegmentFile) string {
+	return filepath.Join(p.directory(), format.SegmentName(of.Sequence, of.Generation))
+}
+
 // recordOf reads a whole record.
 func (p *pass) recordOf(at recordPlace) (*format.Record, *buffers.Buffer, error) {
-	seg := openSegment{sequence: at.file.Sequence, generation: at.file.Generation}
-	buffer, err := p.bundle.preadExactly(&seg, at.unit, int(at.units)*format.UnitSize)
+	buffer, err := p.read(at.file, int64(at.unit)*format.UnitSize, int(at.units)*format.UnitSize)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,42 +157,44 @@ func (p *pass) nameOf(at recordPlace) string {
 	return m.Name
 }
 
-func newPass(files *Files, id ID, only string) (*pass, error) {
+func newPass(files *bundle.Files, id bundle.ID, only string) (*pass, error) {
 	for range passesMax {
-		p := &pass{bundle: newBundle(files, id, Config{}), newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
-		p.bundle.readOnly = true
-		defer p.bundle.index.Free()
+		p := &pass{files: files, id: id, newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
 		err := p.run(only)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("bundle: segments of %s vanish while they are read", files.directory(id))
+	return nil, fmt.Errorf("bundle: segments of %s vanish while they are read", files.Directory(id))
 }
 
-func (p *pass) add(d Damage) {
-	p.verdict.Damages = append(p.verdict.Damages, d)
-	if d.unreadable { // and all before it
-		p.proven = max(p.proven, d.LastLSN)
-	}
+func (p *pass) add(d bundle.Damage) { p.verdict.Damages = append(p.verdict.Damages, d) }
+
+// addUnreadable adds what the disk cannot read: it may have been acknowledged, and so
+// may all before it.
+func (p *pass) addUnreadable(d bundle.Damage) {
+	p.add(d)
+	p.proven = max(p.proven, d.LastLSN)
 }
 
 func (p *pass) run(only string) error {
-	files, err := p.bundle.list()
+	var err error
+	p.view, err = bundle.Look(p.files, p.id)
 	if errors.Is(err, format.ErrUnsupported) {
-		p.add(Damage{Cause: err.Error(), Final: true})
+		p.add(bundle.Damage{Cause: err.Error(), Final: true})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if only == "" && p.bundle.dirDurable {
-		p.floor = p.bundle.files.floor(p.bundle.id)
+	if only == "" {
+		p.floor = p.view.Floor
 		p.proven = p.floor
 	}
+	files := p.view.Segments
 	expected := uint64(1)
 	for i := range files {
-		f, bound := &files[i], boundary(files[i+1:])
+		f, bound := &files[i], bundle.Boundary(files[i+1:])
 		if i+1 < len(files) && only == "" {
 			p.prefetch(&files[i+1])
 		}
@@ -175,14 +208,14 @@ func (p *pass) run(only string) error {
 		case f.Headless && bound.LSN <= f.Base: // void
 			continue
 		case bound.LSN < f.Base || f.Base < expected:
-			p.add(Damage{Segment: format.SegmentName(f.Sequence, f.Generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
+			p.add(bundle.Damage{Segment: format.SegmentName(f.Sequence, f.Generation), Final: true, Cause: "base LSNs of the segments do not ascend"})
 			return nil
 		case p.floor < expected && f.IsUnfinished(expected, bound):
 			p.torn[format.SegmentName(f.Sequence, f.Generation)] = true
 			continue
 		}
 		if f.Base > expected {
-			p.add(Damage{FirstLSN: expected, LastLSN: f.Base - 1, Unnamed: f.Base - expected, Cause: fmt.Sprintf(
+			p.add(bundle.Damage{FirstLSN: expected, LastLSN: f.Base - 1, Unnamed: f.Base - expected, Cause: fmt.Sprintf(
 				"no segment before %s holds them", format.SegmentName(f.Sequence, f.Generation))})
 		}
 		next := max(expected, f.Base)
@@ -220,7 +253,7 @@ func (p *pass) checkEnd(expected uint64) {
 	if expected > p.floor {
 		return
 	}
-	d := Damage{FirstLSN: expected, LastLSN: p.floor, Unnamed: p.floor - expected + 1, Cause: "no segment holds them"}
+	d := bundle.Damage{FirstLSN: expected, LastLSN: p.floor, Unnamed: p.floor - expected + 1, Cause: "no segment holds them"}
 	if n := len(p.segments); n > 0 {
 		last := &p.segments[n-1]
 		d.Segment, d.Offset = format.SegmentName(last.file.Sequence, last.file.Generation), last.file.Size
@@ -233,12 +266,12 @@ func (p *pass) checkEnd(expected uint64) {
 
 // blank notes the loss of a segment that cannot be read at all, and returns the LSN
 // behind it.
-func (p *pass) blank(f *segmentFile, expected uint64, bound segment.Limit) uint64 {
+func (p *pass) blank(f *bundle.SegmentFile, expected uint64, bound segment.Limit) uint64 {
 	next := f.LostBlank(expected, bound)
 	if next > expected {
-		p.add(Damage{
+		p.addUnreadable(bundle.Damage{
 			Segment: format.SegmentName(f.Sequence, f.Generation), Length: f.Size, FirstLSN: expected, LastLSN: next - 1,
-			Unnamed: next - expected, Cause: "nothing of it can be read", unreadable: true,
+			Unnamed: next - expected, Cause: "nothing of it can be read",
 		})
 		p.segments = append(p.segments, passed{*f, expected, next - 1})
 	}
@@ -248,7 +281,7 @@ func (p *pass) blank(f *segmentFile, expected uint64, bound segment.Limit) uint6
 // nameLost names lost records by older ones of the same name.
 func (p *pass) nameLost() {
 	names := make(map[format.Hash]string)
-	each := func(use func(l *Lost)) {
+	each := func(use func(l *bundle.Lost)) {
 		for _, d := range p.verdict.Damages {
 			for i := range d.Lost {
 				if l := &d.Lost[i]; l.Name == "" && l.Hash != (format.Hash{}) {
@@ -257,35 +290,35 @@ func (p *pass) nameLost() {
 			}
 		}
 	}
-	each(func(l *Lost) { names[l.Hash] = "" })
+	each(func(l *bundle.Lost) { names[l.Hash] = "" })
 	for i := len(p.kept) - 1; i >= 0 && len(names) > 0; i-- {
 		if name, ok := names[p.kept[i].hash]; ok && name == "" {
 			names[p.kept[i].hash] = p.nameOf(p.place(&p.kept[i]))
 		}
 	}
-	each(func(l *Lost) { l.Name = names[l.Hash] })
+	each(func(l *bundle.Lost) { l.Name = names[l.Hash] })
 }
 
 // prefetcher is a file system that can read the start of a file before it is
 // opened.
 type prefetcher interface{ Prefetch(name string) }
 
-func (p *pass) prefetch(f *segmentFile) {
-	if fs, ok := p.bundle.files.FS.(prefetcher); ok {
-		fs.Prefetch(p.bundle.files.path(fileKey{p.bundle.id, f.Sequence, f.Generation}))
+func (p *pass) prefetch(f *bundle.SegmentFile) {
+	if fs, ok := p.files.FS.(prefetcher); ok {
+		fs.Prefetch(p.path(f))
 	}
 }
 
 // newer reports generations of a segment that are not used because they have no
 // footer.
-func (p *pass) newer(f *segmentFile) error {
-	names, err := p.bundle.generations(f.Sequence, f.Sequence)
+func (p *pass) newer(f *bundle.SegmentFile) error {
+	names, err := p.generations(f.Sequence, f.Sequence)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if _, generation, _ := format.ParseSegmentName(name); generation > f.Generation {
-			p.add(Damage{
+			p.add(bundle.Damage{
 				Segment: format.SegmentName(f.Sequence, f.Generation), Cause: "its later generation " + name + " has no footer and is not used",
 			})
 		}
@@ -293,14 +326,29 @@ func (p *pass) newer(f *segmentFile) error {
 	return nil
 }
 
+// generations lists the files of sequences from first to last.
+func (p *pass) generations(first, last uint32) ([]string, error) {
+	entries, err := p.files.FS.ReadDir(p.directory())
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if s, _, ok := format.ParseSegmentName(entry.Name()); ok && first <= s && s <= last {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
 // segment reads one segment and returns the LSN behind it.
-func (p *pass) segment(f *segmentFile, bound segment.Limit) (uint64, error) {
-	file, err := p.bundle.files.get(fileKey{p.bundle.id, f.Sequence, f.Generation})
+func (p *pass) segment(f *bundle.SegmentFile, bound segment.Limit) (uint64, error) {
+	file, release, err := p.view.Open(f.Sequence, f.Generation)
 	if err != nil {
 		return 0, err
 	}
-	defer file.release()
-	s := newScan(file, f, bound, true)
+	defer release()
+	s := newScan(file, &f.File, bound, true)
 	defer s.Close()
 	s.walker.Acknowledged(p.floor)
 	for {
@@ -311,7 +359,11 @@ func (p *pass) segment(f *segmentFile, bound segment.Limit) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e.Damage != nil {
+		switch {
+		case e.Damage == nil:
+		case e.unreadable:
+			p.addUnreadable(*e.Damage)
+		default:
 			p.add(*e.Damage)
 		}
 		if e.Record != nil {
@@ -331,21 +383,24 @@ func (p *pass) segment(f *segmentFile, bound segment.Limit) (uint64, error) {
 
 // find learns the newest record of each name without reading the other segments.
 func (p *pass) find() error {
-	b, entries, err := recovered(p.bundle.files, p.bundle.id)
-	defer b.index.Free()
+	v, entries, _, err := recovered(p.files, p.id)
 	if format.IsDamage(err) { // told already
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer v.Close()
 	for i := range entries {
 		e := &entries[i]
 		p.newest[e.Hash] = newest{e.LSN, e.Flags&(format.FlagVersions>>8) != 0}
 	}
-	return err
+	return nil
 }
 
-func (p *pass) record(f *segmentFile, e *Entry) {
+func (p *pass) record(f *bundle.SegmentFile, e *Entry) {
 	h := &e.Record.Head
-	if !h.Type.Named() || f.inherited && !p.bundle.id.owns(h.Hash) {
+	if !h.Type.Named() || f.Inherited && !p.id.Owns(h.Hash) {
 		return
 	}
 	p.verdict.Records++
@@ -368,7 +423,7 @@ func (p *pass) record(f *segmentFile, e *Entry) {
 // ends the log there.
 func (p *pass) dropVoid() {
 	void, segment := uint64(0), ""
-	p.verdict.Damages = slices.DeleteFunc(p.verdict.Damages, func(d Damage) bool {
+	p.verdict.Damages = slices.DeleteFunc(p.verdict.Damages, func(d bundle.Damage) bool {
 		if d.FirstLSN <= p.proven || d.Final || d.Segment == "" {
 			return false
 		}

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/segment"
 	"martlet/object-server/vfs"
@@ -18,15 +19,16 @@ import (
 // Scan was made is left out. It is not safe for concurrent use.
 type Scan struct {
 	name    string
-	file    *handle
+	file    vfs.File
 	owned   bool // Close closes the file
 	whole   bool
-	segment segmentFile
+	segment segment.File
 	head    *format.SegmentHeader // nil: damaged
 	walker  segment.Walker
 	torn    bool
 	queue   []Entry
-	entry   Entry // that Next returned last
+	entry   Entry         // that Next returned last
+	parsed  format.Record // of it
 
 	entries     []format.Entry // of all good headers of named records met, in the order of the log
 	lost        []segment.Span // where records are missing
@@ -42,7 +44,9 @@ type Entry struct {
 	Offset int64
 	Length int64 // bytes
 	Record *format.Record
-	Damage *Damage // nil: all checksums that were looked at hold
+	Damage *bundle.Damage // nil: all checksums that were looked at hold
+
+	unreadable bool // the damage is, by the disk: what lies there may have been acknowledged
 }
 
 // Metadata decodes those of the record; nil if it has none, or damaged ones.
@@ -66,12 +70,11 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
-	h := &handle{File: file}
-	f, head, err := readSegmentFile(h, filepath.Base(path))
+	f, head, err := segment.ReadFile(file, filepath.Base(path))
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	s := newScan(h, &f, segment.NoLimit, whole)
+	s := newScan(file, &f, segment.NoLimit, whole)
 	s.name, s.head, s.owned = filepath.Base(path), head, true
 	if f.Base > 0 && f.IsUnfinished(f.Base, segment.NoLimit) {
 		s.walker.Stop()
@@ -80,30 +83,7 @@ func OpenScan(files vfs.FS, path string, whole bool) (*Scan, error) {
 	return s, nil
 }
 
-// readSegmentFile reads header and seal of a segment. The header is nil if it is
-// damaged.
-func readSegmentFile(file *handle, name string) (segmentFile, *format.SegmentHeader, error) {
-	var s segmentFile
-	s.Sequence, s.Generation, _ = format.ParseSegmentName(name)
-	s.Through = s.Sequence
-	var err error
-	if s.Size, err = file.Size(); err != nil {
-		return s, nil, fmt.Errorf("bundle: %w", err)
-	}
-	head, err := s.ReadHeader(file)
-	if err == nil {
-		s.Sequence, s.Generation = head.Sequence, head.Generation
-		s.Through = max(s.Sequence, head.Through)
-		return s, &head, s.Take(&head, file)
-	}
-	if !errors.Is(err, format.ErrDamaged) {
-		return s, nil, err
-	}
-	_, err = s.Rebuild(file)
-	return s, nil, err
-}
-
-func newScan(file *handle, f *segmentFile, bound segment.Limit, whole bool) *Scan {
+func newScan(file vfs.File, f *segment.File, bound segment.Limit, whole bool) *Scan {
 	s := &Scan{
 		name: format.SegmentName(f.Sequence, f.Generation), file: file, whole: whole, segment: *f,
 		checkpoints: map[uint32]uint32{0: format.SegmentHeaderSize / format.UnitSize},
@@ -142,7 +122,7 @@ func (s *Scan) begin() {
 func (s *Scan) Close() error {
 	s.walker.Close()
 	if s.owned {
-		return s.file.File.Close()
+		return s.file.Close()
 	}
 	return nil
 }
@@ -153,7 +133,7 @@ func (s *Scan) Torn() bool { return s.torn }
 
 // report queues damage that loses no record.
 func (s *Scan) report(offset, length int64, format string, args ...any) {
-	s.queue = append(s.queue, Entry{Offset: offset, Length: length, Damage: &Damage{
+	s.queue = append(s.queue, Entry{Offset: offset, Length: length, Damage: &bundle.Damage{
 		Segment: s.name, Offset: offset, Length: length, Cause: fmt.Sprintf(format, args...),
 	}})
 }
@@ -192,22 +172,22 @@ func (s *Scan) Next() (*Entry, error) {
 // record reads the record of which the walker has read the header.
 func (s *Scan) record(h *format.Header) *Entry {
 	e := &s.entry
-	*e = Entry{Offset: s.walker.At(), Length: int64(h.Units) * format.UnitSize, Record: &format.Record{Head: *h}}
+	s.parsed = format.Record{Head: *h}
+	*e = Entry{Offset: s.walker.At(), Length: int64(h.Units) * format.UnitSize, Record: &s.parsed}
 	err := s.body(e)
 	if h.Type.Named() {
 		s.entries = append(s.entries, h.Entry(uint32(e.Offset/format.UnitSize)))
 	}
 	if err != nil {
-		d := &Damage{
+		d := &bundle.Damage{
 			Segment: s.name, Offset: e.Offset, Length: e.Length, FirstLSN: h.LSN, LastLSN: h.LSN, Cause: err.Error(),
-			unreadable: segment.IsBadSector(err),
 		}
 		if h.Type.Named() {
-			d.Lost = []Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
+			d.Lost = []bundle.Lost{{LSN: h.LSN, Hash: h.Hash, Name: s.nameAt(e.Offset)}}
 		} else { // a CHECKPOINT that others may refer to
 			s.lost = append(s.lost, segment.Span{From: e.Offset, To: e.Offset + e.Length})
 		}
-		e.Damage = d
+		e.Damage, e.unreadable = d, segment.IsBadSector(err)
 	}
 	return e
 }
@@ -226,12 +206,11 @@ func (s *Scan) body(e *Entry) error {
 	if length < e.Length {
 		err = record.ParseMetadata(p)
 	} else {
-		record, err = format.ParseRecord(p)
+		_, err = record.ParsePart(p, false)
 	}
 	if err != nil {
 		return err
 	}
-	e.Record = record
 	if s.whole {
 		if err := record.CheckData(); err != nil {
 			return err
@@ -276,36 +255,37 @@ func (s *Scan) resync() error {
 
 // lose queues the loss of records.
 func (s *Scan) lose(g *segment.Gap) {
-	d := &Damage{
+	d := &bundle.Damage{
 		Segment: s.name, Offset: g.From, Length: g.To - g.From, FirstLSN: g.First, LastLSN: g.Last,
 		Cause: "no valid record where one should be",
 	}
-	if err := s.walker.Unreadable(g.Span); err != nil {
-		d.Cause, d.unreadable = err.Error(), true
+	unreadable := s.walker.Unreadable(g.Span)
+	if unreadable != nil {
+		d.Cause = unreadable.Error()
 	}
 	known, through := s.known()
 	for _, e := range known {
 		if at := int64(e.Unit) * format.UnitSize; at >= g.From && at < g.To {
-			d.Lost = append(d.Lost, Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
+			d.Lost = append(d.Lost, bundle.Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
 		}
 	}
 	if first := max(g.First, through+1); first <= g.Last && !g.Unnamed {
 		d.Unnamed = g.Last - first + 1
 	}
-	if guess := s.guess(g); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (Lost{LSN: g.First}) {
-		d.Lost = []Lost{guess}
+	if guess := s.guess(g); len(d.Lost) == 0 && d.Unnamed > 0 && guess != (bundle.Lost{LSN: g.First}) {
+		d.Lost = []bundle.Lost{guess}
 		if guess.Hash != (format.Hash{}) {
 			d.Unnamed--
 		}
 	}
 	s.lost = append(s.lost, g.Span)
-	s.queue = append(s.queue, Entry{Offset: g.From, Length: d.Length, Damage: d})
+	s.queue = append(s.queue, Entry{Offset: g.From, Length: d.Length, Damage: d, unreadable: unreadable != nil})
 }
 
 // guess tells what is left of the record that a gap begins with, whose header is
 // damaged.
-func (s *Scan) guess(g *segment.Gap) Lost {
-	l := Lost{LSN: g.First, Name: s.nameAt(g.From)}
+func (s *Scan) guess(g *segment.Gap) bundle.Lost {
+	l := bundle.Lost{LSN: g.First, Name: s.nameAt(g.From)}
 	b := make([]byte, format.HeaderSize)
 	if g.From+format.HeaderSize > s.walker.End() || segment.ReadFull(s.file, b, g.From) != nil {
 		return l

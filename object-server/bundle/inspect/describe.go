@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"encoding/binary"

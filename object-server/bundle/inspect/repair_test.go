@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
@@ -20,10 +21,11 @@ func TestPowerCutDuringRepair(t *testing.T) {
 	fs, b := tendedLog(t)
 	storeLarge(t, b, 100, 0x11, 0x11, nil)
 	storeLarge(t, b, 101, 0x22, 0x22, nil)
-	appendBatch(t, b, put(t, 89, 1000))
-	proven := b.provenLSN
-	before := objects(b)
-	damaged := []string{b.files.path(b.segments.table[0].key(logID)), b.files.path(b.segments.table[2].key(logID)), b.largePath(0x22)}
+	b.append(t, put(t, 89, 1000))
+	proven := b.proven()
+	before := objects(b.Bundle)
+	segments := segmentPaths(t, fs)
+	damaged := []string{segments[0], segments[2], largePath(0x22)}
 	originals := map[string]string{}
 	for _, path := range damaged {
 		alter(t, fs, path, func(f vfs.File) { flip(t, f, 1000) })
@@ -34,7 +36,7 @@ func TestPowerCutDuringRepair(t *testing.T) {
 	check(t, d.SyncFS())
 	check(t, d.Close())
 	recording := fs.Record()
-	files := NewFiles(fs, "/d", 4)
+	files := bundle.NewFiles(fs, "/d", 4)
 	first, err := PlanRepair(files, logID)
 	check(t, err)
 	check(t, first.Run("/d/quarantined/objects/7-first"))
@@ -52,11 +54,11 @@ func TestPowerCutDuringRepair(t *testing.T) {
 				}
 			}
 			again := repaired(t, state)
-			after := reopened(t, state)
+			after := openWith(t, state, tended)
 			if r := after.Report(); len(r.Damaged) > 0 {
 				t.Fatalf("%s %s: %v", step.Op, step.Name, r.Damaged)
 			}
-			found := objects(after)
+			found := objects(after.Bundle)
 			for n, o := range before {
 				if got := found[n]; got != o && o.lsn <= proven && !first.says(o.lsn, 0) && !again.says(o.lsn, 0) {
 					t.Fatalf("%s %s: object %d was %d, is %d", step.Op, step.Name, n, o.lsn, got.lsn)
@@ -88,47 +90,29 @@ func isKept(fs vfs.FS, name, content string, places []string) bool {
 
 // mixedLog has objects, large ones, tombstones, versions, checkpoints, footers,
 // and segments that were compacted.
-func mixedLog(t testing.TB) (*vfs.Mem, *Bundle) {
+func mixedLog(t testing.TB) (*vfs.Mem, *openedLog) {
 	fs := vfs.NewMem("/d")
-	b, err := Open(NewFiles(fs, "/d", 4), logID, tended)
-	check(t, err)
+	b := openWith(t, fs, tended)
 	for i := range 150 {
 		ticks := uint64(i + 1)
 		switch {
 		case i%11 == 3:
 			storeLarge(t, b, 200+i%3, ticks, ticks, nil)
 		case i%7 == 2:
-			appendBatch(t, b, tombstone(t, i*5%40, ticks))
+			b.append(t, tombstone(t, i*5%40, ticks))
 		case i%5 == 1:
-			appendBatch(t, b, version(t, b, 100, ticks))
+			b.append(t, version(t, b, 100, ticks))
 		default:
-			appendBatch(t, b, put(t, i*5%40, ticks))
+			b.append(t, put(t, i*5%40, ticks))
 		}
-		tend(t, b)
+		b.tend(t)
 	}
-	if compactAll(t, b, calm()).Segments == 0 {
+	if b.compact(t) == 0 {
 		t.Fatal("nothing was compacted")
 	}
-	appendBatch(t, b, put(t, 1, 1000))
-	appendBatch(t, b, put(t, 2, 1000))
+	b.append(t, put(t, 1, 1000))
+	b.append(t, put(t, 2, 1000))
 	return fs, b
-}
-
-// version makes a PUT that adds a version to object n.
-func version(t testing.TB, b *Bundle, n int, ticks uint64) *Draft {
-	record, buffer, err := b.ReadHead(name(n))
-	check(t, err)
-	defer buffer.Free()
-	c, err := b.Chain(name(n), record, nil)
-	check(t, err)
-	m := format.Metadata{Name: "/a/c/v", Size: 3, Timestamp: format.Timestamp{Ticks: ticks}, VersionID: format.VersionID{byte(ticks), 1}, Versioned: true}
-	a, err := c.Add(m.VersionID, m.Timestamp)
-	check(t, err)
-	d := NewDraft(3)
-	d.Write([]byte("abc"))
-	d.Continue(&a)
-	check(t, d.SealPut(name(n), &m, nil))
-	return d
 }
 
 // records lists what a segment's good records hold, by LSN.
@@ -162,15 +146,14 @@ func records(t testing.TB, fs vfs.FS, directory string) map[uint64]string {
 // Whatever is flipped in whatever kind of record: what is not told to be lost is
 // there with every byte, and the partition opens clean.
 func TestRepairKeepsEveryGoodRecord(t *testing.T) {
-	const directory = "/d/bundles/7"
 	template, b := mixedLog(t)
-	before := records(t, template, directory)
+	before := records(t, template, logDirectory)
 	if v := wantClean(t, template); v.Records != len(before) {
 		t.Fatalf("%d records, verified %d", len(before), v.Records)
 	}
 	files := make(map[string]string)
 	var segments []string
-	for _, at := range []string{directory, directory + "/large"} {
+	for _, at := range []string{logDirectory, logDirectory + "/large"} {
 		names, err := template.ReadDir(at)
 		check(t, err)
 		for _, entry := range names {
@@ -181,29 +164,29 @@ func TestRepairKeepsEveryGoodRecord(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		fs := vfs.NewMem("/d", "/d/bundles", directory, directory+"/large")
+		fs := vfs.NewMem("/d", "/d/bundles", logDirectory, logDirectory+"/large")
 		for path, bytes := range files {
 			plant(t, fs, path, []byte(bytes))
 		}
 		for range rapid.IntRange(1, 3).Draw(rt, "flips") {
 			alterSomewhere(rt, fs, rapid.SampledFrom(segments).Draw(rt, "file"))
 		}
-		files := NewFiles(fs, "/d", 4)
+		files := bundle.NewFiles(fs, "/d", 4)
 		defer files.Close()
 		plan, err := PlanRepair(files, logID)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if err := plan.Run("/d/quarantined/objects/7-now"); err != nil {
+		if err := plan.Run(logAside); err != nil {
 			rt.Fatal(err)
 		}
-		opened, err := Open(NewFiles(fs, "/d", 4), logID, tended)
+		opened, err := bundle.Open(bundle.NewFiles(fs, "/d", 4), logID, tended)
 		if err != nil || len(opened.Report().Damaged) > 0 {
 			rt.Fatalf("opened: %v, %+v", err, opened)
 		}
-		after := records(t, fs, directory)
+		after := records(t, fs, logDirectory)
 		for lsn, r := range before {
-			if after[lsn] != r && lsn+unprovable <= b.provenLSN && !plan.says(lsn, 0) && !sharesLost(plan, r) {
+			if after[lsn] != r && lsn+unprovable <= b.proven() && !plan.says(lsn, 0) && !sharesLost(plan, r) {
 				rt.Fatalf("record %d is not what it was: %s, now %s; %+v", lsn, r, after[lsn], plan.Damages)
 			}
 		}
@@ -239,21 +222,19 @@ func TestRepairTellsWhatMayReturn(t *testing.T) {
 		{"all of the header, in a sealed segment", false, true, 0, 300, 1, 0},
 	} {
 		fs := vfs.NewMem("/d")
-		b, err := Open(NewFiles(fs, "/d", 4), logID, Config{SegmentBytes: 1 << 20, CheckpointBytes: 1})
-		check(t, err)
-		appendBatch(t, b, put(t, 1, 1))
-		offset := b.active.tail
-		appendBatch(t, b, put(t, 1, 2))
-		appendBatch(t, b, put(t, 2, 1))
-		appendBatch(t, b, put(t, 3, 1))
+		b := openWith(t, fs, bundle.Config{SegmentBytes: 1 << 20, CheckpointBytes: 1})
+		b.append(t, put(t, 1, 1))
+		offset := int64(len(contents(t, fs, logSegment)))
+		b.append(t, put(t, 1, 2))
+		b.append(t, put(t, 2, 1))
+		b.append(t, put(t, 3, 1))
 		if test.checkpoint {
-			tend(t, b)
-			appendBatch(t, b, put(t, 4, 1))
+			b.tend(t)
+			b.append(t, put(t, 4, 1))
 		}
 		if test.footer {
-			b.turn = true
-			appendBatch(t, b, put(t, 4, 1))
-			tend(t, b)
+			check(t, b.Close())
+			b.append(t, put(t, 4, 1))
 		}
 		alter(t, fs, logSegment, func(f vfs.File) {
 			junk := bytes.Repeat([]byte{0xa5}, int(test.to-test.from))
@@ -276,11 +257,11 @@ func TestRepairTellsWhatMayReturn(t *testing.T) {
 func TestRepairKeepsDeletes(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
-	appendBatch(t, b, put(t, 1, 1))
-	offset := b.active.tail + format.HeaderSize + 3
-	appendBatch(t, b, tombstone(t, 1, 2))
-	appendBatch(t, b, put(t, 2, 3))
-	appendBatch(t, b, put(t, 2, 4))
+	b.append(t, put(t, 1, 1))
+	offset := int64(len(contents(t, fs, logSegment))) + format.HeaderSize + 3
+	b.append(t, tombstone(t, 1, 2))
+	b.append(t, put(t, 2, 3))
+	b.append(t, put(t, 2, 4))
 	alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offset) })
 	plan := repaired(t, fs)
 	r, buffer, err := openLog(t, fs).Read(name(1))

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
@@ -15,7 +16,7 @@ import (
 
 // readable maps the id of each version of a name that is listed to whether its
 // data can be read.
-func readable(t testing.TB, b *Bundle, n int) map[format.VersionID]bool {
+func readable(t testing.TB, b *openedLog, n int) map[format.VersionID]bool {
 	t.Helper()
 	record, buffer, damage := b.ReadHead(name(n))
 	defer buffer.Free()
@@ -38,34 +39,34 @@ func readable(t testing.TB, b *Bundle, n int) map[format.VersionID]bool {
 
 // manyVersions has a plain object 1 that later got 20 versions; it returns where
 // each record lies.
-func manyVersions(t *testing.T) (fs *vfs.Mem, b *Bundle, offsets []int64) {
+func manyVersions(t *testing.T) (fs *vfs.Mem, b *openedLog, places []int64) {
 	fs = vfs.NewMem("/d")
 	b = openLog(t, fs)
-	appendBatch(t, b, put(t, 1, 1))
-	offsets = append(offsets, format.SegmentHeaderSize)
+	b.append(t, put(t, 1, 1))
+	places = append(places, format.SegmentHeaderSize)
 	for i := range 20 {
-		offsets = append(offsets, b.active.tail)
-		appendBatch(t, b, version(t, b, 1, uint64(i+2)))
+		places = append(places, int64(len(contents(t, fs, logSegment))))
+		b.append(t, version(t, b, 1, uint64(i+2)))
 	}
-	appendBatch(t, b, put(t, 2, 1000))
-	return fs, b, offsets
+	b.append(t, put(t, 2, 1000))
+	return fs, b, places
 }
 
 // A version whose data or metadata are damaged hides none of the others once the
 // partition is repaired, and is itself not forgotten: it may be written again.
 func TestRepairKeepsOtherVersions(t *testing.T) {
-	template, b, offsets := manyVersions(t)
+	template, b, places := manyVersions(t)
 	all := readable(t, b, 1)
 	if len(all) != 21 {
 		t.Fatal(len(all))
 	}
 	for i := range 21 {
-		head, err := b.readAtLSN(t, uint64(i+1))
+		head, err := readAtLSN(b, uint64(i+1))
 		check(t, err)
 		parts := head.Layout()
 		for part, at := range map[string]uint64{"data": parts.Data, "metadata": parts.Metadata, "block": format.HeaderSize} {
 			fs := template.KillClone()
-			alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, offsets[i]+int64(at)) })
+			alter(t, fs, logSegment, func(f vfs.File) { flip(t, f, places[i]+int64(at)) })
 			plan := repaired(t, fs)
 			again := openLog(t, fs)
 			after := readable(t, again, 1)
@@ -74,24 +75,13 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 			if !maps.Equal(after, want) || len(plan.Returns) > 0 {
 				t.Fatalf("version %d, %s damaged: %v, %+v", i, part, after, plan.Returns)
 			}
-			record, buffer, err := again.ReadHead(name(1))
-			check(t, err)
-			c, err := again.Chain(name(1), record, nil)
-			check(t, err)
-			buffer.Free()
-			a, err := c.Add(head.VersionID, head.Timestamp)
-			check(t, err)
 			m := format.Metadata{Name: "/a/c/v", Size: 3, Timestamp: head.Timestamp, VersionID: head.VersionID, Versioned: true}
-			d := NewDraft(3)
-			d.Write([]byte("abc"))
-			d.Continue(&a)
-			check(t, d.SealPut(name(1), &m, nil))
-			appendBatch(t, again, d)
+			again.append(t, added(t, again, 1, &m))
 			again = openLog(t, fs)
 			if after := readable(t, again, 1); !maps.Equal(after, all) {
 				t.Fatalf("version %d, %s damaged, written again: %v", i, part, after)
 			}
-			record, buffer, err = again.ReadHead(name(1))
+			record, buffer, err := again.ReadHead(name(1))
 			check(t, err)
 			if newest, ok := record.Newest(); !ok || newest.Timestamp.Ticks != 21 || record.Head.Versions != 21 {
 				t.Errorf("version %d, %s damaged, written again: %+v of %d", i, part, newest, record.Head.Versions)
@@ -102,8 +92,8 @@ func TestRepairKeepsOtherVersions(t *testing.T) {
 }
 
 // readAtLSN reads the header of a record of object 1.
-func (b *Bundle) readAtLSN(t *testing.T, lsn uint64) (format.Header, error) {
-	r, buffer, err := b.readLinked(name(1), lsn, true)
+func readAtLSN(b *openedLog, lsn uint64) (format.Header, error) {
+	r, buffer, err := b.ReadVersionHead(name(1), format.Reference{LSN: lsn})
 	if err != nil {
 		return format.Header{}, err
 	}
@@ -120,17 +110,12 @@ func TestRepairKeepsVersionsBesideALostLargeFile(t *testing.T) {
 			id := uint64(0x11 + i)
 			storeLarge(t, b, 1, id, id, func(m *format.Metadata) *versions.Addition {
 				m.VersionID, m.Versioned = format.VersionID{byte(id)}, true
-				record, buffer, err := b.ReadHead(name(1))
-				check(t, err)
-				defer buffer.Free()
-				c, err := b.Chain(name(1), record, nil)
-				check(t, err)
-				a, err := c.Add(m.VersionID, m.Timestamp)
+				a, err := b.chain(t, 1).Add(m.VersionID, m.Timestamp)
 				check(t, err)
 				return &a
 			})
 		}
-		appendBatch(t, b, put(t, 3, 1))
+		b.append(t, put(t, 3, 1))
 		b.RemoveLarge(uint64(0x11 + lost))
 		repaired(t, fs)
 		after := readable(t, openLog(t, fs), 1)
@@ -150,27 +135,24 @@ func TestRepairKeepsRemovals(t *testing.T) {
 		b := openLog(t, fs)
 		var offset, start, before int64
 		for i := range 20 {
-			if b.active != nil {
-				start, before = b.active.tail, start
+			if i > 0 {
+				start, before = int64(len(contents(t, fs, logSegment))), start
 			}
 			if i == at {
-				record, buffer, err := b.ReadHead(name(1))
-				check(t, err)
-				c, err := b.Chain(name(1), record, nil)
-				check(t, err)
-				buffer.Free()
 				m := format.Metadata{Name: "/a/c/v", Timestamp: format.Timestamp{Ticks: 100}, VersionID: format.VersionID{2, 1}, Versioned: true}
-				a, err := c.Remove(m.VersionID, m.Timestamp)
+				a, err := b.chain(t, 1).Remove(m.VersionID, m.Timestamp)
 				check(t, err)
-				d := NewDraft(0)
+				d := bundle.NewDraft(0)
 				d.Continue(&a)
 				check(t, d.SealTombstone(name(1), &m))
-				offset = start + format.HeaderSize + int64(d.head.BlockLength) + 2
-				appendBatch(t, b, d)
+				b.append(t, d)
+				head, err := readAtLSN(b, uint64(i+1))
+				check(t, err)
+				offset = start + format.HeaderSize + int64(head.BlockLength) + 2
 			}
-			appendBatch(t, b, version(t, b, 1, uint64(i+1)))
+			b.append(t, version(t, b, 1, uint64(i+1)))
 		}
-		appendBatch(t, b, put(t, 2, 1000))
+		b.append(t, put(t, 2, 1000))
 		want := readable(t, b, 1)
 		if len(want) != 19 {
 			t.Fatal(len(want))

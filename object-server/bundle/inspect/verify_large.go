@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/segment"
@@ -18,7 +19,7 @@ type spill struct {
 	hash    format.Hash
 	lsn     uint64
 	id      uint64
-	segment segmentFile
+	segment bundle.SegmentFile
 	unit    uint32
 	units   uint32
 }
@@ -41,9 +42,9 @@ func (p *pass) large() error {
 		if err != nil {
 			return err
 		}
-		d := Damage{
+		d := bundle.Damage{
 			Segment: format.SegmentName(s.segment.Sequence, s.segment.Generation), Offset: int64(s.unit) * format.UnitSize,
-			Length: int64(s.units) * format.UnitSize, LargeID: LargeID(s.id),
+			Length: int64(s.units) * format.UnitSize, LargeID: bundle.LargeID(s.id),
 		}
 		if causes.copy != "" {
 			d.Cause = causes.copy
@@ -51,7 +52,7 @@ func (p *pass) large() error {
 		}
 		if causes.bytes != "" {
 			d.FirstLSN, d.LastLSN, d.Cause = s.lsn, s.lsn, causes.bytes
-			d.Lost = []Lost{{LSN: s.lsn, Hash: s.hash, Name: p.nameOf(s.place())}}
+			d.Lost = []bundle.Lost{{LSN: s.lsn, Hash: s.hash, Name: p.nameOf(s.place())}}
 			p.add(d)
 		}
 	}
@@ -66,19 +67,19 @@ func (p *pass) live() (func(*spill) bool, error) {
 	if !slices.ContainsFunc(p.spills, func(s spill) bool { return p.newest[s.hash].versioned }) {
 		return plain, nil
 	}
-	b, _, err := recovered(p.bundle.files, p.bundle.id)
+	v, _, _, err := recovered(p.files, p.id)
 	if format.IsDamage(err) {
 		return plain, nil
 	}
-	defer b.index.Free()
 	if err != nil {
 		return nil, err
 	}
+	defer v.Close()
 	names := make(map[format.Hash]map[uint64]bool)
 	for i := range p.spills {
 		hash := p.spills[i].hash
 		if n := p.newest[hash]; n.versioned && names[hash] == nil {
-			names[hash], err = b.liveVersions(hash, n.lsn)
+			names[hash], err = v.LiveVersions(hash, n.lsn)
 			if err != nil && !errors.Is(err, format.ErrQuarantined) {
 				return nil, err
 			}
@@ -101,7 +102,7 @@ type largeDamage struct {
 // checkLarge compares a large file with its record: the bytes with the chunk
 // table, the extended attributes with the metadata.
 func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
-	file, err := p.bundle.OpenLarge(s.id)
+	file, err := p.view.OpenLarge(s.id)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.bytes = fmt.Sprintf("large file %016x is missing", s.id)
 		return d, nil
@@ -127,7 +128,7 @@ func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
 }
 
 // copyFits is a length of metadata, in bytes, that fits into the extended
-// attributes of every file system that has them. See xattrMax.
+// attributes of every file system that has them. See bundle.WriteCopy.
 const copyFits = 1 << 10
 
 // compareCopy compares the extended attributes of a large file with the metadata
@@ -135,7 +136,7 @@ const copyFits = 1 << 10
 // may not have fitted. They follow a POST without a flush, so that a crash may
 // leave what was before it.
 func compareCopy(file vfs.File, record *format.Record) error {
-	encoded, err := readCopy(file)
+	encoded, err := bundle.ReadCopy(file)
 	switch {
 	case errors.Is(err, vfs.ErrXattrUnsupported):
 		return nil
@@ -157,6 +158,9 @@ func compareCopy(file vfs.File, record *format.Record) error {
 	}
 	return err
 }
+
+// pieceBytes are read or written at once.
+const pieceBytes = 1 << 20
 
 // compareLarge reads a large file and compares it with its record.
 func compareLarge(file io.ReaderAt, record *format.Record) error {

@@ -1,53 +1,15 @@
-package bundle
+package inspect
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"testing"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/vfs"
 )
-
-// storeLarge stores object n in the large file id, or, if that exists, changes
-// its metadata as a POST does.
-func storeLarge(t testing.TB, b *Bundle, n int, ticks, id uint64, chain func(*format.Metadata) *versions.Addition) {
-	t.Helper()
-	content := bytes.Repeat([]byte{byte(id)}, 3*format.ChunkSize/2)
-	m := format.Metadata{Name: fmt.Sprint("/a/c/", n), Size: int64(len(content)), Timestamp: format.Timestamp{Ticks: id}, MetaTimestamp: format.Timestamp{Ticks: ticks}}
-	f, err := b.OpenLarge(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, _, err = b.CreateLarge(id)
-		check(t, err)
-		check(t, f.Writev([][]byte{content}, 0))
-		check(t, f.Datasync())
-		check(t, b.LinkLarge(f, id))
-	}
-	check(t, err)
-	check(t, WriteCopy(f, &m))
-	check(t, f.Close())
-	d := NewDraft(0)
-	if chain != nil {
-		d.Continue(chain(&m))
-	}
-	check(t, d.SealSpill(name(n), &m, id, format.AppendChunkTable(nil, content)))
-	appendBatch(t, b, d)
-}
-
-func repaired(t testing.TB, fs vfs.FS) *Repair {
-	t.Helper()
-	files := NewFiles(fs, "/d", 4)
-	plan, err := PlanRepair(files, logID)
-	check(t, err)
-	check(t, plan.Run("/d/quarantined/objects/7-now"))
-	check(t, files.Close())
-	wantClean(t, fs)
-	return plan
-}
 
 // A large file that went bad takes the records with it that share it, not those
 // of other files.
@@ -58,19 +20,19 @@ func TestDamagedLargeFile(t *testing.T) {
 	storeLarge(t, b, 1, 0x22, 0x22, nil)
 	storeLarge(t, b, 1, 0x23, 0x22, nil) // a POST
 	storeLarge(t, b, 2, 0x33, 0x33, nil)
-	appendBatch(t, b, put(t, 3, 1))
+	b.append(t, put(t, 3, 1))
 	b.RemoveLarge(0x11) // replaced
 	if v := wantClean(t, fs); v.LargeFiles != 2 || v.Records != 5 {
 		t.Fatalf("%+v", v)
 	}
-	alter(t, fs, b.largePath(0x22), func(f vfs.File) { flip(t, f, format.ChunkSize+7) })
+	alter(t, fs, largePath(0x22), func(f vfs.File) { flip(t, f, format.ChunkSize+7) })
 	v := verified(t, fs, logID)
 	if len(v.Damages) != 1 || v.Damages[0].LargeID != 0x22 || v.Damages[0].FirstLSN != 3 || v.Damages[0].Lost[0].Name != "/a/c/1" {
 		t.Fatalf("%+v", v.Damages)
 	}
-	original := contents(t, fs, b.largePath(0x22))
+	original := contents(t, fs, largePath(0x22))
 	plan := repaired(t, fs)
-	if len(plan.Returns) != 0 || contents(t, fs, "/d/quarantined/objects/7-now/0000000000000022.data") != original {
+	if len(plan.Returns) != 0 || contents(t, fs, logAside+"/0000000000000022.data") != original {
 		t.Errorf("%+v", plan.Returns)
 	}
 }
@@ -80,7 +42,7 @@ func TestMissingLargeFile(t *testing.T) {
 	b := openLog(t, fs)
 	storeLarge(t, b, 1, 0x11, 0x11, nil)
 	storeLarge(t, b, 2, 0x22, 0x22, nil)
-	appendBatch(t, b, put(t, 3, 1))
+	b.append(t, put(t, 3, 1))
 	b.RemoveLarge(0x11)
 	if v := verified(t, fs, logID); len(v.Damages) != 1 || !strings.Contains(v.Damages[0].Cause, "missing") {
 		t.Fatalf("%+v", v.Damages)
@@ -101,8 +63,8 @@ func TestWrongAttributesOfALargeFile(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
 	storeLarge(t, b, 1, 0x11, 0x11, nil)
-	alter(t, fs, b.largePath(0x11), func(f vfs.File) {
-		check(t, WriteCopy(f, &format.Metadata{Name: "/a/c/another"}))
+	alter(t, fs, largePath(0x11), func(f vfs.File) {
+		check(t, bundle.WriteCopy(f, &format.Metadata{Name: "/a/c/another"}))
 	})
 	v := verified(t, fs, logID)
 	if len(v.Damages) != 1 || v.Damages[0].LastLSN != 0 || !strings.Contains(v.Damages[0].String(), "/a/c/another") {
@@ -114,7 +76,7 @@ func TestWrongAttributesOfALargeFile(t *testing.T) {
 	if r, ok, err := find(openLog(t, fs), name(1)); !ok || err != nil || r.LSN() != 1 {
 		t.Error(r, ok, err)
 	}
-	alter(t, fs, b.largePath(0x11), func(f vfs.File) { check(t, f.RemoveXattr(copyXattr)) })
+	alter(t, fs, largePath(0x11), func(f vfs.File) { check(t, f.RemoveXattr("user.martlet.metadata")) })
 	none := fs.KillClone()
 	none.Lack(vfs.FeatureXattr)
 	wantClean(t, none)
@@ -129,12 +91,7 @@ func TestLargeFilesOfVersions(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openLog(t, fs)
 	chained := func(change func(c *versions.Chain) (versions.Addition, error)) *versions.Addition {
-		record, buffer, err := b.ReadHead(name(1))
-		check(t, err)
-		defer buffer.Free()
-		c, err := b.Chain(name(1), record, nil)
-		check(t, err)
-		a, err := change(c)
+		a, err := change(b.chain(t, 1))
 		check(t, err)
 		return &a
 	}
@@ -145,18 +102,18 @@ func TestLargeFilesOfVersions(t *testing.T) {
 			return chained(func(c *versions.Chain) (versions.Addition, error) { return c.Add(id(n), m.Timestamp) })
 		})
 	}
-	gone := NewDraft(0)
+	gone := bundle.NewDraft(0)
 	at := format.Timestamp{Ticks: 0x44}
 	gone.Continue(chained(func(c *versions.Chain) (versions.Addition, error) { return c.Remove(id(0x22), at) }))
 	check(t, gone.SealTombstone(name(1), &format.Metadata{Name: "/a/c/1", Timestamp: at, VersionID: id(0x22), Versioned: true}))
-	appendBatch(t, b, gone)
+	b.append(t, gone)
 	b.RemoveLarge(0x22)
-	appendBatch(t, b, put(t, 3, 1))
+	b.append(t, put(t, 3, 1))
 	if v := wantClean(t, fs); v.LargeFiles != 2 {
 		t.Fatalf("%+v", v)
 	}
 	var listed []string
-	check(t, Objects(NewFiles(fs, "/d", 4), logID, true, func(o *Object) error {
+	check(t, Objects(bundle.NewFiles(fs, "/d", 4), logID, true, func(o *Object) error {
 		listed = append(listed, fmt.Sprintf("%s %s %d", o.Name, o.VersionID[:2], o.LSN))
 		return nil
 	}))

@@ -1,4 +1,4 @@
-package bundle
+package inspect
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 )
 
@@ -31,23 +32,20 @@ const lostLater = "records that were written later are lost"
 // Objects calls use for each object of a partition that a GET would find, or for
 // each version of each name, in the order in which their newest records lie. Only
 // headers and metadata are read; the partition may be in use.
-func Objects(files *Files, id ID, versions bool, use func(*Object) error) error {
-	b, entries, err := recovered(files, id)
-	defer b.index.Free()
+func Objects(files *bundle.Files, id bundle.ID, versions bool, use func(*Object) error) error {
+	v, entries, segments, err := recovered(files, id)
 	if err != nil {
 		return err
 	}
-	var names []found
-	for i := range entries {
-		if isNewest(entries, i) && (entries[i].IsChained() || entries[i].Type != format.TypeTombstone) {
-			names = append(names, entries[i])
-		}
-	}
-	slices.SortFunc(names, func(x, y found) int {
-		return cmp.Or(cmp.Compare(x.segment.sequence, y.segment.sequence), cmp.Compare(x.Unit, y.Unit))
+	defer v.Close()
+	names := slices.DeleteFunc(entries, func(e bundle.Found) bool {
+		return !e.IsNewest || e.Type == format.TypeTombstone && !e.IsChained()
+	})
+	slices.SortFunc(names, func(x, y bundle.Found) int {
+		return cmp.Or(cmp.Compare(segments[x.Segment].Sequence, segments[y.Segment].Sequence), cmp.Compare(x.Unit, y.Unit))
 	})
 	for i := range names {
-		if err := b.object(names[i].Hash, versions, use); err != nil {
+		if err := object(v, names[i].Hash, versions, use); err != nil {
 			return err
 		}
 	}
@@ -55,8 +53,8 @@ func Objects(files *Files, id ID, versions bool, use func(*Object) error) error 
 }
 
 // object calls use for one name.
-func (b *Bundle) object(hash format.Hash, versions bool, use func(*Object) error) error {
-	record, buffer, err := b.ReadHead(hash)
+func object(v *bundle.View, hash format.Hash, versions bool, use func(*Object) error) error {
+	record, buffer, err := v.ReadHead(hash)
 	defer func() { buffer.Free() }()
 	if errors.Is(err, format.ErrQuarantined) {
 		return use(&Object{Hash: hash, Damage: err.Error()})
@@ -66,14 +64,14 @@ func (b *Bundle) object(hash format.Hash, versions bool, use func(*Object) error
 	}
 	switch {
 	case !record.Versioned():
-		return use(record.object())
+		return use(objectOf(record))
 	case versions:
-		return b.versions(record, use)
+		return eachVersion(v, record, use)
 	}
 	newest, ok := record.Newest()
 	if ok && newest.LSN != record.LSN() {
 		buffer.Free()
-		record, buffer, err = b.ReadVersionHead(hash, newest)
+		record, buffer, err = v.ReadVersionHead(hash, newest)
 		if errors.Is(err, format.ErrQuarantined) {
 			return use(&Object{Hash: hash, Damage: err.Error()})
 		}
@@ -81,13 +79,13 @@ func (b *Bundle) object(hash format.Hash, versions bool, use func(*Object) error
 	if err != nil || !ok || record.Type() == format.TypeTombstone || record.Type() == format.TypeDeleteMarker {
 		return err
 	}
-	return use(record.object())
+	return use(objectOf(record))
 }
 
-// versions calls use for each live version of a name, newest first.
-func (b *Bundle) versions(head *Record, use func(*Object) error) error {
-	name := head.object()
-	chain, err := b.Chain(head.Head.Hash, head, nil)
+// eachVersion calls use for each live version of a name, newest first.
+func eachVersion(v *bundle.View, head *bundle.Record, use func(*Object) error) error {
+	name := objectOf(head)
+	chain, err := v.Chain(head.Head.Hash, head, nil)
 	if err != nil {
 		return err
 	}
@@ -107,8 +105,8 @@ func (b *Bundle) versions(head *Record, use func(*Object) error) error {
 	return err
 }
 
-// object describes a record whose metadata were read.
-func (r *Record) object() *Object {
+// objectOf describes a record whose metadata were read.
+func objectOf(r *bundle.Record) *Object {
 	o := &Object{
 		Hash: r.Head.Hash, Type: r.Head.Type.String(), VersionID: hex.EncodeToString(r.Head.VersionID[:]),
 		Timestamp: r.Head.Timestamp.String(), LSN: r.Head.LSN, Size: r.Head.Size, Versions: r.Head.Versions,
@@ -121,7 +119,7 @@ func (r *Record) object() *Object {
 	if r.Head.Type == format.TypeVersionDirectory {
 		o.Damage = lostData
 	}
-	if r.doubtful && o.Damage == "" {
+	if r.Doubtful() && o.Damage == "" {
 		o.Damage = lostLater
 	}
 	return o

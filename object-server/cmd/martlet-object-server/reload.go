@@ -1,0 +1,56 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"martlet/object-server/server"
+)
+
+// reloader takes the signals that ask a service to read its configuration anew, so that none of them ends the server.
+// The locks of the devices allow no second process beside it: of the configuration it takes up the log level alone.
+type reloader struct {
+	path    string
+	level   *slog.LevelVar
+	logger  *slog.Logger
+	signals chan os.Signal
+}
+
+func newReloader(path string, level *slog.LevelVar, logger *slog.Logger) *reloader {
+	r := &reloader{path: path, level: level, logger: logger, signals: make(chan os.Signal, 8)}
+	signal.Notify(r.signals, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	return r
+}
+
+// run answers signals for as long as the process lives.
+func (r *reloader) run() {
+	for received := range r.signals {
+		name := nameOf(received)
+		if received == syscall.SIGUSR2 {
+			r.logger.Warn("signal has no meaning here", "signal", name)
+			continue
+		}
+		config, err := server.ReadConfig(r.path)
+		if err != nil {
+			r.logger.Error("reload refused, the server goes on as it is", "signal", name, "error", err)
+			continue
+		}
+		r.level.Set(config.LogLevel)
+		r.logger.Warn("reload: log_level is taken up; every other option needs a restart", "signal", name,
+			"log_level", config.LogLevel.String())
+	}
+}
+
+func nameOf(received os.Signal) string {
+	switch received {
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	case syscall.SIGUSR1:
+		return "SIGUSR1"
+	case syscall.SIGUSR2:
+		return "SIGUSR2"
+	}
+	return received.String()
+}
