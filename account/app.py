@@ -44,6 +44,7 @@ class AccountServer(StorageServer):
             "PUT": self.put,
             "POST": self.post,
             "DELETE": self.delete,
+            "SNAPSHOT": self.snapshot,
         }
 
     @classmethod
@@ -105,6 +106,8 @@ class AccountServer(StorageServer):
                     info = database.put(timestamp.internal, updates, self._check)
                     break
                 except DatabaseMissing:
+                    if self.is_restored(req, database, account):
+                        continue
                     self._check(updates)
                     created = _create(database, account, timestamp, updates)
         if info.is_marked_deleted:
@@ -122,7 +125,8 @@ class AccountServer(StorageServer):
                 except DatabaseMissing:
                     prefix = self.cluster.constraints.auto_create_account_prefix
                     if not account.startswith(prefix):
-                        raise
+                        self.restore(database, account)
+                        continue
                 has_time = "x-timestamp" in req.headers
                 timestamp = req.timestamp if has_time else Timestamp.now()
                 _create(database, account, timestamp, {})
@@ -152,7 +156,10 @@ class AccountServer(StorageServer):
         device_path = self.device_path(device, for_writing=True)
         path = self.database_path(device_path, partition, account)
         with self.pool.use(path) as database:
-            info = database.post(self._metadata(req, timestamp), self._check)
+            updates = self._metadata(req, timestamp)
+            info = self.or_restored(
+                req, database, account, None, lambda: database.post(updates, self._check)
+            )
         return _gone(info) if info.is_deleted else empty_response(204)
 
     def delete(self, req: Request) -> Response:
@@ -161,8 +168,11 @@ class AccountServer(StorageServer):
         timestamp = req.timestamp
         path = self.database_path(self.device_path(device), partition, account)
         with self.pool.use(path) as database:
-            before, after = database.delete(timestamp.internal)
-        if before.is_deleted:
+            before, after = self.or_restored(
+                req, database, account, None, lambda: database.delete(timestamp.internal)
+            )
+        # The replica that this one was made from may have had this very request already.
+        if before.is_deleted and Timestamp(before.delete_timestamp) != timestamp:
             return _gone(before)
         return empty_response(204, _DELETED if after.is_marked_deleted else ())
 
@@ -179,6 +189,7 @@ class AccountServer(StorageServer):
             ("X-Account-Bytes-Used", str(info.bytes_used)),
             ("X-Timestamp", Timestamp(info.created_at).normal),
             ("X-PUT-Timestamp", Timestamp(info.put_timestamp).normal),
+            *_backend_headers(info),
         ]
         for stat in info.policies:
             policy = self.cluster.policy_by_index(stat.storage_policy_index)
@@ -220,4 +231,13 @@ def _create(
 
 
 def _gone(info: AccountInfo) -> Response:
-    return error_response(404, headers=_DELETED if info.is_marked_deleted else ())
+    status = _DELETED if info.is_marked_deleted else ()
+    return error_response(404, headers=(*status, *_backend_headers(info)))
+
+
+def _backend_headers(info: AccountInfo) -> HeaderList:
+    """Headers with the state of this replica, for another one."""
+    return [
+        ("X-Backend-PUT-Timestamp", Timestamp(info.put_timestamp).internal),
+        ("X-Backend-DELETE-Timestamp", Timestamp(info.delete_timestamp).internal),
+    ]

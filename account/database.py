@@ -86,7 +86,7 @@ class AccountDatabase(Database):
     def create(self, account: str, put_timestamp: str, metadata: Metadata) -> None:
         """Create the file, durably, with its metadata.
 
-        :raises DatabaseExists: somebody else was first.
+        :raises DatabaseExists: another process made it first.
         """
 
         def fill(connection: sqlite3.Connection) -> None:

@@ -20,11 +20,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
 
 def main() -> int:
     """The command ``martlet-account-server``; returns its exit status."""
-    from martlet.server import patch_standard_library, run_service
+    from martlet.server import StorageServerOptions, patch_standard_library, run_service
 
     patch_standard_library()
     return run_service(
-        "martlet-account-server", "Serves account listings and metadata.", workers_min=1
+        "martlet-account-server",
+        "Serves account listings and metadata.",
+        kind=StorageServerOptions,
     )
 
 

@@ -83,7 +83,8 @@ def _proxy(home: Path, name: str, pipeline: str) -> Iterator[Proxy]:
     for option, value in {"bind_ip": HOST, "bind_port": port, "swift_dir": home / "etc"}.items():
         parser["DEFAULT"][option] = str(value)
     parser["pipeline:main"]["pipeline"] = pipeline
-    parser["app:proxy-server"]["account_autocreate"] = "true"
+    parser["filter:tempauth"]["user_test_tester"] = "testing .admin"
+    parser["app:proxy-server"]["internal_pipeline"] = "true"  # the short one stays short
     parser["filter:keymaster"]["encryption_root_secret"] = SECRET
     conf = home / f"bench-{port}.conf"
     with conf.open("w") as stream:

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from cluster import ring_command
+from cluster import device_command, ring_command
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
@@ -74,6 +74,8 @@ def _main(argv: list[str] | None) -> int:
             return down(home)
         if arguments.command == "object-info":
             return _object_info(arguments)
+        if arguments.command == "device":
+            return device_command.run(arguments, home)
         if arguments.command == "ring":
             return ring_command.run(arguments)
         return status(home, arguments.json)
@@ -112,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("status", help="show what runs")
     show.add_argument("--json", action="store_true", help="as JSON")
     ring_command.add_parser(commands)
+    device_command.add_parser(commands)
     _add_object_info(
         commands.add_parser(
             "object-info",

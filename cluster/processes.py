@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster import logs
 from cluster.errors import ClusterError, Stopped
 from cluster.services import Service
 
@@ -64,6 +65,7 @@ class Supervisor:
     children: list[Child] = field(default_factory=list)
     _watched: set[int] = field(default_factory=set)
     _mask: set[int] = field(default_factory=set)
+    _unbound: set[Path] = field(default_factory=set)  # logs of which this was said
 
     def __post_init__(self) -> None:
         # Under nohup, or in the background of a script, some signals are ignored on purpose.
@@ -99,12 +101,22 @@ class Supervisor:
         """Keep every service running; returns only by ``Stopped``."""
         while True:
             due = [child.restart_at for child in self.children if child.process is None]
-            pause = min(due) - time.monotonic() if due else 3600.0
-            for dead in self.wait(pause):
+            pause = min(due) - time.monotonic() if due else logs.LOOK_SECONDS
+            for dead in self.wait(min(pause, logs.LOOK_SECONDS)):
                 self._plan_restart(dead)
+            self._bound_logs()
             for child in self.children:
                 if child.process is None and child.restart_at <= time.monotonic():
                     self._restart(child)
+
+    def _bound_logs(self) -> None:
+        for child in self.children:
+            try:
+                logs.bound_log(child.log_path)
+            except OSError as error:
+                if child.log_path not in self._unbound:
+                    self.report(f"{child.log_path} grows: {error}")
+                    self._unbound.add(child.log_path)
 
     def stop(self) -> None:
         """End every process: the front service first, so that its requests still find the others.
@@ -145,7 +157,7 @@ class Supervisor:
             if os.getppid() != parent:  # it died before the request to the kernel
                 os._exit(1)
 
-        with child.log_path.open("ab") as log:
+        with logs.open_log(child.log_path) as log:
             child.process = subprocess.Popen(
                 child.service.command,
                 stdin=subprocess.DEVNULL,

@@ -21,7 +21,9 @@ from cluster.processes import Child, Supervisor, exit_words
 from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
 from cluster.rings import write_rings
 from cluster.services import services_of
+from martlet.cluster_conf import CONF_NAME, HashOptions
 from martlet.storage_policies import StoragePolicy
+from ring.device_marker import DeviceMarkers
 
 READY_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.02
@@ -51,6 +53,7 @@ def up(
     layout = layout.with_ports(proxy_port, PortPicker(taken=proxy_port))
     services = services_of(home, layout)
     _prepare(home, layout, policies)
+    say_refused_devices(home, layout)
     supervisor = Supervisor(services, home.logs, home.run, _say, (lock.descriptor,))
     try:
         _say(f"starting {len(services)} services, logs in {home.logs}")
@@ -88,6 +91,16 @@ def _prepare(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
         _say(f"storage policies {', '.join(map(_described, policies.policies))}")
     write_rings(home, layout, policies)
     write_confs(home, layout, policies)
+
+
+def say_refused_devices(home: Home, layout: Layout) -> None:
+    """Name the devices that the services will refuse: without them no request may be served."""
+    markers = DeviceMarkers(HashOptions.read(home.etc / CONF_NAME), mount_check=False)
+    for node in layout.nodes:
+        for device in node.devices:
+            path = home.node_devices(layout, node) / device
+            if problem := markers.problem(str(path)):
+                _say(f"{path} cannot be used: {problem}")
 
 
 def _described(policy: StoragePolicy) -> str:

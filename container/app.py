@@ -22,7 +22,6 @@ from container.record import (
 )
 from container.reporter import Reporter
 from container.sync_rows import SyncPoints, set_points
-from martlet.backend_client import BackendClient
 from martlet.cluster_conf import ClusterConf
 from martlet.config import is_true, load_options
 from martlet.http import HeaderList, Request, Response, http_date, http_error
@@ -72,7 +71,6 @@ class ContainerServer(StorageServer):
             lambda path: ContainerDatabase(path, self.assert_device_there),
             options.database_pool_size,
         )
-        self._client = BackendClient(options.conn_timeout, options.node_timeout)
         self.reporter = Reporter(
             options,
             server.devices,
@@ -93,6 +91,7 @@ class ContainerServer(StorageServer):
             "POST": self.post,
             "DELETE": self.delete,
             "UPDATE": self.update,
+            "SNAPSHOT": self.snapshot,
         }
 
     @classmethod
@@ -179,7 +178,13 @@ class ContainerServer(StorageServer):
             try:
                 with self._following_sync_target(database, updates):
                     created, info = self._create_or_put(
-                        database, account, container, timestamp, (requested, new_policy), updates
+                        req,
+                        database,
+                        account,
+                        container,
+                        timestamp,
+                        (requested, new_policy),
+                        updates,
                     )
             except PolicyConflict as conflict:
                 index = str(conflict.policy_index)
@@ -193,6 +198,7 @@ class ContainerServer(StorageServer):
 
     def _create_or_put(
         self,
+        req: Request,
         database: ContainerDatabase,
         account: str,
         container: str,
@@ -207,6 +213,8 @@ class ContainerServer(StorageServer):
                 existed = database.put(timestamp, requested, new_policy, updates, self._check)
                 return created or existed[0], existed[1]
             except DatabaseMissing:
+                if self.is_restored(req, database, account, container):
+                    continue
                 self._check(updates)
                 created = self._create(database, account, container, timestamp, new_policy, updates)
 
@@ -263,7 +271,14 @@ class ContainerServer(StorageServer):
             self.pool.use(path) as database,
             self._following_sync_target(database, updates),
         ):
-            if not database.post(put_timestamp, updates, self._check):
+            is_there = self.or_restored(
+                req,
+                database,
+                account,
+                container,
+                lambda: database.post(put_timestamp, updates, self._check),
+            )
+            if not is_there:
                 raise http_error(404)
         self.reporter.mark_changed(path)
         return empty_response(204)
@@ -277,14 +292,18 @@ class ContainerServer(StorageServer):
             self._merge(req, path, account, container, [self._tombstone(req, obj)])
             return empty_response(204)
         with self.pool.use(path) as database:
-            before, info = database.delete(timestamp.internal)
+            before, info = self.or_restored(
+                req, database, account, container, lambda: database.delete(timestamp.internal)
+            )
         if not before.is_empty:
             raise http_error(409, "The container is not empty")
         if not info.is_deleted:
             raise http_error(409, "The container was put later")
         self.reporter.mark_changed(path)
         self._update_account(req, info)
-        existed = not before.is_deleted and bool(Timestamp(before.put_timestamp))
+        # The replica that this one was made from may have had this very request already.
+        existed = not before.is_deleted or Timestamp(before.delete_timestamp) == timestamp
+        existed = existed and bool(Timestamp(before.put_timestamp))
         return empty_response(204) if existed else _not_found(None)
 
     def _tombstone(self, req: Request, obj: str) -> Record:
@@ -342,7 +361,8 @@ class ContainerServer(StorageServer):
                     break
                 except DatabaseMissing:
                     if not self._creates_itself(req, account):
-                        raise http_error(404) from None
+                        self.restore(database, account, container)
+                        continue
                 policy = self.policy_index(req)
                 if policy is None and req.method == "UPDATE":
                     raise http_error(400, "X-Backend-Storage-Policy-Index header is required")

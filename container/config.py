@@ -13,8 +13,6 @@ from replicator.storage_server import StorageOptions
 class ContainerOptions(StorageOptions):
     """Options of the container server."""
 
-    conn_timeout: float = option(0.5, "Longest wait for a connection to an account server", "s")
-    node_timeout: float = option(3.0, "Longest wait for an account server's answer", "s")
     max_update_bytes: int = option(16 * 1024**2, "Largest body of an UPDATE", "bytes")
     report_interval: float = option(1.0, "Pause between reports to the accounts", "s")
     report_concurrency: int = option(8, "Containers reported at once")
@@ -34,7 +32,7 @@ class ContainerOptions(StorageOptions):
         for name in ("report_concurrency", "containers_per_second", "max_update_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
-        for name in ("conn_timeout", "node_timeout", "report_interval", "sweep_interval"):
+        for name in ("report_interval", "sweep_interval"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
 

@@ -132,7 +132,7 @@ class ContainerDatabase(Database):
     ) -> None:
         """Create the file, durably, with its metadata.
 
-        :raises DatabaseExists: somebody else was first.
+        :raises DatabaseExists: another process made it first.
         """
 
         def fill(connection: sqlite3.Connection) -> None:

@@ -25,7 +25,7 @@ from martlet.names import quote_path
 from martlet.timestamp import Timestamp
 from replicator.concurrency import repeat_in_background
 from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseMissing, DeviceStuck, ProcessLost
+from replicator.errors import DatabaseMissing, DeviceFailed, DeviceStuck, ProcessLost
 from ring.errors import RingError
 from ring.ring import Ring
 
@@ -91,6 +91,9 @@ class Feeder:
                 continue  # logged once for the device; a sweep marks it again
             except RingError as error:
                 self._log.error("cannot feed the queue of misplaced objects: %s", error)
+                is_done = False
+            except DeviceFailed as error:
+                self._log.error("feeding failed, to be repeated: %s", error)
                 is_done = False
             except Exception:
                 self._log.exception("feeding failed path=%s", path)

@@ -20,13 +20,19 @@ from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo
 from martlet.backend_client import BackendClient
 from martlet.disk_calls import DiskStuck, on_disk
-from martlet.log import get_logger
+from martlet.log import fields, get_logger
 from martlet.timestamp import Timestamp
 from martlet.worker_processes import at_retirement
 from replicator.concurrency import for_each, repeat_in_background
-from replicator.database_files import entries
+from replicator.database_files import device_path_of, entries
 from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
+from replicator.errors import (
+    DatabaseError,
+    DatabaseMissing,
+    DeviceFailed,
+    DeviceStuck,
+    ProcessLost,
+)
 from ring.errors import RingError
 from ring.ring import Ring
 
@@ -55,7 +61,9 @@ class Reporter:
         self._account_ring: Ring | None = None
         self._lock = threading.Lock()  # guards _changed
         self._changed: set[str] = set()
-        self._suppressed: dict[str, float] = {}  # account -> monotonic time of the next try
+        # The next try, monotonic: of reports to an account, and of those from a device.
+        self._suppressed: dict[str, float] = {}
+        self._failed_devices: dict[str, float] = {}
         self._sweep_locks: dict[str, IO[bytes]] = {}
         self._log = get_logger("martlet.container.reporter")
         #: Called in a sweep for each container, too: one walk over the devices is enough.
@@ -97,12 +105,13 @@ class Reporter:
         for name in entries(self._devices):
             try:
                 self._sweep_device(f"{self._devices}/{name}")
-            except DiskStuck as error:
+            except (DiskStuck, OSError) as error:
                 self._log.error("sweep skips a device: %s", error)
 
     def _sweep_device(self, device: str) -> None:
         """
         :raises DiskStuck: the device does not answer.
+        :raises OSError: it has no room for the lock file.
         """
         pause = 1.0 / self._options.containers_per_second
         for path in self._database_paths(device):
@@ -118,14 +127,31 @@ class Reporter:
             time.sleep(pause)
 
     def _report_logged(self, path: str) -> None:
+        device = device_path_of(path)
+        if self._failed_devices.get(device, 0.0) > time.monotonic():
+            self.mark_changed(path)
+            return
         try:
             self.report(path)
         except DatabaseMissing:
             pass  # its rows went with it
         except (DeviceStuck, ProcessLost):
             pass  # logged once for the device; what is untold, a sweep finds
+        except DeviceFailed as error:
+            self._pause_device(device, error)
+            self.mark_changed(path)
+        except DatabaseError as error:
+            self._log.error("report skips a database: %s", error)
         except Exception:
             self._log.exception("report failed path=%s", path)
+
+    def _pause_device(self, device: str, error: DeviceFailed) -> None:
+        """A full disk keeps no note of what was told: nothing more is told until it may be well."""
+        now, pause = time.monotonic(), self._options.account_suppression_time
+        if self._failed_devices.get(device, 0.0) <= now:
+            shown = fields(device=device, pause_seconds=f"{pause:.0f}", error=error)
+            self._log.error("device takes no reports %s", shown)
+        self._failed_devices[device] = now + pause
 
     def report(self, path: str) -> bool:
         """Report one container, if there is news and its account is not suppressed; True if told.
@@ -146,7 +172,12 @@ class Reporter:
                 self._suppressed.pop(info.account, None)
                 database.set_reported(info)
                 return True
-        self._suppressed[info.account] = now + self._options.account_suppression_time
+        pause = self._options.account_suppression_time
+        if self._suppressed.get(info.account, 0.0) <= now:
+            said = ",".join(map(str, statuses))
+            shown = fields(account=info.account, statuses=said, pause_seconds=f"{pause:.0f}")
+            self._log.warning("account does not take reports %s", shown)
+        self._suppressed[info.account] = now + pause
         self.mark_changed(path)
         return False
 

@@ -29,14 +29,14 @@ def _start_background(app: WSGIApp) -> None:
 
 def main() -> int:
     """The command ``martlet-container-server``; returns its exit status."""
-    from martlet.server import patch_standard_library, run_service
+    from martlet.server import StorageServerOptions, patch_standard_library, run_service
 
     patch_standard_library()
     return run_service(
         "martlet-container-server",
         "Serves container listings and metadata.",
         _start_background,
-        workers_min=1,
+        kind=StorageServerOptions,
     )
 
 

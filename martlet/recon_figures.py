@@ -76,11 +76,8 @@ class Devices:
         self._mount_check = mount_check
 
     def names(self) -> list[str]:
-        """Sorted; empty where the folder cannot be read."""
-        try:
-            return sorted(os.listdir(self.folder))
-        except OSError:
-            return []
+        """Sorted; empty where the folder cannot be read. Hidden files are no devices."""
+        return sorted(name for name in _entries(self.folder) if not name.startswith("."))
 
     def unmounted(self) -> list[dict[str, Any]]:
         """The devices that cannot be used."""

@@ -11,7 +11,7 @@ from martlet.timestamp import Timestamp
 from proxy.core import Core, header_lines
 from proxy.fetch import Search
 from proxy.headers import base_headers, database_headers, returned_headers
-from proxy.info import clear_info
+from proxy.info import account_info, account_key, clear_info, look_up, restore_header
 from proxy.listing import json_query
 from proxy.target import Route, Target
 
@@ -87,7 +87,14 @@ class AccountController:
         ring = core.rings.account
         partition, nodes = ring.get_nodes(target.account)
         request = core.request(req, "Account", partition, target.path)
-        headers = header_lines(database_headers(req, "account"))
+        # A PUT of what is not in the cache is taken for that of a new account.
+        is_put = req.method == "PUT"
+        known = (
+            look_up(req.environ, account_key(target.account))[0]
+            if is_put
+            else account_info(core, req, target.account)
+        )
+        headers = header_lines(database_headers(req, "account") | restore_header(known))
         try:
             answer = core.ask_for_one(request, core.nodes(ring, partition), [headers] * len(nodes))
         finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +24,7 @@ from martlet.log import get_logger
 from martlet.names import BadNameError, check_text, split_path
 from martlet.swift_options import PROXY_DEFAULTS, RANDOM
 from martlet.timestamp import Timestamp
+from martlet.trans_id import new_trans_id
 from proxy.account import AccountController
 from proxy.config import ProxyOptions
 from proxy.container import ContainerController
@@ -129,7 +128,7 @@ class Application:
         if "HTTP_X_STORAGE_TOKEN" in environ:
             environ.setdefault("HTTP_X_AUTH_TOKEN", environ["HTTP_X_STORAGE_TOKEN"])
         if "swift.trans_id" not in environ:
-            environ["swift.trans_id"] = f"tx{uuid.uuid4().hex[:21]}-{int(time.time()):010x}"
+            environ["swift.trans_id"] = new_trans_id()
         environ.setdefault("swift.orig_req_method", req.method)
         environ[ACCOUNT_INFO] = self._account_info  # auth reads account ACLs there
 

@@ -84,6 +84,9 @@ class ProxyOptions:
         ["swift.auto_create_account_prefix", "swift.valid_api_versions"],
         "Sections kept out of /info, as section.key",
     )
+    internal_pipeline: bool = option(
+        False, "No outside client reaches this pipeline: required filters are not put into it"
+    )
     admin_key: str = option("", "Key that signs requests for the admin part of /info; empty: none")
 
     def __post_init__(self) -> None:

@@ -11,7 +11,14 @@ from proxy.account import create_account
 from proxy.core import Core, header_lines
 from proxy.fetch import Search
 from proxy.headers import database_headers, returned_headers
-from proxy.info import account_info, clear_info, container_info
+from proxy.info import (
+    account_info,
+    clear_info,
+    container_info,
+    container_key,
+    look_up,
+    restore_header,
+)
 from proxy.listing import json_query
 from proxy.target import Route, Target, authorize
 from ring.ring import Node
@@ -183,7 +190,14 @@ class ContainerController:
         ring = core.rings.container
         partition, nodes = ring.get_nodes(target.account, target.container)
         request = core.request(req, "Container", partition, target.path)
-        common = header_lines(database_headers(req, "container", _PASSED, _REMOVABLE) | extra)
+        # A PUT of what is not in the cache is taken for that of a new container.
+        known = (
+            look_up(req.environ, container_key(target.account, target.container))[0]
+            if req.method == "PUT"
+            else container_info(core, req, target.account, target.container)
+        )
+        sent = database_headers(req, "container", _PASSED, _REMOVABLE)
+        common = header_lines(sent | extra | restore_header(known))
         headers = [common] * len(nodes)
         if tells_account:
             account_partition, accounts = core.rings.account.get_nodes(target.account)

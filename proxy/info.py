@@ -64,6 +64,14 @@ def container_info(core: Core, req: Request, account: str, container: str) -> In
     return info
 
 
+def restore_header(info: Info | None) -> dict[str, str]:
+    """For a request about an account or container of which this is known: a server that misses it
+    is to make it from the other replicas (wire-container.md).
+    """
+    is_known = info is not None and 200 <= info["status"] < 300
+    return {"X-Backend-Restore": "true"} if is_known else {}
+
+
 def account_info_of(answer: Answer) -> Info:
     """The information in an account server's answer."""
     headers = answer.headers

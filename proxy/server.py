@@ -11,7 +11,13 @@ def main() -> int:
     from martlet.server import patch_standard_library, run_service
 
     patch_standard_library()
-    return run_service("martlet-proxy-server", "Serves the Swift API.")
+    from proxy.required_filters import insert_required_filters
+
+    return run_service(
+        "martlet-proxy-server",
+        "Serves the Swift API.",
+        complete_pipeline=insert_required_filters,
+    )
 
 
 if __name__ == "__main__":

@@ -223,6 +223,8 @@ class _Writer:
         except BackendError as error:
             self.error = error
             self._upload.abort()
+        except EOFError:
+            pass  # eventlet's word for a connection closed while it was read from: given up
         while chunk:  # failed: the rest is thrown away until its end
             chunk = self._chunks.get()
         self._done.put(self)

@@ -16,7 +16,7 @@ import contextlib
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -27,6 +27,13 @@ from martlet.disk_calls import (
     native_lock,
     on_disk,
     on_disk_later,
+)
+from replicator.database_copy import (
+    append,
+    make_ours,
+    new_scratch_file,
+    remove_scratch_file,
+    write_copy,
 )
 from replicator.database_files import create_durably, device_path_of, quarantine
 from replicator.errors import (
@@ -84,7 +91,7 @@ class Database:
     def build(self, fill: Callable[[sqlite3.Connection], None]) -> None:
         """Create the database file durably; ``fill`` makes its tables.
 
-        :raises DatabaseExists: somebody else was first.
+        :raises DatabaseExists: another process made it first.
         :raises DeviceMissing: the device is not there.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
@@ -103,10 +110,40 @@ class Database:
             self._check_device(self.path)
             create_durably(self.path, write_file)
 
+        self._on_files(create)
+
+    def copy(self) -> str:
+        """Write a copy of one moment to a file, which the caller unlinks; returns its path.
+
+        :raises DatabaseError: as for every read; the device is full or fails.
+        """
+        file = self._on_files(new_scratch_file, self.path)
         try:
-            self._on_device(create)
-        except (OSError, sqlite3.OperationalError) as error:
-            raise DeviceFailed(self.path, str(error)) from error
+            self.read(lambda connection: write_copy(connection, file))
+        except BaseException:
+            self._on_files(remove_scratch_file, file)
+            raise
+        return file
+
+    def adopt(self, chunks: Iterable[bytes], names: Mapping[str, str]) -> None:
+        """Create the database file durably from a copy of another replica, which comes in pieces.
+
+        :param names: the account, and the container of a container's database.
+        :raises BadCopy: the copy is damaged, or of another database.
+        :raises DatabaseExists: another process made it first.
+        :raises DeviceMissing: the device is not there.
+        :raises DeviceFailed: the device is full, fails or hangs.
+        """
+        self._on_files(self._check_device, self.path)
+        file = self._on_files(new_scratch_file, self.path)
+        try:
+            for chunk in chunks:
+                self._on_files(append, file, chunk)
+            device = os.path.basename(self._device)
+            self._on_files(make_ours, file, device, self.required_tables, names)
+            self._on_files(create_durably, self.path, lambda temporary: os.replace(file, temporary))
+        finally:
+            self._on_files(remove_scratch_file, file)
 
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
         """For subclasses: make a database that others have made fit for our writes."""
@@ -151,6 +188,12 @@ class Database:
             raise ProcessLost(self.path, str(error)) from error
         except DiskStuck as error:
             raise DeviceStuck(self.path, str(error)) from error
+
+    def _on_files(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return self._on_device(function, *args, **kwargs)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise DeviceFailed(self.path, str(error)) from error
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         with self._mapped_errors() as used:
@@ -308,11 +351,12 @@ class _Connection:
 
     def _prepare(self, required_tables: frozenset[str]) -> None:
         run = self.sqlite.execute
-        names = {row[0] for row in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        try:
+            names = {row[0] for row in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except UnicodeDecodeError as error:  # SQLite quotes what it read
+            raise _not_a_database(f"a damaged schema: {error}") from error
         if not names:
-            empty = sqlite3.DatabaseError("the file holds no tables")
-            empty.sqlite_errorcode = sqlite3.SQLITE_NOTADB
-            raise empty
+            raise _not_a_database("the file holds no tables")
         if missing := required_tables - names:
             raise DatabaseUnsupported(self.path, f"table {min(missing)} is missing")
         run("PRAGMA journal_mode = WAL")
@@ -331,6 +375,12 @@ class _Connection:
             self.sqlite.close()
         except sqlite3.Error:
             pass  # SQLite has released the file all the same
+
+
+def _not_a_database(reason: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(reason)
+    error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+    return error
 
 
 def _enter_sqlite() -> None:

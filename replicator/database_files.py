@@ -50,7 +50,7 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
 
     On return the file and its name are durable.
 
-    :raises DatabaseExists: somebody else was first; theirs is untouched.
+    :raises DatabaseExists: another process made it first; that one is untouched.
     :raises OSError: nothing was made.
     """
     directory = os.path.dirname(path)

@@ -4,7 +4,8 @@ it.
 
 Stored as JSON ``{"X-Container-Meta-Color": ["blue", "1795223541.91251"], ...}``. A value is removed
 by setting it to the empty string, so that the removal, too, has a timestamp and can win over older
-writes.
+writes. Of removals the latest are kept; a write that is older than a forgotten one, and comes after
+all of them, would be taken.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from martlet.http import RequestHeaders
 from martlet.names import BadNameError, str_to_wsgi, wsgi_to_str
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+#: Removals that are kept, the latest. A client may remove names that never were, as many as it
+#: likes, and each answer reads all that is stored.
+REMOVED_MAX = 200
 
 #: name -> (value, internal timestamp)
 Metadata = dict[str, tuple[str, str]]
@@ -37,6 +42,11 @@ def merge_metadata(stored: Metadata, updates: Metadata) -> Metadata | None:
     for name, (value, stamp) in updates.items():
         if name not in merged or (stamp, value) > merged[name][::-1]:
             merged[name] = value, stamp
+    removed = [name for name, (value, _) in merged.items() if value == ""]
+    if len(removed) > REMOVED_MAX:
+        removed.sort(key=lambda name: (merged[name][1], name))
+        for name in removed[:-REMOVED_MAX]:
+            del merged[name]
     return merged if merged != stored else None
 
 

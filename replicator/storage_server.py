@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import errno
 import importlib.metadata
+import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
+from typing import Any, TypeVar
 
+from martlet.backend_client import BackendClient
 from martlet.cluster_conf import CONF_NAME, ClusterConf
 from martlet.config import is_true, option
 from martlet.constraints import ConstraintError
-from martlet.disk_calls import limits
+from martlet.disk_calls import limits, on_disk
 from martlet.http import (
     Environ,
     HTTPException,
@@ -28,18 +32,35 @@ from martlet.http import (
     error_response,
     http_error,
 )
-from martlet.log import fields, get_logger
+from martlet.log import fields, get_logger, log_request
 from martlet.names import BadNameError, check_text
 from martlet.server import ServerOptions
-from replicator.database_files import database_path
+from replicator.database import Database
+from replicator.database_copy import remove_scratch_file
+from replicator.database_files import database_path, device_path_of
+from replicator.database_pool import DatabasePool
 from replicator.device_check import DeviceCheck, parse_reserve
-from replicator.errors import DatabaseError, DeviceStuck, ProcessLost
+from replicator.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
 from replicator.name_listing import ListingQuery
+from replicator.peers import Verdict
+from replicator.restorer import Restorer
+from ring.device_marker import DeviceMarkers
 from ring.hashing import HashPath
+from ring.ring import Ring
 
 Handler = Callable[[Request], Response]
+T = TypeVar("T")
 
-_PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII).fullmatch
+#: With this the proxy says that it knows an account or container to exist.
+RESTORE_HEADER = "X-Backend-Restore"
+# To the proxy this is no failure of the device.
+_CANNOT_SAY = {"X-Backend-Doubt": "unknown"}
+#: Pieces in which the copy of a database is sent.
+_COPY_PIECE_BYTES = 1 << 20
+
+# As a ring counts them, each written in one way: the text names a directory.
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII).fullmatch
+_PARTITION_MAX = 2**32 - 1
 _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
 
@@ -47,11 +68,13 @@ _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 class StorageOptions:
     """Options that the account and the container server have in common."""
 
-    log_requests: bool = option(False, "Log a line for each request")
+    log_requests: bool = option(True, "Log a line for each request")
     fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
     database_pool_size: int = option(128, "Databases kept open while unused, at most")
     threads_per_disk: int = option(4, "Calls to a device at once, in each worker")
     disk_timeout: float = option(10.0, "Silence after which a device counts as hanging", "s")
+    conn_timeout: float = option(0.5, "Longest wait for a connection to another server", "s")
+    node_timeout: float = option(3.0, "Longest wait for another server's answer", "s")
 
     def __post_init__(self) -> None:
         """:raises ValueError: an option is out of its range."""
@@ -59,8 +82,9 @@ class StorageOptions:
             raise ValueError("database_pool_size must be at least 1")
         if self.threads_per_disk < 1:
             raise ValueError("threads_per_disk must be at least 1")
-        if self.disk_timeout <= 0:
-            raise ValueError("disk_timeout must be above 0")
+        for name in ("disk_timeout", "conn_timeout", "node_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
         parse_reserve(self.fallocate_reserve)
 
 
@@ -72,6 +96,7 @@ class StorageServer:
 
     kind: str
     name: str
+    pool: DatabasePool[Any]
 
     def __init__(
         self, options: StorageOptions, cluster: ClusterConf, server: ServerOptions
@@ -80,7 +105,10 @@ class StorageServer:
         self.devices = server.devices
         self._log_requests = options.log_requests
         self._device_check = DeviceCheck(
-            server.devices, server.mount_check, options.fallocate_reserve
+            server.devices,
+            server.mount_check,
+            options.fallocate_reserve,
+            DeviceMarkers(cluster.hash, server.mount_check),
         )
         limits.threads_per_disk = options.threads_per_disk
         limits.disk_timeout = options.disk_timeout
@@ -88,7 +116,15 @@ class StorageServer:
         self.assert_device_there = self._device_check.assert_there
         self._requests_of_device_max = max(1, server.max_clients // 2)
         self._requests_of_device: Counter[str] = Counter()
+        self._copies_of_device: Counter[str] = Counter()
         self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
+        self._client = BackendClient(options.conn_timeout, options.node_timeout)
+        self.restorer = Restorer(
+            self.name,
+            self._client,
+            lambda: Ring(f"{server.swift_dir}/{self.name}.ring.gz", self._hash_path),
+            lambda path: self.device_path(os.path.basename(device_path_of(path)), for_writing=True),
+        )
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
 
@@ -98,7 +134,10 @@ class StorageServer:
         device = environ["PATH_INFO"].lstrip("/").partition("/")[0]
         if self._requests_of_device[device] >= self._requests_of_device_max:
             # One device that is slow or hangs must leave the places of others.
-            return error_response(529)(environ, start_response)
+            refusal = error_response(529)
+            if self._log_requests:
+                self._log(req, refusal, 0.0)
+            return refusal(environ, start_response)
         self._requests_of_device[device] += 1
         try:
             response = self._respond(req)
@@ -129,14 +168,16 @@ class StorageServer:
         except DatabaseError as error:
             # That a device does not answer has been logged once.
             if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
-                self.log.error("database error %s", fields(error=error, trans_id=req.trans_id))
+                self.log.error("database error %s", fields(error=error, trans_id=_trans_id(req)))
             return error_response(error.status, error.reason if error.status < 500 else "")
         except OSError as error:
-            self.log.exception("request failed %s", fields(method=req.method, path=req.path))
-            out_of_space = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-            return error_response(507 if out_of_space else 500)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
+                self.log.error("device failed %s", f"{_named(req)} {fields(error=error)}")
+                return error_response(507)
+            self.log.exception("request failed %s", _named(req))
+            return error_response(500)
         except Exception:
-            self.log.exception("request failed %s", fields(method=req.method, path=req.path))
+            self.log.exception("request failed %s", _named(req))
             return error_response(500)
 
     def _unhandled(self, req: Request) -> Response:
@@ -148,13 +189,10 @@ class StorageServer:
         return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
 
     def _log(self, req: Request, response: Response, seconds: float) -> None:
-        self.log.info(
-            "request method=%s path=%s status=%d seconds=%.4f trans_id=%s",
-            req.method,
-            req.environ["PATH_INFO"],
-            response.status,
-            seconds,
-            req.headers.get("x-trans-id", "-"),
+        log_request(
+            self.log,
+            f"request method={req.method} path={req.environ['PATH_INFO']} "
+            f"status={response.status} seconds={seconds:.4f} trans_id={_trans_id(req)}",
         )
 
     def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:
@@ -166,14 +204,15 @@ class StorageServer:
             segments = [s or "" for s in req.split_path(minsegs, maxsegs, rest)]
         except ValueError as error:
             raise http_error(400, str(error)) from None
-        if not _PARTITION(segments[1]):
-            raise http_error(400, "The partition must be a number")
+        if not _PARTITION(segments[1]) or int(segments[1]) > _PARTITION_MAX:
+            raise http_error(400, "The partition must be a number of 32 bits")
         return segments
 
     def device_path(self, device: str, for_writing: bool = False) -> str:
         """The directory of a device.
 
-        :raises HTTPException: 507 if it is missing, not mounted, too full to write to, or hangs.
+        :raises HTTPException: 400 for what names no device; 507 if it is missing, not mounted, too
+            full to write to, or hangs.
         """
         return self._device_check.usable_path(device, for_writing)
 
@@ -183,6 +222,73 @@ class StorageServer:
         """The database file of an account or container."""
         hexdigest = self._hash_path.hexdigest(account, container)
         return database_path(device_path, self.kind, partition, hexdigest)
+
+    def snapshot(self, req: Request) -> Response:
+        """200 with a copy of the database, deleted or not, as one SQLite file; 404; 529."""
+        segments = 3 if self.kind == "accounts" else 4
+        device, partition, *names = self.split(req, segments, segments)
+        device_path = self.device_path(device, for_writing=True)
+        if self._copies_of_device[device] >= max(1, limits.threads_per_disk // 2):
+            raise http_error(529)  # a large copy takes a thread of the device for long
+        self._copies_of_device[device] += 1
+        try:
+            with self.pool.use(self.database_path(device_path, partition, *names)) as database:
+                file = database.copy()
+        finally:
+            self._copies_of_device[device] -= 1
+        handle, size = on_disk(device_path, _open_and_unlink, file)
+        response = Response(200, app_iter=_pieces(device_path, handle))
+        response.headers["Content-Type"] = "application/vnd.sqlite3"
+        response.headers["Content-Length"] = str(size)
+        return response
+
+    def restore(self, database: Database, account: str, container: str | None = None) -> None:
+        """Make a database that is missing here from its other replicas.
+
+        :raises HTTPException: 404 if none of them has it, 503 while that is not known.
+        """
+        verdict = self.restorer.restore(database, account, container)
+        if verdict is Verdict.ABSENT:
+            raise http_error(404)
+        if verdict is not Verdict.COPIED:
+            raise http_error(503, "", _CANNOT_SAY)
+
+    def or_restored(
+        self,
+        req: Request,
+        database: Database,
+        account: str,
+        container: str | None,
+        action: Callable[[], T],
+    ) -> T:
+        """The result of an action on a database. Where the proxy knows that there is such a database,
+        one that is missing is made first.
+
+        :raises HTTPException: as for ``restore``.
+        """
+        try:
+            return action()
+        except DatabaseMissing:
+            if not is_true(req.headers.get(RESTORE_HEADER)):
+                raise
+        self.restore(database, account, container)
+        return action()
+
+    def is_restored(
+        self, req: Request, database: Database, account: str, container: str | None = None
+    ) -> bool:
+        """For a PUT of what is missing here: whether it was made from other replicas instead.
+
+        A PUT does not wait for a replica that does not answer: it makes a database by itself.
+
+        :raises HTTPException: 503 while it can be made from others: an empty one would stay.
+        """
+        if not is_true(req.headers.get(RESTORE_HEADER)):
+            return False
+        verdict = self.restorer.restore(database, account, container)
+        if verdict is Verdict.LATER:
+            raise http_error(503, "", _CANNOT_SAY)
+        return verdict is Verdict.COPIED
 
     def policy_index(
         self, req: Request, header: str = "X-Backend-Storage-Policy-Index"
@@ -198,6 +304,16 @@ class StorageServer:
         if self.cluster.policy_by_index(index) is None:
             raise http_error(400, f"Invalid {header} {text[:32]!r}")
         return index
+
+
+def _named(req: Request) -> str:
+    """Which request it is, for a line of the log."""
+    return fields(method=req.method, path=req.path, trans_id=_trans_id(req))
+
+
+def _trans_id(req: Request) -> str:
+    """The transaction id that the proxy gave this request."""
+    return req.headers.get("X-Trans-Id") or "-"
 
 
 def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> ListingQuery:
@@ -229,3 +345,16 @@ def empty_response(status: int, headers: Iterable[tuple[str, str]] = ()) -> Resp
     response = Response(status, headers)
     response.headers["Content-Length"] = "0"
     return response
+
+
+def _open_and_unlink(file: str) -> tuple[FileIO, int]:
+    """Open a file that goes once it is closed, and its size."""
+    handle = open(file, "rb", buffering=0)  # noqa: SIM115  # the response closes it
+    remove_scratch_file(file)
+    return handle, os.fstat(handle.fileno()).st_size
+
+
+def _pieces(device_path: str, handle: FileIO) -> Iterator[bytes]:
+    with handle:
+        while piece := on_disk(device_path, handle.read, _COPY_PIECE_BYTES):
+            yield piece

@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from martlet.header_names import upper_name
 from martlet.http import Environ, WSGIApp
+from martlet.trans_id import new_trans_id
 from martlet.wsgi.answer import Answer
 from martlet.wsgi.body import Body, ChunkedBody
 from martlet.wsgi.head import BadRequestError, Head, parse_head
@@ -130,15 +131,15 @@ class Connection:
         except OSError as error:
             if answer.is_sent or not _is_fault_of_app(error):
                 raise
-            house.logger.exception("event=unhandled_error")
+            house.logger.exception("event=unhandled_error trans_id=%s", _trans_id(environ))
         except Exception:
-            house.logger.exception("event=unhandled_error")
+            house.logger.exception("event=unhandled_error trans_id=%s", _trans_id(environ))
         finally:
             close = getattr(result, "close", None)
             if close is not None:
                 close()
         if not answer.is_sent:
-            self._send_error("500 Internal Server Error", b"Internal error\n")
+            self._send_error("500 Internal Server Error", b"Internal error\n", _trans_id(environ))
             self._drain()
         return False
 
@@ -161,13 +162,22 @@ class Connection:
         return environ
 
     def _refuse(self, error: BadRequestError) -> None:
+        trans_id = new_trans_id()
+        self._house.logger.info(
+            "event=request_refused remote_addr=%s status=%d reason=%r trans_id=%s",
+            self._environ["REMOTE_ADDR"],
+            error.status.value,
+            str(error),
+            trans_id,
+        )
         status = f"{error.status.value} {error.status.phrase}"
-        self._send_error(status, f"{error}\n".encode())
+        self._send_error(status, f"{error}\n".encode(), trans_id)
         self._drain()
 
-    def _send_error(self, status: str, body: bytes) -> None:
+    def _send_error(self, status: str, body: bytes, trans_id: str) -> None:
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n"
+            f"X-Trans-Id: {trans_id}\r\nX-Openstack-Request-Id: {trans_id}\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         self.sock.sendall(head.encode("latin-1") + body)
@@ -209,6 +219,12 @@ def _skip(body: Body) -> bool:
 def _is_fault_of_app(error: OSError) -> bool:
     """Whether an OSError before the answer comes from something else than the client's socket."""
     return not isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _trans_id(environ: Environ) -> str:
+    """The id that a filter gave to the request, else a new one, which it keeps."""
+    trans_id: str = environ.setdefault("swift.trans_id", new_trans_id())
+    return trans_id
 
 
 def _unquoted(path: str) -> str:

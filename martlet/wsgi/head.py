@@ -67,7 +67,7 @@ def check_start(data: bytes | bytearray, limits: Limits, start: int = 0) -> None
 def parse_head(data: bytes, limits: Limits) -> Head:
     """The request whose head, without the empty line at its end, is ``data``.
 
-    :raises BadRequestError: 400, 414, 417 or 501.
+    :raises BadRequestError: 400, 414 or 501.
     """
     check_start(data + b"\r\n", limits)
     first, *lines = data.split(b"\r\n")
@@ -80,9 +80,8 @@ def parse_head(data: bytes, limits: Limits) -> Head:
     _check_host(headers, is_http_11)
     length = _body_length(headers, is_http_11)
     wishes = {wish.strip() for wish in headers.get("connection", "").lower().split(",")}
-    expects = headers.get("expect", "").lower() if is_http_11 else ""
-    if expects not in ("", "100-continue"):
-        raise BadRequestError(HTTPStatus.EXPECTATION_FAILED, "Expect must be 100-continue")
+    # RFC 9110, 10.1.1: another expectation may be ignored; OpenStack Swift does so.
+    is_asked = is_http_11 and headers.get("expect", "").lower() == "100-continue"
     return Head(
         method=match[1].decode("ascii"),
         target=target,
@@ -91,7 +90,7 @@ def parse_head(data: bytes, limits: Limits) -> Head:
         length=length,
         is_kept="close" not in wishes and (is_http_11 or "keep-alive" in wishes),
         asks_to_keep="keep-alive" in wishes,
-        expects_continue=bool(expects) and length != 0,
+        expects_continue=is_asked and length != 0,
     )
 
 

@@ -47,6 +47,7 @@ class HttpServer:
         self.logger = logger
         self.base_environ = base_environ()
         self.is_stopping = False
+        self._keeps_idle = False
         self._listener = listener
         self._spawn = spawn
         self._places = threading.Semaphore(requests_max)
@@ -79,9 +80,16 @@ class HttpServer:
         self.retire()
         _shut_down(self._listener)
 
-    def retire(self) -> None:
-        """As ``stop``, but the listening socket lives on; the next ``accept`` must be woken up."""
+    def retire(self, keeps_idle: bool = False) -> None:
+        """As ``stop``, but the listening socket lives on; the next ``accept`` must be woken up.
+
+        With ``keeps_idle`` a connection between two requests has one more, whose answer says that
+        it is the last: a client that has just sent it would not learn what became of it.
+        """
         self.is_stopping = True
+        self._keeps_idle = keeps_idle
+        if keeps_idle:
+            return
         for connection in list(self._idle):
             if connection.is_between_requests:
                 _shut_down(connection.sock)
@@ -89,7 +97,7 @@ class HttpServer:
     @contextmanager
     def idling(self, connection: Connection) -> Iterator[None]:
         """Around the time in which a connection waits for a request."""
-        if self.is_stopping and connection.is_between_requests:
+        if self.is_stopping and not self._keeps_idle and connection.is_between_requests:
             raise ConnectionAbortedError("the server stops")
         self._idle[connection] = None
         try:

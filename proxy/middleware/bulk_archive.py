@@ -14,7 +14,7 @@ import re
 import tarfile
 import time
 import zlib
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 from martlet.http import HTTPException, http_error
 
@@ -43,6 +43,10 @@ _BROKEN = (
     tarfile.TarError, zlib.error, EOFError, OSError, ValueError, IndexError, OverflowError,
     RecursionError,
 )  # fmt: skip
+#: So little may a packed archive unpack to whatever its ratio, bytes.
+_RATIO_COUNTS_FROM = 64 * 1024 * 1024
+#: So many unpacked bytes for each that the client sends keep the proxy no longer than the client.
+_FREE_RATIO = 10
 #: The header of a regular file as tools write it, all 512 bytes: numbers fill their fields with
 #: octal digits. tarfile understands more. Groups: name, size, checksum, prefix of the name.
 _USUAL_HEADER = re.compile(
@@ -93,13 +97,48 @@ def _checksum(header: bytes | bytearray) -> int:
     return total - sum(header[_CHECKSUM_FIELD]) + 8 * ord(" ")
 
 
+class UnpackLimits(NamedTuple):
+    """Limits of the unpacked size of an archive; 0: none."""
+
+    bytes_max: int = 0
+    #: Unpacked bytes for each byte that the client sent.
+    ratio_max: int = 0
+
+
+_NO_LIMITS = UnpackLimits()
+
+
+class _Packed:
+    """The body of the request; counts the bytes that were read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.bytes_read = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes."""
+        piece: bytes = self._stream.read(size)
+        self.bytes_read += len(piece)
+        return piece
+
+    def readable(self) -> bool:
+        """Yes; bz2 asks."""
+        return True
+
+    def seekable(self) -> bool:
+        """No; bz2 asks."""
+        return False
+
+
 class _Unpacked(io.RawIOBase):
     """The unpacked bytes of an archive, never more of them at a time than are asked for.
 
     tarfile's own unpacking makes gigabytes of one piece of bzip2.
     """
 
-    def __init__(self, stream: Any, compression: str) -> None:
+    def __init__(self, stream: Any, compression: str, limits: UnpackLimits) -> None:
+        self._packed = stream = _Packed(stream)
+        self._limits = limits
         if compression == "gz":
             stream = gzip.GzipFile(fileobj=stream, mode="rb")
         elif compression == "bz2":
@@ -113,17 +152,36 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """See ``io.RawIOBase``."""
+        """See ``io.RawIOBase``.
+
+        :raises HTTPException: (413) it unpacks to more than it may.
+        """
         if self._is_packed:
             time.sleep(0)  # a packed byte may stand for a million: let other requests go on
         piece = self._stream.read(len(buffer))
         buffer[: len(piece)] = piece
         self._position += len(piece)
+        if self._is_packed:
+            self._check_limits()
         return len(piece)
+
+    def _check_limits(self) -> None:
+        bytes_max, ratio_max = self._limits
+        if bytes_max and self._position > bytes_max:
+            raise http_error(413, f"The archive unpacks to more than {bytes_max} bytes.")
+        if not ratio_max or self._position <= _RATIO_COUNTS_FROM:
+            return
+        if self._position > ratio_max * self._packed.bytes_read:
+            raise http_error(413, f"The archive unpacks to more than {ratio_max} times its size.")
 
     def tell(self) -> int:
         """How many bytes were read."""
         return self._position
+
+    @property
+    def bytes_sent(self) -> int:
+        """How many bytes of the client they were made of."""
+        return self._packed.bytes_read
 
 
 class _Source(io.BufferedReader):
@@ -133,6 +191,18 @@ class _Source(io.BufferedReader):
     """
 
     headers_left: int | None = None
+
+    def __init__(self, unpacked: _Unpacked) -> None:
+        super().__init__(unpacked, _READ_BYTES)
+        self._unpacked = unpacked
+        self._skips_left: int | None = None  # bytes
+        self._sent_before = 0  # by the client
+
+    def limit_skips(self, bytes_max: int | None) -> None:
+        """See `Archive.limit_skips`."""
+        if bytes_max is None or self._skips_left is None:
+            self._skips_left = bytes_max
+            self._sent_before = self._unpacked.bytes_sent
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Up to ``size`` bytes.
@@ -153,6 +223,7 @@ class _Source(io.BufferedReader):
 
         :raises tarfile.StreamError: it was passed already.
         :raises tarfile.ReadError: the stream ends before, maybe long before.
+        :raises HTTPException: (403) too much is skipped of what the client may not store.
         """
         ahead = position - self.tell()
         if ahead < 0:
@@ -162,20 +233,26 @@ class _Source(io.BufferedReader):
             if not piece:
                 raise tarfile.ReadError("unexpected end of data")
             ahead -= len(piece)
+            if self._skips_left is not None:
+                self._skips_left -= len(piece)
+                sent = self._unpacked.bytes_sent - self._sent_before
+                if self._skips_left + _FREE_RATIO * sent < 0:
+                    raise http_error(403)
         return position
 
 
 class Archive:
     """An archive as it comes in.
 
-    :raises HTTPException: (400) in every method: it is broken, or of another kind than was said.
+    :raises HTTPException: in every method: (400) it is broken, or of another kind than was said;
+        (413) it unpacks to more than ``limits`` let it; (403) see ``limit_skips``.
     """
 
-    def __init__(self, stream: Any, compression: str) -> None:
+    def __init__(self, stream: Any, compression: str, limits: UnpackLimits = _NO_LIMITS) -> None:
         self._is_at_end = False
         try:
             # In larger pieces than by default: each read of a request's body has its price.
-            self._source = _Source(_Unpacked(stream, compression), _READ_BYTES)
+            self._source = _Source(_Unpacked(stream, compression, limits))
             self._source.headers_left = _HEADERS_MAX  # it reads those of the first file
             self._tar = tarfile.TarFile(fileobj=self._source, tarinfo=Member)
         except _BROKEN as error:
@@ -198,6 +275,13 @@ class Archive:
         self._is_at_end = member is None
         self._tar.members = []  # type: ignore[attr-defined]  # it would remember all of them
         return member
+
+    def limit_skips(self, bytes_max: int | None) -> None:
+        """From now on pass over so many bytes of contents that nothing reads; None: any number.
+
+        More may be passed over as the client sends more. A limit that is set stays.
+        """
+        self._source.limit_skips(bytes_max)
 
     def read(self, member: tarfile.TarInfo) -> bytes:
         """The contents of a regular file, to be read before the next one is asked for."""
@@ -232,12 +316,14 @@ class FileBody:
         """Up to ``size`` bytes."""
         try:
             return self._contents.read(size)
-        except _BROKEN as error:
+        except (*_BROKEN, HTTPException) as error:
             self._error = error
             return b""
 
     def check(self) -> None:
-        """:raises HTTPException: (400) the archive broke off."""
+        """:raises HTTPException: (400) the archive broke off; (413) it became too large."""
+        if isinstance(self._error, HTTPException):
+            raise self._error
         if self._error is not None:
             raise _broken(self._error)
 

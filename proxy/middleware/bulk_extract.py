@@ -19,7 +19,7 @@ from martlet.log import get_logger
 from martlet.names import BadNameError, check_text, split_path, str_to_wsgi, wsgi_to_str
 from proxy.batch import IN_BATCHES
 from proxy.crew import run_crew
-from proxy.middleware.bulk_archive import Archive, FileBody
+from proxy.middleware.bulk_archive import Archive, FileBody, UnpackLimits
 from proxy.middleware.bulk_options import BulkOptions
 from proxy.middleware.bulk_report import Report, Work
 from proxy.middleware.subrequest import ask_app, ask_status, get_container_info, sub_environ
@@ -29,6 +29,9 @@ log = get_logger("proxy.bulk")
 SOURCE = "EA"
 #: Files up to this size are read ahead, bytes.
 READ_AHEAD_MAX = 64 * 1024
+#: Once a file was refused and while none is stored, so much is unpacked to find others, bytes;
+#: more as the client sends more.
+_REFUSED_SKIPS_MAX = 16 * 1024 * 1024
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_\x80-\xff-]+")  # WSGI strings
@@ -67,11 +70,12 @@ class Extraction:
     def run(self) -> Work:
         """Store everything; pauses every ``yield_frequency`` seconds.
 
-        :raises HTTPException: 400 no archive, or too many containers; 401; 404; 411.
+        :raises HTTPException: 400 no archive, or too many containers; 401; 403; 404; 411; 413.
         """
         self._prepare()
-        self._archive = Archive(self._environ["wsgi.input"], self._compression)
         options = self._options
+        limits = UnpackLimits(options.max_unpacked_bytes, options.max_unpack_ratio)
+        self._archive = Archive(self._environ["wsgi.input"], self._compression, limits)
         yield from run_crew(self._store_next, options.upload_concurrency, options.yield_frequency)
         report = self.report
         if report.failures:
@@ -210,6 +214,7 @@ class Extraction:
     def _note(self, name: str, status: int) -> None:
         if 200 <= status < 300:
             self.report.counts["Number Files Created"] += 1
+            self._archive.limit_skips(None)
             return
         container = name.partition("/")[0]
         failure = self._containers.get(container)
@@ -219,6 +224,10 @@ class Extraction:
         self._fail(name, status)
         if status == 401:
             raise http_error(401)
+        if status == 403 and not self.report.counts["Number Files Created"]:
+            # Another file may be for a container where the client may write, but it is not looked
+            # for through gigabytes that a few packed bytes stand for.
+            self._archive.limit_skips(_REFUSED_SKIPS_MAX)
         if status >= 500:
             self._has_server_error = True
 

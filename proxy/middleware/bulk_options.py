@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 
 from martlet.config import option
 
+_MAY_BE_ZERO = ("delete_container_retry_count", "max_unpacked_bytes", "max_unpack_ratio")
+
 
 @dataclass(frozen=True)
 class BulkOptions:
@@ -14,6 +16,13 @@ class BulkOptions:
 
     max_containers_per_extraction: int = option(10000, "Containers that one archive may create")
     max_failed_extractions: int = option(1000, "Failed files after which an archive is given up")
+    max_unpacked_bytes: int = option(
+        100 * 1024**3, "What a compressed archive may unpack to; 0: any size", "bytes"
+    )
+    max_unpack_ratio: int = option(
+        200,
+        "The same as a multiple of what was sent, once it is more than 64 MiB; 0: any multiple",
+    )
     max_deletes_per_request: int = option(10000, "Names that one bulk delete may hold")
     max_failed_deletes: int = option(1000, "Failed deletes after which a request is given up")
     yield_frequency: float = option(
@@ -27,7 +36,7 @@ class BulkOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            least = 0 if field.name == "delete_container_retry_count" else 1
+            least = 0 if field.name in _MAY_BE_ZERO else 1
             if field.name == "yield_frequency":
                 if self.yield_frequency <= 0:
                     raise ValueError("yield_frequency must be above 0")

@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -20,6 +18,7 @@ from urllib.parse import quote
 from martlet.config import option
 from martlet.http import Environ, HeaderList, Response, StartResponse, WSGIApp, call_app
 from martlet.log import get_logger
+from martlet.trans_id import new_trans_id
 from proxy.middleware.filter_options import load_filter_options
 
 log = get_logger("proxy.catch_errors")
@@ -69,7 +68,7 @@ class CatchErrors:
         extra = environ.get("HTTP_X_TRANS_ID_EXTRA")
         if extra:
             suffix += quote("-" + extra[:_TRANS_ID_EXTRA_LENGTH_MAX], encoding="latin-1")
-        return f"tx{random.getrandbits(84):021x}-{int(time.time()):010x}{suffix}"
+        return new_trans_id(suffix)
 
 
 def _checked_body(

@@ -9,6 +9,7 @@ make such a form. Place it left of the auth filters.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ from proxy.middleware.subrequest import ask_app, sub_environ
 
 _SOURCE = "FP"
 _FIELD_COUNT_MAX = 100
+#: Where a browser may be sent: not to a scheme that runs what stands behind it.
+_is_web_url = re.compile(r"https?://|/", re.IGNORECASE).match
 _PLAIN = {"Content-Type": "text/plain"}
 #: The fields that the signature covers, after the path.
 _SIGNED = ("redirect", "max_file_size", "max_file_count", "expires")
@@ -162,7 +165,7 @@ class _Form:
     def _check(self) -> ScopedKey:
         """The key with which the owner signed this form.
 
-        :raises FormError: a field that must be a number is none.
+        :raises FormError: a field that must be a number, or a URL, is none.
         :raises _FormUnauthorized: it is over, or was not signed.
         """
         for name, complaint in _WHOLE_NUMBERS.items():
@@ -177,7 +180,7 @@ class _Form:
             names = self._account, self._container
             for key in scoped_keys(self._environ, self._app, *names, _SOURCE):
                 if is_signed(signature, message, key.key):
-                    self.redirect = self.fields.get("redirect", "")
+                    self.redirect = _checked_redirect(self.fields.get("redirect", ""))
                     return key
         raise _FormUnauthorized("Invalid Signature")
 
@@ -226,6 +229,13 @@ def _whole_number(text: str | None, complaint: str) -> None:
         int(text or 0)
     except ValueError:
         raise FormError(complaint) from None
+
+
+def _checked_redirect(url: str) -> str:
+    """:raises FormError: a browser must not be sent there."""
+    if url and not _is_web_url(url):
+        raise FormError("redirect must be an http or https URL")
+    return url
 
 
 def _report(outcome: _Outcome, redirect: str) -> Response:

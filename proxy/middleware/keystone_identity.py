@@ -37,12 +37,16 @@ class Identity:
 
 
 def read_identity(environ: Environ) -> Identity | None:
-    """Who asks; None for somebody without a token, or with one that is not valid."""
-    if environ.get("HTTP_X_IDENTITY_STATUS") != _CONFIRMED:
+    """The user of a request; None without a token, or with one that is not valid.
+
+    A client can send all these headers, but not what auth_token says of a token in the environment.
+    """
+    token_info = environ.get("keystone.token_info")
+    if token_info is None or environ.get("HTTP_X_IDENTITY_STATUS") != _CONFIRMED:
         return None
     if environ.get("HTTP_X_SERVICE_IDENTITY_STATUS", _CONFIRMED) != _CONFIRMED:
         return None
-    has_domains = "token" in environ.get("keystone.token_info", {})
+    has_domains = "token" in token_info
     return Identity(
         user_id=environ.get("HTTP_X_USER_ID"),
         user_name=environ.get("HTTP_X_USER_NAME"),

@@ -19,7 +19,7 @@ from martlet.http import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.log import get_logger
 from proxy.middleware.acl import clean_acl
 from proxy.middleware.filter_options import load_filter_options
-from proxy.middleware.keystone_authorize import Authorizer
+from proxy.middleware.keystone_authorize import SYNC_KEY_COUNTS, Authorizer
 from proxy.middleware.keystone_domains import SYSMETA_HEADER, ProjectDomains
 from proxy.middleware.keystone_identity import make_wsgi_headers, read_identity, read_roles
 from proxy.middleware.keystone_rules import AccountRules
@@ -46,6 +46,11 @@ class KeystoneauthOptions:
     allow_overrides: bool = option(
         True, "Let filters to the left authorize a request themselves (swift.authorize_override)"
     )
+    allow_sync_keys: bool = option(
+        False,
+        "Let anyone who sends a container's X-Container-Sync-Key write objects into it: for "
+        "container sync without realms",
+    )
     is_admin: bool = option(False, "No longer has an effect")
 
 
@@ -55,6 +60,7 @@ class Keystoneauth:
     def __init__(self, app: WSGIApp, options: KeystoneauthOptions, rules: AccountRules) -> None:
         self._app = app
         self._allow_overrides = options.allow_overrides
+        self._allow_sync_keys = options.allow_sync_keys
         domains = ProjectDomains(app, rules, options.default_domain_id, options.allow_names_in_acls)
         self._authorizer = Authorizer(
             rules,
@@ -67,6 +73,8 @@ class Keystoneauth:
         """Let the request go on with its hooks."""
         identity = read_identity(environ)
         make_wsgi_headers(environ)
+        # Of a client: the proxy application gives every request one.
+        environ[SYNC_KEY_COUNTS] = self._allow_sync_keys and "HTTP_X_TIMESTAMP" in environ
         if self._allow_overrides and environ.get("swift.authorize_override"):
             return self._app(environ, start_response)
         if identity is None:

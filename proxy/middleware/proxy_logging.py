@@ -27,6 +27,7 @@ from martlet.config import ConfigError, option
 from martlet.http import Environ, HeaderList, Request, StartResponse, WSGIApp, call_app
 from martlet.log import LEVELS, get_logger, log_request
 from proxy.middleware.access_metrics import AccessMetrics, Counted
+from proxy.middleware.access_secrets import AccessSecrets
 from proxy.middleware.access_template import AccessTemplate
 from proxy.middleware.filter_options import load_filter_options, where
 
@@ -36,19 +37,6 @@ log = get_logger("proxy.access")
 #: there to read them cannot be known, so their line is written at once.
 _SMALL_BODY_BYTES = 64 * 1024
 _MARK = "swift.proxy_access_log_made"
-_SENSITIVE_PARAMS = re.compile(
-    r"\b((?:temp_url_sig|signature|x-amz-signature|x-amz-security-token)=)([^&]*)", re.IGNORECASE
-)
-_SECRET_HEADERS = frozenset(
-    [
-        "authorization",
-        "x-auth-key",
-        "x-auth-token",
-        "x-service-token",
-        "x-storage-pass",
-        "x-storage-token",
-    ]
-)
 _STATSD_METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS", "UPDATE"]
 _PLAIN_TEXT = re.compile(r"[!-&(-~]+").fullmatch
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.~-]*").fullmatch
@@ -62,7 +50,9 @@ class ProxyLoggingOptions:
         "", "Level of the access log; above INFO no lines are written. Empty: [DEFAULT] log_level"
     )
     reveal_sensitive_prefix: int = option(
-        16, "How much of a token, and of a signature in a query string, is logged", "characters"
+        16,
+        "How much of a token, and of a signature in a URL, is logged; of keys nothing is",
+        "characters",
     )
     log_msg_template: str = option(
         "", "Form of a line, with {field} in it; empty: key=value fields (doc/filters.md)"
@@ -114,7 +104,7 @@ class ProxyLogging:
     ) -> None:
         self._app = app
         self._style = _Style(
-            options.reveal_sensitive_prefix,
+            AccessSecrets(options.reveal_sensitive_prefix),
             options.template(),
             options.access_log_headers,
             frozenset(name.lower() for name in options.access_log_headers_only),
@@ -149,7 +139,7 @@ class ProxyLogging:
 class _Style(NamedTuple):
     """What is logged of a request, and how."""
 
-    reveal: int
+    secrets: AccessSecrets
     template: AccessTemplate | None
     has_headers: bool
     only_headers: frozenset[str]
@@ -215,7 +205,7 @@ class _Access:
         user = environ.get("swift.access_logging")
         info = environ.get("swift.log_info")
         optional = (
-            ("referer", environ.get("HTTP_REFERER")),
+            ("referer", self._referer()),
             ("user_agent", environ.get("HTTP_USER_AGENT")),
             ("client_etag", environ.get("HTTP_ETAG")),
             ("user", user.get("user_id") if user else None),
@@ -272,9 +262,9 @@ class _Access:
             "protocol": environ.get("SERVER_PROTOCOL"),
             "status_int": status,
             "wire_status_int": self.status or status,
-            "referer": environ.get("HTTP_REFERER"),
+            "referer": self._referer(),
             "user_agent": environ.get("HTTP_USER_AGENT"),
-            "auth_token": self._shortened(token),
+            "auth_token": self._style.secrets.token(token),
             "bytes_recvd": (self._input.bytes_received if self._input is not None else 0) or "",
             "bytes_sent": self.bytes_sent or "",
             "client_etag": environ.get("HTTP_ETAG"),
@@ -293,15 +283,14 @@ class _Access:
         }
 
     def _shown_headers(self) -> str:
-        """The headers of the request, one a line; secrets among them cut short."""
+        """The headers of the request, one a line; secrets among them are not shown."""
         style = self._style
         if not style.has_headers:
             return ""
         lines = []
         for name, value in sorted(Request(self._environ).headers.items()):
             if not style.only_headers or name.lower() in style.only_headers:
-                is_secret = name.lower() in _SECRET_HEADERS
-                lines.append(f"{name}: {self._shortened(value) if is_secret else value}")
+                lines.append(f"{name}: {style.secrets.header(name, value)}")
         return "\n".join(lines)
 
     def _shown_path(self) -> str:
@@ -310,16 +299,13 @@ class _Access:
             path = quote(path, encoding="latin-1")
         if not self._query:
             return path
-        query = _SENSITIVE_PARAMS.sub(self._shorten, self._query)
+        query = self._style.secrets.url(self._query)
         return f"{path}?{quote(query, safe='%&=/:+,~*', encoding='latin-1')}"
 
-    def _shorten(self, match: re.Match[str]) -> str:
-        name, secret = match.groups()
-        return f"{name}{self._shortened(secret)}"
-
-    def _shortened(self, secret: str) -> str:
-        reveal = self._style.reveal
-        return secret if len(secret) <= reveal else f"{secret[:reveal]}..."
+    def _referer(self) -> str | None:
+        # Of a page that was itself opened by a temporary URL.
+        referer = self._environ.get("HTTP_REFERER")
+        return self._style.secrets.url(referer) if referer else referer
 
 
 class _LoggedBody:

@@ -69,7 +69,7 @@ _BODIES = (
 )  # fmt: skip
 
 
-class _Client:
+class NonsenseClient:
     def __init__(self, url: str, seed: int) -> None:
         self._address = urlsplit(url).netloc
         self._chance = random.Random(seed)
@@ -149,7 +149,7 @@ class _Client:
 
 def run_fuzz(url: str, requests: int, seed: int) -> list[Result]:
     """One result a status class; failed where an answer was 5xx or none at all."""
-    client = _Client(url, seed)
+    client = NonsenseClient(url, seed)
     client.log_in()
     statuses: Counter[int] = Counter()
     findings = []

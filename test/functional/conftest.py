@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ill_disk import DEVICE, IllDisk, build_ill_disk
 from running_cluster import RunningCluster
 from swift_api import Account
 
@@ -59,3 +60,17 @@ def container(account: Account) -> str:
     name = f"container-{next(_numbers)}"
     assert account.call("PUT", name).status == 201
     return name
+
+
+@pytest.fixture(scope="session")
+def ill_disk_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program behind ``disk``, built once."""
+    return build_ill_disk(tmp_path_factory.mktemp("ill-disk"))
+
+
+@pytest.fixture
+def disk(ill_disk_program: Path, tmp_path: Path) -> Iterator[IllDisk]:
+    """One of the four devices of the cluster in ``tmp_path / "home"``, which is not started yet."""
+    mount_point = tmp_path / "home" / "devices" / DEVICE
+    with IllDisk(ill_disk_program, tmp_path / "backing", mount_point) as ill:
+        yield ill

@@ -73,7 +73,8 @@ class Limits:
         return self.cluster.home / "etc" / node / "limits.conf"
 
     def _devices(self, node: str) -> list[str]:
-        return [path.name for path in (self.cluster.home / "devices" / node).iterdir()]
+        names = [path.name for path in (self.cluster.home / "devices" / node).iterdir()]
+        return [name for name in names if not name.startswith(".")]  # .martlet-devices
 
     def _asked(self, node: str, method: str) -> int:
         """The answer of all of the node's devices to a request, -1 where they differ."""

@@ -50,10 +50,15 @@ def test_a_handoff_takes_the_place_of_a_failed_device(
     lost = cluster.home / "devices" / "d2"
     aside = cluster.home / "d2-aside"
     name, partition = name_on(ring, account.path.rpartition("/")[2], "c", "d2")
+
+    def is_put_on(devices: set[str]) -> bool:
+        assert account.call("PUT", "c", name, body=b"on three devices").status == 201
+        return holders(cluster, partition) == devices
+
     lost.rename(aside)
     try:
-        assert account.call("PUT", "c", name, body=b"on three devices").status == 201
-        assert holders(cluster, partition) == {"d1", "d3", "d4"}
+        # For up to a second the server still writes to the directory that was moved away.
+        await_true(lambda: is_put_on({"d1", "d3", "d4"}), "the hand-off holds the object")
         assert account.call("GET", "c", name).body == b"on three devices"
         with Uploader(cluster.port, "c").running() as uploader:
             uploader.await_more(200)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ill_disk import IllDisk, build_ill_disk, hang_at_start
+from ill_disk import DEVICE, IllDisk, hang_at_start
 from running_cluster import RunningCluster
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
@@ -17,22 +17,9 @@ from uploader import Uploader, assert_nothing_is_lost, content_of
 from cluster.ports import HOST
 from ring.ring import load_rings
 
-DEVICE = "d1"
 SECTOR = 512
 #: Records that one sector touches at most; the shortest one of an object takes 320 bytes.
 RECORDS_OF_SECTOR = 3
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_ill_disk(tmp_path_factory.mktemp("ill-disk"))
-
-
-@pytest.fixture
-def disk(program: Path, tmp_path: Path) -> Iterator[IllDisk]:
-    """The first of the four devices of the cluster in ``tmp_path / "home"``."""
-    with IllDisk(program, tmp_path / "backing", tmp_path / "home" / "devices" / DEVICE) as ill:
-        yield ill
 
 
 @pytest.fixture

@@ -7,32 +7,19 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from ill_disk import IllDisk, build_ill_disk, hang_at_start, is_listening
+from ill_disk import DEVICE, IllDisk, hang_at_start, is_listening
 from running_cluster import RunningCluster, await_true
 
 from cluster.ports import HOST
 from ring.ring import Ring, load_rings
 
-DEVICE = "d1"
 ACCOUNT = "AUTH_ill"
 #: The longest that a request for a healthy disk may take on a machine with much else to do.
 ANSWER_SECONDS_MAX = 8.0
 #: ``disk_timeout`` of the servers here.
 DISK_TIMEOUT = 3.0
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_ill_disk(tmp_path_factory.mktemp("ill-disk"))
-
-
-@pytest.fixture
-def disk(program: Path, tmp_path: Path) -> Iterator[IllDisk]:
-    with IllDisk(program, tmp_path / "backing", tmp_path / "home" / "devices" / DEVICE) as ill:
-        yield ill
 
 
 @pytest.fixture

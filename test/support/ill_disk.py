@@ -18,6 +18,8 @@ from cluster.ports import HOST
 
 MODULE = Path(__file__).resolve().parents[2] / "object-server"
 STOP_SECONDS_MAX = 30
+#: Which of the four devices of a cluster is the ill one.
+DEVICE = "d1"
 
 
 def build_ill_disk(directory: Path) -> Path:

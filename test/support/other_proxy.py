@@ -22,6 +22,7 @@ class OtherProxy:
 
     :param pipeline: the filters and the application.
     :param sections: beside those of the cluster's own proxy, or in place of them.
+    :param base: a conf in place of that of the cluster's own proxy.
     """
 
     def __init__(
@@ -31,11 +32,12 @@ class OtherProxy:
         pipeline: str,
         sections: Mapping[str, Mapping[str, str]],
         workers: int = 0,
+        base: Path | None = None,
     ) -> None:
         self.port = free_port()
         self._conf = directory / f"proxy-{self.port}.conf"
         self._log = directory / f"proxy-{self.port}.log"
-        parser = read_ini(cluster.home / "etc" / "proxy-server.conf")
+        parser = read_ini(base or cluster.home / "etc" / "proxy-server.conf")
         parser["DEFAULT"]["bind_port"] = str(self.port)
         parser["DEFAULT"]["workers"] = str(workers)
         parser["pipeline:main"]["pipeline"] = pipeline

@@ -35,6 +35,7 @@ GO_LEVELS = {
     "bundle/sethash": 1,
     "bundle/versions": 1,
     "bundle": 3,
+    "bundle/inspect": 4,
     "device/journal": 4,
     "device/partpower": 4,
     "device": 5,

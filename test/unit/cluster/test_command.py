@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -88,3 +89,29 @@ def test_status_and_down_of_nothing(home: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.count(f"no cluster runs in {home}") == 2
     assert main(["status", "--json"]) == 3
     assert json.loads(capsys.readouterr().out) == {"running": False, "home": str(home)}
+
+
+def test_a_device_is_adopted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device = home / "devices" / "d1"
+    assert "is no directory" in failure(capsys, "device", "adopt", str(device))
+    device.mkdir(parents=True)
+    (home / "etc").mkdir()
+    (home / "etc" / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
+    assert main(["device", "adopt", str(device)]) == 0
+    assert '"device":"d1"' in (device / "martlet-device").read_text()
+    other = home / "other"
+    other.mkdir()
+    assert "martlet.conf" in failure(capsys, "device", "adopt", "-d", str(other), str(device))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_adopts_is_the_services(home: Path) -> None:
+    device = home / "devices" / "d1"
+    device.mkdir(parents=True)
+    os.chown(device, 1234, 1235)
+    (home / "etc").mkdir()
+    (home / "etc" / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
+    assert main(["device", "adopt", str(device)]) == 0
+    known = device.parent / ".martlet-devices"
+    for path in (device / "martlet-device", known, known / "d1"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)

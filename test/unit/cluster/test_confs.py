@@ -65,7 +65,7 @@ def test_each_node_has_confs_with_its_own_ports_and_devices(
     node = layout.nodes[1 if place == "node2" else 0]
     for kind in KINDS:
         options = load_server_options(home.etc / place / f"{kind}-server.conf")
-        assert options.bind_port == node.ports[kind]
+        assert (options.bind_ip, options.bind_port) == ("127.0.0.1", node.ports[kind])
         assert options.mount_check is False
         assert all((Path(options.devices) / device).is_dir() for device in node.devices)
         assert Path(options.swift_dir) == home.etc

@@ -23,10 +23,11 @@ _SUPERVISOR = """
 import signal
 import sys
 from pathlib import Path
-from cluster import processes
+from cluster import logs, processes
 from cluster.errors import Stopped
 from cluster.services import Service
 processes.STOP_SECONDS = 2.0
+logs.LOG_BYTES_MAX, logs.LOOK_SECONDS = 100_000, 0.05
 for number in (signal.SIGINT, signal.SIGHUP):  # ignored where the tests run under nohup
     signal.signal(number, signal.SIG_DFL)
 home = Path(sys.argv[1])
@@ -136,6 +137,26 @@ def test_what_a_service_prints_is_in_its_log(start: Callable[[str], Run], tmp_pa
     run = start("echo out; echo err >&2; exec sleep 60")
     await_true(lambda: (tmp_path / "front.log").read_text() == "out\nerr\n")
     assert is_alive(run.service_pid)
+
+
+def test_logs_do_not_grow_for_ever(start: Callable[[str], Run], tmp_path: Path) -> None:
+    # Each line is 100 bytes; a pause lets the supervisor look.
+    line = "x" * 92
+    start(
+        "n=0; while [ $n -lt 8000 ]; do n=$((n+1)); printf '%06d %s\\n' $n " + line + "; "
+        "[ $((n % 100)) = 0 ] && sleep 0.02; done; touch " + f"{tmp_path}/done; exec sleep 60"
+    )
+    await_true((tmp_path / "done").exists)
+    logs = [tmp_path / f"front.log{end}" for end in (".2", ".1", "")]
+    await_true(lambda: logs[2].stat().st_size <= 100_000)
+    kept = "".join(path.read_text() for path in logs)
+    numbers = [int(row.split()[0]) for row in kept.splitlines()]
+    assert numbers[-1] == 8000
+    assert numbers == sorted(numbers)
+    assert len(numbers) > 2000
+    assert len(numbers) >= numbers[-1] - numbers[0] + 1 - 20, "hardly a line is lost in a change"
+    assert not (tmp_path / "front.log.3").exists()
+    assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
 
 
 def test_a_service_gets_no_signal_mask(start: Callable[[str], Run]) -> None:

@@ -7,11 +7,13 @@ import pytest
 from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
+from container.database import ContainerDatabase
 from container.feeder import RETRY_SECONDS, Feeder
 from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
 from container.reporter import Reporter
 from martlet.backend_client import BackendError
 from martlet.timestamp import Timestamp
+from replicator.errors import DeviceFailed
 
 C = "/d1/0/AUTH_test/c"
 HOUR = queue_container(Timestamp(stamp(0)))
@@ -180,3 +182,29 @@ def test_many_rows_go_in_several_requests(
     feeder.feed_marked()
     assert len(queued(call)) == 7
     assert len(servers.requests) == 2 * 3
+
+
+def test_a_full_disk_is_one_line_and_tried_again(
+    call: Caller,
+    feeder: Feeder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("container.feeder.time.monotonic", lambda: now)
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[row("o", 2, 1)])
+
+    def set_point(self: ContainerDatabase, point: int) -> None:
+        raise DeviceFailed(self.path, "database or disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(ContainerDatabase, "set_reconciler_sync_point", set_point)
+        feeder.feed_marked()
+    (record,) = caplog.records
+    assert "to be repeated" in record.message
+    assert record.exc_info is None
+    now += RETRY_SECONDS + 1
+    feeder.feed_marked()
+    assert feeder._marked == set()
+    assert len(queued(call)) == 1

@@ -63,6 +63,11 @@ class Service:
             text = text.replace("pipeline = ", "pipeline = x ") + filter_section
         self._conf.write_text(text)
 
+    def leave_out(self, option: str) -> None:
+        """Take an option out of the conf."""
+        lines = self._conf.read_text().splitlines(keepends=True)
+        self._conf.write_text("".join(x for x in lines if not x.startswith(f"{option} =")))
+
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", self._module, str(self._conf)])
         until(self._answers)
@@ -270,3 +275,16 @@ def workers_of(service: Service) -> set[str]:
     """The process ids of the server's workers."""
     pid = service.process.pid
     return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+@pytest.mark.parametrize("kind", ["account", "container"])
+def test_without_an_address_only_this_host_is_served(tmp_path: Path, kind: str) -> None:
+    service = Service(write_cluster(tmp_path), kind, 0)
+    service.leave_out("bind_ip")
+    service.start()
+    try:
+        # Another address of this host.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", service.port), timeout=60)
+    finally:
+        service.kill()

@@ -8,8 +8,10 @@ from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
 from container.config import ContainerOptions
+from container.database import ContainerDatabase
 from container.reporter import Reporter
 from martlet.backend_client import BackendError
+from replicator.errors import DeviceFailed
 
 C = "/d1/0/AUTH_test/c"
 ROW = {"name": "o", "created_at": stamp(2), "size": 5, "content_type": "a/b", "etag": "e"}
@@ -224,7 +226,8 @@ def test_without_an_account_ring_the_news_wait(
     call("PUT", C, 1)
     call("PUT", "/d1/0/AUTH_test/other", 1)
     server.reporter.report_changed()
-    assert [r.message[:31] for r in caplog.records] == ["cannot report to the accounts: "]
+    errors = [r.message[:31] for r in caplog.records if r.levelname == "ERROR"]
+    assert errors == ["cannot report to the accounts: "]
     assert len(server.reporter._changed) == 2
 
 
@@ -240,3 +243,70 @@ def test_one_bad_database_does_not_stop_the_others(
     assert {r[2][-5:] for r in accounts.take()} == {"/good"}
     reporter.sweep()
     reporter.report_changed()
+
+
+def fill_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on SQLite finds no room for a commit."""
+
+    def write(self: ContainerDatabase, transaction: object) -> None:
+        raise DeviceFailed(self.path, "database or disk is full")
+
+    monkeypatch.setattr(ContainerDatabase, "write", write)
+
+
+def test_a_full_disk_is_one_line_and_waited_for(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("container.reporter.time.monotonic", lambda: now)
+    for number in range(5):
+        call("PUT", f"{C}{number}", 1)
+    with monkeypatch.context() as full:
+        fill_up(full)
+        for _ in range(3):
+            reporter.report_changed()
+    (record,) = [r for r in caplog.records if r.levelname != "INFO"]
+    assert f"takes no reports device={reporter._devices}/d1 pause_seconds=60" in record.message
+    assert "disk is full" in record.message
+    assert record.exc_info is None
+    assert len(accounts.take()) == 3  # the others were not even sent
+    now += 61
+    reporter.report_changed()
+    assert len(accounts.take()) == 15
+
+
+def test_an_account_that_takes_no_report_is_named(
+    call: Caller, reporter: Reporter, accounts: AccountServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    accounts.statuses = {1: 404, 2: 404}
+    for number in range(3):
+        call("PUT", f"{C}{number}", 1)
+    for _ in range(3):
+        reporter.report_changed()
+    lines = [r.message for r in caplog.records if "does not take reports" in r.message]
+    assert len(lines) == 1
+    assert "account=AUTH_test" in lines[0]
+    assert "statuses=404,404,201" in lines[0]
+
+
+def test_a_lock_file_that_cannot_be_made_spoils_one_device(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    swift_dir: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    call("PUT", C, 1)
+    call("PUT", "/d2/5/AUTH_test/c2", 1)
+    reporter._changed.clear()
+    (swift_dir / "devices/d1/containers/.sweep.lock").mkdir()  # stands for ENOSPC
+    reporter.sweep()
+    reporter.report_changed()
+    assert {r[2][-3:] for r in accounts.take()} == {"/c2"}
+    (record,) = [r for r in caplog.records if r.levelname != "INFO"]
+    assert "sweep skips a device" in record.message
+    assert record.exc_info is None

@@ -1,5 +1,6 @@
 """The container server through WSGI: each verb, each answer, bad input, damage."""
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -11,6 +12,8 @@ from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
 from container.database import ContainerDatabase
+from replicator.errors import DatabaseDamaged
+from ring.device_marker import MARKER_NAME
 
 C = "/d1/0/AUTH_test/c"
 
@@ -391,10 +394,20 @@ def test_methods(call: Caller) -> None:
         assert "UPDATE" in answer.headers["Allow"]
 
 
-@pytest.mark.parametrize("device", ["d9", "..", ".", "d1%2F..", "%C3%A4"])
-def test_missing_devices(call: Caller, device: str) -> None:
-    for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "UPDATE"):
-        assert call(method, f"/{device}/0/a/c", 1, body=[]).status in (507, 400)
+@pytest.mark.parametrize(
+    ("device", "status"),
+    [("d9", 507), ("..", 400), (".", 400), ("d1%2F..", 400), ("%C3%A4", 400), (".sweep.lock", 400)],
+)
+def test_missing_devices(call: Caller, device: str, status: int) -> None:
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "UPDATE", "SNAPSHOT"):
+        assert call(method, f"/{device}/0/a/c", 1, body=[]).status == status
+
+
+@pytest.mark.parametrize("partition", ["-1", "007", "4294967296", "9" * 5000, "1.0", "..", "²"])
+def test_partitions_that_no_ring_has(call: Caller, swift_dir: Path, partition: str) -> None:
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "UPDATE", "SNAPSHOT"):
+        assert call(method, f"/d1/{partition}/a/c", 1, body=[]).status == 400
+    assert not (swift_dir / "devices/d1/containers").exists()
 
 
 def test_a_device_that_is_not_mounted(swift_dir: Path) -> None:
@@ -453,3 +466,82 @@ def test_requests_go_on_after_an_unforeseen_error(
     assert answer.status == 500
     assert b"secret" not in answer.body
     assert names(call) == []
+
+
+def test_a_device_that_was_replaced_by_its_mount_point(
+    call: Caller,
+    container: str,
+    server: ContainerServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    device = Path(server.devices) / "d1"
+    assert call("HEAD", container).status == 204
+    away = device.rename(device.with_name("away"))
+    device.mkdir()
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        assert call(method, container, 9).status == 507, method
+    assert list(device.iterdir()) == []
+    assert caplog.text.count("device cannot be used device=d1") == 1
+    assert "was in use and has no martlet-device" in caplog.text
+    device.rmdir()
+    away.rename(device)
+    assert call("HEAD", container).status == 204
+    assert "device can be used again device=d1" in caplog.text
+
+
+def test_another_disk_of_the_same_device_number_is_not_taken_for_the_device(
+    call: Caller, container: str, server: ContainerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    marker = Path(server.devices) / "d1" / MARKER_NAME
+    assert call("HEAD", container).status == 204
+    own = marker.read_bytes()
+    marker.write_bytes(own.replace(b"d1", b"d2"))  # the root of a file system has the same inode
+    assert call("HEAD", container).status == 507
+    marker.write_bytes(own)
+    assert call("HEAD", container).status == 204
+
+
+def test_each_request_and_each_error_can_be_found_by_its_transaction(
+    call: Caller,
+    server: ContainerServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    assert call("PUT", C, 1, {"X-Trans-Id": "tx1"}).status == 201
+    assert f"request method=PUT path={C} status=201" in caplog.text
+    assert caplog.text.count("trans_id=tx1") == 1
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    errors = [(OSError(5, "x"), 507), (KeyError("x"), 500), (DatabaseDamaged("x", "y"), 500)]
+    for number, (error, status) in enumerate(errors, 2):
+        monkeypatch.setitem(server.handlers, "GET", lambda req, error=error: fail(error))
+        assert call("GET", C, headers={"X-Trans-Id": f"tx{number}"}).status == status
+        lines = [r.getMessage() for r in caplog.records if f"trans_id=tx{number}" in r.getMessage()]
+        assert len(lines) == 2
+        assert lines[0].startswith(("device failed", "request failed", "database error"))
+        assert lines[1].startswith("request method=GET")
+    monkeypatch.setattr(server, "_requests_of_device_max", 0)
+    assert call("HEAD", C, headers={"X-Trans-Id": "tx9"}).status == 529
+    assert "status=529 seconds=0.0000 trans_id=tx9" in caplog.text
+
+
+def test_a_device_without_room_is_one_line(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a file is to be moved to quarantine, say."""
+
+    def info(self: ContainerDatabase) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ContainerDatabase, "info", info)
+    assert call("HEAD", C, headers={"X-Trans-Id": "tx1"}).status == 507
+    (record,) = [r for r in caplog.records if r.levelname != "INFO"]
+    assert "No space left" in record.message
+    assert "trans_id=tx1" in record.message
+    assert record.exc_info is None

@@ -2,99 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sample_service import Service, wait_until
 
 from martlet.server import read_server_options
-
-APP = """
-    import os
-    from martlet.http import Request, Response
-
-    def app_factory(global_conf, **conf):
-        def app(environ, start_response):
-            req = Request(environ)
-            if req.method == "PUT":
-                return Response(201, body=str(len(req.body_file.read())))(environ, start_response)
-            return Response(200, body=str(os.getpid()))(environ, start_response)
-        return app
-"""
-MAIN = """
-    import sys
-    import martlet.server
-    from martlet.server import patch_standard_library, run_service
-    martlet.server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
-    patch_standard_library()
-    sys.exit(run_service("martlet-sample-server", "a sample"))
-"""
-
-
-class Service:
-    """A sample service in a directory of its own."""
-
-    def __init__(self, directory: Path, workers: int) -> None:
-        self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        (directory / "sample_app.py").write_text(textwrap.dedent(APP))
-        (directory / "main.py").write_text(textwrap.dedent(MAIN))
-        (directory / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
-        self.conf = directory / "sample.conf"
-        self.write_conf(f"bind_port = {self.port}\nworkers = {workers}\n")
-        self.process: subprocess.Popen[str] | None = None
-
-    def write_conf(self, defaults: str) -> None:
-        self.conf.write_text(
-            f"[DEFAULT]\nbind_ip = 127.0.0.1\nswift_dir = {self.directory}\n{defaults}"
-            "[app:main]\npaste.app_factory = sample_app:app_factory\n"
-        )
-
-    def start(self) -> subprocess.Popen[str]:
-        paths = [str(self.directory), *sys.path]  # the martlet under test, wherever it lies
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        self.process = subprocess.Popen(
-            [sys.executable, str(self.directory / "main.py"), str(self.conf)],
-            env=env,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        return self.process
-
-    def connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.connect()
-        return connection
-
-    def get_pid(self) -> int:
-        connection = self.connect()
-        connection.request("GET", "/")
-        pid = int(connection.getresponse().read())
-        connection.close()
-        return pid
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Poll until true; a condition may fail with OSError while the server is not there."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if condition():
-                return
-        except (OSError, http.client.HTTPException):
-            pass
-        time.sleep(0.02)
-    raise AssertionError("the condition did not come true in 60 s")
 
 
 @pytest.fixture(params=[0, 2], ids=["single", "prefork"])
@@ -174,6 +91,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path, number: signal.Signals) -> 
         ("bind_port = 1x\n", "expected a whole number"),
         ("bind_port = 1\nbnid_ip = 1\n", "unknown option 'bnid_ip'"),
         ("bind_port = 1\nlog_level = LOUD\n", "log_level must be one of"),
+        ("bind_port = 1\nstale_worker_timeout = 0\n", "stale_worker_timeout must be above 0"),
         ("bind_port = 1\ndevices = /50%x\n", "'%' must be followed by"),
     ],
 )

@@ -99,3 +99,21 @@ def test_deleted_account_that_is_still_there_is_410(make_cluster: MakeCluster) -
     for device in cluster.devices:
         device._act = lambda seen: (404, {"X-Account-Status": "Deleted"}, b"")
     assert cluster.call("GET", "/v1/a").status == 410
+
+
+def test_a_server_that_misses_a_known_account_is_told_to_make_it(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(allow_account_management=True)
+
+    def told(method: str) -> set[str | None]:
+        seen = [s for d in cluster.devices for s in d.seen if s.method == method]
+        cluster.forget()
+        return {s.headers.get("x-backend-restore") for s in seen}
+
+    cluster.call("PUT", "/v1/new")
+    assert told("PUT") == {None}
+    cluster.call("POST", "/v1/new", headers={"X-Account-Meta-A": "1"})
+    assert told("POST") == {"true"}
+    cluster.call("DELETE", "/v1/new")
+    assert told("DELETE") == {"true"}
+    cluster.call("DELETE", "/v1/none")
+    assert told("DELETE") == {None}

@@ -189,3 +189,21 @@ def test_listing_that_breaks_off_is_asked_for_again(cluster: FakeCluster, path: 
         assert cluster.call("GET", path).body == whole.body
     cluster.devices[2].cut_after = 3
     assert cluster.call("GET", path).status == 503
+
+
+def test_a_server_that_misses_a_known_container_is_told_to_make_it(cluster: FakeCluster) -> None:
+    def told(method: str) -> set[str | None]:
+        seen = [s for d in cluster.devices for s in d.seen if s.method == method]
+        cluster.forget()
+        return {s.headers.get("x-backend-restore") for s in seen}
+
+    cluster.call("PUT", "/v1/a/new")
+    assert told("PUT") == {None}
+    cluster.call("PUT", "/v1/a/new", **{"swift.infocache": {"container/a/new": {"status": 204}}})
+    assert told("PUT") == {"true"}
+    cluster.call("POST", "/v1/a/new", headers={"X-Container-Meta-A": "1"})
+    assert told("POST") == {"true"}
+    cluster.call("DELETE", "/v1/a/new")
+    assert told("DELETE") == {"true"}
+    cluster.call("POST", "/v1/a/none")
+    assert told("POST") == {None}

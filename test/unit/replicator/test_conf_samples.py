@@ -10,7 +10,7 @@ import pytest
 from account.config import AccountOptions
 from container.config import ContainerOptions
 from martlet.config import ConfigError, load_options
-from martlet.server import ServerOptions
+from martlet.server import StorageServerOptions
 from replicator.storage_server import StorageOptions
 
 ETC = Path(__file__).parents[3] / "etc"
@@ -37,9 +37,11 @@ def test_the_sample_shows_every_option(name: str, options: type[StorageOptions])
     assert load_options(options, shown) == options()
     default = sections["DEFAULT"]
     port = int(default.pop("bind_port"))
-    assert set(default) | {"bind_port"} == {f.name for f in dataclasses.fields(ServerOptions)}
-    expected = dataclasses.replace(ServerOptions(), bind_port=port)
-    assert load_options(ServerOptions, {**default, "bind_port": str(port)}) == expected
+    assert set(default) | {"bind_port"} == {
+        f.name for f in dataclasses.fields(StorageServerOptions)
+    }
+    expected = dataclasses.replace(StorageServerOptions(), bind_port=port)
+    assert load_options(StorageServerOptions, {**default, "bind_port": str(port)}) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from martlet.constraints import ConstraintError, Constraints
 from martlet.http import Request
 from replicator.metadata import (
+    REMOVED_MAX,
     Metadata,
     check_total,
     dump_metadata,
@@ -109,3 +110,23 @@ def test_an_update_that_changes_nothing_is_told_as_such() -> None:
 def test_what_no_header_can_hold_is_not_shown() -> None:
     stored: Metadata = {"X-Container-Meta-A": ("a\x01b\r\nX-Evil: 1\tc\x7f", STAMP)}
     assert list(shown_metadata(stored)) == [("X-Container-Meta-A", "a b  X-Evil: 1\tc ")]
+
+
+def test_removals_of_ever_new_names_do_not_pile_up() -> None:
+    """A removal counts for no limit, and each answer reads all that is stored."""
+    stored: Metadata = {"X-Container-Meta-Kept": ("v", stamp_of(0))}
+    for number in range(10):
+        updates = {
+            f"X-Container-Meta-{number}-{name}": ("", stamp_of(number)) for name in range(90)
+        }
+        stored = merge_metadata(stored, updates) or stored
+    assert stored["X-Container-Meta-Kept"] == ("v", stamp_of(0))
+    removed = {name for name, (value, _) in stored.items() if value == ""}
+    assert len(removed) == REMOVED_MAX
+    newest = {f"X-Container-Meta-9-{name}" for name in range(90)}
+    assert newest < removed  # the oldest went
+    assert merge_metadata(stored, {"X-Container-Meta-0-0": ("", stamp_of(0))}) is None
+
+
+def stamp_of(seconds: int) -> str:
+    return f"{1795223500 + seconds}.00000"

@@ -121,6 +121,40 @@ def test_headers(ask: Any, caplog: pytest.LogCaptureFixture, Inner: Any) -> None
     assert line_of(ask, caplog, Inner, **options).endswith(" headers='X-Foo: b%c'")
 
 
+KEYS = {
+    "X-Account-Meta-Temp-Url-Key": "short",
+    "X-Account-Meta-Temp-URL-Key-2": "a key that is far longer",
+    "X-Container-Meta-Temp-Url-Key": "short",
+    "X-Container-Meta-Temp-Url-Key-2": "short",
+    "X-Container-Sync-Key": "short",
+    "X-Auth-Key": "short",
+    "X-Storage-Pass": "short",
+    "Cookie": "session=short",
+}
+SIGNATURE = "0123456789abcdef"
+SIGNED = {
+    "X-Container-Sync-Auth": f"{SIGNATURE}0123456789",
+    "X-Service-Token": f"{SIGNATURE}0123456789",
+    "Authorization": f"{SIGNATURE}0123456789",
+    "Referer": f"http://h/v1/a/c/o?x=1&temp_url_sig={SIGNATURE}0123456789&temp_url_expires=9",
+    "X-Original": f"/info?swiftinfo_sig={SIGNATURE}0123456789",
+}
+
+
+@pytest.mark.parametrize("form", ["", "{headers} {referer} {auth_token} {path}"])
+def test_no_secret_of_a_request_is_logged(
+    ask: Any, caplog: pytest.LogCaptureFixture, Inner: Any, form: str
+) -> None:
+    app = filter_factory({}, access_log_headers="yes", log_msg_template=form)(Inner())
+    ask(app, f"{OBJECT}?temp_url_sig={SIGNATURE}0123456789", "POST", {**KEYS, **SIGNED})
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "proxy.access"]
+    assert "short" not in line
+    assert "far longer" not in line
+    assert f"{SIGNATURE}0" not in line
+    shown = line.count(SIGNATURE + "...")
+    assert shown == len(SIGNED) + 2, "headers, the path, and the referer in its own field"
+
+
 def figures(ask: Any, app: Any, listener: socket.socket, path: str, method: str) -> set[str]:
     """The names and kinds of the figures of one request."""
     ask(app, path, method, {}, b"xyz" if method == "PUT" else b"")

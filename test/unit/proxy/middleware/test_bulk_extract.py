@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from martlet.constraints import Constraints
-from martlet.http import Environ, Request, Response, StartResponse
+from martlet.http import Environ, Request, Response, StartResponse, call_app
 from proxy.info import INFO_WANTED
 from proxy.middleware.bulk import Bulk
 from proxy.middleware.bulk_extract import READ_AHEAD_MAX
@@ -396,16 +396,27 @@ def test_forms_of_the_report(ask: Any, store: Store) -> None:
         assert b"Response Status: 406 Not Acceptable" in refused.body
 
 
-def test_white_space_while_the_work_goes_on(ask: Any, store: Store) -> None:
+def test_white_space_while_the_work_goes_on(store: Store) -> None:
+    pauses = threading.Semaphore(0)
+
     def slow(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        threading.Event().wait(0.1)
+        if environ["PATH_INFO"] == "/v1/a/c/o1":
+            for _ in range(2):
+                assert pauses.acquire(timeout=60)  # it takes as long as two pieces of white space
         return store(environ, start_response)
 
     app = Bulk(slow, BulkOptions(yield_frequency=0.01), Constraints())
     for accept, start in (("application/json", b"  "), ("text/xml", b"<?xml")):
-        answer = ask(app, URL, "PUT", {"Accept": accept}, tar({"c/o1": b"x"}))
-        assert answer.body.startswith(start)
-        assert b"\r\n\r\n" in answer.body
+        body = tar({"c/o1": b"x"})
+        _, _, chunks = call_app(app, Request.blank(URL, "PUT", {"Accept": accept}, body).environ)
+        sent = b""
+        for chunk in chunks:
+            pauses.release()
+            sent += chunk
+        assert sent.startswith(start)
+        assert b"\r\n\r\n" in sent
+        while pauses.acquire(blocking=False):
+            pass
 
 
 def test_an_error_of_ours_is_told(ask: Any, caplog: pytest.LogCaptureFixture) -> None:

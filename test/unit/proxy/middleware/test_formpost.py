@@ -185,6 +185,33 @@ def test_nobody_is_sent_on_by_a_form_that_is_not_signed(ask: Any, app: Any) -> N
     assert answer.headers["Location"].startswith("http://good/?status=201")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(document.cookie)//http://a/",
+        "JavaScript:alert(1)",
+        " javascript:alert(1)",
+        "java\tscript:alert(1)",
+        "\x01javascript:alert(1)",
+        "data:text/html,<script>alert(1)</script>",
+        "http:javascript:alert(1)",
+    ],
+)
+def test_a_redirect_may_not_run_in_the_browser(
+    ask: Any, app: Any, inner: StorageApp, url: str
+) -> None:
+    answer = post(ask, app, form(redirect=url))
+    assert (answer.status, b"redirect must be" in answer.body) == (400, True)
+    assert "Location" not in answer.headers
+    assert inner.seen == []
+
+
+@pytest.mark.parametrize("url", ["HTTPS://a/b", "/thanks"])
+def test_a_redirect_to_a_page(ask: Any, app: Any, url: str) -> None:
+    answer = post(ask, app, form(redirect=url))
+    assert answer.headers["Location"].startswith(f"{url}?status=201")
+
+
 def test_the_error_of_an_upload_is_the_answer(ask: Any, app: Any, inner: StorageApp) -> None:
     inner.answer = lambda environ: Response(413, {"Content-Type": "text/html"}, b"too large")
     answer = post(ask, app, form(HELLO, HELLO))

@@ -79,6 +79,13 @@ def status(
     return found
 
 
+def test_identity_headers_without_auth_token_give_no_user(ask: Any, proxy: Proxy) -> None:
+    environ = token("ResellerAdmin")
+    assert status(ask, proxy, environ=environ) == 200
+    del environ["keystone.token_info"]
+    assert status(ask, proxy, environ=environ) == 401
+
+
 @pytest.mark.parametrize(
     ("roles", "path", "method", "expected"),
     [
@@ -314,11 +321,28 @@ def test_the_empty_prefix(ask: Any, proxy: Proxy) -> None:
         (None, {"X-Timestamp": "1"}, 401),
     ],
 )
-def test_container_sync(
+def test_container_sync_without_realms(
     ask: Any, proxy: Proxy, sync_key: str | None, headers: dict[str, str], expected: int
 ) -> None:
     environ = {"swift_sync_key": sync_key}
-    assert status(ask, proxy, OBJECT, "PUT", environ, headers) == expected
+    allowed = {"allow_sync_keys": "yes"}
+    assert status(ask, proxy, OBJECT, "PUT", environ, headers, **allowed) == expected
+    assert status(ask, proxy, OBJECT, "PUT", environ, headers) == 401, "off unless asked for"
+
+
+def test_only_a_clients_own_timestamp_goes_with_a_sync_key(ask: Any, proxy: Proxy) -> None:
+    """The proxy application sets one in every request before it asks."""
+
+    def application(environ: Any, start_response: Any) -> Any:
+        environ["HTTP_X_TIMESTAMP"] = "1"
+        return proxy(environ, start_response)
+
+    app = filter_factory({}, allow_sync_keys="yes")(application)
+    headers = {"X-Container-Sync-Key": "k"}
+    environ = {"swift_sync_key": "k"}
+    assert ask(app, OBJECT, "PUT", headers, environ=environ).status == 401
+    stamped = {**headers, "X-Timestamp": "1"}
+    assert ask(app, OBJECT, "PUT", stamped, environ=environ).status == 200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``martlet device adopt``: an operator's word that a directory is the device of its name."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.layout import Home
+from martlet.cluster_conf import CONF_NAME, HashOptions
+from martlet.config import ConfigError
+from ring.device_marker import DeviceMarkers
+
+SWIFT_DIR_DEFAULT = Path("/etc/martlet")
+_EPILOG = """\
+A storage service refuses a device that lost its marker, or has that of another one: it is most
+likely not mounted, or in the place of another disk. Say `adopt` for a new disk in place of a broken
+one, or a disk that was given another name. See doc/formats/device-marker.md.
+
+examples:
+  martlet device adopt var/devices/d1          a device of the cluster in MARTLET_HOME
+  martlet device adopt -d /etc/martlet /srv/node/sdb
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``device`` to the commands of ``martlet``."""
+    parser = commands.add_parser(
+        "device",
+        help="say that a directory is the device of its name",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    adopt = steps.add_parser("adopt", help="mark a directory as the device of its name")
+    adopt.add_argument("-d", "--swift-dir", type=Path, metavar="DIR", help="with martlet.conf")
+    adopt.add_argument("path", type=Path, help="the directory of the device")
+
+
+def run(arguments: argparse.Namespace, home: Home) -> int:
+    """Mark the device; returns the exit status.
+
+    :raises ClusterError: it cannot be marked.
+    """
+    path = Path(arguments.path).absolute()
+    if not path.is_dir():
+        raise ClusterError(f"{path} is no directory")
+    swift_dir: Path = arguments.swift_dir or _swift_dir_of(home)
+    try:
+        salts = HashOptions.read(swift_dir / CONF_NAME)
+        DeviceMarkers(salts, mount_check=False).adopt(str(path))
+    except (ConfigError, OSError) as error:
+        raise ClusterError(str(error)) from None
+    print(f"{path} is {path.name} of the cluster in {swift_dir}")
+    return 0
+
+
+def _swift_dir_of(home: Home) -> Path:
+    return home.etc if (home.etc / CONF_NAME).exists() else SWIFT_DIR_DEFAULT

@@ -1,0 +1,191 @@
+"""Attack a cluster of this tree from all sides, and check each acknowledged operation.
+
+Four nodes. At the same time: clients that know what each of their objects may be; clients that
+send nonsense and streams without an end; connections that are idle or say a byte a second; servers
+that are killed or stopped by chance. Afterwards every object is read from all replicas.
+
+Fails when an acknowledged change is lost, an object has bytes that were never stored in it, an
+answer is wrong, or a health check takes too long.
+
+examples:
+  make attack                                          five minutes
+  make attack ATTACK_ARGS="--seconds 60 --seed 7"
+  make attack ATTACK_ARGS="--idle 10000 --dripping 2000 --no-kills"
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+from checked_clients import CheckedClients
+from hostile_clients import pour, send_nonsense
+from killer import Incident, attack_servers, held
+from running_cluster import RunningCluster
+from slow_clients import Health, check_health, keep_connections
+
+HEALTH_SECONDS_MAX = 0.5
+#: A read this long after a server was back is never outdated while a live replica knows better.
+SETTLED_SECONDS = 5.0
+_FILES_WANTED = 40_000
+_QUIET_SECONDS = 10.0
+_START_SECONDS_MAX = 120.0
+#: Of a process of the pool: shared with the others.
+_barrier: list[Barrier] = []
+
+
+def main() -> int:
+    """The exit status: 0 when nothing was found."""
+    arguments = _parse()
+    _raise_file_limit(arguments.idle + arguments.dripping)
+    with tempfile.TemporaryDirectory(prefix="martlet-attack-") as directory:
+        cluster = RunningCluster(Path(directory) / "home", "--nodes", "4").start()
+        try:
+            report = _attack(cluster, arguments)
+        finally:
+            cluster.stop()
+    print(json.dumps(report, indent=2) if arguments.json else _table(report))
+    return 1 if report["findings"] else 0
+
+
+def _attack(cluster: RunningCluster, arguments: argparse.Namespace) -> dict[str, Any]:
+    clients = CheckedClients(cluster.port, arguments.clients, arguments.seed)
+    before = held(cluster.home)
+    port, seed = cluster.port, arguments.seed
+    context = multiprocessing.get_context("spawn")  # none of this process's threads
+    roles = arguments.hostile + 3
+    with ProcessPoolExecutor(roles, context, _share, (context.Barrier(roles),)) as pool:
+        list(pool.map(_await_all, range(roles)))  # on a busy machine some take seconds to start
+        until = time.monotonic() + arguments.seconds
+        health = pool.submit(check_health, port, until)
+        slow = pool.submit(keep_connections, port, arguments.idle, arguments.dripping, until)
+        poured = pool.submit(pour, port, seed, until)
+        nonsense = [
+            pool.submit(send_nonsense, port, seed + n, until) for n in range(arguments.hostile)
+        ]
+        with clients.running():
+            incidents = []
+            if arguments.kills:
+                incidents = attack_servers(cluster, seed, until)
+            time.sleep(max(0.0, until - time.monotonic()))  # the attack has a length of its own
+        findings = [text for seen in nonsense for text in seen.result().findings]
+        checked = health.result()
+    time.sleep(_QUIET_SECONDS)  # idle connections of the proxy end, and memory is given back
+    clients.check_all()
+    clients.close()
+    findings += [*clients.verdicts.violations, *_outdated(clients, incidents), *_slow(checked)]
+    return {
+        "seconds": arguments.seconds,
+        "seed": seed,
+        "incidents": [asdict(incident) for incident in incidents],
+        "connections opened by slow clients": slow.result(),
+        "endless streams refused": poured.result(),
+        "requests of nonsense": sum(seen.result().statuses.total() for seen in nonsense),
+        "answers": dict(sorted(clients.verdicts.counts.items())),
+        "health check, seconds": _quantiles(checked.seconds),
+        "health check, failures": dict(checked.failures),
+        "held before": {name: asdict(value) for name, value in before.items()},
+        "held after": {name: asdict(value) for name, value in held(cluster.home).items()},
+        "findings": findings,
+    }
+
+
+def _share(barrier: Barrier) -> None:
+    _barrier.append(barrier)
+
+
+def _await_all(_: int) -> None:
+    """Hold this process until each process of the pool has come up."""
+    _barrier[0].wait(_START_SECONDS_MAX)
+
+
+def _outdated(clients: CheckedClients, incidents: list[Incident]) -> list[str]:
+    """Outdated reads when no server had been away for a while."""
+    return [
+        f"outdated read: {what}"
+        for at, what in clients.verdicts.outdated
+        if not any(i.began <= at <= i.ended + SETTLED_SECONDS for i in incidents)
+    ]
+
+
+def _slow(health: Health) -> list[str]:
+    """The proxy itself is killed as well: some checks fail or wait for the next one."""
+    typical = statistics.median(health.seconds)
+    if typical > HEALTH_SECONDS_MAX:
+        return [f"a health check took {typical:.2f} s in the median"]
+    return []
+
+
+def _quantiles(seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    return {
+        "median": round(statistics.median(ordered), 4),
+        "p99": round(ordered[len(ordered) * 99 // 100], 4),
+        "most": round(ordered[-1], 4),
+        "checks": len(ordered),
+    }
+
+
+def _table(report: dict[str, Any]) -> str:
+    lines = [f"attack: {report['seconds']} s, seed {report['seed']}"]
+    kills = sum(incident["is_kill"] for incident in report["incidents"])
+    lines.append(f"{'servers killed':42} {kills}")
+    lines.append(f"{'servers stopped for a moment':42} {len(report['incidents']) - kills}")
+    for name, value in report.items():
+        if isinstance(value, int) and name not in ("seconds", "seed"):
+            lines.append(f"{name:42} {value}")
+    for group in ("health check, seconds", "health check, failures", "answers"):
+        lines += [f"{group}: {name:{40 - len(group)}} {n}" for name, n in report[group].items()]
+    lines.append(f"\n{'':28}{'MiB resident':>20}{'open files':>20}{'threads':>20}")
+    for name, before in report["held before"].items():
+        after = report["held after"].get(name, before)
+        cells = "".join(f"{before[key]:10.0f} → {after[key]:<7.0f}" for key in before)
+        lines.append(f"{name:28}{cells}")
+    lines += ["", *(f"FOUND: {finding}" for finding in report["findings"][:50])]
+    lines.append(f"attack: {len(report['findings'])} findings")
+    return "\n".join(lines)
+
+
+def _raise_file_limit(connections: int) -> None:
+    """More connections than files cannot be kept."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(_FILES_WANTED, 2 * connections)
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def _parse() -> argparse.Namespace:
+    description, _, examples = (__doc__ or "").partition("examples:\n")
+    parser = argparse.ArgumentParser(
+        prog="attack",
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=32, help="that are checked")
+    parser.add_argument("--hostile", type=int, default=2, help="that send nonsense")
+    parser.add_argument("--idle", type=int, default=500, help="connections that say nothing")
+    parser.add_argument("--dripping", type=int, default=100, help="that say a byte a second")
+    parser.add_argument("--no-kills", dest="kills", action="store_false")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

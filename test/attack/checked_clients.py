@@ -1,0 +1,191 @@
+"""Clients that write, read and delete without pause, and know what each object may be now."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from swift_api import Account, Answer
+
+CONTAINERS = 4
+NAMES_OF_CLIENT = 12
+_SIZES = (0, 1, 100, 4096, 4096, 4096, 70_000, 300_000, 1_200_000)
+_META = "x-object-meta-attack"
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class State:
+    """An object as the PUT and the last POST of these numbers made it; 0 for none."""
+
+    put: int = 0
+    post: int = 0
+
+
+ABSENT = State()
+
+
+@dataclass
+class Object:
+    """One object, which one client alone changes."""
+
+    container: str
+    name: str
+    #: States that it may have now: one, but for requests whose answer said nothing.
+    may_be: set[State] = field(default_factory=lambda: {ABSENT})
+    #: The numbers of all PUTs and POSTs that were sent, in any order and to any replica.
+    sent: set[int] = field(default_factory=lambda: {0})
+
+    def body(self, put: int) -> bytes:
+        """The body of a PUT: unlike that of any other PUT."""
+        seed = hashlib.sha256(f"{self.container}/{self.name}/{put}".encode()).digest()
+        size = _SIZES[seed[0] % len(_SIZES)]
+        return b"%d:" % put + (seed * (size // len(seed) + 1))[:size]
+
+    def after(self, answer: Answer | None, change: Callable[[State], State]) -> None:
+        """Note the answer to a change; None where there was none."""
+        changed = {change(state) for state in self.may_be}
+        if answer is not None and answer.status < 300:
+            self.may_be = changed
+        elif answer is None or answer.status >= 500:
+            self.may_be |= changed
+
+
+@dataclass
+class Verdicts:
+    """Answers that the clients got, by kind; and wrong ones, in words."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    #: Reads that gave an older state than a later read of all replicas found.
+    outdated: list[tuple[float, str]] = field(default_factory=list)
+
+
+class CheckedClients:
+    """Threads with objects of their own each, until the block ends."""
+
+    def __init__(self, port: int, count: int, seed: int) -> None:
+        self.verdicts = Verdicts()
+        self._stop = threading.Event()
+        # Not the account of those that send nonsense: they may set a quota.
+        self._accounts = [Account(port, "test2:tester2", "testing2") for _ in range(count)]
+        for number in range(CONTAINERS):
+            answer = self._accounts[0].call("PUT", f"attack-{number}")
+            assert answer.status in (201, 202), answer
+        self._chances = [random.Random(f"{seed}.{number}") for number in range(count)]
+        self.objects = [
+            [
+                Object(f"attack-{number % CONTAINERS}", f"client-{client}-{number}")
+                for number in range(NAMES_OF_CLIENT)
+            ]
+            for client in range(count)
+        ]
+        self._threads = [
+            threading.Thread(target=self._work, args=(number,)) for number in range(count)
+        ]
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(120)
+
+    def check_all(self) -> None:
+        """Read each object from all replicas: is it as it must be?"""
+        account = self._accounts[0]
+        for mine in self.objects:
+            for item in mine:
+                state = self._read(account, item, newest=True)
+                if state not in item.may_be:
+                    self._violation(item, f"is {state} at the end, may be {item.may_be}")
+                self.verdicts.counts["checked at the end"] += 1
+
+    def close(self) -> None:
+        for account in self._accounts:
+            account.close()
+
+    def _work(self, number: int) -> None:
+        account, chance = self._accounts[number], self._chances[number]
+        put = 0
+        while not self._stop.is_set():
+            item = chance.choice(self.objects[number])
+            kind = chance.choices(("PUT", "POST", "DELETE", "GET"), (4, 1, 1, 4))[0]
+            put += 1
+            if kind == "GET":
+                self._check_read(account, item)
+            else:
+                self._change(account, item, kind, put)
+
+    def _change(self, account: Account, item: Object, kind: str, number: int) -> None:
+        body = item.body(number) if kind == "PUT" else b""
+        headers = {_META: str(number)} if kind == "POST" else {}
+        item.sent.add(number)
+        answer = self._ask(account, kind, item, headers, body)
+        if kind == "PUT":
+            item.after(answer, lambda _: State(number))
+        elif kind == "DELETE":
+            known = None if answer is not None and answer.status == 404 else answer
+            item.after(known, lambda _: ABSENT)
+        else:
+            item.after(answer, lambda old: State(old.put, number) if old.put else old)
+        if answer is not None and answer.status == 404 and ABSENT not in item.may_be:
+            self.verdicts.counts[f"{kind} 404 of an object that is there"] += 1
+
+    def _check_read(self, account: Account, item: Object) -> None:
+        at = time.monotonic()
+        state = self._read(account, item)
+        if state is None or state in item.may_be:
+            return
+        self.verdicts.counts["outdated reads"] += 1
+        if self._read(account, item, newest=True) in item.may_be:
+            self.verdicts.outdated.append((at, f"{item.container}/{item.name}: {state}"))
+
+    def _read(self, account: Account, item: Object, newest: bool = False) -> State | None:
+        """The state that a GET shows; None where it was refused."""
+        headers = {"X-Newest": "true"} if newest else {}
+        answer = self._ask(account, "GET", item, headers, None)
+        if answer is None or answer.status not in (200, 404):
+            return None
+        if answer.status == 404:
+            return ABSENT
+        number = answer.body.partition(b":")[0]
+        state = State(int(number) if number.isdigit() else -1, int(answer.headers.get(_META, "0")))
+        if not {state.put, state.post} <= item.sent or answer.body != item.body(state.put):
+            self._violation(item, f"{len(answer.body)} bytes, {state}: never stored in it")
+            return None
+        return state
+
+    def _ask(
+        self,
+        account: Account,
+        method: str,
+        item: Object,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> Answer | None:
+        try:
+            answer = account.call(method, item.container, item.name, headers=headers, body=body)
+        except (OSError, http.client.HTTPException) as error:
+            self.verdicts.counts[f"{method} {type(error).__name__}"] += 1
+            self._stop.wait(_PAUSE_SECONDS)  # the proxy may be away
+            return None
+        self.verdicts.counts[f"{method} {answer.status}"] += 1
+        if answer.status not in (200, 201, 202, 204, 404, 503, 507):
+            self._violation(item, f"{method}: {answer.status} {answer.body[:100]!r}")
+        return answer
+
+    def _violation(self, item: Object, what: str) -> None:
+        self.verdicts.violations.append(f"{item.container}/{item.name}: {what}")

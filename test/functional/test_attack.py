@@ -1,0 +1,34 @@
+"""A sample of `make attack`: all sides at once, for some seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from source_tree import ROOT
+
+SECONDS = "15"
+_PATHS = (".", "test/support", "test/conformance", "bench")  # "." first: bench has a ring.py
+
+
+def test_a_sample_of_the_attack() -> None:
+    command = [sys.executable, str(ROOT / "test" / "attack" / "attack.py"), "--json"]
+    options = ["--seconds", SECONDS, "--clients", "12", "--idle", "300", "--dripping", "60"]
+    paths = os.pathsep.join(str(ROOT / path) for path in _PATHS)
+    finished = subprocess.run(
+        [*command, *options],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert finished.stdout, finished.stderr
+    report = json.loads(finished.stdout)
+    assert report["findings"] == []
+    assert report["answers"]["checked at the end"] > 0
+    assert report["incidents"]
+    assert report["requests of nonsense"] > 0
+    assert finished.returncode == 0, finished.stderr

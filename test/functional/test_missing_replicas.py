@@ -1,0 +1,115 @@
+"""An account and a container that two of three primaries miss: everything works, and they are made
+again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+from cluster.ports import HOST
+from martlet.names import quote_path
+from ring.hashing import HashPath
+from ring.ring import Node, Ring
+
+OBJECTS = 60
+CONTAINERS = 18
+
+
+def ring_of(cluster: RunningCluster, kind: str) -> Ring:
+    etc = cluster.home / "etc"
+    (path,) = {*etc.glob(f"{kind}.ring.gz"), *etc.glob(f"*/{kind}.ring.gz")}
+    return Ring(path, HashPath.from_conf(path.parent / "martlet.conf"))
+
+
+def device_path(cluster: RunningCluster, node: Node) -> Path:
+    (found,) = (cluster.home / "devices").glob(f"*/{node['device']}")
+    return found
+
+
+def container_on(ring: Ring, account: str, devices: set[str]) -> str:
+    """A container with replicas on all of these devices."""
+    names = (f"c{number}" for number in range(10_000))
+    return next(
+        name
+        for name in names
+        if devices <= {node["device"] for node in ring.get_nodes(account, name)[1]}
+    )
+
+
+def call(node: Node, path: str) -> tuple[int, bytes]:
+    """GET at one storage server."""
+    connection = http.client.HTTPConnection(HOST, node["port"], timeout=60)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
+    """The rows that are not delivered, as each object server reports them."""
+    found = []
+    for number in range(1, 5):
+        status, body = call({"port": cluster.storage_port("object", number)}, "/recon/async")  # type: ignore[typeddict-item]
+        assert status == 200
+        found.append(json.loads(body))
+    return found
+
+
+def listed(ring: Ring, *names: str) -> list[list[str] | None]:
+    """The listing of each primary; None for one that has no such database."""
+    partition, nodes = ring.get_nodes(*names)
+    listings = []
+    for node in nodes:
+        status, body = call(
+            node, f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}?format=json"
+        )
+        listings.append([e["name"] for e in json.loads(body)] if status == 200 else None)
+    return listings
+
+
+def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningCluster]) -> None:
+    cluster = new_cluster("--nodes", "4").start()
+    account = Account(cluster.port)
+    name = account.path.rpartition("/")[2]
+    accounts, containers = ring_of(cluster, "account"), ring_of(cluster, "container")
+    away, replaced, _ = accounts.get_nodes(name)[1]
+    container = container_on(containers, name, {away["device"], replaced["device"]})
+
+    # Made while one primary is away: the third copy is on a hand-off.
+    aside = cluster.home / "aside"
+    device_path(cluster, away).rename(aside)
+    path = cluster.home / "devices" / f"node{away['device'][1:]}" / away["device"]
+    assert account.call("PUT", container, headers={"X-Container-Read": ".r:*"}).status == 201
+    assert account.call("PUT", container, "first", body=b"x").status == 201
+    aside.rename(path)
+    # Then the databases of another go with its disk.
+    for kind in ("accounts", "containers", "tmp"):
+        shutil.rmtree(device_path(cluster, replaced) / kind)
+    assert listed(accounts, name).count(None) == 2
+    assert listed(containers, name, container).count(None) == 2
+
+    statuses = [account.call("PUT", f"new{number}").status for number in range(CONTAINERS)]
+    assert statuses == [201] * CONTAINERS
+    made = sorted([container, *(f"new{number}" for number in range(CONTAINERS))])
+    await_true(lambda: listed(accounts, name) == [made] * 3, "all primaries list the containers")
+
+    for number in range(OBJECTS):
+        assert account.call("PUT", container, f"o{number}", body=b"x").status == 201
+    names = sorted(["first", *(f"o{number}" for number in range(OBJECTS))])
+    await_true(lambda: listed(containers, name, container) == [names] * 3, "three whole listings")
+    await_true(lambda: not any(p["async_pending"] for p in pending(cluster)), "no row is pending")
+    for _ in range(9):  # whichever replica answers, the ACL of the container is there
+        answer = account.call("HEAD", container)
+        assert answer.headers["x-container-read"] == ".r:*"
+    logs = "".join(path.read_text() for path in (cluster.home / "logs").glob("*-server-node*.log"))
+    assert f"event=replica_made account={name} source=" in logs
+    assert f"event=replica_made account={name} container={container} source=" in logs

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample service of `martlet.server`: real processes, a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+APP = """
+    import os
+    from martlet.http import Request, Response
+
+    def app_factory(global_conf, **conf):
+        word = conf.get("word", "")
+
+        def app(environ, start_response):
+            req = Request(environ)
+            if req.path == "/word":
+                return Response(200, body=word)(environ, start_response)
+            if req.method == "PUT":
+                return Response(201, body=str(len(req.body_file.read())))(environ, start_response)
+            return Response(200, body=str(os.getpid()))(environ, start_response)
+        return app
+"""
+MAIN = """
+    import sys
+    import martlet.server
+    from martlet.server import patch_standard_library, run_service
+    martlet.server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
+    patch_standard_library()
+    sys.exit(run_service("martlet-sample-server", "a sample"))
+"""
+# What happens just before the process executes its program anew.
+AT_EXECUTION = """\
+import os, signal, sys
+import martlet.server
+def execute(*arguments, execute_anew=martlet.server.execute_anew):
+    {}
+    execute_anew(*arguments)
+martlet.server.execute_anew = execute
+"""
+
+
+class Service:
+    """A sample service in a directory of its own."""
+
+    def __init__(self, directory: Path, workers: int, at_execution: str = "") -> None:
+        self.directory = directory
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        (directory / "sample_app.py").write_text(textwrap.dedent(APP))
+        main = textwrap.dedent(MAIN)
+        if at_execution:
+            main = AT_EXECUTION.format(at_execution) + main
+        (directory / "main.py").write_text(main)
+        (directory / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+        self.conf = directory / "sample.conf"
+        self.write_conf(f"bind_port = {self.port}\nworkers = {workers}\n")
+        self.process: subprocess.Popen[str] | None = None
+
+    def write_conf(self, defaults: str, word: str = "") -> None:
+        self.conf.write_text(
+            f"[DEFAULT]\nbind_ip = 127.0.0.1\nswift_dir = {self.directory}\n{defaults}"
+            f"[app:main]\npaste.app_factory = sample_app:app_factory\nword = {word}\n"
+        )
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def start(self, into_log: bool = False) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stderr=self.log_path.open("a") if into_log else subprocess.PIPE,
+            text=True,
+        )
+        return self.process
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        command = [*self._command, "--check"]
+        return subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    @property
+    def _command(self) -> list[str]:
+        return [sys.executable, str(self.directory / "main.py"), str(self.conf)]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        paths = [str(self.directory), *sys.path]  # the martlet under test, wherever it lies
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def connect(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.connect()
+        return connection
+
+    def get_pid(self) -> int:
+        return int(self.get("/"))
+
+    def get(self, path: str) -> str:
+        connection = self.connect()
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Poll until true; a condition may fail with OSError while the server is not there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("the condition did not come true in 60 s")

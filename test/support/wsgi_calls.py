@@ -1,0 +1,89 @@
+"""An HTTP server of ``martlet.wsgi`` in threads, and raw bytes to and from it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from martlet.http import Environ, Response, StartResponse, WSGIApp
+from martlet.wsgi.limits import Limits
+from martlet.wsgi.listener import HttpServer
+from martlet.wsgi.stream import ClientStream
+
+LIMITS = Limits(client_timeout=10.0, idle_timeout=10.0)
+
+
+def show_request(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with what arrived."""
+    try:
+        body = environ["wsgi.input"].read()
+    except (ValueError, OSError):  # a body that breaks off is the application's to refuse
+        return Response(400)(environ, start_response)
+    lines = [f"{k}={v}" for k, v in sorted(environ.items()) if k.isupper() or k.startswith("HTTP_")]
+    lines.append("body=" + body.decode("latin-1"))
+    return Response(200, body="\n".join(lines).encode("latin-1"))(environ, start_response)
+
+
+def in_thread(function: Callable[[], None]) -> None:
+    threading.Thread(target=function, daemon=True).start()
+
+
+@contextlib.contextmanager
+def serving(
+    app: WSGIApp = show_request,
+    limits: Limits = LIMITS,
+    requests: int = 100,
+    connections: int = 500,
+) -> Iterator[tuple[int, HttpServer]]:
+    """A server in threads; its port, and the server."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+    logger = logging.getLogger("test.wsgi")
+    server = HttpServer(listener, app, limits, logger, in_thread, requests, connections)
+    runner = threading.Thread(target=server.run)
+    runner.start()
+    yield listener.getsockname()[1], server
+    server.stop()
+    runner.join(10)
+    listener.close()
+    assert not runner.is_alive()
+
+
+def exchange(port: int, raw: bytes) -> bytes:
+    """Send bytes, say no more, and read all that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with contextlib.suppress(OSError):
+            client.sendall(raw)
+            client.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := client.recv(65536):
+                answer += piece
+        return answer
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer[9:12])
+
+
+def stream_of(raw: bytes) -> ClientStream:
+    """A client that sends these bytes, and then goes."""
+    mine, theirs = socket.socketpair()
+
+    def send() -> None:
+        with theirs, contextlib.suppress(OSError):  # who reads may have had enough
+            theirs.sendall(raw)
+
+    in_thread(send)
+    return ClientStream(mine, LIMITS)
+
+
+HEAD = b"PUT /a HTTP/1.1\r\nHost: h\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def refuse(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Without a look at the body."""
+    return Response(401)(environ, start_response)
