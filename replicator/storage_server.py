@@ -261,8 +261,9 @@ class StorageServer:
         container: str | None,
         action: Callable[[], T],
     ) -> T:
-        """The result of an action on a database. Where the proxy knows that there is such a database,
-        one that is missing is made first.
+        """The result of an action on a database.
+
+        Where the proxy knows that there is such a database, one that is missing is made first.
 
         :raises HTTPException: as for ``restore``.
         """

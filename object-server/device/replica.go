@@ -38,6 +38,26 @@ func (r Replica) during(do func(b *bundle.Bundle) error) error {
 	return do(s.bundle)
 }
 
+// unsplit calls do with the partition's bundle, which is not split meanwhile; nothing else waits. Where there is no
+// directory, do is not called.
+func (r Replica) unsplit(do func(d *Device, id bundle.ID) error) error {
+	d := r.device
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.splitter.marking.Lock()
+	defer d.splitter.marking.Unlock()
+	id, ok := d.bundleIn(r.policy, r.partition)
+	if !ok {
+		return fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(r.policy, r.partition))
+	}
+	if has, err := d.hasDirectory(id); err != nil || !has {
+		return err
+	}
+	return do(d, id)
+}
+
 // opened is the partition, which is open until done is called. It is nil
 // where there is no directory, unless that is to be made.
 func (r Replica) opened(makes bool) (*partition, error) {

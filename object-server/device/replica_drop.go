@@ -13,20 +13,11 @@ import (
 //
 // It waits for what the compactor is doing, and for the partition that is being split.
 func (r Replica) Drop(unchangedSince bundle.Position) error {
-	d := r.device
-	if err := d.enter(); err != nil {
-		return err
-	}
-	defer d.leave()
-	d.splitter.marking.Lock() // the partition stays what it is
-	defer d.splitter.marking.Unlock()
-	id, ok := d.bundleIn(r.policy, r.partition)
-	if !ok {
-		return fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(r.policy, r.partition))
-	}
-	if has, err := d.hasDirectory(id); err != nil || !has {
-		return err
-	}
+	return r.unsplit(func(d *Device, id bundle.ID) error { return d.dropUnchanged(id, unchangedSince) })
+}
+
+// dropUnchanged is Replica.Drop of one bundle, which is not split meanwhile.
+func (d *Device) dropUnchanged(id bundle.ID, since bundle.Position) error {
 	d.compactor.working.Lock()
 	defer d.compactor.working.Unlock()
 	d.caretaker.working.Lock()
@@ -38,7 +29,7 @@ func (r Replica) Drop(unchangedSince bundle.Position) error {
 	if err != nil {
 		return err
 	}
-	if now := b.Position(); now != unchangedSince {
+	if now := b.Position(); now != since {
 		return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
 	}
 	if err := d.compactor.settle(); err != nil { // no replay of the journal brings back a file

@@ -36,20 +36,11 @@ func (r Replica) Doubt() (p bundle.Position, err error) {
 // not lost when the partition was opened: nothing was imported in its place. Import it,
 // or leave it to Device.Repair.
 func (r Replica) Heal(doubt bundle.Position) error {
-	d := r.device
-	if err := d.enter(); err != nil {
-		return err
-	}
-	defer d.leave()
-	d.splitter.marking.Lock() // the partition stays what it is
-	defer d.splitter.marking.Unlock()
-	id, ok := d.bundleIn(r.policy, r.partition)
-	if !ok {
-		return fmt.Errorf("%w: %s is what is left of a split", ErrInvalid, d.pathOf(r.policy, r.partition))
-	}
-	if has, err := d.hasDirectory(id); err != nil || !has {
-		return err
-	}
+	return r.unsplit(func(d *Device, id bundle.ID) error { return d.heal(id, doubt) })
+}
+
+// heal is Replica.Heal of one bundle, which is not split meanwhile.
+func (d *Device) heal(id bundle.ID, doubt bundle.Position) error {
 	s := d.partitionOf(id)
 	b, err := d.open(s, id)
 	if err != nil || b.Doubt().LSN == 0 {
