@@ -9,18 +9,20 @@ from typing import Any
 from account.config import AccountOptions
 from account.database import AccountDatabase, AccountInfo
 from account.record import COUNT_MAX, Record, make_record
-from martlet.cluster_conf import ClusterConf
-from martlet.config import load_options
-from martlet.http import HeaderList, Request, Response, error_response, http_error
-from martlet.listing import listing_content_type, render_account
-from martlet.names import str_to_wsgi
-from martlet.server import ServerOptions, read_server_options
-from martlet.timestamp import Timestamp
-from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseExists, DatabaseMissing
-from replicator.metadata import Metadata, check_total, metadata_of_request, shown_metadata
-from replicator.name_listing import Row, Subdir
-from replicator.storage_server import StorageServer, empty_response, listing_query
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import load_options
+from martlet.http.environ import HeaderList
+from martlet.http.listing import listing_content_type, render_account
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response, http_error
+from martlet.service.server import ServerOptions, read_server_options
+from martlet.words.names import str_to_wsgi
+from martlet.words.timestamp import Timestamp
+from storage.database_pool import DatabasePool
+from storage.errors import DatabaseExists, DatabaseMissing
+from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
+from storage.name_listing import Row, Subdir
+from storage.storage_server import StorageServer, empty_response, listing_query
 
 _DELETED = (("X-Account-Status", "Deleted"),)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator.storage_server import StorageOptions
+from storage.storage_server import StorageOptions
 
 
 @dataclass(frozen=True)

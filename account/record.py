@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 COUNT_MAX = 2**63 - 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from martlet.http import WSGIApp
+from martlet.http.environ import WSGIApp
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
@@ -20,7 +20,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
 
 def main() -> int:
     """The command ``martlet-account-server``; returns its exit status."""
-    from martlet.server import StorageServerOptions, patch_standard_library, run_service
+    from martlet.service.server import StorageServerOptions, patch_standard_library, run_service
 
     patch_standard_library()
     return run_service(

@@ -117,7 +117,7 @@ def _row(number: int, name: str) -> dict[str, Any]:
 def _fill_ours(home: Path, rows: list[dict[str, Any]]) -> None:
     from container.database import ContainerDatabase
     from container.record import parse_record
-    from replicator.database_files import database_path
+    from storage.database_files import database_path
 
     digest = md5(f"/{ACCOUNT}/{CONTAINER}{SALT}".encode(), usedforsecurity=False).hexdigest()
     path = database_path(str(home / "devices" / DEVICE), "containers", str(PARTITION), digest)

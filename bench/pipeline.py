@@ -30,7 +30,7 @@ from load import HOST, Load, run
 from own_cluster import free_port, login, must, own_cluster
 from processes import cpu_ms, process_tree
 
-from martlet.config import read_ini
+from martlet.conf.options import read_ini
 
 SAMPLE = Path(__file__).parents[1] / "etc" / "proxy-server.conf-sample"
 SHORT = (

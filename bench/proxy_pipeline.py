@@ -19,7 +19,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from martlet.http import Environ, Request, StartResponse, WSGIApp, call_app
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.request import Request
 
 BODY = b"x" * 4096
 FILTERS = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.layout import KINDS, Home, Layout, StorageNode, write_atomically
 from cluster.policies import ClusterPolicies
 from cluster.ports import HOST
-from martlet.cluster_conf import CONF_NAME
+from martlet.conf.cluster import CONF_NAME
 
 #: ``account:user`` -> key and groups. They are in every copy of martlet: for trying out only.
 TRIAL_USERS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.layout import Home
-from martlet.cluster_conf import CONF_NAME, HashOptions
-from martlet.config import ConfigError
+from martlet.conf.cluster import CONF_NAME, HashOptions
+from martlet.conf.options import ConfigError
 from ring.device_marker import DeviceMarkers
 
 SWIFT_DIR_DEFAULT = Path("/etc/martlet")

@@ -30,7 +30,7 @@ from cluster.object_info_record import (
     records,
 )
 from cluster.object_info_swift import joined_attributes, read_swift_metadata
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import load_rings
 

@@ -16,7 +16,7 @@ import google_crc32c
 import msgpack  # type: ignore[import-untyped]
 
 from cluster.errors import ClusterError
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 UNIT = 64
 HEADER_BYTES = 128

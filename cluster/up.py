@@ -21,8 +21,8 @@ from cluster.processes import Child, Supervisor, exit_words
 from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
 from cluster.rings import write_rings
 from cluster.services import services_of
-from martlet.cluster_conf import CONF_NAME, HashOptions
-from martlet.storage_policies import StoragePolicy
+from martlet.conf.cluster import CONF_NAME, HashOptions
+from martlet.conf.storage_policies import StoragePolicy
 from ring.device_marker import DeviceMarkers
 
 READY_SECONDS_MAX = 60.0

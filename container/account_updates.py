@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from container.database import ContainerInfo
-from martlet.backend_client import Address, BackendClient, BackendError, BackendExchange
+from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
-from martlet.names import quote_path
+from martlet.words.names import quote_path
 
 
 @dataclass(frozen=True, slots=True)

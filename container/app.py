@@ -22,19 +22,21 @@ from container.record import (
 )
 from container.reporter import Reporter
 from container.sync_rows import SyncPoints, set_points
-from martlet.cluster_conf import ClusterConf
-from martlet.config import is_true, load_options
-from martlet.http import HeaderList, Request, Response, http_date, http_error
-from martlet.listing import JSON, listing_content_type, render_container
-from martlet.names import quote_path, wsgi_to_str
-from martlet.server import ServerOptions, read_server_options
-from martlet.sync_realms import SyncRealms
-from martlet.timestamp import Timestamp
-from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseExists, DatabaseMissing
-from replicator.metadata import Metadata, check_total, metadata_of_request, shown_metadata
-from replicator.storage_server import StorageServer, empty_response, listing_query
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import is_true, load_options
+from martlet.conf.sync_realms import SyncRealms
+from martlet.http.environ import HeaderList
+from martlet.http.listing import JSON, listing_content_type, render_container
+from martlet.http.request import Request
+from martlet.http.response import Response, http_date, http_error
+from martlet.service.server import ServerOptions, read_server_options
+from martlet.words.names import quote_path, wsgi_to_str
+from martlet.words.timestamp import Timestamp
 from ring.ring import Ring
+from storage.database_pool import DatabasePool
+from storage.errors import DatabaseExists, DatabaseMissing
+from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
+from storage.storage_server import StorageServer, empty_response, listing_query
 
 SAVED_HEADERS = frozenset(
     {

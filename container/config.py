@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from martlet.config import option
-from replicator.storage_server import StorageOptions
+from martlet.conf.options import option
+from storage.storage_server import StorageOptions
 
 
 @dataclass(frozen=True)

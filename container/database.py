@@ -15,11 +15,11 @@ from container.record import Record
 from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from container.version_listing import list_versions
 from container.version_rows import has_versions
-from martlet.timestamp import Timestamp
-from replicator.database import Database
-from replicator.database_files import device_path_of
-from replicator.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
-from replicator.name_listing import ListingQuery, Range, Row, Subdir, list_names
+from martlet.words.timestamp import Timestamp
+from storage.database import Database
+from storage.database_files import device_path_of
+from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
+from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
 #: Holds a set of metadata to its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]

@@ -19,15 +19,15 @@ from typing import Any
 
 from container.database import ContainerDatabase, ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
-from martlet.backend_client import BackendClient, BackendError, BackendExchange
+from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
-from martlet.names import quote_path
-from martlet.timestamp import Timestamp
-from replicator.concurrency import repeat_in_background
-from replicator.database_pool import DatabasePool
-from replicator.errors import DatabaseMissing, DeviceFailed, DeviceStuck, ProcessLost
+from martlet.words.names import quote_path
+from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import Ring
+from storage.concurrency import repeat_in_background
+from storage.database_pool import DatabasePool
+from storage.errors import DatabaseMissing, DeviceFailed, DeviceStuck, ProcessLost
 
 #: Pause between two looks at the marked containers, seconds.
 INTERVAL_SECONDS = 1.0

@@ -15,8 +15,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from container.record import NULL, last_modified, split_swift_bytes
-from martlet.names import quote_path
-from replicator.name_listing import Row, Subdir
+from martlet.words.names import quote_path
+from storage.name_listing import Row, Subdir
 
 _SIZE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
 

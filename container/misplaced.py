@@ -19,8 +19,8 @@ from enum import Enum
 from typing import Any
 
 from container.record import Record, decode_times
-from martlet.names import split_path
-from martlet.timestamp import TICKS_PER_SECOND, Timestamp
+from martlet.words.names import split_path
+from martlet.words.timestamp import TICKS_PER_SECOND, Timestamp
 
 QUEUE_ACCOUNT = ".misplaced_objects"
 SECONDS_PER_CONTAINER = 3600

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 _NEVER = Timestamp(0)
 

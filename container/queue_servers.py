@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from container.misplaced import QUEUE_ACCOUNT, Entry
 from container.policy_choice import claim_of, winning_policy
-from martlet.backend_client import BackendClient, BackendError, BackendExchange
+from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
-from martlet.names import quote_path
-from martlet.timestamp import Timestamp
+from martlet.words.names import quote_path
+from martlet.words.timestamp import Timestamp
 from ring.ring import Node, Ring
 
 #: How long the policy of a container is believed, seconds.

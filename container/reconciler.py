@@ -25,12 +25,12 @@ from container.misplaced import (
     parse_entry,
     queue_container,
 )
-from martlet.http import Headers
-from martlet.internal_client import InternalClient, InternalResponse
+from martlet.http.headers import Headers
+from martlet.http.internal_client import InternalClient, InternalResponse
 from martlet.log import get_logger
-from martlet.names import quote_path
-from martlet.timestamp import Timestamp
-from replicator.concurrency import for_each
+from martlet.words.names import quote_path
+from martlet.words.timestamp import Timestamp
+from storage.concurrency import for_each
 
 _POLICY = "X-Backend-Storage-Policy-Index"
 _VERSION = "X-Backend-Version-Id"

@@ -24,10 +24,10 @@ def main(argv: list[str] | None = None) -> int:
         "the configuration file",
         "/etc/martlet/container-reconciler.conf",
     )
-    from martlet.server import patch_standard_library
+    from martlet.service.server import patch_standard_library
 
     patch_standard_library()
-    from martlet.config import ConfigError
+    from martlet.conf.options import ConfigError
     from ring.errors import RingError
 
     try:
@@ -64,12 +64,12 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     from container.config import ReconcilerDefaults, ReconcilerOptions
     from container.queue_servers import QueueServers
     from container.reconciler import Reconciler
-    from martlet.backend_client import BackendClient
-    from martlet.cluster_conf import CONF_NAME
-    from martlet.config import ConfigError, load_options, read_ini
-    from martlet.internal_client import InternalClient
+    from martlet.conf.cluster import CONF_NAME
+    from martlet.conf.options import ConfigError, load_options, read_ini
+    from martlet.http.backend_client import BackendClient
+    from martlet.http.internal_client import InternalClient
     from martlet.log import setup_logging
-    from martlet.server import load_pipeline
+    from martlet.service.server import load_pipeline
     from ring.hashing import HashPath
     from ring.ring import Ring
 

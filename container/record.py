@@ -18,7 +18,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 _PLAIN_LENGTH = len("1700000000.00000")
 _PLAIN_TIME = re.compile(r"\d{10}\.\d{5}", re.ASCII).fullmatch

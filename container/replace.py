@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from container.record import Record
-from replicator.schema import row_hash
+from storage.schema import row_hash
 
 _INSERT = """
 INSERT INTO object (name, created_at, size, content_type, etag, deleted, storage_policy_index)

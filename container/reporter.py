@@ -18,23 +18,23 @@ from typing import IO
 from container.account_updates import AccountReplica, send_to_account
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo
-from martlet.backend_client import BackendClient
-from martlet.disk_calls import DiskStuck, on_disk
+from martlet.http.backend_client import BackendClient
 from martlet.log import fields, get_logger
-from martlet.timestamp import Timestamp
-from martlet.worker_processes import at_retirement
-from replicator.concurrency import for_each, repeat_in_background
-from replicator.database_files import device_path_of, entries
-from replicator.database_pool import DatabasePool
-from replicator.errors import (
+from martlet.service.disk_calls import DiskStuck, on_disk
+from martlet.service.worker_processes import at_retirement
+from martlet.words.timestamp import Timestamp
+from ring.errors import RingError
+from ring.ring import Ring
+from storage.concurrency import for_each, repeat_in_background
+from storage.database_files import device_path_of, entries
+from storage.database_pool import DatabasePool
+from storage.errors import (
     DatabaseError,
     DatabaseMissing,
     DeviceFailed,
     DeviceStuck,
     ProcessLost,
 )
-from ring.errors import RingError
-from ring.ring import Ring
 
 #: Beyond so many changed containers the rest waits for the sweep.
 CHANGED_MAX = 100_000

@@ -18,15 +18,15 @@ from container.config import SyncOptions
 from container.database import ContainerDatabase, ContainerInfo
 from container.sync_remote import Remote, RemoteError
 from container.sync_rows import SyncPoints, SyncRow, read_points, rows_after, set_points
-from martlet.http import Headers
-from martlet.internal_client import InternalClient
+from martlet.conf.sync_realms import SyncRealms, SyncTarget
+from martlet.http.headers import Headers
+from martlet.http.internal_client import InternalClient
 from martlet.log import get_logger
-from martlet.names import quote_path
-from martlet.sync_realms import SyncRealms, SyncTarget
-from martlet.timestamp import Timestamp
-from replicator.concurrency import for_each
-from replicator.errors import DatabaseError, DatabaseMissing
+from martlet.words.names import quote_path
+from martlet.words.timestamp import Timestamp
 from ring.hashing import HashPath
+from storage.concurrency import for_each
+from storage.errors import DatabaseError, DatabaseMissing
 
 _ROWS_AT_ONCE = 100
 #: Of one answer, not of the object.

@@ -14,7 +14,7 @@ from container.daemon_arguments import daemon_arguments
 
 if TYPE_CHECKING:
     from container.sync import ContainerSync, Held
-    from martlet.server import ServerOptions
+    from martlet.service.server import ServerOptions
     from ring.ring import Ring
 
 NAME = "martlet-container-sync"
@@ -29,10 +29,10 @@ def main(argv: list[str] | None = None) -> int:
         "the container server's configuration file",
         "/etc/martlet/container-server.conf",
     )
-    from martlet.server import patch_standard_library
+    from martlet.service.server import patch_standard_library
 
     patch_standard_library()
-    from martlet.config import ConfigError
+    from martlet.conf.options import ConfigError
     from ring.errors import RingError
 
     try:
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from martlet.worker_processes import supervise
+        from martlet.service.worker_processes import supervise
 
         return supervise(1, lambda number: _run_forever(daemon))
     return 1 if daemon.run_once() else 0
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run_forever(daemon: ContainerSync) -> None:
     """In a process that another one replaces when a disk makes it useless."""
-    from martlet.server import use_own_poller
+    from martlet.service.server import use_own_poller
 
     use_own_poller()
     daemon.run_forever()
@@ -65,13 +65,13 @@ def load_daemon(conf_path: Path) -> ContainerSync:
     from container.config import ContainerOptions, SyncOptions
     from container.sync import ContainerSync
     from container.sync_remote import Remote
-    from martlet.cluster_conf import CONF_NAME
-    from martlet.config import load_options, read_ini
-    from martlet.disk_calls import limits
-    from martlet.internal_client import InternalClient
+    from martlet.conf.cluster import CONF_NAME
+    from martlet.conf.options import load_options, read_ini
+    from martlet.conf.sync_realms import SyncRealms
+    from martlet.http.internal_client import InternalClient
     from martlet.log import setup_logging
-    from martlet.server import load_pipeline, read_server_options
-    from martlet.sync_realms import SyncRealms
+    from martlet.service.disk_calls import limits
+    from martlet.service.server import load_pipeline, read_server_options
     from ring.hashing import HashPath
     from ring.ring import Ring
 
@@ -106,9 +106,9 @@ def load_daemon(conf_path: Path) -> ContainerSync:
 
 def databases_of(server: ServerOptions, ring: Ring) -> Callable[[], Iterator[Held]]:
     """Gives the container databases on the devices of ``server`` that are primary there."""
-    from martlet.disk_calls import DiskStuck
     from martlet.log import get_logger
-    from replicator.database_files import entries
+    from martlet.service.disk_calls import DiskStuck
+    from storage.database_files import entries
 
     log = get_logger("martlet.container.sync")
 
@@ -127,8 +127,8 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
     :raises DiskStuck: the device does not answer.
     """
     from container.sync import Held
-    from martlet.disk_calls import on_disk
-    from replicator.database_files import entries
+    from martlet.service.disk_calls import on_disk
+    from storage.database_files import entries
 
     disk = os.path.join(server.devices, device)
     top = os.path.join(disk, "containers")

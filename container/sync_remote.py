@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import urllib3
 
-from martlet.sync_realms import SyncTarget, sync_signature
-from martlet.timestamp import Timestamp
+from martlet.conf.sync_realms import SyncTarget, sync_signature
+from martlet.words.timestamp import Timestamp
 
 _CHUNK_SECONDS = 60.0
 

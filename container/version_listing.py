@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from container.record import CURRENT, NULL
 from container.version_rows import has_versions
-from replicator.name_listing import ListingQuery, Range, Row, Subdir, list_names
+from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
 _FIELDS = "name, created_at, size, content_type, etag"
 _VERSIONS = (

@@ -8,40 +8,33 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from martlet.cluster_conf import ClusterConf
-from martlet.config import ConfigError, load_options, warn_once
-from martlet.http import (
-    Environ,
-    HTTPException,
-    Request,
-    Response,
-    StartResponse,
-    WSGIApp,
-    error_response,
-    http_error,
-)
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError, load_options, warn_once
+from martlet.conf.swift_options import PROXY_DEFAULTS, RANDOM
+from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import HTTPException, Response, error_response, http_error
+from martlet.http.trans_id import new_trans_id
 from martlet.log import get_logger
-from martlet.names import BadNameError, check_text, split_path
-from martlet.swift_options import PROXY_DEFAULTS, RANDOM
-from martlet.timestamp import Timestamp
-from martlet.trans_id import new_trans_id
-from proxy.account import AccountController
+from martlet.words.names import BadNameError, check_text, split_path
+from martlet.words.timestamp import Timestamp
 from proxy.config import ProxyOptions
-from proxy.container import ContainerController
-from proxy.core import Core
-from proxy.cors import expose, preflight
-from proxy.info import INFO_WANTED, account_info, container_info
-from proxy.info_page import info_page
+from proxy.controllers.account import AccountController
+from proxy.controllers.container import ContainerController
+from proxy.controllers.cors import expose, preflight
+from proxy.controllers.info_page import info_page
+from proxy.controllers.object import ObjectController
+from proxy.controllers.target import Denied, Route, Target
 from proxy.info_registry import register_info
-from proxy.middleware.tempauth_authorize import ACCOUNT_INFO
-from proxy.object import ObjectController
-from proxy.target import Denied, Route, Target
-from proxy.usage import (
+from proxy.lookup.info import INFO_WANTED, account_info, container_info
+from proxy.lookup.usage import (
     ACCOUNT_USAGE_WANTED,
     CONTAINER_USAGE_WANTED,
     account_usage,
     container_usage,
 )
+from proxy.middleware.auth.tempauth_authorize import ACCOUNT_INFO
+from proxy.replicas.core import Core
 from ring.errors import RingError
 from ring.ring import RingSet, load_rings
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from martlet.config import option
+from martlet.conf.options import option
 
 _OWNER_HEADERS = [
     "x-container-read",

@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from urllib.parse import quote, unquote
 
-from martlet.header_names import lower_name, title_name
-from martlet.http import HeaderList, Request
+from martlet.http.environ import HeaderList
+from martlet.http.header_names import lower_name, title_name
+from martlet.http.request import Request
 
 # Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
 # direct the updates that object servers send. Who asks, as Keystone's auth_token writes it down, is

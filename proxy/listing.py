@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from martlet.http import Request, http_error
-from martlet.names import BadNameError
+from martlet.http.request import Request
+from martlet.http.response import http_error
+from martlet.words.names import BadNameError
 
 #: A filter that answers a listing in JSON whatever the request says sets this in the environ.
 LISTING_IS_JSON = "martlet.listing_is_json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from martlet.config import ConfigError, parse_bool
+from martlet.conf.options import ConfigError, parse_bool
 from martlet.log import get_logger
 
 _log = get_logger("proxy.pipeline")

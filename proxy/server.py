@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Serve the conf named on the command line; returns the exit status."""
-    from martlet.server import patch_standard_library, run_service
+    from martlet.service.server import patch_standard_library, run_service
 
     patch_standard_library()
     from proxy.required_filters import insert_required_filters

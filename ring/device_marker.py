@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from martlet.cluster_conf import HashOptions
+from martlet.conf.cluster import HashOptions
 from ring.files import replace_file
 
 MARKER_NAME = "martlet-device"

@@ -17,8 +17,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, cast
 
-from martlet.cluster_conf import HashOptions
-from martlet.config import ConfigError
+from martlet.conf.cluster import HashOptions
+from martlet.conf.options import ConfigError
 from ring.errors import HashConfError
 
 _FIRST_WORD = Struct(">I").unpack_from

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from martlet.http import HeaderList, http_date
+from martlet.http.environ import HeaderList
+from martlet.http.response import http_date
 from martlet.wsgi.head import Head
 
 #: A body up to this size travels in the same send as the headers.

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from martlet.header_names import upper_name
-from martlet.http import Environ, WSGIApp
-from martlet.trans_id import new_trans_id
+from martlet.http.environ import Environ, WSGIApp
+from martlet.http.header_names import upper_name
+from martlet.http.trans_id import new_trans_id
 from martlet.wsgi.answer import Answer
 from martlet.wsgi.body import Body, ChunkedBody
 from martlet.wsgi.head import BadRequestError, Head, parse_head

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from martlet.header_names import lower_name
+from martlet.http.header_names import lower_name
 from martlet.wsgi.limits import Limits
 
 # A token, or bytes beyond ASCII: metadata may have names in UTF-8.

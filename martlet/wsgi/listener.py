@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from martlet.http import WSGIApp
+from martlet.http.environ import WSGIApp
 from martlet.wsgi.connection import Connection, base_environ
 from martlet.wsgi.limits import Limits
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Figures about the host, in the shapes that OpenStack Swift's recon gives them; the Python servers
-// give the same (martlet/recon_figures.py).
+// give the same (martlet/recon/figures.py).
 
 var (
 	ringName     = regexp.MustCompile(`^(account|container|object(-[0-9]+)?)\.ring\.gz$`)

@@ -6,7 +6,7 @@ Sent only where it matters, for nearly all objects are plain ones.
 
 from __future__ import annotations
 
-from martlet.http import Environ
+from martlet.http.environ import Environ
 
 _IGNORE_RANGE = "HTTP_X_BACKEND_IGNORE_RANGE_IF_METADATA_PRESENT"
 _ETAG_IS_AT = "HTTP_X_BACKEND_ETAG_IS_AT"

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from martlet.http import Environ, Request
-from martlet.names import BadNameError
+from martlet.http.environ import Environ
+from martlet.http.request import Request
+from martlet.words.names import BadNameError
 
 
 def parameter(environ: Environ, name: str) -> str | None:

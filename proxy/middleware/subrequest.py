@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from martlet.http import Environ, Headers, WSGIApp, call_app, environ_key
-from martlet.names import str_to_wsgi
-from proxy.info import INFO_WANTED, Info, account_key, container_key, look_up
-from proxy.usage import (
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, WSGIApp
+from martlet.http.headers import Headers, environ_key
+from martlet.words.names import str_to_wsgi
+from proxy.lookup.info import INFO_WANTED, Info, account_key, container_key, look_up
+from proxy.lookup.usage import (
     ACCOUNT_USAGE_WANTED,
     CONTAINER_USAGE_WANTED,
     AccountUsage,
@@ -143,7 +145,7 @@ def close_body(body: Iterable[bytes]) -> None:
 
 
 def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) -> Info:
-    """What is known of an account (text, not a WSGI string); see ``proxy.info``."""
+    """What is known of an account (text, not a WSGI string); see ``proxy.lookup.info``."""
     info, _ = look_up(environ, account_key(account))
     return info or _info(environ, app, f"/v1/{account}", source)
 
@@ -170,7 +172,7 @@ def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
 def get_container_usage(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Usage | None:
-    """What a container holds at this moment; None if nobody can say. See ``proxy.usage``."""
+    """What a container holds at this moment; None if nobody can say. See ``proxy.lookup.usage``."""
     path = f"/v1/{account}/{container}"
     found: list[Usage | None] = []
     _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED, found)

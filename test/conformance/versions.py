@@ -18,7 +18,7 @@ from running_cluster import await_true
 from suite import Result
 from swift_api import Account, Answer
 
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 _NULL = "null"
 _MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"

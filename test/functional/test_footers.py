@@ -9,7 +9,10 @@ from io import BytesIO
 import pytest
 from running_cluster import RunningCluster
 
-from martlet.http import Headers, Request, WSGIApp, call_app
+from martlet.http.call import call_app
+from martlet.http.environ import WSGIApp
+from martlet.http.headers import Headers
+from martlet.http.request import Request
 from proxy.app import app_factory
 
 SIZES = [0, 4096, 65536, 65537, 3 * 1024 * 1024]

@@ -15,7 +15,7 @@ from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
 from cluster.ports import HOST
-from martlet.names import quote_path
+from martlet.words.names import quote_path
 from ring.hashing import HashPath
 from ring.ring import Node, Ring
 

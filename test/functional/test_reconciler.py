@@ -25,7 +25,7 @@ from swift_api import Account
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
 from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 from ring.ring import RingSet, load_rings
 
 GOLD, SILVER = 0, 1

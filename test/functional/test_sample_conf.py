@@ -9,7 +9,7 @@ from running_cluster import RunningCluster
 from source_tree import ROOT
 from swift_api import Account
 
-from martlet.config import read_ini
+from martlet.conf.options import read_ini
 
 
 def replaced(text: str, old: str, new: str) -> str:

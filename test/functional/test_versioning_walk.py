@@ -9,7 +9,7 @@ import pytest
 from running_cluster import await_true
 from swift_api import Account
 
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 STEPS = 120
 NULL = "null"

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from fake_devices import FakeDevice
 
-from martlet.http import Request, call_app
+from martlet.http.call import call_app
+from martlet.http.request import Request
 from proxy.app import Application
 
 

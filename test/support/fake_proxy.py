@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from martlet.http import (
-    Environ,
-    HTTPException,
-    Request,
-    Response,
-    StartResponse,
-    error_response,
-)
-from proxy.info import INFO_WANTED
-from proxy.usage import ACCOUNT_USAGE_WANTED, CONTAINER_USAGE_WANTED, AccountUsage, Usage
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import HTTPException, Response, error_response
+from proxy.lookup.info import INFO_WANTED
+from proxy.lookup.usage import ACCOUNT_USAGE_WANTED, CONTAINER_USAGE_WANTED, AccountUsage, Usage
 
 
 class FakeProxy:
-    """``containers`` and ``account`` are what ``proxy.info`` would know; ``usage`` is the truth."""
+    """``containers`` and ``account`` are what ``proxy.lookup.info`` knows; ``usage`` is right."""
 
     def __init__(self) -> None:
         self.account: dict[str, Any] = {

@@ -14,8 +14,10 @@ from hashlib import md5
 from typing import Any
 from urllib.parse import parse_qsl
 
-from martlet.http import Environ, HeaderList, Request, StartResponse, error_response
-from proxy.middleware.byte_ranges import parse_ranges
+from martlet.http.environ import Environ, HeaderList, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import error_response
+from proxy.middleware.large_objects.byte_ranges import parse_ranges
 
 MODIFIED = "Fri, 01 Feb 2013 20:38:36 GMT"
 _OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-Etag"

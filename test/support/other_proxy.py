@@ -12,7 +12,7 @@ from types import TracebackType
 from running_cluster import RunningCluster, await_true, free_port
 
 from cluster.ports import HOST
-from martlet.config import read_ini
+from martlet.conf.options import read_ini
 
 _SERVER = str(Path(sysconfig.get_path("scripts")) / "martlet-proxy-server")
 

@@ -10,8 +10,8 @@ from storage_calls import Answer, Caller, write_cluster
 
 from account.app import AccountServer
 from container.app import ContainerServer
-from martlet.backend_client import BackendError
-from replicator.database_files import entries
+from martlet.http.backend_client import BackendError
+from storage.database_files import entries
 
 PARTITION = 3
 PRIMARIES = 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample service of `martlet.server`: real processes, a real socket."""
+"""A sample service of `martlet.service.server`: real processes, a real socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 
 APP = """
     import os
-    from martlet.http import Request, Response
+    from martlet.http.request import Request
+    from martlet.http.response import Response
 
     def app_factory(global_conf, **conf):
         word = conf.get("word", "")
@@ -31,20 +32,20 @@ APP = """
 """
 MAIN = """
     import sys
-    import martlet.server
-    from martlet.server import patch_standard_library, run_service
-    martlet.server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
+    from martlet.service import server
+    from martlet.service.server import patch_standard_library, run_service
+    server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
     patch_standard_library()
     sys.exit(run_service("martlet-sample-server", "a sample"))
 """
 # What happens just before the process executes its program anew.
 AT_EXECUTION = """\
 import os, signal, sys
-import martlet.server
-def execute(*arguments, execute_anew=martlet.server.execute_anew):
+import martlet.service.server
+def execute(*arguments, execute_anew=martlet.service.server.execute_anew):
     {}
     execute_anew(*arguments)
-martlet.server.execute_anew = execute
+martlet.service.server.execute_anew = execute
 """
 
 

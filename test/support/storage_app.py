@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from martlet.http import Environ, Request, Response, StartResponse
-from proxy.info import INFO_WANTED
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import Response
+from proxy.lookup.info import INFO_WANTED
 
 Answer = Callable[[Environ], Response]
 

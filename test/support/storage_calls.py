@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from martlet.http import Headers, Request, WSGIApp, call_app
+from martlet.http.call import call_app
+from martlet.http.environ import WSGIApp
+from martlet.http.headers import Headers
+from martlet.http.request import Request
 
 CONF = """
 [swift-hash]

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from martlet.cluster_conf import ClusterConf, HashOptions
-from martlet.constraints import Constraints
-from martlet.http import WSGIApp
-from martlet.storage_policies import StoragePolicy
-from proxy.middleware.encryption import Encryption, EncryptionOptions
-from proxy.middleware.keymaster import Keymaster, read_secrets
+from martlet.conf.cluster import ClusterConf, HashOptions
+from martlet.conf.storage_policies import StoragePolicy
+from martlet.http.environ import WSGIApp
+from martlet.words.constraints import Constraints
+from proxy.middleware.encryption.encryption import Encryption, EncryptionOptions
+from proxy.middleware.encryption.keymaster import Keymaster, read_secrets
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "encryption" / "objects.json"
 SECRETS = {

@@ -8,7 +8,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from martlet.http import Environ, Response, StartResponse, WSGIApp
+from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.response import Response
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.listener import HttpServer
 from martlet.wsgi.stream import ClientStream

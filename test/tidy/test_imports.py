@@ -12,9 +12,9 @@ from source_tree import GO_MODULE, PACKAGES, PythonFile
 MAY_IMPORT = {
     "martlet": set(),
     "ring": {"martlet"},
-    "replicator": {"ring", "martlet"},
-    "account": {"replicator", "ring", "martlet"},
-    "container": {"replicator", "ring", "martlet"},
+    "storage": {"ring", "martlet"},
+    "account": {"storage", "ring", "martlet"},
+    "container": {"storage", "ring", "martlet"},
     "proxy": {"ring", "martlet"},
     "cluster": {"ring", "martlet"},
 }
@@ -57,10 +57,10 @@ GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 
 # The modules that know eventlet: the WSGI server, and what needs concurrency.
 EVENTLET_AT = {
-    "martlet/server.py",
-    "martlet/disk_calls.py",
-    "martlet/worker_processes.py",
-    "replicator/concurrency.py",
+    "martlet/service/server.py",
+    "martlet/service/disk_calls.py",
+    "martlet/service/worker_processes.py",
+    "storage/concurrency.py",
 }
 
 
@@ -95,7 +95,7 @@ def go_level(path: str) -> int | None:
 @pytest.mark.parametrize(
     ("package", "line", "is_wrong"),
     [
-        ("ring", "import martlet.names", False),
+        ("ring", "import martlet.words.names", False),
         ("ring", "from ring.devices import Device", False),
         ("martlet", "from ring import ring", True),
         ("proxy", "def f():\n    import container.server", True),

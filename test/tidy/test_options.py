@@ -1,7 +1,7 @@
 """Every option stands in its conf sample with its default, and the samples hold no other.
 
-An option class is a dataclass whose fields are made with ``martlet.config.option``; SAMPLES says
-where each is described. A class that is missing there fails the first test.
+An option class is a dataclass whose fields are made with ``martlet.conf.options.option``;
+SAMPLES says where each is described. A class that is missing there fails the first test.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from source_tree import ROOT, PythonFile
 
-from martlet.config import load_options
-from martlet.swift_options import REFUSED, WITHOUT_EFFECT
+from martlet.conf.options import load_options
+from martlet.conf.swift_options import REFUSED, WITHOUT_EFFECT
 
 OBJECT_SERVER = Path(
     os.environ.get("MARTLET_OBJECT_SERVER") or ROOT / "build/bin/martlet-object-server"
@@ -28,58 +28,60 @@ OBJECT_SERVER = Path(
 # Sample -> section -> the classes that read it.
 SAMPLES: dict[str, dict[str, list[str]]] = {
     "martlet.conf-sample": {
-        "swift-hash": ["martlet.cluster_conf:HashOptions"],
-        "swift-constraints": ["martlet.constraints:Constraints"],
+        "swift-hash": ["martlet.conf.cluster:HashOptions"],
+        "swift-constraints": ["martlet.words.constraints:Constraints"],
     },
     "account-server.conf-sample": {
-        "DEFAULT": ["martlet.server:StorageServerOptions"],
-        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
-        "filter:recon": ["martlet.recon:ReconOptions"],
+        "DEFAULT": ["martlet.service.server:StorageServerOptions"],
+        "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:account-server": ["account.config:AccountOptions"],
-        "filter:backend_ratelimit": ["replicator.backend_ratelimit:BackendRatelimitOptions"],
+        "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-server.conf-sample": {
-        "DEFAULT": ["martlet.server:StorageServerOptions"],
-        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
-        "filter:recon": ["martlet.recon:ReconOptions"],
+        "DEFAULT": ["martlet.service.server:StorageServerOptions"],
+        "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
         "container-sync": ["container.config:SyncOptions"],
-        "filter:backend_ratelimit": ["replicator.backend_ratelimit:BackendRatelimitOptions"],
+        "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-reconciler.conf-sample": {
         "DEFAULT": ["container.config:ReconcilerDefaults"],
         "container-reconciler": ["container.config:ReconcilerOptions"],
     },
     "proxy-server.conf-sample": {
-        "DEFAULT": ["martlet.server:ServerOptions"],
+        "DEFAULT": ["martlet.service.server:ServerOptions"],
         "app:proxy-server": ["proxy.config:ProxyOptions"],
-        "filter:bulk": ["proxy.middleware.bulk_options:BulkOptions"],
-        "filter:catch_errors": ["proxy.middleware.catch_errors:CatchErrorsOptions"],
-        "filter:gatekeeper": ["proxy.middleware.gatekeeper:GatekeeperOptions"],
-        "filter:healthcheck": ["proxy.middleware.healthcheck:HealthcheckOptions"],
-        "filter:recon": ["martlet.recon:ReconOptions"],
-        "filter:proxy-logging": ["proxy.middleware.proxy_logging:ProxyLoggingOptions"],
-        "filter:cache": ["proxy.middleware.cache:CacheOptions"],
-        "filter:etag-quoter": ["proxy.middleware.etag_quoter:EtagQuoterOptions"],
-        "filter:list-endpoints": ["proxy.middleware.list_endpoints:ListEndpointsOptions"],
-        "filter:cname_lookup": ["proxy.middleware.cname_lookup:CnameLookupOptions"],
-        "filter:domain_remap": ["proxy.middleware.domain_remap:DomainRemapOptions"],
-        "filter:crossdomain": ["proxy.middleware.crossdomain:CrossDomainOptions"],
-        "filter:name_check": ["proxy.middleware.name_check:NameCheckOptions"],
-        "filter:read_only": ["proxy.middleware.read_only:ReadOnlyOptions"],
-        "filter:container_sync": ["proxy.middleware.container_sync:ContainerSyncOptions"],
-        "filter:tempurl": ["proxy.middleware.tempurl:TempURLOptions"],
-        "filter:formpost": ["proxy.middleware.formpost:FormPostOptions"],
-        "filter:keymaster": ["proxy.middleware.keymaster:KeymasterOptions"],
-        "filter:encryption": ["proxy.middleware.encryption:EncryptionOptions"],
-        "filter:keystoneauth": ["proxy.middleware.keystoneauth:KeystoneauthOptions"],
-        "filter:ratelimit": ["proxy.middleware.ratelimit:RatelimitOptions"],
-        "filter:tempauth": ["proxy.middleware.tempauth:TempauthOptions"],
-        "filter:staticweb": ["proxy.middleware.staticweb:StaticWebOptions"],
-        "filter:slo": ["proxy.middleware.slo_options:SloOptions"],
-        "filter:dlo": ["proxy.middleware.dlo:DloOptions"],
-        "filter:symlink": ["proxy.middleware.symlink:SymlinkOptions"],
-        "filter:versioned_writes": ["proxy.middleware.versioned_writes:VersionedWritesOptions"],
+        "filter:bulk": ["proxy.middleware.bulk.options:BulkOptions"],
+        "filter:catch_errors": ["proxy.middleware.frame.catch_errors:CatchErrorsOptions"],
+        "filter:gatekeeper": ["proxy.middleware.frame.gatekeeper:GatekeeperOptions"],
+        "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
+        "filter:recon": ["martlet.recon.filter:ReconOptions"],
+        "filter:proxy-logging": ["proxy.middleware.access_log.proxy_logging:ProxyLoggingOptions"],
+        "filter:cache": ["proxy.middleware.frame.cache:CacheOptions"],
+        "filter:etag-quoter": ["proxy.middleware.links.etag_quoter:EtagQuoterOptions"],
+        "filter:list-endpoints": ["proxy.middleware.web.list_endpoints:ListEndpointsOptions"],
+        "filter:cname_lookup": ["proxy.middleware.web.cname_lookup:CnameLookupOptions"],
+        "filter:domain_remap": ["proxy.middleware.web.domain_remap:DomainRemapOptions"],
+        "filter:crossdomain": ["proxy.middleware.web.crossdomain:CrossDomainOptions"],
+        "filter:name_check": ["proxy.middleware.limits.name_check:NameCheckOptions"],
+        "filter:read_only": ["proxy.middleware.limits.read_only:ReadOnlyOptions"],
+        "filter:container_sync": ["proxy.middleware.auth.container_sync:ContainerSyncOptions"],
+        "filter:tempurl": ["proxy.middleware.signed_urls.tempurl:TempURLOptions"],
+        "filter:formpost": ["proxy.middleware.signed_urls.formpost:FormPostOptions"],
+        "filter:keymaster": ["proxy.middleware.encryption.keymaster:KeymasterOptions"],
+        "filter:encryption": ["proxy.middleware.encryption.encryption:EncryptionOptions"],
+        "filter:keystoneauth": ["proxy.middleware.auth.keystoneauth:KeystoneauthOptions"],
+        "filter:ratelimit": ["proxy.middleware.limits.ratelimit:RatelimitOptions"],
+        "filter:tempauth": ["proxy.middleware.auth.tempauth:TempauthOptions"],
+        "filter:staticweb": ["proxy.middleware.web.staticweb:StaticWebOptions"],
+        "filter:slo": ["proxy.middleware.large_objects.slo_options:SloOptions"],
+        "filter:dlo": ["proxy.middleware.large_objects.dlo:DloOptions"],
+        "filter:symlink": ["proxy.middleware.links.symlink:SymlinkOptions"],
+        "filter:versioned_writes": [
+            "proxy.middleware.versions.versioned_writes:VersionedWritesOptions"
+        ],
     },
 }
 # Read by their service without an option class, or of no use to that service.
@@ -91,7 +93,7 @@ NOT_OPTIONS = re.compile(
 SET_IN_SAMPLE = {"bind_port", "account_autocreate"}
 NOT_FOR_THE_PROXY = {"devices", "mount_check"}
 # Classes that others extend: their options are found in those.
-BASES = {"replicator.storage_server:StorageOptions"}
+BASES = {"storage.storage_server:StorageOptions"}
 
 _SECTION = re.compile(r"(?:# )?\[([\w:-]+)\]$")
 _OPTION = re.compile(r"(?:# )?([A-Za-z_0-9]+) =(?: (.*))?$")

@@ -13,10 +13,10 @@ from swift.account.backend import AccountBroker
 from account.database import AccountDatabase, _merge_row
 from account.record import Record, make_record
 from account.schema import TABLES, TRIGGERS
-from martlet.timestamp import Timestamp
-from replicator.database_files import database_path
-from replicator.name_listing import ListingQuery
-from replicator.schema import chexor
+from martlet.words.timestamp import Timestamp
+from storage.database_files import database_path
+from storage.name_listing import ListingQuery
+from storage.schema import chexor
 
 
 def record(

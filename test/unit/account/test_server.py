@@ -10,8 +10,9 @@ from storage_calls import Answer, Caller, stamp
 
 from account.app import AccountServer
 from account.database import AccountDatabase
-from martlet.disk_calls import DiskStuck, ProcessStuck
-from martlet.http import Request, Response
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.service.disk_calls import DiskStuck, ProcessStuck
 
 A = "/d1/0/AUTH_test"
 
@@ -269,10 +270,10 @@ def test_a_device_that_hangs(
     def refuse(disk: str, *_arguments: Any) -> None:
         raise error(disk)
 
-    monkeypatch.setattr("replicator.database.on_disk", refuse)
+    monkeypatch.setattr("storage.database.on_disk", refuse)
     for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
         assert call(method, account, 2).status == status, method
-    monkeypatch.setattr("replicator.device_check.on_disk", refuse)
-    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    monkeypatch.setattr("storage.device_check.on_disk", refuse)
+    monkeypatch.setattr("storage.device_check.SEEN_SECONDS", -1.0)
     for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
         assert call(method, account, 3).status == status, method

@@ -10,9 +10,9 @@ from cluster.confs import PIPELINE, TRIAL_USERS, write_confs
 from cluster.layout import KINDS, Home, Layout
 from cluster.policies import read_cluster_policies
 from cluster.ports import PortPicker
-from martlet.cluster_conf import ClusterConf
-from martlet.config import read_ini
-from martlet.server import load_server_options
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import read_ini
+from martlet.service.server import load_server_options
 
 
 @pytest.fixture

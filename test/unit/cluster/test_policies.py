@@ -10,8 +10,8 @@ from cluster.confs import write_confs
 from cluster.errors import ClusterError
 from cluster.layout import Home, Layout
 from cluster.policies import WantedPolicy, parse_wanted, read_cluster_policies
-from martlet.cluster_conf import ClusterConf
-from martlet.storage_policies import StoragePolicy
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.storage_policies import StoragePolicy
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from container.database import ContainerDatabase
 from container.feeder import RETRY_SECONDS, Feeder
 from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
 from container.reporter import Reporter
-from martlet.backend_client import BackendError
-from martlet.timestamp import Timestamp
-from replicator.errors import DeviceFailed
+from martlet.http.backend_client import BackendError
+from martlet.words.timestamp import Timestamp
+from storage.errors import DeviceFailed
 
 C = "/d1/0/AUTH_test/c"
 HOUR = queue_container(Timestamp(stamp(0)))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from container.listing_rows import object_entry, render_rows
 from container.record import NULL, Times, last_modified
-from martlet.listing import JSON, render_container
-from martlet.timestamp import Timestamp
-from replicator.name_listing import Subdir
+from martlet.http.listing import JSON, render_container
+from martlet.words.timestamp import Timestamp
+from storage.name_listing import Subdir
 
 texts = st.text(st.characters(exclude_characters="\x00"))
 ticks = st.integers(0, 9_999_999_999 * 100_000 + 99_999)

@@ -14,9 +14,9 @@ from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
 from container.schema import STAT_VIEW, TABLES, TRIGGERS
-from replicator.database_files import database_path
-from replicator.name_listing import ListingQuery
-from replicator.schema import chexor
+from storage.database_files import database_path
+from storage.name_listing import ListingQuery
+from storage.schema import chexor
 
 
 def row(name: str, time: int, **values: Any) -> Record:

@@ -15,7 +15,7 @@ from container.misplaced import (
     queue_row,
 )
 from container.record import Record
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 TIME = "1700000000.12345"
 RECLAIM_AGE = 1000.0

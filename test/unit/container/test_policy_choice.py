@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swift.container.reconciler import cmp_policy_info
 
 from container.policy_choice import Claim, claim_of, prefers, winning_policy
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 TIMES = st.integers(0, 7).map(Timestamp)
 CLAIMS = st.builds(Claim, st.integers(0, 3), TIMES, TIMES, TIMES, st.integers(0, 1))

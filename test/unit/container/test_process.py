@@ -216,7 +216,7 @@ def test_so_many_requests_a_second_for_a_device(tmp_path: Path, kind: str) -> No
 LOST_FILTER = """
 import ctypes, ctypes.util, os
 from eventlet.patcher import original
-from martlet.disk_calls import on_disk_later
+from martlet.service.disk_calls import on_disk_later
 
 VFS_MUTEX = 11  # SQLITE_MUTEX_STATIC_VFS1: SQLite holds it while it opens and closes files
 

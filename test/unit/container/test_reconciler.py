@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from container.config import ReconcilerOptions
 from container.misplaced import DELETE_TYPE, PUT_TYPE, QUEUE_ACCOUNT, Entry, queue_container
 from container.reconciler import Reconciler
-from martlet.http import Environ, Request, Response, StartResponse
-from martlet.internal_client import InternalClient
-from martlet.timestamp import Timestamp
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.internal_client import InternalClient
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.timestamp import Timestamp
 
 HOME, AWAY = 0, 1
 START = 1700000000

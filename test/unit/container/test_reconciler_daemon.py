@@ -11,9 +11,9 @@ from container.misplaced import Entry
 from container.queue_servers import QueueServers
 from container.reconciler import Failed
 from container.reconciler_daemon import load_reconciler, run_once
-from martlet.backend_client import BackendError
-from martlet.config import ConfigError
-from martlet.timestamp import Timestamp
+from martlet.conf.options import ConfigError
+from martlet.http.backend_client import BackendError
+from martlet.words.timestamp import Timestamp
 
 SECTION = "[container-reconciler]\n"
 

@@ -18,7 +18,7 @@ from container.record import (
     parse_record,
     split_swift_bytes,
 )
-from martlet.timestamp import Timestamp
+from martlet.words.timestamp import Timestamp
 
 ROW = {
     "name": "o",

@@ -10,8 +10,8 @@ from container.app import ContainerServer
 from container.config import ContainerOptions
 from container.database import ContainerDatabase
 from container.reporter import Reporter
-from martlet.backend_client import BackendError
-from replicator.errors import DeviceFailed
+from martlet.http.backend_client import BackendError
+from storage.errors import DeviceFailed
 
 C = "/d1/0/AUTH_test/c"
 ROW = {"name": "o", "created_at": stamp(2), "size": 5, "content_type": "a/b", "etag": "e"}

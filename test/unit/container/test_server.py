@@ -12,8 +12,8 @@ from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
 from container.database import ContainerDatabase
-from replicator.errors import DatabaseDamaged
 from ring.device_marker import MARKER_NAME
+from storage.errors import DatabaseDamaged
 
 C = "/d1/0/AUTH_test/c"
 
@@ -443,7 +443,7 @@ def test_a_damaged_database(
 def test_a_database_that_another_process_holds(
     call: Caller, container: str, swift_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replicator.database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("storage.database.BUSY_SECONDS", 0.05)
     (path,) = (swift_dir / "devices").glob("**/*.db")
     call("POST", C, 2)
     other = sqlite3.connect(path, isolation_level=None)
@@ -475,7 +475,7 @@ def test_a_device_that_was_replaced_by_its_mount_point(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    monkeypatch.setattr("storage.device_check.SEEN_SECONDS", -1.0)
     device = Path(server.devices) / "d1"
     assert call("HEAD", container).status == 204
     away = device.rename(device.with_name("away"))
@@ -494,7 +494,7 @@ def test_a_device_that_was_replaced_by_its_mount_point(
 def test_another_disk_of_the_same_device_number_is_not_taken_for_the_device(
     call: Caller, container: str, server: ContainerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replicator.device_check.SEEN_SECONDS", -1.0)
+    monkeypatch.setattr("storage.device_check.SEEN_SECONDS", -1.0)
     marker = Path(server.devices) / "d1" / MARKER_NAME
     assert call("HEAD", container).status == 204
     own = marker.read_bytes()

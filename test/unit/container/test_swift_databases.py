@@ -13,9 +13,9 @@ from swift.container.backend import ContainerBroker
 
 from container.database import ContainerDatabase
 from container.record import parse_record
-from replicator.database_files import database_path
-from replicator.name_listing import ListingQuery
-from replicator.schema import row_hash
+from storage.database_files import database_path
+from storage.name_listing import ListingQuery
+from storage.schema import row_hash
 
 SAMPLE = Path(__file__).parents[2] / "golden" / "swift" / "container.db"
 

@@ -15,10 +15,12 @@ from container.database import ContainerDatabase
 from container.sync import ContainerSync, Held
 from container.sync_remote import RemoteError
 from container.sync_rows import SyncPoints, read_points, rows_after
-from martlet.http import Environ, Request, Response, StartResponse
-from martlet.internal_client import InternalClient
-from martlet.sync_realms import CONF_NAME, SyncRealms, SyncTarget
-from martlet.timestamp import Timestamp
+from martlet.conf.sync_realms import CONF_NAME, SyncRealms, SyncTarget
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.internal_client import InternalClient
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.timestamp import Timestamp
 from ring.hashing import HashPath
 
 CONTAINER = "/d1/1/a/c"

@@ -14,8 +14,8 @@ from container.merge import merge_rows
 from container.record import Record, parse_record
 from container.schema import STAT_VIEW, TABLES, TRIGGERS
 from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION
-from martlet.timestamp import Timestamp
-from replicator.schema import chexor
+from martlet.words.timestamp import Timestamp
+from storage.schema import chexor
 
 C = "/d1/0/AUTH_test/c"
 

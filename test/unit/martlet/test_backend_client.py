@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from patience import patiently
 
-from martlet.backend_client import (
+from martlet.http.backend_client import (
     BackendClient,
     BadResponse,
     ConnectError,
@@ -175,7 +175,7 @@ def test_head_has_no_body_and_keeps_the_connection(
 def test_idle_connection_closed_by_the_server_is_noticed(
     client: BackendClient, serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("martlet.backend_client.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("martlet.http.backend_client.FRESH_SECONDS", 0.0)
     closed = threading.Event()
 
     def once(peer: Peer) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from martlet.cluster_conf import ClusterConf
-from martlet.config import ConfigError, load_options, option
-from martlet.constraints import ConstraintError, Constraints
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError, load_options, option
+from martlet.words.constraints import ConstraintError, Constraints
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,15 @@ import threading
 
 import pytest
 
-from martlet.disk_calls import on_disk, on_disk_later
+from martlet.service.disk_calls import on_disk, on_disk_later
 
 BEGIN = """
 import warnings; warnings.simplefilter("ignore")
 import eventlet; eventlet.monkey_patch()
 from eventlet.patcher import original
-from martlet import disk_calls
-from martlet.disk_calls import DiskStuck, ProcessStuck, guard, limits, on_disk, on_disk_later
+from martlet.service import disk_calls
+from martlet.service.disk_calls import DiskStuck, ProcessStuck, guard, limits
+from martlet.service.disk_calls import on_disk, on_disk_later
 native = original("threading")
 disk_calls.WATCH_SECONDS = 0.02
 disk_calls.SILENT_SECONDS = 0.05

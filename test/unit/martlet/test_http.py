@@ -6,17 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from martlet.http import (
-    Environ,
-    HTTPException,
-    Request,
-    Response,
-    StartResponse,
-    call_app,
-    error_response,
-    http_error,
-)
-from martlet.names import BadNameError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import HTTPException, Response, error_response, http_error
+from martlet.words.names import BadNameError
 
 
 def test_headers_are_a_view_of_the_environ() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from martlet.http import Environ, Request, Response, StartResponse, http_error
-from martlet.internal_client import InternalClient
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.internal_client import InternalClient
+from martlet.http.request import Request
+from martlet.http.response import Response, http_error
 
 
 class Pipeline:

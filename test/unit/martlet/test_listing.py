@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.http import HTTPException
-from martlet.listing import (
+from martlet.http.listing import (
     JSON,
     PLAIN,
     TEXT_XML,
@@ -18,6 +17,7 @@ from martlet.listing import (
     render_account,
     render_container,
 )
+from martlet.http.response import HTTPException
 
 NAMES = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1)
 

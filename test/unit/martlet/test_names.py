@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.names import (
+from martlet.words.names import (
     BadNameError,
     check_text,
     quote_path,

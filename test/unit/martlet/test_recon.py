@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.disk_calls import DiskStuck
-from martlet.http import Environ, Request, Response, StartResponse, call_app
-from martlet.recon import Recon, filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.recon.filter import Recon, filter_factory
+from martlet.service.disk_calls import DiskStuck
 
 
 def inner(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -95,7 +98,7 @@ def test_a_device_that_hangs_is_shown_as_not_mounted(
     def refuse(disk: str, *_arguments: Any) -> None:
         raise DiskStuck(disk)
 
-    monkeypatch.setattr("martlet.recon_figures.on_disk", refuse)
+    monkeypatch.setattr("martlet.recon.figures.on_disk", refuse)
     unmounted = [{"device": name, "mounted": False} for name in ("sda", "sdb")]
     assert figure(recon, "unmounted") == unmounted
     empty = {"size": "", "used": "", "avail": ""}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sample_service import Service, wait_until
 
-from martlet.server import read_server_options
+from martlet.service.server import read_server_options
 
 
 @pytest.fixture(params=[0, 2], ids=["single", "prefork"])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from swift.common.storage_policy import PolicyError, parse_storage_policies
 
-from martlet.cluster_conf import ClusterConf
-from martlet.config import ConfigError
-from martlet.storage_policies import StoragePolicy, read_policies
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError
+from martlet.conf.storage_policies import StoragePolicy, read_policies
 
 GOLD = "[storage-policy:0]\nname=gold\n"
 DEFAULT_GOLD = GOLD + "default=yes\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from martlet.sync_realms import CONF_NAME, SyncRealms, SyncTarget, sync_signature
+from martlet.conf.sync_realms import CONF_NAME, SyncRealms, SyncTarget, sync_signature
 
 CONF = """
 [DEFAULT]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.timestamp import MAX_OFFSET, MAX_TICKS, Timestamp
+from martlet.words.timestamp import MAX_OFFSET, MAX_TICKS, Timestamp
 
 stamps = st.builds(
     Timestamp.from_ticks, st.integers(0, MAX_TICKS), st.sampled_from([0, 1, 2, 255, MAX_OFFSET])

@@ -9,8 +9,8 @@ import sys
 # The first worker dies when it has noted its wish, before its parent has looked.
 DIES_AS_IT_RETIRES = """
 import os, signal, sys
-from martlet import worker_processes
-from martlet.worker_processes import supervise
+from martlet.service import worker_processes
+from martlet.service.worker_processes import supervise
 
 first = os.memfd_create("first")
 
@@ -35,7 +35,7 @@ def test_the_wish_of_a_dead_worker_dies_with_it() -> None:
 
 
 def test_a_worker_that_retires_has_no_more_time_by_a_reload() -> None:
-    code = "import signal; from martlet.worker_processes import make_way\n"
+    code = "import signal; from martlet.service.worker_processes import make_way\n"
     code += "make_way(10); make_way(86400); print(signal.alarm(0))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from wsgi_calls import exchange, serving, status_of
 
-from martlet.http import Environ, StartResponse
+from martlet.http.environ import Environ, StartResponse
 
 Body_ = Iterable[bytes]
 

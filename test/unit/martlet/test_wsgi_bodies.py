@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from running_cluster import await_true
 from wsgi_calls import CHUNKED, HEAD, LIMITS, exchange, refuse, serving, status_of, stream_of
 
-from martlet.http import Environ, StartResponse
+from martlet.http.environ import Environ, StartResponse
 from martlet.wsgi.body import Body, ChunkedBody
 from martlet.wsgi.stream import ClientStream
 

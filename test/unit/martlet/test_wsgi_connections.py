@@ -12,7 +12,8 @@ import pytest
 from running_cluster import await_true
 from wsgi_calls import exchange, serving, status_of
 
-from martlet.http import Environ, Response, StartResponse
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.response import Response
 from martlet.wsgi.limits import Limits
 
 

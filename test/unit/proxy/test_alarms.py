@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-import proxy.alarms
-from proxy.alarms import Alarms
+import proxy.replicas.alarms
+from proxy.replicas.alarms import Alarms
 
 
 class Sleeper:
@@ -24,7 +24,7 @@ class Sleeper:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy.alarms, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(proxy.replicas.alarms, "TICK_SECONDS", 0.001)
 
 
 def test_one_is_woken_and_not_before_its_time() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
 
-from martlet.http import error_response
+from martlet.http.response import error_response
 
 
 class DictCache:

@@ -23,18 +23,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import patiently
 
-import proxy.batch
-from martlet.backend_client import (
+import proxy.replicas.batch
+from martlet.http.backend_client import (
     BackendClient,
     BackendResponse,
     BadResponse,
     ConnectionLost,
     ReadTimeout,
 )
-from proxy.backends import BackendRequest
-from proxy.batch import IN_BATCHES, MESSAGES_MAX, Batches, Part
-from proxy.batch_answers import AnswerParser
-from proxy.quorum import Answer
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.batch import IN_BATCHES, MESSAGES_MAX, Batches, Part
+from proxy.replicas.batch_answers import AnswerParser
+from proxy.replicas.quorum import Answer
 
 HEADERS = b"X-Timestamp: 1700000000.00000\r\nContent-Type: a/b\r\n"
 
@@ -98,8 +98,10 @@ class Sender:
 
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sender]:
-    monkeypatch.setattr(proxy.batch, "LATE_SECONDS", 100.0)
-    monkeypatch.setattr(proxy.batch, "PATIENCE", 100.0)  # nothing is late unless a test says so
+    monkeypatch.setattr(proxy.replicas.batch, "LATE_SECONDS", 100.0)
+    monkeypatch.setattr(
+        proxy.replicas.batch, "PATIENCE", 100.0
+    )  # nothing is late unless a test says so
     device = FakeDevice(0)
     yield Sender(device, 100.0)  # longer than is waited for anything here
     device.stop()
@@ -149,7 +151,7 @@ def test_one_that_is_not_answered_keeps_nobody_waiting(
 
 def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def attempt(timeout: float) -> None:
-        monkeypatch.setattr(proxy.batch, "PATIENCE", timeout / 2)
+        monkeypatch.setattr(proxy.replicas.batch, "PATIENCE", timeout / 2)
         device = FakeDevice(0)
         sender = Sender(device, timeout)
         sender.fault = lambda seen: SILENT if seen.path.endswith("/b") else None
@@ -190,7 +192,7 @@ def test_a_server_without_batches_gets_each_by_itself(sender: Sender) -> None:
 
 
 def test_a_server_may_learn_of_batches(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy.batch, "SINGLY_SECONDS", 0.0)
+    monkeypatch.setattr(proxy.replicas.batch, "SINGLY_SECONDS", 0.0)
     sender.device.takes_batches = False
     sender.together("a", "b")
     sender.await_ends(2)
@@ -257,8 +259,8 @@ def test_answers_that_end_too_early(sender: Sender, monkeypatch: pytest.MonkeyPa
 
 
 def test_messages_have_limits(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy.batch, "MESSAGE_PARTS_MAX", 4)
-    monkeypatch.setattr(proxy.batch, "MESSAGE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(proxy.replicas.batch, "MESSAGE_PARTS_MAX", 4)
+    monkeypatch.setattr(proxy.replicas.batch, "MESSAGE_BYTES_MAX", 10_000)
     sender.hold()
     for number in range(6):
         sender.send(f"small-{number}")
@@ -285,7 +287,7 @@ def test_who_is_late_does_not_hold_up_the_others(
 ) -> None:
     sender.hold()
     waiting = [sender.send(name) for name in "abc"]
-    monkeypatch.setattr(proxy.batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(proxy.replicas.batch, "PATIENCE", 0.01)
     sender.let_go()
     sender.await_ends(3)
     sender.fault = SILENT
@@ -302,13 +304,13 @@ def test_who_is_late_does_not_hold_up_the_others(
 def test_answers_that_drip_do_not_hold_up_the_others(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy.batch, "MESSAGE_PARTS_MAX", 2)
+    monkeypatch.setattr(proxy.replicas.batch, "MESSAGE_PARTS_MAX", 2)
     sender.fault = lambda seen: SILENT if "/silent-" in seen.path else None
     sender.hold()
     for number in range(MESSAGES_MAX):
         sender.send(f"quick-{number}")
         sender.send(f"silent-{number}")
-    monkeypatch.setattr(proxy.batch, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(proxy.replicas.batch, "LATE_SECONDS", 0.0)
     sender.let_go()
     sender.await_ends(MESSAGES_MAX)
     assert sender.messages() == [2] * MESSAGES_MAX
@@ -346,8 +348,8 @@ def test_a_late_end_of_the_answers_keeps_the_connection(
     monkeypatch.setattr(sender.device, "_serve_batch", serve)
     sender.hold()
     parts = [sender.send(name) for name in "ab"]
-    monkeypatch.setattr(proxy.batch, "PATIENCE", 0.01)
-    monkeypatch.setattr(proxy.batch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(proxy.replicas.batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(proxy.replicas.batch, "LOOK_SECONDS", 0.01)
     sender.let_go()
     sender.await_ends(2)
     assert ends(parts) == [201, 201]
@@ -374,8 +376,8 @@ def test_nothing_is_kept_of_what_nobody_waits_for(
     parts = [sender.send(name) for name in "ab"]
     [route] = sender.batches._routes.values()
     assert list(route._waiting) == parts
-    monkeypatch.setattr(proxy.batch, "PATIENCE", 0.01)
-    monkeypatch.setattr(proxy.batch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(proxy.replicas.batch, "PATIENCE", 0.01)
+    monkeypatch.setattr(proxy.replicas.batch, "LOOK_SECONDS", 0.01)
     sender.let_go()
     while sender.device.methods().count("PUT") < MESSAGES_MAX + 2:
         time.sleep(0.001)

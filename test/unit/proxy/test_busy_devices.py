@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_cluster import FakeCluster
 
-from proxy.object_put import ONE_MESSAGE_BYTES_MAX
+from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 
 LARGE = b"x" * (ONE_MESSAGE_BYTES_MAX + 1)
 REQUESTS = [

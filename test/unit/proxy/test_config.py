@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from martlet.config import ConfigError, load_options
-from martlet.server import ServerOptions
+from martlet.conf.options import ConfigError, load_options
+from martlet.service.server import ServerOptions
 from proxy.app import app_factory
 from proxy.config import ProxyOptions
 

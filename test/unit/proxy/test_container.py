@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
 
-from martlet.cluster_conf import StoragePolicy
-from martlet.http import error_response
+from martlet.conf.cluster import StoragePolicy
+from martlet.http.response import error_response
 
 POLICIES = (
     StoragePolicy(0, "gold", is_default=True),

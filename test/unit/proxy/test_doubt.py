@@ -8,9 +8,9 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import FakeDevice, Seen, Stored
 
-from proxy.batch import IN_BATCHES
-from proxy.middleware.gatekeeper import Gatekeeper, GatekeeperOptions
-from proxy.object_put import ONE_MESSAGE_BYTES_MAX
+from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
+from proxy.middleware.frame.gatekeeper import Gatekeeper, GatekeeperOptions
+from proxy.replicas.batch import IN_BATCHES
 
 UNKNOWN = {"X-Backend-Doubt": "unknown"}
 STALE = {"X-Backend-Doubt": "stale"}
@@ -23,7 +23,7 @@ OLD, NEW, NEWER = (f"000000000{n}.00000" for n in (1, 2, 3))
 @pytest.fixture
 def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads ask the first device first, too."""
-    monkeypatch.setattr("proxy.nodes.random.shuffle", lambda nodes: None)
+    monkeypatch.setattr("proxy.replicas.nodes.random.shuffle", lambda nodes: None)
 
 
 def is_about_object(seen: Seen) -> bool:

@@ -20,7 +20,7 @@ from swift_encryption import (
     swift_filters,
 )
 
-from proxy.middleware.crypto_meta import split_value
+from proxy.middleware.encryption.meta import split_value
 
 ETAG = hashlib.md5(BODY).hexdigest()
 CASES = pytest.mark.parametrize("case", list(cases()), ids=str)

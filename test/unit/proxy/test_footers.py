@@ -11,8 +11,9 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP
 
-from martlet.http import Headers, http_error
-from proxy.footers import MimeBody, footers_of, overridden
+from martlet.http.headers import Headers
+from martlet.http.response import http_error
+from proxy.replicas.footers import MimeBody, footers_of, overridden
 
 SMALL = b"x" * 4096
 LARGE = bytes(range(256)) * 4096  # 1 MiB

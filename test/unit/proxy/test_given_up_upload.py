@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from martlet.backend_client import BackendUpload
-from proxy.fanout import Slot
-from proxy.uploads import _Writer
+from martlet.http.backend_client import BackendUpload
+from proxy.replicas.fanout import Slot
+from proxy.replicas.uploads import _Writer
 
 NODE: Any = {"id": 0, "ip": "127.0.0.1", "port": 1, "device": "sd0"}
 

@@ -12,11 +12,11 @@ from fake_devices import HANG_UP, SILENT, Stored
 from numbered_devices import Clock, Ring, names, node
 from running_cluster import await_true, free_port
 
-from martlet.backend_client import BackendClient, ConnectionLost, ReadTimeout
-from proxy.backends import BackendRequest
-from proxy.health import GONE_SECONDS, INCIDENT_SECONDS, DeviceHealth
-from proxy.nodes import NodeQueue
-from proxy.prober import PAUSE_SECONDS, Prober
+from martlet.http.backend_client import BackendClient, ConnectionLost, ReadTimeout
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.health import GONE_SECONDS, INCIDENT_SECONDS, DeviceHealth
+from proxy.replicas.nodes import NodeQueue
+from proxy.replicas.prober import PAUSE_SECONDS, Prober
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from numbered_devices import Clock, Ring, names, node
 
-from proxy.health import DeviceHealth
-from proxy.nodes import NodeQueue
+from proxy.replicas.health import DeviceHealth
+from proxy.replicas.nodes import NodeQueue
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import patiently
 
-from martlet.backend_client import BackendError
-from proxy.object_get import clean_content_type, replace_in_stream, skip_bytes
+from martlet.http.backend_client import BackendError
+from proxy.controllers.object_get import clean_content_type, replace_in_stream, skip_bytes
 
 BODY = bytes(range(256)) * 1024  # 256 KiB: more than goes out in one piece
 
@@ -207,7 +207,8 @@ def test_expired_objects_are_opened_only_where_that_is_allowed(
 
 
 def test_abandoned_download_does_not_leak_into_the_next(stored: FakeCluster) -> None:
-    from martlet.http import Request, call_app
+    from martlet.http.call import call_app
+    from martlet.http.request import Request
 
     req = Request.blank("/v1/a/c/o")
     _, _, chunks = call_app(stored.app, req.environ)

@@ -21,8 +21,8 @@ from fake_devices import (
 )
 from patience import patiently
 
-from martlet.constraints import Constraints
-from proxy.batch import IN_BATCHES
+from martlet.words.constraints import Constraints
+from proxy.replicas.batch import IN_BATCHES
 
 SMALL = b"x" * 4096
 LARGE = bytes(range(256)) * 4096  # 1 MiB

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.quorum import (
+from proxy.replicas.quorum import (
     Answer,
     best_answer,
     container_update_count,

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from paste.deploy import loadwsgi
 
-from martlet.config import ConfigError
-from martlet.http import Request, call_app
-from martlet.server import load_pipeline
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.request import Request
+from martlet.service.server import load_pipeline
 from proxy.required_filters import insert_required_filters
 
 INNER = """

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.quorum import quorum_size
-from proxy.updates import UpdateTarget, expirer_container, update_headers
+from proxy.replicas.quorum import quorum_size
+from proxy.replicas.updates import UpdateTarget, expirer_container, update_headers
 from ring.hashing import HashPath
 
 

@@ -6,9 +6,9 @@ import pytest
 from fake_cluster import FakeCluster
 from fake_devices import FakeDevice
 
-from martlet.http import Request
+from martlet.http.request import Request
+from proxy.lookup.usage import AccountUsage, Usage, account_usage, container_usage
 from proxy.middleware.subrequest import get_account_usage, get_container_usage
-from proxy.usage import AccountUsage, Usage, account_usage, container_usage
 
 
 def request() -> Request:

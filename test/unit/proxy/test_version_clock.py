@@ -2,24 +2,24 @@
 
 from unittest.mock import patch
 
-from martlet.timestamp import Timestamp
-from proxy.version_clock import SLOTS, VersionClock
+from martlet.words.timestamp import Timestamp
+from proxy.middleware.versions.clock import SLOTS, VersionClock
 
 
 def test_one_process_never_gives_a_timestamp_twice() -> None:
     clock = VersionClock()
-    with patch("proxy.version_clock.time.time_ns", return_value=1795223541_000_000_000):
+    with patch("proxy.middleware.versions.clock.time.time_ns", return_value=1795223541_000_000_000):
         given = [clock.now() for _ in range(100)]
     assert given == sorted(set(given))
-    with patch("proxy.version_clock.time.time_ns", return_value=1795223540_000_000_000):
+    with patch("proxy.middleware.versions.clock.time.time_ns", return_value=1795223540_000_000_000):
         assert clock.now() > given[-1]  # the clock was set back
 
 
 def test_processes_of_one_host_give_different_ones() -> None:
     given = []
-    with patch("proxy.version_clock.time.time_ns", return_value=1795223541_000_000_000):
+    with patch("proxy.middleware.versions.clock.time.time_ns", return_value=1795223541_000_000_000):
         for pid in range(100, 100 + SLOTS):
-            with patch("proxy.version_clock.os.getpid", return_value=pid):
+            with patch("proxy.middleware.versions.clock.os.getpid", return_value=pid):
                 clock = VersionClock()
                 given += [clock.now() for _ in range(10)]
     assert len(set(given)) == len(given)

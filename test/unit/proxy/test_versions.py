@@ -6,8 +6,8 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP
 
-from martlet.http import Request
-from proxy.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
+from martlet.http.request import Request
+from proxy.replicas.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
 
 OBJECT = "/v1/a/c/o"
 ID = "1795223541.91251"

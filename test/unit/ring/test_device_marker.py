@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from martlet.cluster_conf import HashOptions
+from martlet.conf.cluster import HashOptions
 from ring.device_marker import KNOWN_FOLDER, MARKER_NAME, DeviceMarkers, Marker, read_marker
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "device-marker"
@@ -98,7 +98,7 @@ def test_where_no_copy_can_be_kept_the_device_is_used(device: Path) -> None:
 # Root may write anywhere: the check is made by a process of another user.
 _AS_OTHER_USER = """
 import os, sys
-from replicator.device_check import _refusal_of_access
+from storage.device_check import _refusal_of_access
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from martlet.http import Environ, HeaderList, Headers, Request, StartResponse, WSGIApp, call_app
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.headers import Headers
+from martlet.http.request import Request
 
 
 @dataclass

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import Response
-from proxy.middleware import access_template
-from proxy.middleware.access_template import AccessTemplate
-from proxy.middleware.proxy_logging import filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.response import Response
+from proxy.middleware.access_log import template as access_template
+from proxy.middleware.access_log.proxy_logging import filter_factory
+from proxy.middleware.access_log.template import AccessTemplate
 
 OBJECT = "/v1/AUTH_a/c/a%20b"
 FIELDS = {

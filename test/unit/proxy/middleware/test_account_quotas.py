@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fake_proxy import FakeProxy
 
-from martlet.http import Request
-from martlet.storage_policies import StoragePolicy
+from martlet.conf.storage_policies import StoragePolicy
+from martlet.http.request import Request
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.account_quotas import AccountQuotas, filter_factory
-from proxy.usage import AccountUsage, Usage
+from proxy.lookup.usage import AccountUsage, Usage
+from proxy.middleware.limits.account_quotas import AccountQuotas, filter_factory
 
 OBJECT = "/v1/a/c/o"
 POLICIES = (StoragePolicy(0, "gold", is_default=True), StoragePolicy(1, "silver"))

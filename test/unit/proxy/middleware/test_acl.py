@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.middleware.acl import (
+from proxy.middleware.auth.acl import (
     AccountAcl,
     ContainerAcl,
     check_account_acl,

@@ -12,20 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from storage_app import StorageApp, account, container
 
-from martlet.http import Environ, Request, Response, WSGIApp, call_app
-from martlet.sync_realms import CONF_NAME
+from martlet.conf.sync_realms import CONF_NAME
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import Response
 from proxy.info_registry import clear_info
-from proxy.middleware import (
-    container_sync,
-    crossdomain,
-    domain_remap,
-    etag_quoter,
-    formpost,
-    name_check,
-    read_only,
-    staticweb,
-    tempurl,
-)
+from proxy.middleware.auth import container_sync
+from proxy.middleware.limits import name_check, read_only
+from proxy.middleware.links import etag_quoter
+from proxy.middleware.signed_urls import formpost, tempurl
+from proxy.middleware.web import crossdomain, domain_remap, staticweb
 
 FILTERS: list[Callable[..., Callable[[WSGIApp], WSGIApp]]] = [
     name_check.filter_factory,

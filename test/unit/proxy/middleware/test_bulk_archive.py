@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.http import HTTPException
-from proxy.middleware.bulk_archive import Archive, Member
+from martlet.http.response import HTTPException
+from proxy.middleware.bulk.archive import Archive, Member
 
 
 def filled(content: bytes, size: int) -> bytes:

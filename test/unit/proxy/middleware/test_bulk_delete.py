@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.constraints import Constraints
-from martlet.http import Environ, Response, StartResponse
+from martlet.conf.options import ConfigError
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.response import Response
+from martlet.words.constraints import Constraints
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware import bulk_delete
-from proxy.middleware.bulk import Bulk, filter_factory
-from proxy.middleware.bulk_options import BulkOptions
+from proxy.middleware.bulk import delete as bulk_delete
+from proxy.middleware.bulk.bulk import Bulk, filter_factory
+from proxy.middleware.bulk.options import BulkOptions
 
 URL = "/v1/a?bulk-delete"
 

@@ -17,12 +17,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from martlet.constraints import Constraints
-from martlet.http import Environ, Request, Response, StartResponse, call_app
-from proxy.info import INFO_WANTED
-from proxy.middleware.bulk import Bulk
-from proxy.middleware.bulk_extract import READ_AHEAD_MAX
-from proxy.middleware.bulk_options import BulkOptions
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.constraints import Constraints
+from proxy.lookup.info import INFO_WANTED
+from proxy.middleware.bulk.bulk import Bulk
+from proxy.middleware.bulk.extract import READ_AHEAD_MAX
+from proxy.middleware.bulk.options import BulkOptions
 
 URL = "/v1/a?extract-archive=tar"
 

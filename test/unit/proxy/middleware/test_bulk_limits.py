@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError, load_options
-from martlet.constraints import Constraints
-from martlet.http import Environ, Response, StartResponse
-from proxy.middleware.bulk import Bulk
-from proxy.middleware.bulk_options import BulkOptions
+from martlet.conf.options import ConfigError, load_options
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.response import Response
+from martlet.words.constraints import Constraints
+from proxy.middleware.bulk.bulk import Bulk
+from proxy.middleware.bulk.options import BulkOptions
 
 MIB = 1024 * 1024
 URL = "/v1/a/c?extract-archive=tar.gz"

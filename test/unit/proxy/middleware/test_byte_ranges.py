@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.middleware.byte_ranges import ByteRange, Multipart, parse_ranges
+from proxy.middleware.large_objects.byte_ranges import ByteRange, Multipart, parse_ranges
 
 
 @pytest.mark.parametrize(

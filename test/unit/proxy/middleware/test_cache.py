@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
+from martlet.conf.options import ConfigError
 from proxy.cache.local import LocalCache
 from proxy.cache.memcached import MemcachedCache
-from proxy.middleware.cache import filter_factory, load_cache_options
+from proxy.middleware.frame.cache import filter_factory, load_cache_options
 
 
 def test_memory_of_the_process_by_default(ask: Any, Inner: Any, tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import Environ, HeaderList, Request, StartResponse, call_app
-from proxy.middleware.catch_errors import (
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, HeaderList, StartResponse
+from martlet.http.request import Request
+from proxy.middleware.frame.catch_errors import (
     BadResponseLength,
     CatchErrors,
     CatchErrorsOptions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.middleware.conditions import condition_status
+from proxy.middleware.large_objects.conditions import condition_status
 
 THEN = "Fri, 01 Feb 2013 20:38:36 GMT"
 BEFORE = "Fri, 01 Feb 2013 20:38:35 GMT"

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from martlet.config import load_options, read_ini
-from proxy.middleware.cache import CacheOptions
-from proxy.middleware.catch_errors import CatchErrorsOptions
-from proxy.middleware.copy import CopyOptions
-from proxy.middleware.encryption import EncryptionOptions
-from proxy.middleware.gatekeeper import GatekeeperOptions
-from proxy.middleware.healthcheck import HealthcheckOptions
-from proxy.middleware.keymaster import KeymasterOptions
-from proxy.middleware.listing_formats import ListingFormatsOptions
-from proxy.middleware.proxy_logging import ProxyLoggingOptions
-from proxy.middleware.tempauth import TempauthOptions
-from proxy.middleware.tempauth_users import Resellers, read_users
+from martlet.conf.options import load_options, read_ini
+from martlet.filters.healthcheck import HealthcheckOptions
+from proxy.middleware.access_log.proxy_logging import ProxyLoggingOptions
+from proxy.middleware.auth.tempauth import TempauthOptions
+from proxy.middleware.auth.tempauth_users import Resellers, read_users
+from proxy.middleware.encryption.encryption import EncryptionOptions
+from proxy.middleware.encryption.keymaster import KeymasterOptions
+from proxy.middleware.frame.cache import CacheOptions
+from proxy.middleware.frame.catch_errors import CatchErrorsOptions
+from proxy.middleware.frame.gatekeeper import GatekeeperOptions
+from proxy.middleware.frame.listing_formats import ListingFormatsOptions
+from proxy.middleware.links.copy import CopyOptions
 
 ETC = Path(__file__).parents[4] / "etc"
 FILTERS = {

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from fake_proxy import FakeProxy
 
-from martlet.http import Request, error_response
+from martlet.http.request import Request
+from martlet.http.response import error_response
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.container_quotas import ContainerQuotas, filter_factory
-from proxy.usage import Usage
+from proxy.lookup.usage import Usage
+from proxy.middleware.limits.container_quotas import ContainerQuotas, filter_factory
 
 OBJECT = "/v1/a/c/o"
 CHUNKED = {"Transfer-Encoding": "chunked"}

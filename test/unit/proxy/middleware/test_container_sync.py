@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from storage_app import StorageApp, container
 
-from martlet.config import ConfigError
-from martlet.sync_realms import CONF_NAME, sync_signature
+from martlet.conf.options import ConfigError
+from martlet.conf.sync_realms import CONF_NAME, sync_signature
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.container_sync import filter_factory
+from proxy.middleware.auth.container_sync import filter_factory
 
 PATH = "/v1/AUTH_a/c/%C3%BC%20o"
 TIME = "1387219100.00000"

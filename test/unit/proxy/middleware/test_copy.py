@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.constraints import Constraints
-from martlet.http import Environ, HeaderList, Request, StartResponse, error_response
-from proxy.middleware.copy import Copy, filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.environ import Environ, HeaderList, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import error_response
+from martlet.words.constraints import Constraints
+from proxy.middleware.links.copy import Copy, filter_factory
 
 
 class Stream:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from object_store import ObjectStore
 
-from martlet.constraints import Constraints
-from proxy.middleware.copy import Copy
-from proxy.middleware.dlo import Dlo, DloOptions
-from proxy.middleware.slo import Slo
-from proxy.middleware.slo_options import SloOptions
-from proxy.middleware.symlink import Symlink, SymlinkOptions
+from martlet.words.constraints import Constraints
+from proxy.middleware.large_objects.dlo import Dlo, DloOptions
+from proxy.middleware.large_objects.slo import Slo
+from proxy.middleware.large_objects.slo_options import SloOptions
+from proxy.middleware.links.copy import Copy
+from proxy.middleware.links.symlink import Symlink, SymlinkOptions
 
 Ask = Callable[..., Any]
 SLO_HEADER = "X-Static-Large-Object"

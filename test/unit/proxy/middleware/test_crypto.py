@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.middleware.crypto_cipher import transform
-from proxy.middleware.crypto_meta import (
+from proxy.middleware.encryption.cipher import transform
+from proxy.middleware.encryption.meta import (
     CryptoError,
     CryptoMeta,
     WrappedKey,
@@ -19,7 +19,7 @@ from proxy.middleware.crypto_meta import (
     encrypt_value,
     split_value,
 )
-from proxy.middleware.encryption_ranges import decrypted_parts
+from proxy.middleware.encryption.ranges import decrypted_parts
 
 KEY = bytes(range(32))
 IV = bytes(range(16))

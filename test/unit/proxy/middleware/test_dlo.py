@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from object_store import MODIFIED, ObjectStore
 
-from martlet.http import Request, call_app
-from proxy.middleware.dlo import Dlo, DloOptions, filter_factory
-from proxy.middleware.segments import SegmentError
+from martlet.http.call import call_app
+from martlet.http.request import Request
+from proxy.middleware.large_objects.dlo import Dlo, DloOptions, filter_factory
+from proxy.middleware.large_objects.segments import SegmentError
 
 MAN = "/v1/a/c/man"
 DATA = b"aaaaabbbbbccccc"

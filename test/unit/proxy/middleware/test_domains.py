@@ -12,12 +12,12 @@ import dns.rrset
 import pytest
 from storage_app import StorageApp
 
-from martlet.config import ConfigError
-from martlet.http import Response
+from martlet.conf.options import ConfigError
+from martlet.http.response import Response
 from proxy.cache.local import LocalCache
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware import cname_lookup, domain_remap
-from proxy.middleware.cname_lookup import CnameLookup, CnameLookupOptions, dns_lookup
+from proxy.middleware.web import cname_lookup, domain_remap
+from proxy.middleware.web.cname_lookup import CnameLookup, CnameLookupOptions, dns_lookup
 
 
 @pytest.fixture(autouse=True)

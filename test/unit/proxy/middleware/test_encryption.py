@@ -11,10 +11,12 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from swift_encryption import SECRETS, our_filters
 
-from martlet.constraints import Constraints
-from martlet.http import Environ, HeaderList, Request, StartResponse, call_app
-from proxy.middleware.encryption import Encryption, EncryptionOptions
-from proxy.middleware.keymaster import Keymaster
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, HeaderList, StartResponse
+from martlet.http.request import Request
+from martlet.words.constraints import Constraints
+from proxy.middleware.encryption.encryption import Encryption, EncryptionOptions
+from proxy.middleware.encryption.keymaster import Keymaster
 
 SMALL = b"plaintext " * 400
 LARGE = b"plaintext " * 50_000

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storage_app import StorageApp, account, container
 
-from martlet.http import Environ, Response
+from martlet.http.environ import Environ
+from martlet.http.response import Response
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.formpost import filter_factory
-from proxy.middleware.formpost_parts import FormError, parts_of
+from proxy.middleware.signed_urls.formpost import filter_factory
+from proxy.middleware.signed_urls.formpost_parts import FormError, parts_of
 
 BOUNDARY = "----b"
 EXPIRES = "4102444800"  # 2100
@@ -257,7 +258,7 @@ def test_a_form_with_another_boundary(ask: Any, app: Any, inner: StorageApp) -> 
 
 def test_a_container_key_opens_no_other_container(ask: Any, app: Any, inner: StorageApp) -> None:
     def elsewhere(environ: Environ) -> Response:
-        from martlet.http import Request
+        from martlet.http.request import Request
 
         refusal: Response | None = environ["swift.authorize"](Request.blank("/v1/AUTH_a/d/o"))
         return refusal or Response(201)

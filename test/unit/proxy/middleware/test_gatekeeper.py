@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import environ_key
-from proxy.middleware.gatekeeper import Gatekeeper, GatekeeperOptions, filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.headers import environ_key
+from proxy.middleware.frame.gatekeeper import Gatekeeper, GatekeeperOptions, filter_factory
 
 PRIVATE = [
     "X-Account-Sysmeta-Core-Access-Control",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.middleware.healthcheck import filter_factory
+from martlet.filters.healthcheck import filter_factory
 
 
 def test_ok_while_nothing_disables_it(ask: Any, Inner: Any, tmp_path: Path) -> None:

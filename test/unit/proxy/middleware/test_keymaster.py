@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import Request, Response
-from martlet.names import str_to_wsgi
-from proxy.middleware.crypto_keys import FETCH_KEYS, Keys, UnknownSecretError, all_keys
-from proxy.middleware.crypto_meta import CryptoError
-from proxy.middleware.keymaster import Keymaster, filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.names import str_to_wsgi
+from proxy.middleware.encryption.keymaster import Keymaster, filter_factory
+from proxy.middleware.encryption.keys import FETCH_KEYS, Keys, UnknownSecretError, all_keys
+from proxy.middleware.encryption.meta import CryptoError
 
 OLD, NEW = b"o" * 32, b"n" * 40
 SECRETS: dict[str | None, bytes] = {None: OLD, "new": NEW}

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import Environ, Request, Response, StartResponse
-from proxy.info import INFO_WANTED
-from proxy.middleware.keystoneauth import filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import Response
+from proxy.lookup.info import INFO_WANTED
+from proxy.middleware.auth.keystoneauth import filter_factory
 
 OBJECT, CONTAINER, ACCOUNT = "/v1/AUTH_p1/c/o", "/v1/AUTH_p1/c", "/v1/AUTH_p1"
 

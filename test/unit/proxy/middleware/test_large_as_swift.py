@@ -12,10 +12,10 @@ from object_store import ObjectStore
 from swift.common.middleware import slo as swift_slo
 from swift.common.middleware import symlink as swift_symlink
 
-from martlet.constraints import Constraints
-from proxy.middleware.slo import Slo
-from proxy.middleware.slo_options import SloOptions
-from proxy.middleware.symlink import Symlink, SymlinkOptions
+from martlet.words.constraints import Constraints
+from proxy.middleware.large_objects.slo import Slo
+from proxy.middleware.large_objects.slo_options import SloOptions
+from proxy.middleware.links.symlink import Symlink, SymlinkOptions
 
 Ask = Callable[..., Any]
 ITEMS = [

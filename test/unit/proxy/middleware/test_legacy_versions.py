@@ -7,13 +7,17 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from martlet.http import Environ, Headers, Request, Response, StartResponse, call_app
-from martlet.timestamp import Timestamp
-from proxy.info import container_info_of, container_key
-from proxy.middleware.legacy_versions import LOCATION_SYSMETA, MODE_SYSMETA, LegacyVersions
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.headers import Headers
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.timestamp import Timestamp
+from proxy.lookup.info import container_info_of, container_key
 from proxy.middleware.subrequest import Answered, read_body
-from proxy.quorum import Answer
-from proxy.versions import MARKER_TYPE
+from proxy.middleware.versions.legacy_versions import LOCATION_SYSMETA, MODE_SYSMETA, LegacyVersions
+from proxy.replicas.quorum import Answer
+from proxy.replicas.versions import MARKER_TYPE
 
 OBJECT = "/v1/AUTH_test/c/o"
 ARCHIVE = "/v1/AUTH_test/archive"

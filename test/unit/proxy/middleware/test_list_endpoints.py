@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from storage_app import StorageApp, container
 
-from martlet.config import ConfigError
-from proxy.middleware.list_endpoints import filter_factory
+from martlet.conf.options import ConfigError
+from proxy.middleware.web.list_endpoints import filter_factory
 from ring.command import main as ring_builder
 from ring.ring import RingSet, load_rings
 

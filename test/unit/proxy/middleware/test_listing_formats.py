@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from proxy.middleware.listing_formats import ListingFormats, filter_factory
+from martlet.conf.options import ConfigError
+from proxy.middleware.frame.listing_formats import ListingFormats, filter_factory
 
 OBJECTS = [
     {

@@ -5,16 +5,20 @@ from typing import Any
 
 import pytest
 
-from martlet.http import Environ, Headers, Request, Response, StartResponse, call_app
-from martlet.timestamp import Timestamp
-from proxy.info import container_info_of, container_key
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.headers import Headers
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.words.timestamp import Timestamp
 from proxy.listing import LISTING_IS_JSON
-from proxy.middleware.legacy_versions import LegacyVersions
-from proxy.middleware.object_versioning import ENABLED_SYSMETA, ObjectVersioning
+from proxy.lookup.info import container_info_of, container_key
 from proxy.middleware.subrequest import Answered, read_body
-from proxy.middleware.versioned_writes import filter_factory
-from proxy.quorum import Answer
-from proxy.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
+from proxy.middleware.versions.legacy_versions import LegacyVersions
+from proxy.middleware.versions.object_versioning import ENABLED_SYSMETA, ObjectVersioning
+from proxy.middleware.versions.versioned_writes import filter_factory
+from proxy.replicas.quorum import Answer
+from proxy.replicas.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
 
 ID = "1795223541.91251"
 OTHER = "1795223540.00000"

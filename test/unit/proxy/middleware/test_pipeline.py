@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from paste.deploy import loadapp, loadwsgi
 
-from martlet.config import ConfigError
-from martlet.http import Environ, Request, StartResponse
+from martlet.conf.options import ConfigError
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,8 @@ def app_factory(global_conf, **local_conf):
     return app
 
 def app(environ, start_response):
-    from martlet.http import Request, Response
+    from martlet.http.request import Request
+    from martlet.http.response import Response
     if environ["PATH_INFO"].endswith("/broken"):
         raise RuntimeError("boom")
     refusal = environ["swift.authorize"](Request(environ))

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from martlet.config import ConfigError
-from martlet.http import Environ, Request, StartResponse, call_app
-from proxy.middleware.proxy_logging import ProxyLogging, ProxyLoggingOptions, filter_factory
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from proxy.middleware.access_log.proxy_logging import (
+    ProxyLogging,
+    ProxyLoggingOptions,
+    filter_factory,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ from fake_proxy import FakeProxy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.config import ConfigError
+from martlet.conf.options import ConfigError
 from proxy.cache.local import LocalCache
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.ratelimit import Ratelimit, RatelimitOptions, filter_factory
-from proxy.middleware.ratelimit_rules import WRITES_PREFIX, RateStep, rate_for, read_steps
+from proxy.middleware.limits.ratelimit import Ratelimit, RatelimitOptions, filter_factory
+from proxy.middleware.limits.ratelimit_rules import WRITES_PREFIX, RateStep, rate_for, read_steps
 
 OBJECT, CONTAINER, ACCOUNT = "/v1/a/c/o", "/v1/a/c", "/v1/a"
 

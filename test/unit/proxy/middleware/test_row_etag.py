@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from martlet.http import Request, call_app
-from proxy.middleware.row_etag import Row, join_row_etag, pass_listing, split_row_etag
+from martlet.http.call import call_app
+from martlet.http.request import Request
+from proxy.middleware.large_objects.row_etag import Row, join_row_etag, pass_listing, split_row_etag
 
 
 @pytest.mark.parametrize(

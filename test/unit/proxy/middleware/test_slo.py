@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from object_store import ObjectStore
 
-from martlet.config import ConfigError
-from martlet.http import Environ, Request, Response, StartResponse, call_app
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import Response
 from proxy.info_registry import collect_info
-from proxy.middleware.slo import Slo, filter_factory
-from proxy.middleware.slo_options import SloOptions
+from proxy.middleware.large_objects.slo import Slo, filter_factory
+from proxy.middleware.large_objects.slo_options import SloOptions
 
 MAN = "/v1/a/c/man"
 PUT = f"{MAN}?multipart-manifest=put"

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from object_store import MODIFIED, ObjectStore, Stored
 
-from martlet.http import Request, call_app
-from proxy.middleware import segments
-from proxy.middleware.segments import SegmentError
-from proxy.middleware.slo import Slo
-from proxy.middleware.slo_options import SloOptions
+from martlet.http.call import call_app
+from martlet.http.request import Request
+from proxy.middleware.large_objects import segments
+from proxy.middleware.large_objects.segments import SegmentError
+from proxy.middleware.large_objects.slo import Slo
+from proxy.middleware.large_objects.slo_options import SloOptions
 
 MAN = "/v1/a/c/man"
 DATA = b"one-1two-2abcthree-3"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.middleware.byte_ranges import ByteRange
-from proxy.middleware.slo_manifest import (
+from proxy.middleware.large_objects.byte_ranges import ByteRange
+from proxy.middleware.large_objects.slo_manifest import (
     Entry,
     ManifestError,
     WantedSegment,

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from storage_app import StorageApp, account, container
 
-from martlet.config import ConfigError
-from martlet.http import Response
+from martlet.conf.options import ConfigError
+from martlet.http.response import Response
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware import crossdomain, etag_quoter, name_check, read_only
+from proxy.middleware.limits import name_check, read_only
+from proxy.middleware.links import etag_quoter
+from proxy.middleware.web import crossdomain
 
 OBJECT = "/v1/AUTH_a/c/o"
 

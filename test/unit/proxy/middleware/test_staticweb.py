@@ -11,10 +11,12 @@ from urllib.parse import parse_qs
 import pytest
 from storage_app import StorageApp, container
 
-from martlet.http import Environ, Request, Response, error_response
+from martlet.http.environ import Environ
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.staticweb import filter_factory
-from proxy.middleware.staticweb_pages import ListingPage, readable_size
+from proxy.middleware.web.staticweb import filter_factory
+from proxy.middleware.web.staticweb_pages import ListingPage, readable_size
 
 SITE = "/v1/AUTH_a/c"
 #: Content types and contents, by name.

@@ -6,7 +6,8 @@ from typing import Any
 
 from fake_cluster import MakeCluster
 
-from martlet.http import Request, Response
+from martlet.http.request import Request
+from martlet.http.response import Response
 from proxy.middleware.subrequest import (
     ask_app,
     get_account_info,

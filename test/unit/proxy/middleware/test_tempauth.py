@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from martlet.cluster_conf import ClusterConf
-from martlet.config import ConfigError
-from martlet.http import Environ, Request, call_app
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ
+from martlet.http.request import Request
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.tempauth import (
+from proxy.middleware.auth.tempauth import (
     Tempauth,
     TempauthOptions,
     derive_secret,
     filter_factory,
 )
-from proxy.middleware.tempauth_users import Resellers, read_users
+from proxy.middleware.auth.tempauth_users import Resellers, read_users
 
 CONF = {
     "reseller_prefix": "AUTH, SERVICE",
@@ -217,7 +219,7 @@ def test_token_that_is_not_valid_is_401_at_once(
 
 
 def test_known_tokens_are_bounded(ask: Any, Inner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.middleware.tempauth._KNOWN_TOKENS_MAX", 3)
+    monkeypatch.setattr("proxy.middleware.auth.tempauth._KNOWN_TOKENS_MAX", 3)
     clock = Clock()
     app = make(Inner(), clock=clock)
     for _ in range(10):

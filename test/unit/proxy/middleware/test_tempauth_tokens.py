@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.middleware.tempauth_tokens import TokenContents, TokenSigner
+from proxy.middleware.auth.tempauth_tokens import TokenContents, TokenSigner
 
 SIGNER = TokenSigner(b"secret", "AUTH_")
 KEYS = {"test:tester": "testing", "é:ü": "ключ", "a:b": "x"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from martlet.config import ConfigError
-from proxy.middleware.tempauth_users import Resellers, User, read_users
+from martlet.conf.options import ConfigError
+from proxy.middleware.auth.tempauth_users import Resellers, User, read_users
 
 AUTH = Resellers.from_options("AUTH", {})
 BOTH = Resellers.from_options("AUTH, SERVICE", {})

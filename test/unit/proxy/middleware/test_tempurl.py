@@ -11,10 +11,11 @@ from urllib.parse import quote
 import pytest
 from storage_app import StorageApp, account, container
 
-from martlet.config import ConfigError
-from martlet.http import Environ, Response
+from martlet.conf.options import ConfigError
+from martlet.http.environ import Environ
+from martlet.http.response import Response
 from proxy.info_registry import clear_info, collect_info
-from proxy.middleware.tempurl import GENERATOR_HEADER, STATICWEB, filter_factory
+from proxy.middleware.signed_urls.tempurl import GENERATOR_HEADER, STATICWEB, filter_factory
 
 PATH = "/v1/AUTH_a/c/o"
 EXPIRES = 4102444800  # 2100
@@ -273,7 +274,7 @@ def test_how_far_a_key_reaches(
     """As a filter to the right, which reads the parts of a large object, would ask."""
 
     def part(environ: Environ) -> Response:
-        from martlet.http import Request
+        from martlet.http.request import Request
 
         refusal: Response | None = environ["swift.authorize"](Request.blank(path))
         return refusal or Response(200)

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP/1.1 to the storage services, over keep-alive connections that are shared by address.
+
+The module uses nothing but the socket module: under eventlet's monkey patch its sockets are green,
+without it they block; both obey the same timeouts. A client belongs to one process and may be used
+by all its green threads at once; an exchange, an upload or a response belongs to one of them.
+
+Sending and reading are separate steps on purpose, so that one green thread can send to several
+servers before it reads the first answer. `BackendClient.request` does both for callers who talk to
+one server.
+
+A pooled connection may have been closed by the server just as it is taken from the pool. Such a
+request is sent once more on a fresh connection, if not one byte of an answer came: every request of
+the backend protocol carries the X-Timestamp that orders it, so that a server which sees it twice
+does nothing the second time.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+
+from martlet.http.backend_response import (
+    Address,
+    BackendError,
+    BackendResponse,
+    BadResponse,
+    ConnectError,
+    ConnectionLost,
+    ConnectTimeout,
+    Incoming,
+    ReadTimeout,
+)
+
+__all__ = [
+    "Address",
+    "BackendClient",
+    "BackendError",
+    "BackendExchange",
+    "BackendResponse",
+    "BackendUpload",
+    "BadResponse",
+    "ConnectError",
+    "ConnectTimeout",
+    "ConnectionLost",
+    "ReadTimeout",
+    "encode_headers",
+    "request_head",
+]
+
+# Up to this size a body travels in the same send as the headers: copying it is cheaper than a
+# second system call.
+JOIN_BODY_BYTES_MAX = 64 * 1024
+# A connection that was in use this short a time ago is taken for open without looking, seconds.
+FRESH_SECONDS = 1.0
+
+
+def encode_headers(headers: Mapping[str, str]) -> bytes:
+    """The header lines as they go on the wire; values are WSGI strings (one character a byte).
+
+    A fan-out encodes what all its requests have in common once, and passes the bytes instead of the
+    mapping.
+
+    :raises ValueError: for a line break inside a name or value, or a character above U+00FF.
+    """
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    text = "".join(lines)
+    if text.count("\n") != len(lines) or text.count("\r") != len(lines):
+        raise ValueError("a header holds a line break")
+    return text.encode("latin-1")
+
+
+class BackendClient:
+    """Opens, shares and keeps connections.
+
+    :param conn_timeout: seconds to wait for a connection.
+    :param node_timeout: seconds to wait for each single read or write.
+    :param pool_size: idle connections kept for each address; more are closed after use.
+    """
+
+    def __init__(
+        self, conn_timeout: float = 0.5, node_timeout: float = 10.0, pool_size: int = 64
+    ) -> None:
+        self.conn_timeout = conn_timeout
+        self.node_timeout = node_timeout
+        self.pool_size = pool_size
+        # The connections of each address, with the time of their last use.
+        self._idle: dict[Address, list[tuple[socket.socket, float]]] = {}
+
+    def request(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | bytes,
+        body: bytes = b"",
+        node_timeout: float | None = None,
+    ) -> BackendResponse:
+        """Send a request and return when the headers of its answer are there; the path must be
+        quoted.
+
+        The caller reads the body or calls close() on the response; else the connection is lost to
+        the pool.
+
+        :raises BackendError: no answer, or none that is HTTP.
+        """
+        exchange = self.start(address, method, path, headers, body, node_timeout)
+        try:
+            return exchange.response()
+        except ReadTimeout:
+            exchange.abort()
+            raise
+
+    def start(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | bytes,
+        body: bytes = b"",
+        node_timeout: float | None = None,
+    ) -> BackendExchange:
+        """Send a whole request; its answer is read from the exchange. Adds Host, and Content-Length
+        for a body.
+
+        :raises BackendError: the request could not be sent.
+        """
+        lines = headers if isinstance(headers, bytes) else encode_headers(headers)
+        head = request_head(method, path, address, lines, len(body))
+        return BackendExchange(self, address, method, head, body, node_timeout)
+
+    def start_upload(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | bytes,
+        content_length: int | None,
+        node_timeout: float | None = None,
+    ) -> BackendUpload:
+        """Send the headers of an upload with Expect: 100-continue. Without a length the body goes
+        in chunks.
+
+        :raises BackendError: the headers could not be sent.
+        """
+        lines = headers if isinstance(headers, bytes) else encode_headers(headers)
+        framing = (
+            b"Transfer-Encoding: chunked\r\n"
+            if content_length is None
+            else b"Content-Length: %d\r\n" % content_length
+        )
+        head = _request_line(method, path, address) + lines + framing
+        head += b"Expect: 100-continue\r\n\r\n"
+        return BackendUpload(self, address, method, head, b"", node_timeout, content_length is None)
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop()[0].close()
+
+    def connect(self, address: Address) -> socket.socket:
+        """A new connection, not from the pool.
+
+        :raises ConnectError: nobody listens there, or not within conn_timeout (ConnectTimeout).
+        """
+        try:
+            sock = socket.create_connection(address, self.conn_timeout)
+        except TimeoutError as error:
+            raise ConnectTimeout(address, f"no connection in {self.conn_timeout} s") from error
+        except OSError as error:
+            raise ConnectError(address, f"cannot connect: {error}") from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def take(self, address: Address) -> socket.socket | None:
+        """An idle connection that its server has not closed, as far as can be seen, or None."""
+        idle = self._idle.get(address)
+        while idle:
+            sock, used_at = idle.pop()
+            if time.monotonic() - used_at < FRESH_SECONDS or not _is_stale(sock):
+                return sock
+            sock.close()
+        return None
+
+    def give_back(self, address: Address, sock: socket.socket) -> None:
+        """Keep a connection for the next request; the answer on it has been read to its end."""
+        idle = self._idle.setdefault(address, [])
+        if len(idle) < self.pool_size:
+            idle.append((sock, time.monotonic()))
+        else:
+            sock.close()
+
+
+class BackendExchange:
+    """A request that was sent, with its answer still to be read."""
+
+    __slots__ = (
+        "_body",
+        "_client",
+        "_head",
+        "_incoming",
+        "_reused",
+        "address",
+        "timeout",
+        "was_resent",
+    )
+
+    def __init__(
+        self,
+        client: BackendClient,
+        address: Address,
+        method: str,
+        head: bytes,
+        body: bytes,
+        timeout: float | None,
+    ) -> None:
+        self._client = client
+        self._head = head
+        self._body = body
+        self.address = address
+        self.timeout = client.node_timeout if timeout is None else timeout
+        #: Sent a second time, so that the server may have acted on it before it answered.
+        self.was_resent = False
+        sock = client.take(address)
+        self._reused = sock is not None
+        self._incoming = Incoming(client, address, sock or client.connect(address), method)
+        try:
+            self._send_request()
+        except ConnectionLost:
+            if not self._reused:
+                raise
+            self._send_again()
+
+    def fileno(self) -> int:
+        """The descriptor to wait on for the answer."""
+        return self._incoming.sock.fileno()
+
+    def response(self, timeout: float | None = None) -> BackendResponse:
+        """Read up to the end of the answer's headers.
+
+        After a ReadTimeout the exchange is intact: the caller may go on waiting by calling again,
+        or abort().
+
+        :param timeout: seconds for each read, instead of the request's node_timeout.
+        :raises BackendError: no answer, or none that is HTTP.
+        """
+        while not self._incoming.has_final_headers:
+            self._read_some(timeout)
+        return BackendResponse(self._incoming, self.timeout)
+
+    def abort(self) -> None:
+        """Close the connection; the server sees a request or upload that was given up.
+
+        May be called while another thread sends: its send then fails.
+        """
+        self._incoming.abort()
+
+    def _read_some(self, timeout: float | None) -> None:
+        try:
+            self._incoming.fill(self.timeout if timeout is None else timeout)
+        except ConnectionLost:
+            if not self._reused or self._incoming.received_bytes:
+                raise
+            self._send_again()
+
+    def _send_again(self) -> None:
+        """The pooled connection was closed under our hands: once more, on a fresh one."""
+        self._reused = False
+        self.was_resent = True
+        self._incoming.drop()
+        sock = self._client.connect(self.address)
+        self._incoming = Incoming(self._client, self.address, sock, self._incoming.method)
+        self._send_request()
+
+    def _send_request(self) -> None:
+        if len(self._body) <= JOIN_BODY_BYTES_MAX:
+            self._send_all(self._head + self._body)
+        else:
+            self._send_all(self._head)
+            self._send_all(self._body)
+
+    def _send_all(self, data: bytes) -> None:
+        sock = self._incoming.sock
+        try:
+            sock.settimeout(self.timeout)
+            sock.sendall(data)
+        except TimeoutError as error:
+            self._incoming.drop()
+            raise ReadTimeout(self.address, f"takes no data for {self.timeout} s") from error
+        except OSError as error:
+            self._incoming.drop()
+            raise ConnectionLost(self.address, f"connection lost while sending: {error}") from error
+
+
+class BackendUpload(BackendExchange):
+    """A request whose headers were sent and whose body follows piece by piece.
+
+    In this order: expect_continue(), send() as often as needed, end(), response(). abort() at any
+    point makes the server see a body cut short, of which it stores nothing.
+    """
+
+    __slots__ = ("_body_began", "_chunked")
+
+    def __init__(
+        self,
+        client: BackendClient,
+        address: Address,
+        method: str,
+        head: bytes,
+        body: bytes,
+        timeout: float | None,
+        chunked: bool,
+    ) -> None:
+        self._chunked = chunked
+        super().__init__(client, address, method, head, body, timeout)
+
+    def expect_continue(self, timeout: float | None = None) -> BackendResponse | None:
+        """None when the server asks for the body, or the final answer it gave instead.
+
+        :raises BackendError: no answer; after a ReadTimeout the call may be repeated.
+        """
+        incoming = self._incoming
+        while not (incoming.has_continue or incoming.has_final_headers):
+            self._read_some(timeout)
+            incoming = self._incoming
+        if incoming.has_final_headers:
+            incoming.never_reuse()  # the server may still take the next bytes for the body
+            return BackendResponse(incoming, self.timeout)
+        self._reused = False  # from here on there is a body that could not be sent twice
+        return None
+
+    @property
+    def continue_headers(self) -> dict[str, str]:
+        """What the server said along with 100 Continue, by lower-case name."""
+        return self._incoming.continue_headers
+
+    def send(self, chunk: bytes) -> None:
+        """Send a piece of the body.
+
+        :raises BackendError: the server does not take it; the upload is dead.
+        """
+        if not chunk:
+            return
+        if not self._chunked:
+            self._send_all(chunk)
+        elif len(chunk) <= JOIN_BODY_BYTES_MAX:
+            self._send_all(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        else:
+            self._send_all(b"%x\r\n" % len(chunk))
+            self._send_all(chunk)
+            self._send_all(b"\r\n")
+
+    def end(self) -> None:
+        """Tell the server that the body is complete.
+
+        :raises BackendError: the server is gone.
+        """
+        if self._chunked:
+            self._send_all(b"0\r\n\r\n")
+
+    def finish(self) -> BackendResponse:
+        """end() and response() in one.
+
+        :raises BackendError: no answer.
+        """
+        self.end()
+        return self.response()
+
+
+def request_head(
+    method: str, path: str, address: Address, lines: bytes, content_length: int
+) -> bytes:
+    """All of a request but its body; ``lines`` are encoded headers.
+
+    :raises ValueError: the path is not quoted.
+    """
+    length = b""
+    if content_length or method in ("PUT", "POST"):
+        length = b"Content-Length: %d\r\n" % content_length
+    return _request_line(method, path, address) + lines + length + b"\r\n"
+
+
+def _request_line(method: str, path: str, address: Address) -> bytes:
+    if "\r" in path or "\n" in path or " " in path:
+        raise ValueError(f"path is not quoted: {path!r}")
+    host = address[0]
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{method} {path} HTTP/1.1\r\nHost: {host}:{address[1]}\r\n".encode("latin-1")
+
+
+def _is_stale(sock: socket.socket) -> bool:
+    """Did the server close the connection, or send what nobody asked for? One system call, no
+    waiting.
+    """
+    raw = getattr(sock, "fd", sock)  # a green socket would wait; the socket inside it does not
+    timeout = raw.gettimeout()
+    if timeout != 0:
+        raw.settimeout(0)
+    try:
+        raw.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        if timeout != 0:
+            raw.settimeout(timeout)
+        return False
+    except OSError:
+        return True
+    return True

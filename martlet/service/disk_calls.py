@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that may block on a disk: native threads for each disk, and what happens when it hangs.
+
+Under eventlet's monkey patch a call that blocks would stop every green thread of the process, so it
+goes to a native thread. Each disk has threads of its own: a disk whose calls do not return takes
+those, and no more. After ``disk_timeout`` its callers get ``DiskStuck``, and so does at once who
+calls next, until something returns. While a disk is silent it is probed, so that a long query does
+not make a healthy disk look ill.
+
+Threads are not enough where a library has a lock for the whole process and holds it during a call
+to a disk, as SQLite does. Such a lock is guarded: while a disk is silent, a thread tries to pass
+it. Where it does not pass, the process cannot serve any disk, and retires (worker_processes.py).
+
+Without the patch (tests, tools) a call is simply made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from martlet.log import get_logger
+from martlet.service.worker_processes import retire
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+#: Pause between two looks at the calls under way, seconds.
+WATCH_SECONDS = 0.5
+#: A disk from which nothing came back for so long is probed, seconds.
+SILENT_SECONDS = 1.0
+#: How long the guarded lock may take, seconds. It protects work of microseconds.
+GUARD_SECONDS = 3.0
+
+log = get_logger("martlet.disk_calls")
+
+
+class DiskStuck(Exception):
+    """The disk does not answer. What the call would have changed may be changed later."""
+
+
+class ProcessStuck(DiskStuck):
+    """This process can serve no disk any more; another one takes its place."""
+
+
+@dataclass
+class Limits:
+    """How much of a process a disk may take."""
+
+    threads_per_disk: int = 4
+    disk_timeout: float = 10.0
+
+
+#: Those of this process; set before the first call.
+limits = Limits()
+
+_guarded: Callable[[], object] | None = None
+
+
+def guard(pass_lock: Callable[[], object]) -> None:
+    """Name a function that takes and gives back a lock of the whole process, and does no more."""
+    global _guarded
+    _guarded = pass_lock
+
+
+def on_disk(disk: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that works on files of a disk; other green threads go on meanwhile.
+
+    ``disk`` is the directory of the device. The function must not touch what belongs to green
+    threads: locks, sockets, the log. It may call ``on_disk`` itself, which then is a plain call.
+
+    :raises DiskStuck: the disk hangs.
+    """
+    if not is_green():
+        return function(*args, **kwargs)
+    result: T = _calls_of_process().run(disk, functools.partial(function, *args, **kwargs))
+    return result
+
+
+def on_disk_later(disk: str, function: Callable[[], object]) -> None:
+    """As ``on_disk``, but no request waits for it, and a disk that hangs does not refuse it."""
+    if is_green():
+        _calls_of_process().start(disk, function)
+    else:
+        function()
+
+
+def native_lock() -> Any:
+    """A lock between native threads."""
+    if not is_green():
+        import threading
+
+        return threading.Lock()
+    from eventlet import patcher
+
+    return patcher.original("threading").Lock()
+
+
+def is_green() -> bool:
+    """Whether this process has eventlet's green threads in place of its own."""
+    if "eventlet" not in sys.modules:
+        return False
+    from eventlet.patcher import is_monkey_patched
+
+    return bool(is_monkey_patched("thread"))
+
+
+class _Call:
+    __slots__ = ("error", "event", "function", "is_given_up", "result")
+
+    def __init__(self, function: Callable[[], Any], event: Any) -> None:
+        self.function = function
+        self.event = event  # None: no request waits
+        self.is_given_up = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def make(self) -> None:
+        """In a native thread."""
+        if self.is_given_up:
+            return
+        try:
+            self.result = self.function()
+        except BaseException as error:  # it belongs to the caller, whatever it is
+            self.error = error
+
+
+class _Crew:
+    """The threads of one disk. All but ``_work`` runs in green threads."""
+
+    def __init__(self, name: str, most: int, probe: Callable[[], object], process: _Calls) -> None:
+        self.name = name
+        self.is_stuck = False
+        self._most = most
+        self._probe_function = probe
+        self._process = process
+        self._queue = process.native_queue()
+        self._threads = 0
+        self._under_way: set[_Call] = set()
+        self._progress = 0.0  # when a call returned, or the first of those under way came
+        self._probe: _Call | None = None
+        self._has_answered = False
+
+    def submit(self, function: Callable[[], Any], event: Any) -> _Call:
+        call = _Call(function, event)
+        if not self._under_way:
+            self._progress = time.monotonic()
+        self._under_way.add(call)
+        self._queue.put(call)
+        self._hire()
+        return call
+
+    def probe(self) -> None:
+        """Find out whether the disk works, if there is a thread for it."""
+        is_probed = self._probe in self._under_way
+        if not is_probed and len(self._under_way) < self._most:
+            self._probe = self.submit(self._probe_function, None)
+
+    def _hire(self) -> None:
+        # Before the first answer, which is a probe's, no other call gets near the disk: one that
+        # hangs already must not get hold of a lock of the whole process.
+        most = self._most if self._has_answered else 1
+        while self._threads < min(most, len(self._under_way)):
+            self._threads += 1
+            self._process.start_thread(f"{self.name} {self._threads}", self._work)
+
+    def _work(self) -> None:
+        while True:
+            call = self._queue.get()
+            call.make()
+            self._process.hand_back(self, call)
+
+    def take_back(self, call: _Call) -> None:
+        """A call has returned."""
+        self._progress = time.monotonic()
+        self._under_way.discard(call)
+        self._has_answered = True
+        self._hire()
+        if self.is_stuck:
+            self.is_stuck = False
+            log.error("disk answers again disk=%s", self.name)
+        if call.event is not None and not call.is_given_up:
+            call.event.send((call.result, call.error))
+
+    def silence(self, now: float) -> float:
+        """How long nothing has returned, seconds; 0 if nothing is under way."""
+        return now - self._progress if self._under_way else 0.0
+
+    def give_up(self, error: DiskStuck) -> None:
+        """Fail those who wait. The calls stay under way: only their return frees the threads."""
+        for call in self._under_way:
+            if call.event is not None and not call.is_given_up:
+                call.is_given_up = True
+                call.event.send((None, error))
+
+
+class _Calls:
+    """All calls to disks of one process."""
+
+    def __init__(self) -> None:
+        from eventlet import hubs, patcher
+        from eventlet.event import Event
+
+        self.pid = os.getpid()
+        self._new_event = Event
+        self._schedule = hubs.get_hub().schedule_call_global
+        self.native_queue = patcher.original("queue").SimpleQueue
+        self._native = patcher.original("threading")
+        self._is_here = self._native.local()  # has the attribute ``yes`` in the threads themselves
+        self._crews: dict[str, _Crew] = {}
+        self._guard = _Crew("lock of the process", 1, _guarded, self) if _guarded else None
+        self._is_watching = False
+        self._done: deque[tuple[_Crew, _Call]] = deque()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        hubs.get_hub().add("read", self._bell, self._deliver, _ignore, _ignore)
+
+    def run(self, disk: str, function: Callable[[], Any]) -> Any:
+        """The outcome of ``function``, called in one of the disk's threads."""
+        if hasattr(self._is_here, "yes"):
+            return function()
+        crew = self._crew(disk)
+        if self._guard and self._guard.is_stuck:
+            raise ProcessStuck("another disk holds a lock of this process")
+        if crew.is_stuck:
+            raise DiskStuck(f"{disk} does not answer")
+        event = self._new_event()
+        crew.submit(function, event)
+        self._begin_to_watch()
+        result, error = event.wait()
+        if error is not None:
+            raise error
+        return result
+
+    def start(self, disk: str, function: Callable[[], Any]) -> None:
+        """Have ``function`` called in one of the disk's threads."""
+        if hasattr(self._is_here, "yes"):
+            function()
+            return
+        self._crew(disk).submit(function, None)
+        self._begin_to_watch()
+
+    def _crew(self, disk: str) -> _Crew:
+        crew = self._crews.get(disk)
+        if crew is None:
+            probe = functools.partial(_probe, disk)
+            crew = self._crews[disk] = _Crew(disk, limits.threads_per_disk, probe, self)
+            crew.probe()
+        return crew
+
+    def start_thread(self, name: str, work: Callable[[], None]) -> None:
+        def run() -> None:
+            self._is_here.yes = True
+            work()
+
+        self._native.Thread(target=run, name=name, daemon=True).start()
+
+    def hand_back(self, crew: _Crew, call: _Call) -> None:
+        """In a native thread: the call has returned. One wake-up brings all that wait."""
+        self._done.append((crew, call))
+        os.eventfd_write(self._bell, 1)
+
+    def _deliver(self, _descriptor: int) -> None:
+        os.eventfd_read(self._bell)
+        while self._done:
+            crew, call = self._done.popleft()
+            crew.take_back(call)
+
+    def _begin_to_watch(self) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self._schedule(WATCH_SECONDS, self._watch)
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        silent = {crew: crew.silence(now) for crew in self._crews.values()}
+        for crew, seconds in silent.items():
+            if seconds >= SILENT_SECONDS:
+                crew.probe()
+            if seconds >= limits.disk_timeout:
+                if not crew.is_stuck:
+                    crew.is_stuck = True
+                    log.error("disk does not answer disk=%s seconds=%.0f", crew.name, seconds)
+                crew.give_up(DiskStuck(f"{crew.name} does not answer"))
+        if self._guard and not self._guard.is_stuck:
+            if max(silent.values()) >= SILENT_SECONDS:
+                self._guard.probe()
+            if self._guard.silence(now) >= GUARD_SECONDS:
+                self._guard.is_stuck = True
+                self._leave_to_another()
+        self._is_watching = any(silent.values())
+        if self._is_watching:
+            self._schedule(WATCH_SECONDS, self._watch)
+
+    def _leave_to_another(self) -> None:
+        log.critical("a disk that does not answer holds a lock of this process, which retires")
+        for crew in self._crews.values():
+            crew.give_up(ProcessStuck("another disk holds a lock of this process"))
+        retire()
+
+
+def _probe(disk: str) -> None:
+    """Write to a disk, and wait until it is there. An error is an answer, too."""
+    with contextlib.suppress(OSError):
+        try:
+            handle = os.open(disk, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        except OSError:  # not every file system has files without a name
+            handle = os.open(disk, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        else:
+            os.write(handle, b"martlet")
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+_calls: _Calls | None = None
+
+
+def _calls_of_process() -> _Calls:
+    global _calls
+    if _calls is None or _calls.pid != os.getpid():  # threads do not survive a fork
+        _calls = _Calls()
+    return _calls
+
+
+def _ignore(*_arguments: object) -> None:
+    """For the hub, which wants to tell it; nothing is done."""

@@ -1,0 +1,392 @@
+"""The WSGI server of every Python service: bind, fork workers, serve, stop.
+
+This module and the entry points that call it are the only places that know eventlet and patch the
+standard library; the applications are plain WSGI callables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import errno
+import gc
+import importlib.metadata
+import os
+import resource
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError, load_options, option, read_ini
+from martlet.conf.swift_options import PROXY_DEFAULTS
+from martlet.http.environ import WSGIApp
+from martlet.log import get_logger, setup_logging
+from martlet.service.reload import (
+    CHECK,
+    Estate,
+    checked_address,
+    execute_anew,
+    hold_signals,
+    inherit,
+    start_check,
+)
+from martlet.service.worker_processes import (
+    GRACE_SECONDS,
+    Renewal,
+    at_retirement,
+    make_way,
+    make_way_when_told,
+    say_serving,
+    supervise,
+)
+from martlet.wsgi.limits import Limits
+from martlet.wsgi.listener import HttpServer
+
+# A request leaves some 40 objects in cycles; nearly all else is gone with it without the collector.
+# With Python's threshold of 700 objects it looks through the requests under way so often that this
+# is 3 % of a proxy's time; with this one some 4 MB wait for it.
+_GC_THRESHOLDS = (20_000, 20, 20)
+#: Changes PasteDeploy's context of a pipeline before anything is made of it.
+CompletePipeline = Callable[[Any], None]
+#: Of a process without a limit of its own.
+_DESCRIPTORS_MAX = 1 << 20
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """``[DEFAULT]`` of every Python service's conf."""
+
+    bind_ip: str = option("0.0.0.0", "Address to listen on")
+    bind_port: int = option(0, "Port to listen on; required")
+    backlog: int = option(4096, "Connections waiting to be accepted, at most")
+    workers: int = option(0, "Worker processes; 0 means one, auto one a processor")
+    stale_worker_timeout: float = option(
+        86400.0, "What the workers of before a reload have to finish their requests", "s"
+    )
+    client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
+    keepalive_timeout: float = option(65.0, "Longest idle time of a kept connection", "s")
+    max_clients: int = option(1024, "Requests served at once by one worker")
+    max_connections: int = option(
+        0,
+        "Connections of one worker; beyond, the one idle longest is closed. 0: half of the file "
+        "descriptors that it may have",
+    )
+    log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
+    devices: str = option("/srv/node", "Directory that holds the devices")
+    mount_check: bool = option(True, "Refuse a device that is not a mount point")
+
+    def __post_init__(self) -> None:
+        """:raises ValueError: an option is out of its range."""
+        if self.stale_worker_timeout <= 0:
+            raise ValueError("stale_worker_timeout must be above 0")
+
+
+@dataclass(frozen=True)
+class StorageServerOptions(ServerOptions):
+    """``[DEFAULT]`` of a storage service, whose port gives access to all data to anyone."""
+
+    bind_ip: str = option("127.0.0.1", "Address to listen on, which proxies and servers reach")
+
+
+def serve(
+    conf_path: Path,
+    app_name: str,
+    on_worker_start: Callable[[WSGIApp], None],
+    kind: type[ServerOptions],
+    complete_pipeline: CompletePipeline | None,
+) -> int:
+    """Run the service of ``conf_path`` until SIGTERM or SIGINT; returns the exit status.
+
+    The pipeline is loaded once, before the workers are forked, so that they share what it made.
+    ``on_worker_start`` runs in each worker with the loaded pipeline, to start background green
+    threads.
+    """
+    estate = inherit()
+    try:
+        options, cluster, app = _load(conf_path, kind, complete_pipeline)
+        gc.freeze()  # what was loaded stays: the collector need not look through it, nor unshare it
+        gc.set_threshold(*_GC_THRESHOLDS)
+        listeners = _listen(options, estate)
+    except (ConfigError, ValueError, OSError) as error:
+        print(f"{app_name}: {error}", file=sys.stderr)
+        return _await_next_reload(app_name, estate) if estate.workers else 1
+    log = get_logger(app_name)
+    host, port = listeners[0].getsockname()[:2]
+    log.info("listening ip=%s port=%d workers=%d", host, port, len(listeners))
+
+    def work(number: int) -> None:
+        use_own_poller()
+        on_worker_start(app)
+        _serve_requests(listeners[number], app, options, cluster)
+
+    def start_over(workers: Iterable[int]) -> None:
+        execute_anew(_address(options), listeners, workers)
+
+    renewal = Renewal(partial(start_check, _address(options)), start_over, estate.workers)
+    return supervise(len(listeners), work, renewal)
+
+
+def _await_next_reload(app_name: str, estate: Estate) -> int:
+    """The conf broke after it was checked: let the workers of before go on with theirs."""
+    get_logger(app_name).error(
+        "the workers of before the reload go on; one that dies is not replaced"
+    )
+
+    def start_over(workers: Iterable[int]) -> None:
+        execute_anew(estate.address, estate.listeners, workers)
+
+    check_again = partial(start_check, estate.address)
+    return supervise(0, lambda number: None, Renewal(check_again, start_over, estate.workers))
+
+
+def check(
+    conf_path: Path,
+    app_name: str,
+    kind: type[ServerOptions],
+    complete_pipeline: CompletePipeline | None,
+) -> int:
+    """Read all that a start would read; returns the exit status.
+
+    Before a reload a new address must be free, too.
+    """
+    try:
+        options, _, _ = _load(conf_path, kind, complete_pipeline)
+        if checked_address() not in (None, _address(options)):
+            _listen(options, Estate())
+    except (ConfigError, ValueError, OSError) as error:
+        print(f"{app_name}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _load(
+    conf_path: Path, kind: type[ServerOptions], complete_pipeline: CompletePipeline | None
+) -> tuple[ServerOptions, ClusterConf, WSGIApp]:
+    """
+    :raises ConfigError, ValueError, OSError: the conf cannot be used.
+    """
+    setup_logging(ServerOptions.log_level)
+    options = load_server_options(conf_path, kind)
+    setup_logging(options.log_level)
+    cluster = ClusterConf.load(options.swift_dir)
+    return options, cluster, load_pipeline(conf_path, complete_pipeline)
+
+
+def load_server_options(
+    conf_path: Path, kind: type[ServerOptions] = ServerOptions
+) -> ServerOptions:
+    """The ``[DEFAULT]`` section of a service's conf.
+
+    :raises ConfigError: it is unreadable, has an unknown option, or names no port.
+    """
+    options = read_server_options(read_ini(conf_path).defaults(), f"{conf_path} [DEFAULT]", kind)
+    if not 0 < options.bind_port < 65536:
+        raise ConfigError(f"{conf_path} [DEFAULT]: bind_port must be set, from 1 to 65535")
+    return options
+
+
+def read_server_options(
+    values: Mapping[str, str], where: str, kind: type[ServerOptions] = ServerOptions
+) -> ServerOptions:
+    """The options of a ``[DEFAULT]`` section, be it as PasteDeploy hands it on.
+
+    :raises ConfigError: an option is unknown, or has a value of the wrong form.
+    """
+    given = dict(values)
+    if given.get("workers", "").strip() == "auto":
+        given["workers"] = str(len(os.sched_getaffinity(0)))
+    return load_options(kind, given, where, ("here", "__file__", *PROXY_DEFAULTS))
+
+
+def load_pipeline(conf_path: Path, complete_pipeline: CompletePipeline | None = None) -> WSGIApp:
+    """The application behind ``[pipeline:main]``.
+
+    A daemon that is the only client of its pipeline completes none: it uses what the conf names.
+
+    :raises ConfigError: the conf cannot be used.
+    """
+    from paste.deploy.loadwsgi import APP, loadcontext
+
+    try:
+        context = loadcontext(APP, "config:" + quote(str(conf_path.resolve())))
+        if complete_pipeline is not None:
+            complete_pipeline(context)
+        app: WSGIApp = context.create()
+    except (LookupError, ImportError, configparser.Error) as error:
+        raise ConfigError(f"{conf_path}: {error}".replace("\n", " ")) from None
+    return app
+
+
+def _listen(options: ServerOptions, estate: Estate) -> list[socket.socket]:
+    """A listening socket for each worker.
+
+    The kernel spreads connections over them; from one shared socket the first worker to wake up
+    would take most. The parent keeps them open, so that those of a dead worker wait for the next.
+    After a reload those of before are used on. None is closed, or it would take those connections
+    with it that wait there: until the next start there are never fewer workers than before.
+    """
+    is_same = estate.address == _address(options)
+    listeners = estate.listeners if is_same else []
+    try:
+        if not listeners:
+            # Sockets that share a port would share it with another martlet, too: not this one.
+            _bind(options, shared=False).close()
+        while len(listeners) < max(1, options.workers):
+            listeners.append(_bind(options, shared=True))
+    except OSError as error:
+        where = _address(options)
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"{where} is in use by another program") from None
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
+    for listener in listeners:
+        listener.listen(options.backlog)
+    return listeners
+
+
+def _address(options: ServerOptions) -> str:
+    return f"{options.bind_ip}:{options.bind_port}"
+
+
+def _bind(options: ServerOptions, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.bind_ip else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(shared))
+    try:
+        bound.bind((options.bind_ip, options.bind_port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def use_own_poller() -> None:
+    """A poller inherited over fork would be shared with the siblings.
+
+    It comes before any green thread of the worker: those that wait in the old poller never wake.
+    """
+    import eventlet.hubs
+
+    eventlet.hubs.use_hub()
+
+
+def _serve_requests(
+    listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
+) -> None:
+    import eventlet
+    from eventlet.green import socket as green_socket
+
+    listener.listen(options.backlog)  # again: a worker that was told to stop has shut it down
+    green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
+    constraints = cluster.constraints
+    server = HttpServer(
+        green,
+        app,
+        Limits(
+            request_line=constraints.max_request_line,
+            header_line=constraints.max_header_size,
+            header_count=constraints.max_header_count,
+            client_timeout=options.client_timeout,
+            idle_timeout=options.keepalive_timeout,
+        ),
+        get_logger("martlet.server"),
+        eventlet.spawn_n,
+        requests_max=options.max_clients,
+        connections_max=options.max_connections or _descriptors() // 2,
+    )
+
+    acceptor = eventlet.getcurrent()
+    is_reload = False
+
+    def leave() -> None:
+        # As stop, but the socket goes on: the next worker has it.
+        is_first = not server.is_stopping  # later the acceptor waits for the requests under way
+        server.retire(keeps_idle=is_reload)
+        if is_first:
+            eventlet.kill(acceptor, OSError(errno.EBADF, "this worker retires"))
+
+    at_retirement(leave)
+    bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    is_told_to_stop = False
+
+    def await_signals() -> None:
+        nonlocal is_reload
+        # A signal alone does not end the hub's wait: what a handler schedules would come up to a
+        # minute later.
+        while True:
+            eventlet.hubs.trampoline(bell, read=True)
+            os.eventfd_read(bell)
+            if is_told_to_stop:
+                break
+            if not is_reload:  # it may be told more than once
+                is_reload = True
+                make_way(options.stale_worker_timeout)
+        eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
+        if server.is_stopping:  # the socket is the next worker's
+            server.retire()
+        else:
+            server.stop()
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal is_told_to_stop
+        is_told_to_stop = True
+        os.eventfd_write(bell, 1)
+
+    eventlet.spawn_n(await_signals)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    make_way_when_told(lambda: os.eventfd_write(bell, 1))
+    say_serving()
+    server.run()
+
+
+def _descriptors() -> int:
+    """How many files the process may have open; as many as the system lets it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_MAX
+
+
+def patch_standard_library() -> None:
+    """Make blocking calls of the standard library yield to other green threads.
+
+    Entry points call this before they import anything else of ours.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import eventlet
+    eventlet.monkey_patch()
+
+
+def run_service(
+    name: str,
+    description: str,
+    on_worker_start: Callable[[WSGIApp], None] = lambda app: None,
+    argv: list[str] | None = None,
+    kind: type[ServerOptions] = ServerOptions,
+    complete_pipeline: CompletePipeline | None = None,
+) -> int:
+    """The command line of a service: ``NAME CONF``, ``--check``, ``--help``, ``--version``."""
+    hold_signals()
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"Example: {name} /etc/martlet/{name.removeprefix('martlet-')}.conf",
+    )
+    parser.add_argument("conf", type=Path, help="the PasteDeploy configuration file")
+    parser.add_argument(CHECK, action="store_true", help="read the configuration and end")
+    version = importlib.metadata.version("martlet")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    arguments: Any = parser.parse_args(argv)
+    if arguments.check:
+        return check(arguments.conf, name, kind, complete_pipeline)
+    return serve(arguments.conf, name, on_worker_start, kind, complete_pipeline)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker processes of a service: forked, replaced when they die, and when they give up.
+
+A thread that waits for a disk cannot be killed, and its process does not end before it. So a worker
+that is of no more use says so, and its place is taken at once by another one on the same socket.
+In a reload the parent starts over (``martlet.service.reload``); its old workers make way when
+the new ones serve.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from martlet.log import get_logger
+from martlet.service.reload import WORD, hold_all_signals, take_signals
+
+#: How long a worker may take to finish its requests after SIGTERM, or when it retires, seconds.
+GRACE_SECONDS = 10.0
+#: How long the place of a dead worker stays empty, seconds.
+RESPAWN_SECONDS = 0.2
+
+log = get_logger("martlet.server")
+
+
+#: What a worker has to say to its parent: a byte each.
+_NOTHING, _WISHES_TO_RETIRE, _SERVES = range(3)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_RELOAD_SIGNALS = (signal.SIGHUP, signal.SIGUSR1)
+
+
+class _Place(NamedTuple):
+    """Where a worker stands among those of its parent."""
+
+    number: int
+    parent: int
+    words: mmap.mmap  # a byte for each worker
+
+    def say(self, word: int) -> None:
+        self.words[self.number] = word
+        os.kill(self.parent, WORD)
+
+
+@dataclass
+class Renewal:
+    """How a service starts over, and which workers of the time before still serve."""
+
+    check: Callable[[], int]  # starts a process that ends with 0 if the conf is good; OSError
+    execute: Callable[[Iterable[int]], None]  # with the process ids of all workers; OSError
+    old_workers: list[int]
+
+
+_place: _Place | None = None  # of this process
+_retirement: list[Callable[[], object]] = []
+
+
+def at_retirement(function: Callable[[], object]) -> None:
+    """Have a function called when this worker retires; the last one named comes first.
+
+    What the next worker needs must be given back here: the kernel takes back nothing before the
+    last thread has ended.
+    """
+    _retirement.append(function)
+
+
+def retire() -> None:
+    """Have this worker replaced now; it ends when its requests have, or at once without any."""
+    if _place is None:
+        log.critical("no other process can take the place of this one: it must be restarted")
+        return
+    make_way(GRACE_SECONDS)
+    _place.say(_WISHES_TO_RETIRE)
+    if not _retirement:
+        os._exit(1)
+
+
+def make_way(seconds: float) -> None:
+    """Leave what is to come to another worker; requests under way have so long to end."""
+    for function in reversed(_retirement):
+        function()
+    # The kernel's clock: a thread that waits for a disk may hold up any other.
+    rest = signal.alarm(math.ceil(seconds))
+    if 0 < rest < seconds:  # told before, and to be faster
+        signal.alarm(rest)
+
+
+def make_way_when_told(ring: Callable[[], object]) -> None:
+    """``ring`` is called, in a signal handler, when the next workers have taken over."""
+    signal.signal(WORD, lambda _number, _frame: ring())
+
+
+def say_serving() -> None:
+    """Tell the parent, if there is one, that this worker takes requests."""
+    if _place is not None:
+        _place.say(_SERVES)
+
+
+class _Supervisor:
+    def __init__(
+        self, count: int, work: Callable[[int], None], renewal: Renewal | None = None
+    ) -> None:
+        from eventlet.patcher import original
+
+        # The green ones wake up a hundred times a second.
+        self._wait, self._sleep = original("os").wait, original("time").sleep
+        self._work = work
+        self._parent = os.getpid()
+        self._words = mmap.mmap(-1, max(1, count))
+        self._workers: dict[int, int] = {}  # number by process id; without those that retired
+        self._renewal = renewal
+        self._old = set(renewal.old_workers) if renewal else set()  # of before the reload
+        self._check: int | None = None  # the process that reads the new conf
+        self._is_reload_wanted = False  # once more, after that one
+        self._is_stopping = False
+
+    def run(self, count: int) -> int:
+        signal.signal(WORD, self._hear)
+        for number in _RELOAD_SIGNALS:
+            signal.signal(number, self._want_reload)
+        signal.signal(signal.SIGUSR2, self._wonder)
+        for place in range(count):
+            self._spawn(place)
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._stop)
+        take_signals()
+        while self._workers or self._old:
+            try:
+                pid, status = self._wait()
+            except ChildProcessError:
+                break
+            self._bury(pid, status)
+        return 0 if self._is_stopping else 1
+
+    def _bury(self, pid: int, status: int) -> None:
+        if pid == self._check:
+            self._end_check(status)
+            return
+        if pid in self._old:
+            self._old.discard(pid)
+            log.info("worker of before the reload ended pid=%d left=%d", pid, len(self._old))
+            return
+        worker = self._workers.pop(pid, None)
+        if worker is None or self._is_stopping:
+            return
+        log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
+        # One that dies at its start must not take the machine with it.
+        self._sleep(RESPAWN_SECONDS)
+        if not self._is_stopping:
+            self._spawn(worker)
+
+    def _spawn(self, number: int) -> None:
+        self._words[number] = _NOTHING  # of the last one, which may have died of itself
+        pid = os.fork()
+        if pid == 0:
+            _die_with(self._parent)
+            # The parent reloads; what is sent to all processes of a service must end none of them.
+            for signal_number in (*_RELOAD_SIGNALS, signal.SIGUSR2):
+                signal.signal(signal_number, signal.SIG_IGN)
+            for signal_number in (WORD, *_STOP_SIGNALS):
+                signal.signal(signal_number, signal.SIG_DFL)
+            take_signals()
+            global _place
+            _place = _Place(number, self._parent, self._words)
+            status = 1
+            try:
+                self._work(number)
+                status = 0
+            finally:
+                os._exit(status)
+        self._workers[pid] = number
+
+    def _hear(self, _number: int, _frame: object) -> None:
+        if self._is_stopping:
+            return
+        for pid, number in list(self._workers.items()):
+            if self._words[number] == _WISHES_TO_RETIRE:
+                del self._workers[pid]
+                log.error("worker retires pid=%d", pid)
+                self._spawn(number)
+        if self._old and all(word == _SERVES for word in self._words[:]):
+            for pid in self._old:
+                _kill(pid, WORD)
+
+    def _want_reload(self, number: int, frame: object) -> None:
+        if self._renewal is None:
+            self._wonder(number, frame)
+            return
+        log.info("reload signal=%s", signal.Signals(number).name)
+        self._is_reload_wanted = True
+        if self._check is None and not self._is_stopping:
+            self._start_check()
+
+    def _start_check(self) -> None:
+        self._is_reload_wanted = False
+        assert self._renewal is not None
+        try:
+            self._check = self._renewal.check()
+        except OSError as error:
+            log.error("reload refused, the workers go on: %s", error)
+
+    def _end_check(self, status: int) -> None:
+        self._check = None
+        if self._is_stopping or self._renewal is None:
+            return
+        if self._is_reload_wanted:  # the conf may have changed since it was read
+            self._start_check()
+            return
+        if status != 0:
+            log.error("reload refused, the workers go on with the conf that they have")
+            return
+        hold_all_signals()  # a stop that comes now is for the new program
+        try:
+            if not self._is_stopping:
+                self._renewal.execute([*self._old, *self._workers])
+        except OSError as error:
+            log.error("reload refused, the workers go on: %s", error)
+        finally:
+            take_signals()
+
+    def _wonder(self, number: int, _frame: object) -> None:
+        log.warning("signal %s has no meaning here", signal.Signals(number).name)
+
+    def _stop(self, number: int, _frame: object) -> None:
+        log.info("stopping signal=%s", signal.Signals(number).name)
+        self._is_stopping = True
+        for pid in (*self._workers, *self._old, *([self._check] if self._check else [])):
+            _kill(pid, signal.SIGTERM)
+        # A worker with a thread that waits for a disk does not end, and is not waited for.
+        signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
+        signal.alarm(int(GRACE_SECONDS) + 1)
+
+
+def supervise(count: int, work: Callable[[int], None], renewal: Renewal | None = None) -> int:
+    """Fork ``count`` workers, numbered from 0, and replace those that die, until told to stop.
+
+    With a ``renewal`` SIGHUP and SIGUSR1 start the service over. Without any worker of its own it
+    ends, with status 1, when those of before have.
+    """
+    return _Supervisor(count, work, renewal).run(count)
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it has just ended by itself
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to end this worker when its parent dies, even by kill -9."""
+    import ctypes
+
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

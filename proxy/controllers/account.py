@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about an account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from martlet.http.environ import HeaderList
+from martlet.http.request import Request
+from martlet.http.response import Response, http_error
+from martlet.words.constraints import ConstraintError
+from martlet.words.timestamp import Timestamp
+from proxy.controllers.target import Route, Target
+from proxy.headers import base_headers, database_headers, returned_headers
+from proxy.listing import json_query
+from proxy.lookup.info import account_info, account_key, clear_info, look_up, restore_header
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.fetch import Search
+
+# Under which name the auth system stores what its owner reads and sets as the other.
+_STORED_ACL = "x-account-sysmeta-core-access-control"
+_SHOWN_ACL = "x-account-access-control"
+
+
+class AccountController:
+    """GET, HEAD, POST; PUT and DELETE where accounts may be managed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.routes = {
+            "GET": Route(self.get),
+            "HEAD": Route(self.get),
+            "POST": Route(self.post),
+        }
+        if core.options.allow_account_management:
+            self.routes |= {"PUT": Route(self.put), "DELETE": Route(self.delete)}
+
+    def get(self, req: Request, target: Target) -> Response:
+        """200 with the listing, 204 for HEAD, 200 where nobody made the account; 400, 404, 410
+        (deleted, not yet gone), 412, 503.
+        """
+        core = self._core
+        self._check_name(target)
+        query = json_query(req, core.constraints.account_listing_limit)
+        ring = core.rings.account
+        partition = ring.get_part(target.account)
+        request = core.request(req, "Account", partition, target.path + query)
+        search = Search(core, request, core.nodes(ring, partition, is_read=True))
+        found = search.find_whole(header_lines(database_headers(req, "account")))
+        answer = search.failure() if found is None else found
+        if answer.status == 404:
+            if answer.headers.get("x-account-status", "").lower() == "deleted":
+                return Response(410, self._visible(req, answer.headers), answer.body)
+            if core.options.account_autocreate:
+                return _empty_listing(req)
+        response = Response(answer.status, self._visible(req, answer.headers), answer.body)
+        if response.is_success:
+            response.headers["Accept-Ranges"] = "bytes"
+        return response
+
+    def put(self, req: Request, target: Target) -> Response:
+        """201 for a new account, 202 for one that was there; 400, 503."""
+        return self._change(req, target)
+
+    def post(self, req: Request, target: Target) -> Response:
+        """204; 400, 404, 503. Creates the account where that is configured."""
+        response = self._change(req, target)
+        if response.status == 404 and self._core.options.account_autocreate:
+            create_account(self._core, req, target.account)
+            response = self._change(req, target)
+        return response
+
+    def delete(self, req: Request, target: Target) -> Response:
+        """204; 400, 404, 503. What the account holds is reaped later."""
+        if req.environ.get("QUERY_STRING"):
+            raise http_error(400, "DELETE of an account takes no parameters.")
+        return self._send_to_all(req, target)
+
+    def _change(self, req: Request, target: Target) -> Response:
+        self._check_name(target)
+        try:
+            self._core.constraints.check_metadata("account", req.headers.items())
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+        return self._send_to_all(req, target)
+
+    def _send_to_all(self, req: Request, target: Target) -> Response:
+        core = self._core
+        ring = core.rings.account
+        partition, nodes = ring.get_nodes(target.account)
+        request = core.request(req, "Account", partition, target.path)
+        # A PUT of what is not in the cache is taken for that of a new account.
+        is_put = req.method == "PUT"
+        known = (
+            look_up(req.environ, account_key(target.account))[0]
+            if is_put
+            else account_info(core, req, target.account)
+        )
+        headers = header_lines(database_headers(req, "account") | restore_header(known))
+        try:
+            answer = core.ask_for_one(request, core.nodes(ring, partition), [headers] * len(nodes))
+        finally:
+            clear_info(req.environ, target.account)
+        return Response(answer.status, self._visible(req, answer.headers), answer.body)
+
+    def _check_name(self, target: Target) -> None:
+        try:
+            self._core.constraints.check_account_name(target.account)
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+
+    def _visible(self, req: Request, headers: Mapping[str, str]) -> HeaderList:
+        if not req.environ.get("swift_owner"):
+            return returned_headers(headers, {*self._core.options.swift_owner_headers, _STORED_ACL})
+        visible = returned_headers(headers, {_STORED_ACL})
+        acl = headers.get(_STORED_ACL, "")
+        if acl not in ("", "{}"):
+            visible.append((_SHOWN_ACL.title(), acl))
+        return visible
+
+
+def create_account(core: Core, req: Request, account: str) -> bool:
+    """Create an account for a write that needs it; False, and a line in the log, on failure."""
+    ring = core.rings.account
+    partition, nodes = ring.get_nodes(account)
+    request = core.request(req, "Account", partition, Target(account).path, method="PUT")
+    headers = base_headers(req)
+    headers["X-Timestamp"] = Timestamp.now().internal
+    for name, value in req.headers.items():
+        if name.startswith("X-Account-Sysmeta-"):
+            headers[name] = value
+    lines = [header_lines(headers)] * len(nodes)
+    try:
+        answer = core.ask_for_one(request, core.nodes(ring, partition), lines)
+    finally:
+        clear_info(req.environ, account)
+    if 200 <= answer.status < 300:
+        core.logger.info("event=account_created path=%s trans_id=%s", request.path, req.trans_id)
+        return True
+    core.logger.warning(
+        "event=account_not_created path=%s status=%d trans_id=%s",
+        request.path,
+        answer.status,
+        req.trans_id,
+    )
+    return False
+
+
+def _empty_listing(req: Request) -> Response:
+    """An account that does not exist yet, as if it were there and empty.
+
+    The header tells those who must know that it is not (they look at X-Backend-…, clients cannot).
+    """
+    now = Timestamp.now().normal
+    headers = {
+        "X-Account-Container-Count": "0",
+        "X-Account-Object-Count": "0",
+        "X-Account-Bytes-Used": "0",
+        "X-Timestamp": now,
+        "X-Put-Timestamp": now,
+        "X-Backend-Fake-Account-Listing": "yes",
+        "Content-Type": "application/json; charset=utf-8",
+    }
+    return Response(200, headers, b"" if req.method == "HEAD" else b"[]")

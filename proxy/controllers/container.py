@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about a container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from martlet.http.request import Request
+from martlet.http.response import Response, http_error
+from martlet.words.constraints import ConstraintError
+from proxy.controllers.account import create_account
+from proxy.controllers.target import Route, Target, authorize
+from proxy.headers import database_headers, returned_headers
+from proxy.listing import json_query
+from proxy.lookup.info import (
+    account_info,
+    clear_info,
+    container_info,
+    container_key,
+    look_up,
+    restore_header,
+)
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.fetch import Search
+from ring.ring import Node
+
+_PASSED = frozenset(
+    [
+        "x-container-read",
+        "x-container-write",
+        "x-container-sync-key",
+        "x-container-sync-to",
+        "x-versions-location",
+    ]
+)
+_REMOVABLE = frozenset(name.replace("x-", "x-remove-", 1) for name in _PASSED)
+_ACL_HEADERS = ("X-Container-Read", "X-Container-Write")
+
+
+class ContainerController:
+    """GET, HEAD, PUT, POST and DELETE of a container."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.routes = {
+            "GET": Route(self.get, delays_denial=True, cors=True),
+            "HEAD": Route(self.head, delays_denial=True, cors=True),
+            "PUT": Route(self.put, cors=True),
+            "POST": Route(self.post, cors=True),
+            "DELETE": Route(self.delete, cors=True),
+        }
+
+    def get(self, req: Request, target: Target) -> Response:
+        """200 with the listing; 400, 404, 412, 503."""
+        query = json_query(req, self._core.constraints.container_listing_limit)
+        return self._read(req, target, query)
+
+    def head(self, req: Request, target: Target) -> Response:
+        """204; 404, 503."""
+        return self._read(req, target, "")
+
+    def put(self, req: Request, target: Target) -> Response:
+        """201 for a new container, 202 for one that was there; 400, 403, 404, 409, 503."""
+        core = self._core
+        self._check_change(req)
+        policy_headers = self._policy_headers(req)
+        self._check_name(target)
+        self._drop_owner_headers(req)
+        account_exists, container_count = self._find_account(req, target)
+        if not account_exists and core.options.account_autocreate:
+            if not create_account(core, req, target.account):
+                raise http_error(503)
+            account_exists, container_count = self._find_account(req, target)
+        if not account_exists:
+            raise http_error(404)
+        self._check_container_count(req, target, container_count)
+        return self._send_to_all(req, target, policy_headers, tells_account=True)
+
+    def post(self, req: Request, target: Target) -> Response:
+        """204; 400, 404, 503."""
+        self._check_change(req)
+        self._drop_owner_headers(req)
+        if not self._find_account(req, target)[0]:
+            raise http_error(404)
+        return self._send_to_all(req, target, {}, tells_account=False)
+
+    def delete(self, req: Request, target: Target) -> Response:
+        """204; 404, 409 (not empty), 503."""
+        if not self._find_account(req, target)[0]:
+            raise http_error(404)
+        headers = self._default_policy()
+        response = self._send_to_all(req, target, headers, tells_account=True)
+        if response.status == 202:  # no server had it
+            raise http_error(404)
+        return response
+
+    def _read(self, req: Request, target: Target, query: str) -> Response:
+        core = self._core
+        if not target.account.startswith(core.constraints.auto_create_account_prefix):
+            status = account_info(core, req, target.account)["status"]
+            if status >= 500:
+                raise http_error(503)
+            if not 200 <= status < 300:
+                authorize(req, None)
+                raise http_error(404)
+        ring = core.rings.container
+        partition = ring.get_part(target.account, target.container)
+        request = core.request(req, "Container", partition, target.path + query)
+        search = Search(core, request, core.nodes(ring, partition, is_read=True))
+        found = search.find_whole(header_lines(database_headers(req, "container")))
+        answer = search.failure() if found is None else found
+        authorize(req, answer.headers.get("x-container-read"))
+        hidden: Sequence[str] = ()
+        if not req.environ.get("swift_owner"):
+            hidden = core.options.swift_owner_headers
+        response = Response(answer.status, returned_headers(answer.headers, hidden), answer.body)
+        if response.is_success:
+            response.headers["Accept-Ranges"] = "bytes"
+        self._name_policy(response)
+        return response
+
+    def _name_policy(self, response: Response) -> None:
+        index = response.headers.get("X-Backend-Storage-Policy-Index", "")
+        if response.is_success and index.isdigit():
+            policy = self._core.cluster.policy_by_index(int(index))
+            if policy is not None:
+                response.headers["X-Storage-Policy"] = policy.name
+
+    def _check_change(self, req: Request) -> None:
+        clean_acl = req.environ.get("swift.clean_acl")
+        try:
+            if clean_acl is not None:
+                for name in _ACL_HEADERS:
+                    if name in req.headers:
+                        req.headers[name] = clean_acl(name.lower(), req.headers[name])
+            self._core.constraints.check_metadata("container", req.headers.items())
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+        except ValueError as error:
+            raise http_error(400, str(error)) from None
+
+    def _policy_headers(self, req: Request) -> dict[str, str]:
+        name = req.headers.get("X-Storage-Policy")
+        if not name:
+            return self._default_policy()
+        policy = self._core.cluster.policy_by_name(name)
+        if policy is None:
+            raise http_error(400, f"Invalid X-Storage-Policy '{name}'")
+        if policy.is_deprecated:
+            raise http_error(400, f"Storage Policy '{policy.name}' is deprecated")
+        return {"X-Backend-Storage-Policy-Index": str(policy.index)}
+
+    def _default_policy(self) -> dict[str, str]:
+        return {"X-Backend-Storage-Policy-Default": str(self._core.cluster.default_policy.index)}
+
+    def _check_name(self, target: Target) -> None:
+        try:
+            self._core.constraints.check_container_name(target.container)
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+
+    def _drop_owner_headers(self, req: Request) -> None:
+        if not req.environ.get("swift_owner"):
+            for name in self._core.options.swift_owner_headers:
+                for given in (name, name.lower().replace("x-", "x-remove-", 1)):
+                    if given in req.headers:
+                        del req.headers[given]
+
+    def _find_account(self, req: Request, target: Target) -> tuple[bool, int]:
+        info = account_info(self._core, req, target.account)
+        if info["status"] >= 500:
+            raise http_error(503)
+        return info["account_really_exists"], info["container_count"]
+
+    def _check_container_count(self, req: Request, target: Target, count: int) -> None:
+        options = self._core.options
+        if not 0 < options.max_containers_per_account <= count:
+            return
+        if target.account in options.max_containers_whitelist:
+            return
+        info = container_info(self._core, req, target.account, target.container)
+        if not 200 <= info["status"] < 300:
+            raise http_error(
+                403, f"Reached container limit of {options.max_containers_per_account}"
+            )
+
+    def _send_to_all(
+        self, req: Request, target: Target, extra: dict[str, str], tells_account: bool
+    ) -> Response:
+        core = self._core
+        ring = core.rings.container
+        partition, nodes = ring.get_nodes(target.account, target.container)
+        request = core.request(req, "Container", partition, target.path)
+        # A PUT of what is not in the cache is taken for that of a new container.
+        known = (
+            look_up(req.environ, container_key(target.account, target.container))[0]
+            if req.method == "PUT"
+            else container_info(core, req, target.account, target.container)
+        )
+        sent = database_headers(req, "container", _PASSED, _REMOVABLE)
+        common = header_lines(sent | extra | restore_header(known))
+        headers = [common] * len(nodes)
+        if tells_account:
+            account_partition, accounts = core.rings.account.get_nodes(target.account)
+            updates = _account_updates(account_partition, accounts, len(nodes))
+            headers = [common + header_lines(update) for update in updates]
+        try:
+            answer = core.ask_for_one(request, core.nodes(ring, partition), headers)
+        finally:
+            clear_info(req.environ, target.account, target.container)
+        return Response(answer.status, returned_headers(answer.headers), answer.body)
+
+
+def _account_updates(
+    partition: int, accounts: Sequence[Node], container_replicas: int
+) -> list[dict[str, str]]:
+    """Which account servers each container server tells: every account replica is told by one."""
+    updates: list[dict[str, str]] = []
+    for index in range(container_replicas):
+        told = accounts[index::container_replicas]
+        if not told:
+            updates.append({})
+            continue
+        updates.append(
+            {
+                "X-Account-Partition": str(partition),
+                "X-Account-Host": ",".join(f"{n['ip']}:{n['port']}" for n in told),
+                "X-Account-Device": ",".join(n["device"] for n in told),
+            }
+        )
+    return updates

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about an object."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from martlet.conf.options import is_true
+from martlet.http.backend_client import BackendError
+from martlet.http.request import Request
+from martlet.http.response import Response, http_error
+from martlet.words.constraints import ConstraintError
+from proxy.controllers.expiration import delete_at
+from proxy.controllers.object_get import ObjectBody, clean_content_type
+from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX, Store
+from proxy.controllers.target import Route, Target, authorize
+from proxy.headers import object_headers, returned_headers
+from proxy.lookup.info import Info, container_info
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.fanout import ask_all
+from proxy.replicas.fetch import Search, Source
+from proxy.replicas.quorum import own_write_done, quorum_size
+from proxy.replicas.updates import (
+    ContainerRow,
+    container_spread,
+    expirer_target,
+    have_known_rows,
+    told_by,
+    update_headers,
+)
+from proxy.replicas.versions import VERSION_MARKER, rows_of_delete, version_request
+from ring.errors import RingError
+from ring.ring import Node, Ring
+
+
+class _Place(NamedTuple):
+    """Where an object is, or is to be."""
+
+    policy_index: int
+    ring: Ring
+    partition: int
+    nodes: tuple[Node, ...]
+
+
+class ObjectController:
+    """GET, HEAD, PUT, POST and DELETE of an object."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.routes = {
+            "GET": Route(self.get, delays_denial=True, cors=True),
+            "HEAD": Route(self.get, delays_denial=True, cors=True),
+            "PUT": Route(self.put, delays_denial=True, cors=True),
+            "POST": Route(self.post, delays_denial=True, cors=True),
+            "DELETE": Route(self.delete, delays_denial=True, cors=True),
+        }
+
+    def get(self, req: Request, target: Target) -> Response:
+        """200, 206, 304; 404, 412, 416, 503."""
+        info = self._container(req, target)
+        version = version_request(req.environ)
+        authorize(req, None if version.owner_only else info["read_acl"])
+        place = self._place(req, target, info)
+        newest = is_true(req.headers.get("X-Newest"))
+        options = self._core.options
+        request = self._core.request(
+            req,
+            "Object",
+            place.partition,
+            target.path,
+            timeout=options.node_timeout if newest else options.read_timeout,
+        )
+        headers = object_headers(req) | dict(version.headers)
+        headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
+        self._open_expired(req, headers)
+        nodes = self._core.nodes(place.ring, place.partition, is_read=True)
+        search = Search(self._core, request, nodes)
+        lines = header_lines(headers)
+        source = search.find_best(lines, newest=newest)
+        if source is None:
+            answer = search.failure()
+            return _answered(answer.status, answer.headers, answer.body)
+        return _found(req, search, source, headers)
+
+    def put(self, req: Request, target: Target) -> Response:
+        """201; 202 when there is a newer one; 400, 404, 408, 411, 412, 413, 422, 499, 503."""
+        if req.headers.get("If-None-Match", "*").strip() != "*":
+            raise http_error(400, "If-None-Match only supports *")
+        info = self._container(req, target)
+        self._authorize_write(req, info)
+        self._check_body_length(req)
+        headers = _write_headers(req)
+        headers["Content-Type"] = _content_type(req, target)
+        self._check(target, headers)
+        place = self._place(req, target, info)
+        updates = self._updates(target, place, headers, delete_at(req))
+        request = self._core.request(req, "Object", place.partition, target.path)
+        nodes = self._core.nodes(place.ring, place.partition)
+        row = partial(self._container_row, req, target, len(updates))
+        return Store(self._core, req, request, nodes, headers, updates, row).run()
+
+    def post(self, req: Request, target: Target) -> Response:
+        """202; 400, 404, 503."""
+        info = self._container(req, target)
+        self._authorize_write(req, info)
+        headers = _write_headers(req)
+        if content_type := req.environ.get("CONTENT_TYPE"):
+            headers["Content-Type"] = content_type
+        self._check(target, headers)
+        self._open_expired(req, headers)
+        place = self._place(req, target, info)
+        lines = self._lines(target, place, headers, delete_at(req))
+        request = self._core.request(req, "Object", place.partition, target.path)
+        nodes = self._core.nodes(place.ring, place.partition)
+        outcomes = self._core.ask(request, nodes, lines)
+        found = sum(1 for o in outcomes if o.answer.status == 202)
+        replicas = len(place.nodes)
+        if 0 < found < quorum_size(replicas):
+            # Replicas that miss it may be empty disks, whose hand-offs hold the object meanwhile.
+            missing = [o for o in outcomes if o.answer.status == 404]
+            handoffs = nodes.handoffs(len(missing))
+            outcomes += ask_all(
+                self._core.backends,
+                request,
+                iter(handoffs),
+                [lines[o.index] for o in missing[: len(handoffs)]],
+                lambda statuses: len(statuses) == len(handoffs),
+                self._core.options.post_quorum_timeout,
+            )
+        answers = [o.answer for o in outcomes]
+        best = self._core.best(request, answers, replicas, quorum=quorum_size(replicas))
+        if best.status == 404 and found:
+            raise http_error(503)  # it is there, so 404 cannot be right
+        return Response(best.status, returned_headers(best.headers), best.body)
+
+    def delete(self, req: Request, target: Target) -> Response:
+        """204; 404, 409 when there is a newer one, 503."""
+        info = self._container(req, target)
+        self._authorize_write(req, info)
+        place = self._place(req, target, info)
+        headers = _write_headers(req)
+        lines = self._lines(target, place, headers, None)
+        request = self._core.request(req, "Object", place.partition, target.path)
+        nodes = self._core.nodes(place.ring, place.partition)
+        outcomes = self._core.ask(request, nodes, lines)
+        timestamp = req.environ["HTTP_X_TIMESTAMP"]
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
+        answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
+        told = told_by(outcomes)
+        # A delete marker is made also of an object that was not there.
+        is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in headers)
+        misses_row = is_done and len(told) < len(lines)
+        if misses_row or have_known_rows(outcomes):
+            row_headers = {
+                "X-Timestamp": timestamp,
+                "X-Backend-Storage-Policy-Index": str(place.policy_index),
+            }
+            row = self._container_row(req, target, len(lines))
+            row.send_known(outcomes, row_headers)
+            for method, values in rows_of_delete(row_headers, headers) if misses_row else ():
+                row.send_missed(method, told, values)
+        return Response(answer.status, returned_headers(answer.headers), answer.body)
+
+    def _container(self, req: Request, target: Target) -> Info:
+        info = container_info(self._core, req, target.account, target.container)
+        if info["status"] >= 500:
+            raise http_error(503)
+        return info
+
+    def _authorize_write(self, req: Request, info: Info) -> None:
+        req.environ["swift_sync_key"] = info["sync_key"]
+        owner_only = version_request(req.environ).owner_only
+        authorize(req, None if owner_only else info["write_acl"])
+        if not 200 <= info["status"] < 300:
+            raise http_error(404)
+
+    def _place(self, req: Request, target: Target, info: Info) -> _Place:
+        index = info["storage_policy"]
+        # Our own tools may name another policy than the container's; the gatekeeper keeps
+        # clients from it.
+        asked = req.headers.get("X-Backend-Storage-Policy-Index", "")
+        if asked.isdigit():
+            index = int(asked)
+        try:
+            ring = self._core.rings.object_ring(index)
+        except RingError as error:
+            self._core.logger.error("event=no_ring reason=%s trans_id=%s", error, req.trans_id)
+            raise http_error(503) from None
+        partition, nodes = ring.get_nodes(target.account, target.container, target.obj)
+        return _Place(index, ring, partition, nodes)
+
+    def _lines(
+        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
+    ) -> list[bytes]:
+        """The header lines for each replica, with the updates that it is to send."""
+        updates = self._updates(target, place, headers, expires)
+        common = header_lines(headers)
+        return [common + lines for lines in updates]
+
+    def _updates(
+        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
+    ) -> list[bytes]:
+        """The lines about the updates that each replica is to send; adds to ``headers`` what all
+        replicas are to know of the place.
+        """
+        rings = self._core.rings
+        headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
+        if place.ring.next_part_power:
+            headers["X-Backend-Next-Part-Power"] = str(place.ring.next_part_power)
+        expirer = None
+        if expires is not None:
+            headers["X-Delete-At"] = f"{expires:010d}"
+            expirer = expirer_target(rings, expires, target.account, target.container, target.obj)
+        partition, containers = rings.container.get_nodes(target.account, target.container)
+        return update_headers(len(place.nodes), partition, containers, expirer)
+
+    def _open_expired(self, req: Request, headers: dict[str, str]) -> None:
+        """A client that may see an expired object says so; nothing else opens one."""
+        headers.pop("X-Open-Expired", None)
+        if self._core.options.allow_open_expired and is_true(req.headers.get("X-Open-Expired")):
+            headers["X-Backend-Open-Expired"] = "true"
+
+    def _container_row(self, req: Request, target: Target, count: int) -> ContainerRow:
+        rings = self._core.rings
+        partition, containers = rings.container.get_nodes(target.account, target.container)
+        spread = container_spread(count, containers)
+        return ContainerRow(self._core, req.trans_id, target.path, partition, spread)
+
+    def _check(self, target: Target, headers: dict[str, str]) -> None:
+        limits = self._core.constraints
+        try:
+            limits.check_object_name(target.obj)
+            limits.check_metadata("object", headers.items())
+        except ConstraintError as error:
+            raise http_error(error.status, str(error)) from None
+
+    def _check_body_length(self, req: Request) -> None:
+        if req.is_chunked:
+            return
+        length = req.content_length
+        if length is None:
+            raise http_error(411, "Missing Content-Length header.")
+        if length > self._core.constraints.max_file_size:
+            raise http_error(413, "The object is too large for one PUT.")
+
+
+def _write_headers(req: Request) -> dict[str, str]:
+    return object_headers(req) | dict(version_request(req.environ).headers)
+
+
+def _content_type(req: Request, target: Target) -> str:
+    given: str = req.environ.get("CONTENT_TYPE") or ""
+    if not given or is_true(req.headers.get("X-Detect-Content-Type")):
+        guessed = mimetypes.guess_type(target.obj)[0] if _may_have_type(target.obj) else None
+        return guessed or "application/octet-stream"
+    if not given.isascii():
+        try:
+            given.encode("latin-1").decode("utf-8")
+        except UnicodeError:
+            raise http_error(400, "Invalid Content-Type") from None
+    return given
+
+
+def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    """What the client gets of an object server's answer to a GET or HEAD."""
+    response = Response(status, returned_headers(headers), body)
+    # A 304 of our object server has the type beside what its HTTP library lets through.
+    content_type = headers.get("content-type") or headers.get("x-backend-content-type")
+    if content_type:
+        response.headers["Content-Type"] = clean_content_type(content_type)
+    return response
+
+
+def _may_have_type(name: str) -> bool:
+    """Whether the name of an object can tell its type: it has a suffix, or looks like a URL."""
+    return "." in name or ":" in name
+
+
+def _found(req: Request, search: Search, source: Source, headers: dict[str, str]) -> Response:
+    """What the client gets of a device that has the object."""
+    answer = source.response
+    response = _answered(answer.status, answer.headers)
+    response.headers["Accept-Ranges"] = "bytes"
+    length = answer.headers.get("content-length", "")
+    if length and answer.status != 304:
+        response.headers["Content-Length"] = length
+    if req.method == "HEAD" or answer.status == 304:
+        answer.close()
+        response.app_iter = []
+    elif length.isdigit() and int(length) <= ONE_MESSAGE_BYTES_MAX:
+        try:
+            response.body = b"".join(ObjectBody(search, source, headers))
+        except BackendError:
+            raise http_error(503) from None
+    else:
+        response.app_iter = ObjectBody(search, source, headers)
+    return response

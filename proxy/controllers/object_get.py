@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body of an object on its way to the client, from another replica where one breaks off.
+
+The client has the status and headers of the first replica by then, so whatever follows must be of
+the same version (ETag), and begin at the byte where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from martlet.http.backend_client import BackendError, BackendResponse
+from proxy.replicas.core import header_lines
+from proxy.replicas.fetch import Search, Source
+from proxy.replicas.versions import MARKER_TYPE
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
+_BOUNDARY = re.compile(r'multipart/byteranges\s*;.*boundary="?([^";,\s]+)"?', re.IGNORECASE)
+
+
+class ObjectBody:
+    """Iterates over the body once; close() in any case.
+
+    :raises BackendError: no replica could go on.
+    """
+
+    def __init__(self, search: Search, source: Source, headers: dict[str, str]) -> None:
+        """``headers`` are those of the request that found ``source``."""
+        self._search = search
+        self._source = source
+        self._headers = headers
+        self._sent = 0
+        first = source.response
+        self._etag = first.headers.get("etag", "").strip('"')
+        self._length = _length_of(first)
+        self._range = _range_of(first)
+        self._boundary = _boundary_of(first)
+
+    def __iter__(self) -> Iterator[bytes]:
+        chunks = self._source.response.iter_chunks()
+        while True:
+            try:
+                for chunk in chunks:
+                    self._sent += len(chunk)
+                    yield chunk
+                return
+            except BackendError as error:
+                core = self._search.core
+                core.backends.failed(self._source.node, self._search.request, error)
+                if self._length is not None and self._sent >= self._length:
+                    return
+                chunks = self._resume(error)
+
+    def close(self) -> None:
+        """Give up what has not been read."""
+        self._source.response.close()
+
+    def _resume(self, error: BackendError) -> Iterator[bytes]:
+        if not self._etag or self._length is None:
+            raise error  # nothing would tell one version from another
+        if self._boundary is not None:
+            return self._resume_multipart(error)
+        start, end = self._range or (0, self._length - 1)
+        wanted = (start + self._sent, end)
+        headers = self._without_conditions() | {"Range": f"bytes={wanted[0]}-{wanted[1]}"}
+        while (source := self._search.find(header_lines(headers), self._etag)) is not None:
+            if source.response.status == 206 and _range_of(source.response) == wanted:
+                self._source = source
+                return source.response.iter_chunks()
+            source.response.close()
+        raise error
+
+    def _resume_multipart(self, error: BackendError) -> Iterator[bytes]:
+        """The same ranges again, less what was sent, under the boundary that the client knows.
+
+        The rest of a multipart body is the same at every replica as long as the boundaries are of
+        the same length.
+        """
+        known = self._boundary or b""
+        while True:
+            source = self._search.find(header_lines(self._headers), self._etag)
+            if source is None:
+                raise error
+            other = _boundary_of(source.response)
+            same_length = _length_of(source.response) == self._length
+            if other is not None and same_length and len(other) == len(known):
+                self._source = source
+                chunks = replace_in_stream(source.response.iter_chunks(), other, known)
+                return skip_bytes(chunks, self._sent)
+            source.response.close()
+
+    def _without_conditions(self) -> dict[str, str]:
+        # They held when the answer began; the ETag now says more than they could.
+        return {k: v for k, v in self._headers.items() if not k.startswith("If-")}
+
+
+def skip_bytes(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """The stream without its first ``count`` bytes."""
+    for chunk in chunks:
+        if count >= len(chunk):
+            count -= len(chunk)
+        else:
+            yield chunk[count:]
+            count = 0
+
+
+def replace_in_stream(chunks: Iterator[bytes], old: bytes, new: bytes) -> Iterator[bytes]:
+    """The stream with ``new`` for ``old``, also where it lies across two pieces."""
+    held = b""
+    for chunk in chunks:
+        data = (held + chunk).replace(old, new)
+        keep = _held_back(data, old)
+        held = data[len(data) - keep :]
+        if len(data) > keep:
+            yield data[: len(data) - keep]
+    if held:
+        yield held
+
+
+def _held_back(data: bytes, word: bytes) -> int:
+    """How many bytes at the end of ``data`` may be the beginning of ``word``."""
+    for count in range(min(len(word) - 1, len(data)), 0, -1):
+        if word.startswith(data[-count:]):
+            return count
+    return 0
+
+
+def _length_of(response: BackendResponse) -> int | None:
+    text = response.headers.get("content-length", "")
+    return int(text) if text.isdigit() else None
+
+
+def _range_of(response: BackendResponse) -> tuple[int, int] | None:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _boundary_of(response: BackendResponse) -> bytes | None:
+    match = _BOUNDARY.match(response.headers.get("content-type", ""))
+    return match[1].encode("latin-1") if match else None
+
+
+def clean_content_type(value: str) -> str:
+    """A content type without the parameters that Swift keeps for itself (swift_bytes and such).
+
+    That of a delete marker in an archive (legacy_versions.py) is for clients.
+    """
+    if ";" not in value or value == MARKER_TYPE:
+        return value
+    first, *parameters = value.split(";")
+    kept = [p for p in parameters if not p.strip().lower().startswith("swift_")]
+    return ";".join([first, *kept])

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storing an object at its replicas.
+
+A small body is read first and sent to every device in one message, headers and body together. A
+large one, one of unknown length and one with If-None-Match goes piece by piece, after the devices
+have agreed to take it (100-continue). Either way a device that fails is replaced by a hand-off as
+long as it can be, and what the client is told needs a quorum. Metadata that filters know only after
+the body goes along as `proxy.replicas.footers` says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from martlet.http.headers import Headers
+from martlet.http.request import Request
+from martlet.http.response import Response, http_date, http_error
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.batch import IN_BATCHES
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.fanout import Outcome
+from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
+from proxy.replicas.nodes import NodeQueue
+from proxy.replicas.quorum import Answer, have_quorum, own_write_done, quorum_size
+from proxy.replicas.updates import ContainerRow, have_known_rows, told_by
+from proxy.replicas.uploads import Uploads
+from proxy.replicas.versions import rows_of_put
+
+# Bodies up to this size are sent in one message; also the size of one read from the network.
+ONE_MESSAGE_BYTES_MAX = 64 * 1024
+
+_SENTENCES = {
+    422: "The Etag that was sent is not the MD5 of the body; nothing was stored.",
+    503: "Too few storage servers took the object; try again.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One object to be stored.
+
+    :param headers: by wire name, for all replicas.
+    :param updates: the lines about updates, for each replica.
+    :param row: makes what tells the container replicas that no object server tells.
+    """
+
+    core: Core
+    req: Request
+    request: BackendRequest
+    nodes: NodeQueue
+    headers: dict[str, str]
+    updates: Sequence[bytes]
+    row: Callable[[], ContainerRow]
+
+    def run(self) -> Response:
+        """201; 202 when a newer one is there already; 408, 412, 413, 422, 499, 503."""
+        length = self.req.content_length
+        if self.req.is_chunked:
+            length = None
+        is_conditional = "HTTP_IF_NONE_MATCH" in self.req.environ
+        body = None
+        if length is not None and length <= ONE_MESSAGE_BYTES_MAX and not is_conditional:
+            body = b"".join(self._read_client(length))
+            footers = footers_of(self.req.environ)
+            outcomes = self._send_in_one(body, footers)
+        else:
+            length, footers, outcomes = self._send_in_pieces(length)
+        timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
+        response = self._response(answers)
+        if body is not None and "Etag" not in response.headers:
+            # All answers were lost: each device found its own write done when asked again.
+            response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        told = told_by(outcomes)
+        etag = response.headers.get("Etag")
+        if len(told) < len(self.updates) and etag is not None:
+            self._tell_containers(told, length, etag, footers)
+        if have_known_rows(outcomes):
+            self.row().send_known(outcomes, _row_headers(self.headers))
+        return response
+
+    def _lines(self, more: Headers | dict[str, str]) -> list[bytes]:
+        """The header lines for each replica, where those of ``more`` go before the others."""
+        headers: Headers | dict[str, str] = self.headers
+        if more:
+            headers = Headers(headers)
+            headers.update(more)
+        common = header_lines(headers)
+        return [common + lines for lines in self.updates]
+
+    def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
+        metadata = Headers(self.headers)
+        metadata.update(footers)
+        shown = overridden(size, etag, metadata["Content-Type"], metadata)
+        headers = {
+            **_row_headers(metadata),
+            "X-Size": shown[0],
+            "X-Etag": shown[1],
+            "X-Content-Type": shown[2],
+        }
+        for method, values in rows_of_put(headers, self.headers):
+            self.row().send_missed(method, told, values)
+
+    def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
+        request = self.request._replace(body=body)
+        in_batches = IN_BATCHES in self.req.environ
+        return self.core.ask(request, self.nodes, self._lines(footers), in_batches=in_batches)
+
+    def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
+        """How many bytes came, with which footers, and what became of them."""
+        received = 0
+        replicas = self.nodes.primary_count
+        patience = self.core.options.post_quorum_timeout
+        frame = MimeBody() if has_footers(self.req.environ) else None
+        framed_length = length if frame is None else None
+        lines = self._lines({} if frame is None else frame.headers(length))
+        uploads = Uploads(self.core.backends, self.request, needs_footers=frame is not None)
+        try:
+            refusals = uploads.open(
+                self.nodes, lines, framed_length, quorum_size(replicas), patience
+            )
+            self._check_refusals(refusals, uploads.live_count)
+            uploads.start_writers()
+            if frame is not None:
+                uploads.send(frame.opening)
+            for chunk in self._read_client(length):
+                received += len(chunk)
+                uploads.send(chunk)
+                if uploads.live_count < quorum_size(replicas):
+                    raise http_error(503, "Too few storage servers took the object.")
+            footers = footers_of(self.req.environ)
+            if frame is not None:
+                uploads.send(frame.closing(footers))
+        except BaseException:  # also a green thread's end: nobody may keep half an object
+            uploads.abort()
+            raise
+        said = [refusal.answer.status for refusal in refusals]
+        outcomes = uploads.finish(
+            lambda statuses: have_quorum(said + statuses, replicas),
+            patience,
+        )
+        return received, footers, refusals + outcomes
+
+    def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
+        answers = [refusal.answer for refusal in refusals]
+        statuses = {answer.status for answer in answers}
+        if 412 in statuses:
+            raise http_error(412)
+        if 409 in statuses:
+            raise http_error(202)  # there is something newer, so the write is done with
+        replicas = self.nodes.primary_count
+        if ready < quorum_size(replicas):
+            answer = self.core.best(self.request, answers, replicas)
+            raise http_error(answer.status)
+
+    def _read_client(self, length: int | None) -> Iterator[bytes]:
+        """The body in pieces.
+
+        :raises HTTPException: (400) a bad chunk; (408) too slow; (413) too much; (499) it left.
+        """
+        limit = self.core.constraints.max_file_size
+        piece_size = self.core.options.client_chunk_size
+        stream = self.req.body_file
+        received = 0
+        while length is None or received < length:
+            wanted = piece_size if length is None else min(piece_size, length - received)
+            try:
+                chunk = stream.read(wanted)
+            except TimeoutError:
+                raise http_error(408, "The client sent nothing for too long.") from None
+            except OSError:
+                raise http_error(499, "The client went away.") from None
+            except ValueError:
+                raise http_error(400, "The chunked encoding of the body is malformed.") from None
+            if not chunk:
+                break
+            received += len(chunk)
+            if received > limit:
+                raise http_error(413, f"The object is larger than {limit} bytes.")
+            yield chunk
+        if length is not None and received < length:
+            raise http_error(499, "The client went away before the end of the object.")
+
+    def _response(self, answers: list[Answer]) -> Response:
+        statuses = {answer.status for answer in answers}
+        if 412 in statuses:
+            raise http_error(412)
+        if 409 in statuses:
+            raise http_error(202)
+        etags = {
+            answer.headers["etag"].strip('"')
+            for answer in answers
+            if "etag" in answer.headers and 200 <= answer.status < 300
+        }
+        if len(etags) > 1:
+            self.core.logger.error(
+                "event=etag_mismatch path=%s etags=%s trans_id=%s",
+                self.request.path,
+                ",".join(sorted(etags)),
+                self.request.trans_id,
+            )
+            raise http_error(500, "The storage servers disagree about what they stored.")
+        best = self.core.best(self.request, answers, self.nodes.primary_count)
+        if not 200 <= best.status < 300:
+            raise http_error(best.status, _SENTENCES.get(best.status, ""))
+        headers = {
+            "Content-Type": "text/html; charset=UTF-8",
+            "Last-Modified": _http_date(self.req.timestamp.ceil()),
+        }
+        for etag in etags:
+            headers["Etag"] = etag
+        return Response(best.status, headers)
+
+
+def _row_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """What all rows of a write have in common."""
+    return {name: headers[name] for name in ("X-Timestamp", "X-Backend-Storage-Policy-Index")}
+
+
+@lru_cache(16)
+def _http_date(seconds: int) -> str:
+    """All PUTs of a second say the same."""
+    return http_date(seconds)

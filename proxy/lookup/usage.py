@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How full a container or an account is right now, asked of all its replicas.
+
+The information of ``proxy.lookup.info`` is as old as its cache allows. Quotas need what the last
+acknowledged write left, so they ask here. Every acknowledged object is in the database of at least
+one replica that answers, if the container servers could be reached when it was written; of
+replicas that differ the fuller one is believed.
+
+An account learns of its containers with a delay (the container servers' ``report_interval``). So
+what the account says of the container in question is replaced by what that container says itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from martlet.http.request import Request
+from martlet.words.names import quote_path, str_to_wsgi
+from proxy.headers import base_headers
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.quorum import Answer
+
+#: A filter that wants to know puts a list here, in the environ of a HEAD of a container; the proxy
+#: application appends the container's ``Usage`` or None, and answers nothing else.
+CONTAINER_USAGE_WANTED = "martlet.container_usage_wanted"
+#: The same for the ``AccountUsage`` of that container's account.
+ACCOUNT_USAGE_WANTED = "martlet.account_usage_wanted"
+
+
+class Usage(NamedTuple):
+    """What is stored, objects and their bytes."""
+
+    bytes: int
+    object_count: int
+
+
+class AccountUsage(NamedTuple):
+    """Of a whole account, and of its containers with the storage policy of the one asked about."""
+
+    all: Usage
+    in_policy: Usage
+
+
+def container_usage(core: Core, req: Request, account: str, container: str) -> Usage | None:
+    """What a container holds; None if no replica says so."""
+    ring = core.rings.container
+    partition = ring.get_part(account, container)
+    request = core.request(
+        req, "Container", partition, quote_path(f"/{account}/{container}"), method="HEAD"
+    )
+    nodes = core.nodes(ring, partition)
+    lines = [header_lines(base_headers(req))] * nodes.primary_count
+    found = [
+        _usage(outcome.answer.headers, "x-container-")
+        for outcome in core.ask(request, nodes, lines)
+        if outcome.answer.status // 100 == 2
+    ]
+    return _fullest(found) if found else None
+
+
+def account_usage(
+    core: Core, req: Request, account: str, container: str, policy_index: int
+) -> AccountUsage | None:
+    """What an account holds, with ``container`` as it is now; None if no replica says so.
+
+    :param policy_index: the storage policy of the container.
+    """
+    policy = core.cluster.policy_by_index(policy_index)
+    name = policy.name if policy is not None else ""
+    now = container_usage(core, req, account, container)
+    ring = core.rings.account
+    partition = ring.get_part(account)
+    # The row of the container, if there is one, is the first with its name as a prefix.
+    query = f"?format=json&limit=1&prefix={quote_path(container, safe='')}"
+    path = quote_path(f"/{account}") + query
+    request = core.request(req, "Account", partition, path, method="GET")
+    nodes = core.nodes(ring, partition)
+    lines = [header_lines(base_headers(req))] * nodes.primary_count
+    found = []
+    for outcome in core.ask(request, nodes, lines):
+        if outcome.answer.status // 100 == 2:
+            found.append(_account_usage(outcome.answer, container, name, now))
+    if not found:
+        return None
+    return AccountUsage(_fullest([u.all for u in found]), _fullest([u.in_policy for u in found]))
+
+
+def _account_usage(
+    answer: Answer, container: str, policy_name: str, now: Usage | None
+) -> AccountUsage:
+    policy_prefix = f"x-account-storage-policy-{str_to_wsgi(policy_name).lower()}-"
+    known = AccountUsage(
+        _usage(answer.headers, "x-account-"), _usage(answer.headers, policy_prefix)
+    )
+    if now is None:
+        return known
+    reported = _row_of(answer.body, container)
+    return AccountUsage(*(_corrected(usage, reported, now) for usage in known))
+
+
+def _corrected(usage: Usage, reported: Usage, now: Usage) -> Usage:
+    return Usage(
+        max(0, usage.bytes - reported.bytes + now.bytes),
+        max(0, usage.object_count - reported.object_count + now.object_count),
+    )
+
+
+def _row_of(listing: bytes, container: str) -> Usage:
+    rows: list[dict[str, Any]] = json.loads(listing) if listing else []
+    for row in rows:
+        if row.get("name") == container:
+            return Usage(row.get("bytes", 0), row.get("count", 0))
+    return Usage(0, 0)
+
+
+def _usage(headers: Mapping[str, str], prefix: str) -> Usage:
+    return Usage(
+        _number(headers.get(f"{prefix}bytes-used")), _number(headers.get(f"{prefix}object-count"))
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else 0
+
+
+def _fullest(found: list[Usage]) -> Usage:
+    return Usage(max(u.bytes for u in found), max(u.object_count for u in found))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authentication and authorization: tempauth, Keystone, ACLs, container sync."""

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""keystoneauth's decisions: who may do what with an account, a container or an object."""
+
+from __future__ import annotations
+
+import hmac
+
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response
+from martlet.words.names import BadNameError
+from proxy.middleware.auth.acl import ContainerAcl, parse_acl, referrer_allowed
+from proxy.middleware.auth.keystone_domains import ProjectDomains
+from proxy.middleware.auth.keystone_identity import Identity
+from proxy.middleware.auth.keystone_rules import AccountRules
+from proxy.middleware.auth.tempauth_authorize import account_in
+from proxy.middleware.auth.tempauth_login import unauthorized
+
+_READS = ("GET", "HEAD")
+#: In the environment: whether a container's sync key lets this request write.
+SYNC_KEY_COUNTS = "martlet.sync_key_counts"
+
+
+class Authorizer:
+    """Decides by the roles of the user, the container's ACL, and whose account it is."""
+
+    def __init__(
+        self,
+        rules: AccountRules,
+        domains: ProjectDomains,
+        reseller_admin_role: str,
+        system_reader_roles: frozenset[str],
+    ) -> None:
+        self._rules = rules
+        self._domains = domains
+        self._reseller_admin_role = reseller_admin_role
+        self._system_reader_roles = system_reader_roles
+
+    def is_reseller_admin(self, identity: Identity) -> bool:
+        """Whether the user may do everything in every account."""
+        return self._reseller_admin_role in identity.roles
+
+    def authorize(self, identity: Identity, request: Request) -> Response | None:
+        """None when a known user may go on; else 403, or 404."""
+        # A COPY asks twice; what one end is allowed does not hold for the other.
+        request.environ.pop("swift_owner", None)
+        if request.method == "OPTIONS":
+            return None
+        try:
+            _, account, container, obj = request.split_path(1, 4, True)
+        except (ValueError, BadNameError):
+            return error_response(404, "The resource could not be found.")
+        account = account or ""
+        self._domains.note(identity, request, account, container, obj)
+        if self.is_reseller_admin(identity):
+            request.environ["swift_owner"] = True
+            return None
+        is_read = request.method in _READS
+        if is_read and not self._system_reader_roles.isdisjoint(identity.roles):
+            return None
+        if container is None and request.method == "DELETE":
+            return _forbidden()  # deleting accounts is for resellers
+        acl = parse_acl(request.acl)
+        if self._is_in_acl(identity, request, account, acl) or _is_sync(request):
+            return None
+        is_referred = referrer_allowed(request.environ.get("HTTP_REFERER"), acl.referrers)
+        if is_referred and (obj is not None or ".rlistings" in acl.groups):
+            return None
+        if not self._rules.is_account_of(identity, account):
+            return _forbidden()
+        if self._is_owner(identity, account):
+            request.environ["swift_owner"] = True
+            return None
+        if is_read and self._is_reader(identity, account):
+            return None
+        roles_in_acl = frozenset(group.lower() for group in acl.groups)
+        if not is_referred and not roles_in_acl.isdisjoint(identity.roles):
+            return None
+        return _forbidden()
+
+    def authorize_anonymous(self, request: Request) -> Response | None:
+        """None when anybody may; else 401, or 404."""
+        if request.method == "OPTIONS":
+            return None
+        try:
+            _, account, _, obj = request.split_path(1, 4, True)
+        except (ValueError, BadNameError):
+            return error_response(404, "The resource could not be found.")
+        if account is not None and self._rules.is_ours(account):
+            acl = parse_acl(request.acl)
+            if _is_sync(request):
+                return None
+            is_referred = referrer_allowed(request.environ.get("HTTP_REFERER"), acl.referrers)
+            if is_referred and (obj is not None or ".rlistings" in acl.groups):
+                return None
+        return unauthorized(account_in(request.environ["PATH_INFO"]))
+
+    def _is_in_acl(
+        self, identity: Identity, request: Request, account: str, acl: ContainerAcl
+    ) -> bool:
+        """Whether the ACL names the user: ``project:user``, each by its id, or ``*``, or its name.
+
+        Names count where none of the three (user, project, account) can be of another domain than
+        the default one: only there are they unique.
+        """
+        if not acl.groups:
+            return False
+        projects, users = {identity.project_id, "*"}, {identity.user_id, "*"}
+        if self._domains.are_names_unique(identity, request, account):
+            projects.add(identity.project_name)
+            users.add(identity.user_name)
+        return any(f"{project}:{user}" in acl.groups for project in projects for user in users)
+
+    def _is_owner(self, identity: Identity, account: str) -> bool:
+        """An operator; where service roles are set, together with a service that has one."""
+        rules = self._rules.rules_of(account)
+        if rules.operator_roles.isdisjoint(identity.roles):
+            return False
+        return not rules.service_roles or not rules.service_roles.isdisjoint(identity.service_roles)
+
+    def _is_reader(self, identity: Identity, account: str) -> bool:
+        rules = self._rules.rules_of(account)
+        return not rules.project_reader_roles.isdisjoint(identity.roles)
+
+
+def _is_sync(request: Request) -> bool:
+    """Container sync without realms: another cluster that knows the container's key."""
+    key = request.environ.get("swift_sync_key")
+    if not key or not request.environ.get(SYNC_KEY_COUNTS):
+        return False
+    given = request.headers.get("X-Container-Sync-Key", "").encode("latin-1")
+    return hmac.compare_digest(key.encode(), given)
+
+
+def _forbidden() -> Response:
+    return error_response(403, "Access was denied to this resource.")

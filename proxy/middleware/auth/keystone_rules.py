@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which roles may do what, as the section of keystoneauth says it, for each account prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from proxy.middleware.auth.keystone_identity import Identity, read_roles
+from proxy.middleware.auth.tempauth_users import Resellers
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixRules:
+    """The roles of one prefix, in lower case; the defaults are those of the options."""
+
+    operator_roles: frozenset[str] = frozenset(("admin", "swiftoperator"))
+    service_roles: frozenset[str] = frozenset()
+    project_reader_roles: frozenset[str] = frozenset()
+
+
+RULE_NAMES = tuple(field.name for field in fields(PrefixRules))
+
+
+class AccountRules:
+    """The prefixes that keystoneauth is responsible for, and the rules of each."""
+
+    def __init__(self, prefix_list: str, values: Mapping[str, str]) -> None:
+        """From ``reseller_prefix`` and the options ``[PREFIX_]operator_roles`` and so on."""
+        self._resellers = Resellers.from_options(prefix_list, {})
+        self._rules = {p: _rules_of(p, values) for p in self._resellers.prefixes}
+
+    def is_ours(self, account: str) -> bool:
+        """Whether an account has one of the prefixes."""
+        return self._resellers.prefix_of(account) is not None
+
+    def rules_of(self, account: str) -> PrefixRules:
+        """The rules of an account that is ours."""
+        return self._rules[self._resellers.prefix_of(account) or ""]
+
+    def is_account_of(self, identity: Identity, account: str) -> bool:
+        """Whether the account is that of the user's project, under its prefix."""
+        project_id = identity.project_id  # None in tokens for a domain or for the system
+        prefix = self._resellers.prefix_of(account)
+        return None not in (project_id, prefix) and account == f"{prefix}{project_id}"
+
+    @property
+    def option_names(self) -> frozenset[str]:
+        """The names of the options about roles that there may be."""
+        prefixes = ("", *self._resellers.prefixes)
+        return frozenset(_option(p, name) for p in prefixes for name in RULE_NAMES) | frozenset(
+            RULE_NAMES
+        )
+
+
+def _rules_of(prefix: str, values: Mapping[str, str]) -> PrefixRules:
+    """An option that is empty is as none."""
+    given = {}
+    for name in RULE_NAMES:
+        text = values.get(_option(prefix, name)) or values.get(name)
+        if text:
+            given[name] = read_roles(text)
+    return PrefixRules(**given)
+
+
+def _option(prefix: str, name: str) -> str:
+    quoted = prefix or "''"
+    return f"{quoted}{name}"

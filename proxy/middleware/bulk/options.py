@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of ``[filter:bulk]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from martlet.conf.options import option
+
+_MAY_BE_ZERO = ("delete_container_retry_count", "max_unpacked_bytes", "max_unpack_ratio")
+
+
+@dataclass(frozen=True)
+class BulkOptions:
+    """``[filter:bulk]``."""
+
+    max_containers_per_extraction: int = option(10000, "Containers that one archive may create")
+    max_failed_extractions: int = option(1000, "Failed files after which an archive is given up")
+    max_unpacked_bytes: int = option(
+        100 * 1024**3, "What a compressed archive may unpack to; 0: any size", "bytes"
+    )
+    max_unpack_ratio: int = option(
+        200,
+        "The same as a multiple of what was sent, once it is more than 64 MiB; 0: any multiple",
+    )
+    max_deletes_per_request: int = option(10000, "Names that one bulk delete may hold")
+    max_failed_deletes: int = option(1000, "Failed deletes after which a request is given up")
+    yield_frequency: float = option(
+        10.0, "How often white space is sent while the work goes on", "s"
+    )
+    upload_concurrency: int = option(128, "Small files of one archive that are stored at once")
+    delete_concurrency: int = option(2, "Objects of one request that are deleted at once")
+    delete_container_retry_count: int = option(
+        0, "How often the delete of a container that is not empty is tried again"
+    )
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name in _MAY_BE_ZERO else 1
+            if field.name == "yield_frequency":
+                if self.yield_frequency <= 0:
+                    raise ValueError("yield_frequency must be above 0")
+            elif getattr(self, field.name) < least:
+                raise ValueError(f"{field.name} must be at least {least}")
+        for name in ("upload_concurrency", "delete_concurrency"):
+            if getattr(self, name) > 1000:
+                raise ValueError(f"{name} must be at most 1000")

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encryption at rest, and the keys for it."""

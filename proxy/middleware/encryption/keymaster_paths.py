@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a request's path, or one that stands beside a ciphertext, to its keys.
+
+A key id is ``{"v": version, "path": path, "secret_id": id}``, without ``secret_id`` for the secret
+that has none. The versions tell how the path was written, for OpenStack Swift wrote it in three
+ways:
+
+====  ==================================================================================
+1     an object name that begins with a slash stood for the whole path, and so its key was
+      made of that; and as version 2
+2     text that is not ASCII may stand as a WSGI string (each byte a character), or as it is
+3     text
+====  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from martlet.log import fields, get_logger
+from martlet.words.names import BadNameError, split_path, str_to_wsgi, wsgi_to_str
+from proxy.middleware.encryption.keys import FetchKeys, Keys, UnknownSecretError
+from proxy.middleware.encryption.meta import CryptoError, KeyId
+
+log = get_logger("proxy.keymaster")
+
+META_VERSIONS = ("1", "2", "3")
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The root secrets of a keymaster.
+
+    :param ids: of all of them.
+    :param active: the id of the one to write with.
+    :param derive: the key of an id and a path (text).
+    """
+
+    ids: tuple[str | None, ...]
+    active: str | None
+    derive: Callable[[str | None, str], bytes]
+
+
+class _Place(NamedTuple):
+    """Names of an account, a container and an object, as far as there are any; text."""
+
+    account: str
+    container: str | None
+    obj: str | None
+
+
+class PathKeys:
+    """The keys of one request's path."""
+
+    __slots__ = ("_further", "_path_info", "_secrets", "_version")
+
+    def __init__(
+        self, secrets: Secrets, version: str, path_info: str, further: FetchKeys | None
+    ) -> None:
+        """``further`` is asked for keys of secrets that are not ours: another keymaster's."""
+        self._secrets = secrets
+        self._version = version
+        self._path_info = path_info
+        self._further = further
+
+    def fetch(self, key_id: KeyId | None = None) -> Keys:
+        """See `proxy.middleware.encryption.keys`.
+
+        :raises CryptoError: the key id is malformed, or of a secret that nobody has.
+        """
+        here = self._requested()
+        if key_id is None:
+            secret_id, version, place, has_short_path = (
+                self._secrets.active,
+                self._version,
+                here,
+                self._version == "1" and (here.obj or "").startswith("/"),
+            )
+        else:
+            secret_id, version = key_id.get("secret_id"), key_id.get("v", "")
+            place, has_short_path = _read_path(key_id, here)
+        if secret_id not in self._secrets.ids:
+            if self._further is not None:
+                return self._further(key_id=key_id)
+            log.warning("unknown root secret %s", fields(id=secret_id))
+            raise UnknownSecretError(f"there is no root secret with the id {secret_id!r:.100}")
+        return self._keys(here, place, secret_id, version, has_short_path)
+
+    def _keys(
+        self,
+        here: _Place,
+        place: _Place,
+        secret_id: str | None,
+        version: str,
+        has_short_path: bool,
+    ) -> Keys:
+        if here.container is None:
+            return {}
+        path = f"/{place.account}/{place.container}"
+        keys: dict[str, object] = {"container": self._secrets.derive(secret_id, path)}
+        if here.obj is not None:
+            if place.obj is None:
+                raise CryptoError("the path of an object's key id names no object")
+            path = place.obj if has_short_path else f"{path}/{place.obj}"
+            keys["object"] = self._secrets.derive(secret_id, path)
+        keys["id"] = _key_id(path, secret_id, version)
+        ids = [_key_id(path, id_, version) for id_ in self._secrets.ids]
+        if self._further is not None:
+            ids.extend(self._further().get("all_ids", ()))
+        keys["all_ids"] = ids
+        return keys
+
+    def _requested(self) -> _Place:
+        try:
+            path = wsgi_to_str(self._path_info)
+            _, account, container, obj = split_path(path, 2, 4, True)
+        except ValueError:
+            raise CryptoError("there are no keys for such a path") from None
+        return _Place(account or "", container, obj)
+
+
+def _key_id(path: str, secret_id: str | None, version: str) -> KeyId:
+    key_id = {"v": version, "path": path if version == "3" else str_to_wsgi(path)}
+    if secret_id:
+        key_id["secret_id"] = secret_id
+    return key_id
+
+
+def _read_path(key_id: KeyId, here: _Place) -> tuple[_Place, bool]:
+    """The place that a key id names, and whether the object's name alone was its key's path."""
+    version, path = key_id.get("v"), key_id.get("path")
+    if version not in META_VERSIONS or not isinstance(path, str):
+        raise CryptoError("unknown version of a key id")
+    accounts = (f"/{here.account}/", f"/{str_to_wsgi(here.account)}/")
+    if version == "1" and not path.startswith(accounts):
+        # Container and account are those of the request, unless it was moved meanwhile.
+        return _Place(here.account, here.container, _as_text(path, here.obj)), True
+    try:
+        account, container, obj = split_path(path, 1, 3, True)
+    except ValueError:
+        raise CryptoError("malformed path in a key id") from None
+    place = _Place(account or "", container, obj)
+    if not _is_here(place, here):
+        other = _decoded(place) if version != "3" else place
+        if _is_here(other, here):
+            return other, False
+        # A copy that was made right of the encryption filter keeps the path of its source.
+        log.info("key of another path %s", fields(path=path))
+    return place, False
+
+
+def _is_here(place: _Place, here: _Place) -> bool:
+    """Whether a place agrees with as much as the request names."""
+    return all(wanted is None or wanted == found for found, wanted in zip(place, here, strict=True))
+
+
+def _decoded(place: _Place) -> _Place:
+    """The place, if its names are WSGI strings."""
+    try:
+        return _Place(*(part and wsgi_to_str(part) for part in place))  # type: ignore[arg-type]
+    except BadNameError:
+        return place
+
+
+def _as_text(path: str, wanted: str | None) -> str:
+    try:
+        decoded = wsgi_to_str(path)
+    except BadNameError:
+        return path
+    return decoded if decoded == wanted else path

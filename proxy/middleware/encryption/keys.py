@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a keymaster and the encryption filter agree on, the same as in OpenStack Swift.
+
+The keymaster, left of the encryption filter, puts a callable into the environ. Without an argument
+it gives the keys to write with, with the ``key_id`` found beside a ciphertext those to read it. The
+answer is a mapping: ``object`` and ``container`` (keys of 32 bytes, for as much of the path as the
+request has), ``id`` (JSON to be kept beside the ciphertext), ``all_ids`` (one for each secret that
+may have been used).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from martlet.http.environ import Environ
+from proxy.middleware.encryption.cipher import KEY_BYTES
+from proxy.middleware.encryption.meta import CryptoError, KeyId
+
+#: The key in the environ.
+FETCH_KEYS = "swift.callback.fetch_crypto_keys"
+
+Keys = Mapping[str, Any]
+FetchKeys = Callable[..., Keys]
+
+
+class UnknownSecretError(CryptoError):
+    """A key was made from a root secret that the keymaster does not have."""
+
+
+def fetch_keys(environ: Environ, key_id: KeyId | None = None) -> Keys:
+    """The keys that ``key_id`` names, by default those to write with.
+
+    :raises CryptoError: there is no keymaster, or it has no such keys.
+    """
+    fetch: FetchKeys | None = environ.get(FETCH_KEYS)
+    if fetch is None:
+        raise CryptoError("no keymaster stands left of encryption in the pipeline")
+    keys = fetch(key_id=key_id)
+    for name in ("container", "object"):
+        if name in keys and len(keys[name]) != KEY_BYTES:
+            raise CryptoError(f"the keymaster's {name} key has not {KEY_BYTES} bytes")
+    return keys
+
+
+def all_keys(environ: Environ) -> list[Keys]:
+    """Those to write with, and those of every other secret.
+
+    :raises CryptoError: as `fetch_keys`.
+    """
+    active = fetch_keys(environ)
+    others = [key_id for key_id in active["all_ids"] if key_id != active["id"]]
+    return [active, *(fetch_keys(environ, key_id) for key_id in others)]

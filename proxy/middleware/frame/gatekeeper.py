@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The border between clients and the inside: private headers pass in neither direction.
+
+System metadata and ``X-Backend-*`` headers steer the services; a client that could send them could
+give orders, and one that could read them would learn what is not its business. Place it right
+after catch_errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from martlet.conf.options import option
+from martlet.filters.filter_options import load_filter_options
+from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.log import get_logger
+
+log = get_logger("proxy.gatekeeper")
+
+_PRIVATE_NAMES = (
+    "(account|container|object)-sysmeta-",
+    "object-transient-sysmeta-",
+    "backend",
+    # These steered the services before there were X-Backend headers, and still do.
+    "account-(host|device|partition)$",
+    "container-(host|device|partition|root-db-state)$",
+    "delete-at-(host|device|partition|container)$",
+)
+_is_private_header = re.compile(f"x-({'|'.join(_PRIVATE_NAMES)})", re.IGNORECASE).match
+_is_private_key = re.compile(f"HTTP_X_({'|'.join(_PRIVATE_NAMES).upper().replace('-', '_')})").match
+
+
+@dataclass(frozen=True)
+class GatekeeperOptions:
+    """``[filter:gatekeeper]``."""
+
+    shunt_inbound_x_timestamp: bool = option(
+        True, "Move a client's X-Timestamp to X-Backend-Inbound-X-Timestamp, where it has no effect"
+    )
+    allow_reserved_names_header: bool = option(
+        False, "Let X-Allow-Reserved-Names of clients open reserved names; for tests only"
+    )
+
+
+class Gatekeeper:
+    """The filter."""
+
+    def __init__(self, app: WSGIApp, options: GatekeeperOptions) -> None:
+        self._app = app
+        self._shunt_timestamp = options.shunt_inbound_x_timestamp
+        self._allow_reserved_names = options.allow_reserved_names_header
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Strip private headers from the request, and later from the response."""
+        self._clean_request(environ)
+
+        def start_clean_response(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
+            clean = [
+                (name, value)
+                for name, value in headers
+                if name[0] not in "xX" or not _is_private_header(name)
+            ]
+            if environ.get("swift.leave_relative_location"):
+                clean = [_without_host(*header) for header in clean]
+            return start_response(status, clean, exc_info)
+
+        return self._app(environ, start_clean_response)
+
+    def _clean_request(self, environ: Environ) -> None:
+        private = [k for k in environ if k.startswith("HTTP_X_") and _is_private_key(k)]
+        for key in private:
+            log.debug("removed request header key=%s", key)
+            del environ[key]
+        if self._shunt_timestamp and "HTTP_X_TIMESTAMP" in environ:
+            environ["HTTP_X_BACKEND_INBOUND_X_TIMESTAMP"] = environ.pop("HTTP_X_TIMESTAMP")
+        if self._allow_reserved_names and "HTTP_X_ALLOW_RESERVED_NAMES" in environ:
+            environ["HTTP_X_BACKEND_ALLOW_RESERVED_NAMES"] = environ.pop(
+                "HTTP_X_ALLOW_RESERVED_NAMES"
+            )
+
+
+def _without_host(name: str, value: str) -> tuple[str, str]:
+    """A header as it was before a foreign filter, as auth_token, put the host into it."""
+    if name.lower() == "location":
+        value = urlsplit(value)._replace(scheme="", netloc="").geturl()
+    return name, value
+
+
+def filter_factory(
+    global_conf: dict[str, str], **local_conf: str
+) -> Callable[[WSGIApp], Gatekeeper]:
+    """PasteDeploy's entry point."""
+    options = load_filter_options(GatekeeperOptions, "gatekeeper", global_conf, local_conf)
+    return lambda app: Gatekeeper(app, options)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DELETE of a static large object together with its segments.
+
+Segments go first and manifests after them: what breaks off in the middle can be repeated, for as
+long as the manifest is there it tells what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import quote
+
+from martlet.http.call import call_app
+from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.headers import Headers
+from martlet.http.response import STATUS_LINES, http_error, plain_error
+from martlet.words.names import BadNameError, check_text, split_path, str_to_wsgi, wsgi_to_str
+from proxy.middleware.bulk.delete import Deletion, Doomed
+from proxy.middleware.bulk.options import BulkOptions
+from proxy.middleware.bulk.report import Work, answer
+from proxy.middleware.large_objects.segments import AS_STORED
+from proxy.middleware.large_objects.slo_manifest import Entry, ManifestError, load_entries
+from proxy.middleware.large_objects.slo_options import SloOptions, is_slo
+from proxy.middleware.subrequest import close_body, read_body, sub_environ
+
+# One DELETE may take so many times the segments of one manifest, in manifests within manifests.
+_MANIFESTS_FULL_MAX = 10
+
+
+class _Unreadable(Exception):
+    """A manifest cannot be read; nothing more is deleted."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+class _NotLarge(_Unreadable):
+    """The object is not a static large object, or a symlink to one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "Not an SLO manifest")
+
+
+class _Place(NamedTuple):
+    """What the request is about: text paths ``/version/account`` and ``/container/object``.
+
+    :param version_query: what the query says of the version that is meant.
+    """
+
+    base: str
+    name: str
+    version_query: str
+
+
+class SloDelete:
+    """Serves ``DELETE ?multipart-manifest=delete``."""
+
+    def __init__(self, app: WSGIApp, options: SloOptions) -> None:
+        self._app = app
+        self._names_max = _MANIFESTS_FULL_MAX * options.max_manifest_segments
+        self._bulk = BulkOptions(
+            delete_concurrency=options.delete_concurrency, yield_frequency=options.yield_frequency
+        )
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Always 200, with counts, the true status and the errors in the body."""
+        deletion = Deletion(self._app, environ, self._bulk, "SLO", "MultipartDELETE")
+        response = answer(environ, deletion.report, self._work(environ, deletion))
+        return response(environ, start_response)
+
+    def _work(self, environ: Environ, deletion: Deletion) -> Work:
+        """:raises HTTPException: 400 too many segments; 412 a name that is none."""
+        report = deletion.report
+        place = _place(environ)
+        try:
+            segments, manifests, missing = self._collect(environ, place)
+        except _Unreadable as error:
+            report.status = 400
+            report.failures.append((quote(error.name), str(error)))
+            return
+        report.counts["Number Not Found"] += missing
+        if segments:
+            yield from deletion.run([Doomed(str_to_wsgi(name)) for name in segments])
+        for name in manifests:
+            if report.failures:
+                return  # the manifest still tells what is left
+            query = place.version_query if name == place.name else ""
+            yield from deletion.run([Doomed(str_to_wsgi(name), query)])
+
+    def _collect(self, environ: Environ, place: _Place) -> tuple[list[str], list[str], int]:
+        """Names of the segments, of the manifests, those within before those around them, and how
+        many manifests are missing.
+
+        :raises _Unreadable: a manifest is damaged, forbidden, or the object is none.
+        """
+        top = self._load(environ, place.base, place.name, place.version_query)
+        if top is None:
+            return [], [], 1
+        segments: dict[str, None] = {}
+        manifests = {place.name: None}
+        waiting = [top]
+        missing = 0
+        while waiting:
+            for entry in waiting.pop(0):
+                if len(segments) + len(manifests) > self._names_max:
+                    raise http_error(400, "Too many buffered slo segments to delete.")
+                if entry.data is not None or entry.name in manifests:
+                    continue
+                if not entry.is_large:
+                    segments[entry.name] = None
+                    continue
+                try:
+                    within = self._load(environ, place.base, entry.name)
+                except _NotLarge:
+                    segments[entry.name] = None  # a symlink goes, its target stays
+                    continue
+                if within is None:
+                    missing += 1
+                else:
+                    manifests[entry.name] = None
+                    waiting.append(within)
+        return list(segments), list(reversed(manifests)), missing
+
+    def _load(
+        self, environ: Environ, base: str, name: str, version_query: str = ""
+    ) -> list[Entry] | None:
+        """The entries of a manifest, None if there is none.
+
+        :raises _Unreadable: it cannot be read; _NotLarge: it is none.
+        """
+        query = f"{AS_STORED}&symlink=get"
+        if version_query:
+            query += f"&{version_query}"
+        request = sub_environ(environ, "GET", str_to_wsgi(base + name), "SLO", query=query)
+        status, header_list, body = call_app(self._app, request)
+        if status[:1] == "2" and not is_slo(Headers(header_list)):
+            close_body(body)  # as large as it may be
+            raise _NotLarge(name)
+        text = read_body(body)
+        number = int(status[:3])
+        if number == 404:
+            return None
+        if number in (401, 403):
+            raise _Unreadable(name, STATUS_LINES[number])
+        if not 200 <= number < 300:
+            raise _Unreadable(name, "Unable to load SLO manifest or segment.")
+        try:
+            return load_entries(text)
+        except ManifestError:
+            raise _Unreadable(name, "Unable to load SLO manifest") from None
+
+
+def _place(environ: Environ) -> _Place:
+    try:
+        path = check_text(wsgi_to_str(environ["PATH_INFO"]))
+    except BadNameError:
+        raise plain_error(412, "Invalid UTF8 or contains NULL") from None
+    version, account, container, obj = split_path(path, 4, 4, True)
+    pairs = environ.get("QUERY_STRING", "").split("&")
+    version_query = "&".join(pair for pair in pairs if pair.startswith("version-id="))
+    return _Place(f"/{version}/{account}", f"/{container}/{obj}", version_query)

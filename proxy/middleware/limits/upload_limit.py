@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both quota filters do to an upload: refuse it, or cut it off where its room ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from martlet.http.environ import Environ, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response, http_error
+
+
+class LimitedBody:
+    """A body of unknown length that ends in 413 when it grows beyond ``room_bytes``."""
+
+    def __init__(self, body: BinaryIO, room_bytes: int, sentence: str) -> None:
+        self._body = body
+        self._room = room_bytes
+        self._sentence = sentence
+
+    def read(self, size: int = -1) -> bytes:
+        """As the body's own.
+
+        :raises HTTPException: (413) it is larger than there is room for.
+        """
+        # One byte more than there is room for tells a body that fits from one that does not.
+        most = self._room + 1
+        return self._counted(self._body.read(most if size < 0 else min(size, most)))
+
+    def readline(self, size: int = -1) -> bytes:
+        """As the body's own.
+
+        :raises HTTPException: (413) it is larger than there is room for.
+        """
+        most = self._room + 1
+        return self._counted(self._body.readline(most if size < 0 else min(size, most)))
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._room -= len(piece)
+        if self._room < 0:
+            raise http_error(413, self._sentence)
+        return piece
+
+
+def limit_upload(environ: Environ, room_bytes: int, sentence: str) -> bool:
+    """Whether an upload fits; one of unknown length is let in and will be cut off.
+
+    :raises HTTPException: (400) the Content-Length is malformed.
+    """
+    req = Request(environ)
+    if not req.is_chunked:
+        return (req.content_length or 0) <= room_bytes
+    if room_bytes < 0:
+        return False
+    environ["wsgi.input"] = LimitedBody(environ["wsgi.input"], room_bytes, sentence)
+    return True
+
+
+def refuse_upload(environ: Environ, info: Mapping[str, Any], sentence: str) -> WSGIApp:
+    """413; for somebody who may not write to the container anyway, what auth says to that.
+
+    :param info: of the container.
+    """
+    authorize = environ.get("swift.authorize")
+    if authorize is not None:
+        req = Request(environ)
+        req.acl = info["write_acl"]
+        denial: Response | None = authorize(req)
+        if denial is not None:
+            return denial
+    return error_response(413, sentence)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures of temporary URLs and of forms: HMACs under a key of the account or the container.
+
+A signature is written in hex, where its length tells the digest, or as ``sha256:`` and base64,
+with either alphabet and with or without padding.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+import time
+from calendar import timegm
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from martlet.http.environ import Environ, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response
+from martlet.words.names import BadNameError, wsgi_to_str
+from proxy.middleware.subrequest import get_account_info, get_container_info
+
+DIGESTS = ("sha1", "sha256", "sha512")
+#: Still accepted, but named in /info as what should not be used any more.
+DEPRECATED_DIGESTS = ("sha1",)
+
+_BY_HEX_LENGTH = {40: "sha1", 64: "sha256", 128: "sha512"}
+_is_hex = re.compile("[0-9a-f]+").fullmatch
+_is_whole_number = re.compile(" *[+]?[0-9]{1,100} *", re.ASCII).fullmatch
+_KEY_NAMES = ("temp-url-key", "temp-url-key-2")
+#: The last second that a date with four digits for the year can show.
+SHOWN_TIME_MAX = 253402300799
+
+
+class Signature(NamedTuple):
+    """A digest's name and the HMAC in hex."""
+
+    digest: str
+    hex: str
+
+
+class ScopedKey(NamedTuple):
+    """A key and what it opens: everything in the account, or one container only."""
+
+    key: bytes
+    is_of_account: bool
+
+
+def parse_signature(text: str) -> Signature | None:
+    """A signature as clients write it; None where it is none."""
+    if ":" not in text:
+        digest = _BY_HEX_LENGTH.get(len(text))
+        return Signature(digest, text) if digest and _is_hex(text) else None
+    digest, _, encoded = text.partition(":")
+    # A plus sign that was not quoted has become a space.
+    encoded = encoded.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return Signature(digest, raw.hex())
+
+
+def is_signed(signature: Signature, message: str, key: bytes) -> bool:
+    """Whether ``signature`` is that of ``message`` (a WSGI string) under ``key``.
+
+    :param signature: with one of DIGESTS.
+    """
+    good = hmac.new(key, message.encode("latin-1"), signature.digest).hexdigest()
+    return hmac.compare_digest(good, signature.hex)
+
+
+def parse_expiry(text: str) -> int | None:
+    """Seconds since 1970 of a time in the future, written as a whole number or ISO 8601 in UTC."""
+    if _is_whole_number(text):
+        seconds = int(text)
+    else:
+        try:
+            seconds = timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+        except ValueError:
+            return None
+    return seconds if time.time() < seconds else None
+
+
+def scoped_keys(
+    environ: Environ, app: WSGIApp, account: str, container: str, source: str
+) -> Iterator[ScopedKey]:
+    """The keys of an account and of a container in it (WSGI strings), two of each at most."""
+    try:
+        names = wsgi_to_str(account), wsgi_to_str(container)
+    except BadNameError:
+        return
+    of_account = get_account_info(environ, app, names[0], source)["meta"]
+    yield from (ScopedKey(key, True) for key in _keys(of_account))
+    of_container = get_container_info(environ, app, *names, source)["meta"]
+    yield from (ScopedKey(key, False) for key in _keys(of_container))
+
+
+def _keys(meta: Mapping[str, str]) -> list[bytes]:
+    return [meta[name].encode("utf-8", "surrogateescape") for name in _KEY_NAMES if meta.get(name)]
+
+
+def authorize_within(environ: Environ, account: str, container: str | None) -> None:
+    """Let the request go past auth, and read or write within the account or one container only.
+
+    :param account: WSGI strings, as in the path.
+    """
+
+    def authorize(request: Request) -> Response | None:
+        parts = request.environ["PATH_INFO"].split("/", 4)
+        if parts[2:3] == [account] and (container is None or parts[3:4] == [container]):
+            return None
+        return unauthorized()
+
+    environ["swift.authorize"] = authorize
+    environ["swift.authorize_override"] = True
+
+
+def unauthorized(text: str = "") -> Response:
+    """401, which names no account: whether there is one is not for a stranger to know."""
+    return error_response(401, text, {"WWW-Authenticate": 'Swift realm="unknown"'})
+
+
+def check_digests(names: list[str]) -> None:
+    """:raises ValueError: the option ``allowed_digests`` names none that there is."""
+    unknown = [name for name in names if name not in DIGESTS]
+    if unknown or not names:
+        raise ValueError(
+            f"allowed_digests may hold {', '.join(DIGESTS)}, not {' '.join(unknown) or 'nothing'}"
+        )
+
+
+def digests_info(allowed: list[str]) -> dict[str, Any]:
+    """What /info says about digests."""
+    info = {"allowed_digests": sorted(allowed)}
+    deprecated = sorted(set(allowed) & set(DEPRECATED_DIGESTS))
+    return info | ({"deprecated_digests": deprecated} if deprecated else {})

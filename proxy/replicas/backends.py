@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to single devices, and the account of which devices fail.
+
+Every failure is logged here, once, with the transaction that met it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from martlet.http.backend_client import (
+    BackendClient,
+    BackendError,
+    BackendExchange,
+    BackendResponse,
+    BackendUpload,
+    ConnectionLost,
+)
+from martlet.log import fields
+from proxy.replicas.health import DeviceHealth
+from proxy.replicas.nodes import node_name
+from proxy.replicas.prober import Prober
+from proxy.replicas.quorum import Answer
+from ring.ring import Node
+
+# An object server that lost records says with this header how far its answer may be trusted.
+DOUBT = "x-backend-doubt"
+DOUBT_STALE = "stale"  # good, but a lost record may be a newer write or delete of this name
+DOUBT_UNKNOWN = "unknown"  # with 503: this replica cannot say
+
+
+class BackendRequest(NamedTuple):
+    """What is asked of the servers of one partition.
+
+    :param server_type: Account, Container or Object.
+    :param path: quoted ``/account[/container[/object]]``, with a query if there is one.
+    :param timeout: longest wait for each read or write, seconds.
+    """
+
+    server_type: str
+    method: str
+    partition: int
+    path: str
+    trans_id: str
+    timeout: float
+    body: bytes = b""
+
+    def path_on(self, node: Node) -> str:
+        """The request target at one device."""
+        return f"/{node['device']}/{self.partition}{self.path}"
+
+
+class Backends:
+    """Sends requests to devices; a failure is noted and answered with None."""
+
+    def __init__(self, client: BackendClient, health: DeviceHealth, logger: logging.Logger) -> None:
+        self.client = client
+        self.health = health
+        self.logger = logger
+        self._prober = Prober(client, health, logger)
+
+    def start(self, node: Node, request: BackendRequest, headers: bytes) -> BackendExchange | None:
+        """Send a whole request."""
+        try:
+            return self.client.start(
+                (node["ip"], node["port"]),
+                request.method,
+                request.path_on(node),
+                headers,
+                request.body,
+                request.timeout,
+            )
+        except BackendError as error:
+            self.failed(node, request, error)
+            return None
+
+    def start_upload(
+        self, node: Node, request: BackendRequest, headers: bytes, content_length: int | None
+    ) -> BackendUpload | None:
+        """Send the headers of an upload."""
+        try:
+            return self.client.start_upload(
+                (node["ip"], node["port"]),
+                request.method,
+                request.path_on(node),
+                headers,
+                content_length,
+                request.timeout,
+            )
+        except BackendError as error:
+            self.failed(node, request, error)
+            return None
+
+    def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
+        """Note that a device gave no usable answer. One error of several requests, as when a batch
+        is lost, counts once for each device.
+        """
+        is_refusal = isinstance(error.__cause__, ConnectionRefusedError)
+        if not is_refusal:
+            self._log(logging.ERROR, "backend_failed", node, request, reason=error.reason)
+        if node["device"] in error.devices:
+            return
+        error.devices.add(node["device"])
+        if is_refusal:
+            if self.health.add_refusal(node):  # or a dead server would fill the log
+                self._log(logging.ERROR, "backend_refuses", node, request, reason=error.reason)
+        elif isinstance(error, ConnectionLost):
+            self._suppressed(node, request, self.health.add_lost_connection(node))
+        else:
+            self._suppressed(node, request, self.health.add_failure(node))
+
+    def gave_up(self, node: Node) -> None:
+        """Note that an answer to a write was not waited for: the device may have missed it."""
+        self.health.doubt(node)
+
+    def is_usable(
+        self, node: Node, request: BackendRequest, answer: Answer | BackendResponse
+    ) -> bool:
+        """False for a server error, which is noted: 507 at once puts the device aside."""
+        status = answer.status
+        if status < 500:
+            if self.health.troubles:
+                self.health.forgive(node)
+            return True
+        if status == 529:  # busy, as its rate limit says; that is no failure
+            self._log(logging.INFO, "backend_busy", node, request)
+            self.health.doubt(node)
+            return False
+        if status == 503 and answer.headers.get(DOUBT) == DOUBT_UNKNOWN:
+            # One record is lost; the device serves the rest, so this is no failure either.
+            self._log(logging.INFO, "backend_doubt", node, request)
+            return False
+        self._log(logging.ERROR, "backend_error", node, request, status=status)
+        if status == 507:
+            self._suppressed(node, request, self.health.suppress(node))
+        else:
+            self._suppressed(node, request, self.health.add_failure(node))
+        return False
+
+    def _suppressed(self, node: Node, request: BackendRequest, is_suppressed: bool) -> None:
+        """Let a device that has become suppressed be probed."""
+        if is_suppressed:
+            self.logger.error("event=device_suppressed %s", fields(device=node_name(node)))
+            self._prober.watch(node, request.server_type)
+
+    def _log(
+        self, level: int, event: str, node: Node, request: BackendRequest, **details: object
+    ) -> None:
+        self.logger.log(
+            level,
+            "event=%s %s",
+            event,
+            fields(
+                device=node_name(node),
+                server=request.server_type,
+                method=request.method,
+                path=request.path,
+                **details,
+                trans_id=request.trans_id,
+            ),
+        )

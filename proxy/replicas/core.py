@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all controllers share: options, rings, the way to the storage servers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from martlet.conf.cluster import ClusterConf
+from martlet.http.backend_client import BackendClient, encode_headers
+from martlet.http.request import Request
+from martlet.http.response import http_error
+from martlet.log import fields
+from proxy.config import ProxyOptions
+from proxy.replicas.backends import BackendRequest, Backends
+from proxy.replicas.batch import Batches
+from proxy.replicas.batch_fanout import ask_in_batches
+from proxy.replicas.fanout import Decided, Outcome, ask_all
+from proxy.replicas.health import DeviceHealth
+from proxy.replicas.nodes import NodeQueue
+from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
+from ring.ring import Ring, RingSet
+
+
+class Core:
+    """One for each proxy process."""
+
+    def __init__(
+        self, options: ProxyOptions, cluster: ClusterConf, rings: RingSet, logger: logging.Logger
+    ) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.constraints = cluster.constraints
+        self.rings = rings
+        self.logger = logger
+        client = BackendClient(
+            options.conn_timeout, options.node_timeout, options.backend_pool_size
+        )
+        health = DeviceHealth(
+            options.error_suppression_interval,
+            options.error_suppression_limit,
+            options.error_doubt_interval,
+        )
+        self.backends = Backends(client, health, logger)
+        self.batches = Batches(client)
+
+    def nodes(self, ring: Ring, partition: int, *, is_read: bool = False) -> NodeQueue:
+        """The devices for one request about a partition."""
+        replicas = len(ring.get_part_nodes(partition))
+        return NodeQueue(
+            ring,
+            partition,
+            self.backends.health,
+            self.options.node_count(replicas),
+            is_read=is_read,
+            logger=self.logger if self.options.log_handoffs else None,
+        )
+
+    def request(
+        self,
+        req: Request,
+        server_type: str,
+        partition: int,
+        path: str,
+        *,
+        method: str = "",
+        body: bytes = b"",
+        timeout: float = 0.0,
+    ) -> BackendRequest:
+        """What to ask of the servers of ``partition``; method and timeout default to the usual."""
+        return BackendRequest(
+            server_type,
+            method or req.method,
+            partition,
+            path,
+            req.trans_id,
+            timeout or self.options.node_timeout,
+            body,
+        )
+
+    def ask(
+        self,
+        request: BackendRequest,
+        nodes: NodeQueue,
+        headers: Sequence[bytes],
+        decided: Decided | None = None,
+        *,
+        in_batches: bool = False,
+    ) -> list[Outcome]:
+        """`fanout.ask_all` with this proxy's settings; decided by a quorum of the primaries.
+
+        ``in_batches``: the request is small and others are made at the same time.
+        """
+        replicas = nodes.primary_count
+        decided = decided or (lambda statuses: have_quorum(statuses, replicas))
+        patience = self.options.post_quorum_timeout
+        if in_batches:
+            return ask_in_batches(
+                self.backends, self.batches, request, nodes, headers, decided, patience
+            )
+        return ask_all(self.backends, request, nodes, headers, decided, patience)
+
+    def ask_for_one(
+        self,
+        request: BackendRequest,
+        nodes: NodeQueue,
+        headers: Sequence[bytes],
+        overrides: Mapping[int, int] | None = None,
+    ) -> Answer:
+        """The answer that stands for those of all replicas; 503 where there is no such."""
+        outcomes = self.ask(request, nodes, headers)
+        return self.best(request, [o.answer for o in outcomes], nodes.primary_count, overrides)
+
+    def best(
+        self,
+        request: BackendRequest,
+        answers: list[Answer],
+        replicas: int,
+        overrides: Mapping[int, int] | None = None,
+        quorum: int | None = None,
+    ) -> Answer:
+        """The best of the answers; replicas that gave none count as unavailable."""
+        answers = answers + [UNAVAILABLE] * (replicas - len(answers))
+        answer = best_answer(answers, quorum, overrides)
+        if answer is not None:
+            return answer
+        statuses = ",".join(str(a.status) for a in answers)
+        self.logger.error(
+            "event=no_quorum %s",
+            fields(
+                server=request.server_type,
+                method=request.method,
+                path=request.path,
+                statuses=statuses,
+                trans_id=request.trans_id,
+            ),
+        )
+        return UNAVAILABLE
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Backend request headers as bytes.
+
+    :raises HTTPException: (400) a header of the client holds a line break.
+    """
+    try:
+        return encode_headers(headers)
+    except ValueError:
+        raise http_error(400, "A header holds a line break.") from None

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GET and HEAD at the storage servers: one replica after the other until one has what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from martlet.http.backend_client import BackendError, BackendResponse
+from martlet.log import fields
+from martlet.words.timestamp import Timestamp
+from proxy.replicas.backends import DOUBT, DOUBT_STALE, BackendRequest
+from proxy.replicas.core import Core
+from proxy.replicas.fanout import ANSWER_BYTES_MAX
+from proxy.replicas.nodes import NodeQueue, node_name
+from proxy.replicas.quorum import Answer
+from ring.ring import Node
+
+_TIMESTAMP_HEADERS = (
+    "x-backend-data-timestamp",
+    "x-backend-timestamp",
+    "x-put-timestamp",
+    "x-timestamp",
+)
+_NEVER = Timestamp(0)
+_OUTDATED = Answer(404)  # stands for a copy that is not the one wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A device that has what was asked for, and its answer, the body still to be read."""
+
+    node: Node
+    response: BackendResponse
+
+
+class Search:
+    """Goes through the devices of a partition; continues where it stopped when asked again.
+
+    ``answers`` are those of the devices that did not have it.
+    """
+
+    def __init__(self, core: Core, request: BackendRequest, nodes: NodeQueue) -> None:
+        self.core = core
+        self.request = request
+        self.answers: list[Answer] = []
+        self._nodes = nodes
+        self._is_object = request.server_type == "Object"
+        self._deleted_at: Timestamp | None = None
+        self._set_aside: list[Node] = []  # those whose copies were not the best
+        self._verdict: Answer | None = None
+        self._suppressed_left = min(
+            core.options.rebalance_missing_suppression_count, nodes.primary_count - 1
+        )
+
+    def find(self, headers: bytes, etag: str | None = None) -> Source | None:
+        """The next device that has it; with ``etag``, in this version."""
+        for node in self._nodes if etag is None else self._all_left():
+            response = self._ask(node, headers)
+            if response is None:
+                continue
+            if not self._is_found(response.status):
+                self._note_failure(node, response)
+            elif self._is_wanted(response, etag):
+                return Source(node, response)
+            else:
+                self.answers.append(_OUTDATED)
+                response.close()
+        return None
+
+    def find_whole(self, headers: bytes) -> Answer | None:
+        """The whole answer of the next device that has it; for what cannot be resumed."""
+        while (source := self.find(headers)) is not None:
+            response = source.response
+            try:
+                return Answer(response.status, response.headers, response.body())
+            except BackendError as error:
+                self.core.backends.failed(source.node, self.request, error)
+        return None
+
+    def find_best(self, headers: bytes, *, newest: bool) -> Source | None:
+        """The first device that has it; with ``newest``, the one whose copy is the newest of all.
+
+        A server may doubt its own answer. Then the search goes on until an answer without doubt is
+        as new. If there is none, the newest of all counts, doubtful or not.
+        """
+        best: Source | None = None
+        while (found := self.find(headers)) is not None:
+            if best is None or _weight(found.response) > _weight(best.response):
+                found, best = best, found
+            if found is not None:
+                self._put_aside(found)
+            if not newest and best is not None and self._is_sure(best.response):
+                break
+        best = self._settled(best)
+        if best is not None and _is_stale(best.response):
+            self._log_doubt(best.node)
+        return best
+
+    def failure(self) -> Answer:
+        """What to tell the client when nothing was found."""
+        return self._verdict or self.core.best(self.request, self.answers, 0)
+
+    def _all_left(self) -> Iterator[Node]:
+        """The devices that may go on with a copy that broke off; those set aside have one."""
+        while self._set_aside:
+            yield self._set_aside.pop(0)
+        yield from self._nodes
+
+    def _put_aside(self, source: Source) -> None:
+        source.response.close()
+        self._set_aside.append(source.node)
+
+    def _is_sure(self, best: BackendResponse) -> bool:
+        """Whether neither this answer is doubtful nor a doubtful refusal is newer than it."""
+        return not _is_stale(best) and not any(
+            _is_stale(answer) and _weight(answer) > _weight(best) for answer in self.answers
+        )
+
+    def _settled(self, best: Source | None) -> Source | None:
+        """``best``, unless something else outweighs it: a newer tombstone, or a refusal (412).
+
+        The tombstone makes 404s of all that it outdates. A refusal counts here where one of the two
+        is in doubt; it is the verdict then.
+        """
+        deleted_at = self._deleted_at
+        if deleted_at is not None:
+            self.answers = [
+                _OUTDATED if _is_stale(answer) and _time_of(answer) < deleted_at else answer
+                for answer in self.answers
+            ]
+            if best is not None and _time_of(best.response) < deleted_at:
+                self._put_aside(best)
+                self.answers.append(_OUTDATED)
+                best = None
+        refusals = [answer for answer in self.answers if answer.status == 412]
+        if not refusals:
+            return best  # as nearly always
+        refusal = max(refusals, key=_weight)
+        is_doubted = _is_stale(refusal) or (best is not None and _is_stale(best.response))
+        if is_doubted and (best is None or _weight(refusal) > _weight(best.response)):
+            if best is not None:
+                self._put_aside(best)
+            self._verdict = refusal
+            return None
+        return best
+
+    def _log_doubt(self, node: Node) -> None:
+        self.core.logger.info(
+            "event=doubtful_copy_served %s",
+            fields(
+                device=node_name(node),
+                method=self.request.method,
+                path=self.request.path,
+                trans_id=self.request.trans_id,
+            ),
+        )
+
+    def _ask(self, node: Node, headers: bytes) -> BackendResponse | None:
+        exchange = self.core.backends.start(node, self.request, headers)
+        if exchange is None:
+            return None
+        try:
+            return exchange.response()
+        except BackendError as error:
+            exchange.abort()
+            self.core.backends.failed(node, self.request, error)
+            return None
+
+    def _is_found(self, status: int) -> bool:
+        return 200 <= status < 400 or (status == 416 and self._is_object)
+
+    def _is_wanted(self, response: BackendResponse, etag: str | None) -> bool:
+        headers = response.headers
+        if etag is not None and headers.get("etag", "").strip('"') != etag:
+            return False
+        put_at = headers.get("x-put-timestamp")
+        if put_at is not None and not _parse(put_at):
+            return False  # a database that was made by replication and never PUT
+        return self._deleted_at is None or _time_of(response) >= self._deleted_at
+
+    def _note_failure(self, node: Node, response: BackendResponse) -> None:
+        is_usable = self.core.backends.is_usable(node, self.request, response)
+        is_missing = response.status == 404
+        deleted_at = _parse(response.headers.get("x-backend-timestamp", "0"))
+        is_dated = bool(deleted_at)
+        if (is_missing or not is_usable) and not is_dated:
+            if "handoff_index" in node:
+                response.close()  # it was never meant to have it, and says nothing
+                return
+            if is_missing and self._suppressed_left > 0:
+                self._suppressed_left -= 1
+                response.close()
+                return
+        if is_missing and is_dated and self._is_object:
+            known = self._deleted_at
+            self._deleted_at = deleted_at if known is None else max(known, deleted_at)
+        try:
+            body = response.body(ANSWER_BYTES_MAX)
+        except BackendError:
+            body = b""  # the status is known, and that is what counts
+        self.answers.append(Answer(response.status, response.headers, body))
+
+
+def _is_stale(answer: Answer | BackendResponse) -> bool:
+    return answer.headers.get(DOUBT) == DOUBT_STALE
+
+
+def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, Timestamp, bool]:
+    """The answer with the newer data weighs more, then that of the later POST, then that without
+    doubt.
+    """
+    changed = _parse(answer.headers.get("x-backend-timestamp", "0"))
+    return _time_of(answer), changed, not _is_stale(answer)
+
+
+def _time_of(answer: Answer | BackendResponse) -> Timestamp:
+    for name in _TIMESTAMP_HEADERS:
+        if value := answer.headers.get(name):
+            return _parse(value)
+    return _NEVER
+
+
+def _parse(text: str) -> Timestamp:
+    try:
+        return Timestamp(text)
+    except ValueError:
+        return _NEVER  # a server that sends nonsense is believed no more than one that is silent

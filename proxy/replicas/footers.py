@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata of an object that is known only after its body: a checksum, a sum, a key.
+
+A filter that needs some puts a callable into the environ, as with OpenStack Swift; it is given the
+footers, a case-insensitive mapping, once the body has been read, and adds to them. A filter that
+finds one there calls it from its own. Footers go before headers of the same name. They travel as
+headers where the body is read before anything is sent, else behind the body in a MIME document of
+two parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Mapping, MutableMapping
+
+from martlet.http.environ import Environ
+from martlet.http.headers import Headers
+from martlet.words.names import wsgi_to_str
+
+#: The key in the environ; its value is a callable that takes the footers.
+UPDATE_FOOTERS = "swift.callback.update_footers"
+#: What an object server says along with 100 Continue if it takes footers.
+AGREEMENT = "x-obj-metadata-footer"
+
+UpdateFooters = Callable[[MutableMapping[str, str]], object]
+
+# What the row of the container says instead of the object's own values; the second wins.
+_OVERRIDES = ("X-Backend-Container-Update-Override-", "X-Object-Sysmeta-Container-Update-Override-")
+
+
+def has_footers(environ: Environ) -> bool:
+    """Whether there will be any."""
+    return UPDATE_FOOTERS in environ
+
+
+def footers_of(environ: Environ) -> Headers:
+    """The footers, of a body that has been read; values are WSGI strings.
+
+    :raises HTTPException: a filter refuses the body.
+    """
+    footers = Headers()
+    callback: UpdateFooters | None = environ.get(UPDATE_FOOTERS)
+    if callback is not None:
+        callback(footers)
+    return footers
+
+
+def overridden(
+    size: int, etag: str, content_type: str, metadata: Mapping[str, str]
+) -> tuple[str, str, str]:
+    """Size, ETag and content type that the container is to list for an object with ``metadata``
+    (headers and footers, by any case-insensitive mapping).
+    """
+    shown_size = str(size)
+    for prefix in _OVERRIDES:
+        shown_size = metadata.get(f"{prefix}Size", shown_size)
+        etag = metadata.get(f"{prefix}Etag", etag)
+        content_type = metadata.get(f"{prefix}Content-Type", content_type)
+    return shown_size, etag, content_type
+
+
+class MimeBody:
+    """The frame of an object and its footers: opening, the object, closing."""
+
+    def __init__(self) -> None:
+        self._boundary = uuid.uuid4().hex.encode("ascii")
+        self.opening = b"--%b\r\nX-Document: object body\r\n\r\n" % self._boundary
+
+    def headers(self, length: int | None) -> dict[str, str]:
+        """What announces the frame; ``length`` is the object's, where it is known."""
+        announced = {
+            "X-Backend-Obj-Metadata-Footer": "yes",
+            "X-Backend-Obj-Multipart-Mime-Boundary": self._boundary.decode("ascii"),
+        }
+        if length is not None:
+            announced["X-Backend-Obj-Content-Length"] = str(length)
+        return announced
+
+    def closing(self, footers: Mapping[str, str]) -> bytes:
+        """Everything behind the object."""
+        text = {name: wsgi_to_str(value) for name, value in footers.items()}
+        document = json.dumps(text).encode("ascii")
+        checksum = hashlib.md5(document, usedforsecurity=False).hexdigest().encode("ascii")
+        return (
+            b"\r\n--%b\r\nX-Document: object metadata\r\nContent-MD5: %b\r\n\r\n%b\r\n--%b--\r\n"
+            % (self._boundary, checksum, document, self._boundary)
+        )

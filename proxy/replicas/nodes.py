@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices a request tries: the primaries of its partition, then hand-offs, and those that are
+suppressed only as a last resort."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Iterator
+
+from proxy.replicas.health import DeviceHealth
+from proxy.replicas.quorum import quorum_size
+from ring.ring import Node, Ring
+
+
+def node_name(node: Node) -> str:
+    """How messages name a device."""
+    return f"{node['ip']}:{node['port']}/{node['device']}"
+
+
+class NodeQueue:
+    """The devices for one request, in the order to try them; each device comes once.
+
+    At most ``limit`` usable devices come out; one that turned out to be unusable does not count.
+    Suppressed devices come last. A write gets them where fewer than a quorum of the others are left
+    that did not fail meanwhile: a device that may be back is better than a sure failure, and the
+    first answer it gives restores its trust. So the queue may end and, after a failure, go on.
+
+    A read takes the first device that has the object. The order of its primaries is random, but
+    doubted ones follow the others. Before it may say that there is nothing, it also asks all
+    suppressed devices, but not those that a probe found deaf.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        partition: int,
+        health: DeviceHealth,
+        limit: int,
+        *,
+        is_read: bool = False,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        primaries = list(ring.get_part_nodes(partition))
+        if is_read:
+            random.shuffle(primaries)
+            if health.troubles:
+                primaries.sort(key=health.is_doubted)
+        self.primary_count = len(primaries)
+        self._is_read = is_read
+        self._primaries = iter(primaries)
+        self._ring = ring
+        self._partition = partition
+        self._health = health
+        self._left = limit
+        self._last: Node | None = None
+        self._given: list[tuple[Node, int]] = []  # and how often each had failed then
+        self._suppressed: list[Node] = []
+        self._logger = logger
+        self._remaining = self._usable()
+        self._handoffs_expected = limit - len(primaries)
+        self._handoffs_used = 0
+
+    def __iter__(self) -> Iterator[Node]:
+        return self
+
+    def __next__(self) -> Node:
+        health = self._health
+        if self._last is not None and not (health.troubles and health.is_suppressed(self._last)):
+            self._left -= 1
+        self._last = None
+        if self._left > 0:
+            self._last = next(self._remaining, None)
+        if self._last is None:
+            self._last = self._next_suppressed()
+        return self._last
+
+    def _usable(self) -> Iterator[Node]:
+        health = self._health
+        for node in self._primaries:
+            if health.troubles and health.is_suppressed(node):
+                self._suppressed.append(node)
+            else:
+                self._given.append((node, health.trouble_count(node)))
+                yield node
+        for node in self._ring.get_more_nodes(self._partition):
+            if health.troubles and health.is_suppressed(node):
+                self._suppressed.append(node)
+            else:
+                self._note_handoff()
+                self._given.append((node, health.trouble_count(node)))
+                yield node
+
+    def _next_suppressed(self) -> Node:
+        if self._is_read:
+            while self._suppressed:
+                node = self._suppressed.pop(0)
+                if not self._health.is_deaf(node):
+                    return node
+            raise StopIteration
+        is_enough = self._left <= 0 or self._good_count() >= quorum_size(self.primary_count)
+        if not self._suppressed or is_enough:
+            raise StopIteration
+        return self._suppressed.pop(0)
+
+    def _good_count(self) -> int:
+        """How many of the usable devices have not failed since they came out."""
+        return sum(self._health.trouble_count(node) <= before for node, before in self._given)
+
+    def handoffs(self, count: int) -> list[Node]:
+        """The next hand-offs, whether or not the limit is reached."""
+        for _ in self._primaries:
+            pass
+        usable = (n for n in self._remaining if not self._health.is_suppressed(n))
+        return list(itertools.islice(usable, count))
+
+    def _note_handoff(self) -> None:
+        # Hand-offs beyond those that every search may use mean that primaries were left alone.
+        self._handoffs_used += 1
+        if self._logger is not None and self._handoffs_used > self._handoffs_expected:
+            self._logger.warning(
+                "event=handoff_requested partition=%d handoffs=%d",
+                self._partition,
+                self._handoffs_used,
+            )

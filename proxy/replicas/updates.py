@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What object servers are told to tell others: the rows of the container, and of the expirer."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.core import Core, header_lines
+from proxy.replicas.fanout import Outcome, ask_all
+from proxy.replicas.quorum import container_update_count
+from ring.hashing import HashPath
+from ring.ring import Node, RingSet
+
+# How OpenStack Swift spreads its queue of objects to expire: a day's objects go to this many
+# containers, named by the day less the number of the container.
+EXPIRER_ACCOUNT = ".expiring_objects"
+EXPIRER_SECONDS_PER_DAY = 86400
+EXPIRER_CONTAINERS_PER_DAY = 100
+# A DELETE need not tell the queue at all; two object servers do, so that few rows stay behind.
+QUEUE_CLEANERS = 2
+
+# Rows of versions that a write has changed, as the body of an UPDATE, in the answer of an object
+# server that had them (wire-object.md).
+_KNOWN_ROWS = "x-backend-container-rows"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTarget:
+    """A container whose servers are to be told."""
+
+    container: str
+    partition: int
+    nodes: Sequence[Node]
+
+
+def expirer_container(
+    hash_path: HashPath, delete_at: int, account: str, container: str, obj: str
+) -> str:
+    """The container of EXPIRER_ACCOUNT that queues an object for ``delete_at`` (Unix seconds)."""
+    number = int.from_bytes(hash_path.digest(account, container, obj), "big")
+    day = delete_at // EXPIRER_SECONDS_PER_DAY * EXPIRER_SECONDS_PER_DAY
+    return f"{max(0, day - number % EXPIRER_CONTAINERS_PER_DAY):010d}"
+
+
+def expirer_target(
+    rings: RingSet, delete_at: int, account: str, container: str, obj: str
+) -> UpdateTarget:
+    """Where the removal of an object at ``delete_at`` is queued."""
+    name = expirer_container(rings.hash_path, delete_at, account, container, obj)
+    partition, nodes = rings.container.get_nodes(EXPIRER_ACCOUNT, name)
+    return UpdateTarget(name, partition, nodes)
+
+
+def update_headers(
+    count: int,
+    partition: int,
+    containers: Sequence[Node],
+    expirer: UpdateTarget | None = None,
+    db_state: str = "unsharded",
+) -> list[bytes]:
+    """The header lines about updates, for each of ``count`` requests to object servers.
+
+    Every replica of the container is named in one request at least; in more where the loss of a
+    minority of object servers could otherwise leave too few that are told. The expirer's servers
+    are spread the other way round, so that one object server has not both to do.
+    """
+    updates = container_update_count(len(containers), count)
+    if expirer is None and updates == len(containers) == count:
+        return [_plain_update(i, partition, containers[i], db_state) for i in range(count)]
+    told = container_spread(count, containers)
+    queued: list[list[Node]] = [[] for _ in range(count)]
+    if expirer is not None:
+        for number in range(updates):
+            queued[count - 1 - number % count].append(expirer.nodes[number % len(expirer.nodes)])
+    lines = []
+    for index in range(count):
+        headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
+        if told[index]:
+            headers |= _named("X-Container", partition, told[index])
+            headers["X-Container-Root-Db-State"] = db_state
+        if expirer is not None and queued[index]:
+            headers |= _named("X-Delete-At", expirer.partition, queued[index])
+            headers["X-Delete-At-Container"] = expirer.container
+        lines.append(header_lines(headers))
+    return lines
+
+
+def told_by(outcomes: Iterable[Outcome]) -> set[int]:
+    """The indexes of the object servers that have told their container replicas, or will.
+
+    One that was asked twice and found the write done already may have died in between, after the
+    object was stored and before it told anybody.
+    """
+    return {
+        o.index for o in outcomes if not (o.answer.was_resent and o.answer.status in (404, 409))
+    }
+
+
+def have_known_rows(outcomes: Iterable[Outcome]) -> bool:
+    """Whether an object server knows of rows beside that of the write."""
+    return any(_KNOWN_ROWS in o.answer.headers for o in outcomes)
+
+
+def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:
+    """The replicas of a container that each of ``count`` object servers is to tell."""
+    told: list[list[Node]] = [[] for _ in range(count)]
+    for number in range(container_update_count(len(containers), count)):
+        told[number % count].append(containers[number % len(containers)])
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """The row of an object that is being written, for container replicas that are not told of it.
+
+    Each object server tells a replica or two. When one of them fails after a quorum has the object
+    and no hand-off takes its place, its replicas would wait for the container's replication; so
+    the proxy tells them itself. One that cannot be reached then has to wait all the same.
+    """
+
+    core: Core
+    trans_id: str
+    path: str
+    partition: int
+    spread: Sequence[Sequence[Node]]
+
+    def send_missed(self, method: str, told: Container[int], headers: Mapping[str, str]) -> None:
+        """Send the row to the replicas of the object servers whose index is not in ``told``."""
+        self._send(method, self.path, told, headers)
+
+    def send_known(self, outcomes: Iterable[Outcome], headers: Mapping[str, str]) -> None:
+        """Send the rows that some object servers know of to the replicas of those that do not.
+
+        ``headers`` are those of the row of the write itself.
+        """
+        told: dict[str, set[int]] = {}
+        for outcome in outcomes:
+            rows = outcome.answer.headers.get(_KNOWN_ROWS)
+            if rows is not None:
+                told.setdefault(rows, set()).add(outcome.index)
+        container = "/".join(self.path.split("/")[:3])
+        for rows, indexes in told.items():
+            self._send("UPDATE", container, indexes, headers, rows.encode("latin-1"))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        told: Container[int],
+        headers: Mapping[str, str],
+        body: bytes = b"",
+    ) -> None:
+        nodes = [n for i, nodes in enumerate(self.spread) if i not in told for n in nodes]
+        if not nodes:
+            return
+        timeout = self.core.options.node_timeout
+        request = BackendRequest(
+            "Container", method, self.partition, path, self.trans_id, timeout, body
+        )
+        ask_all(
+            self.core.backends,
+            request,
+            iter(nodes),
+            [header_lines(headers)] * len(nodes),
+            lambda statuses: True,  # the client need not wait for them longer than for stragglers
+            self.core.options.post_quorum_timeout,
+        )
+
+
+def _plain_update(index: int, partition: int, node: Node, db_state: str) -> bytes:
+    """The usual case, one container server for each object server, without detours."""
+    return (
+        f"X-Container-Partition: {partition}\r\n"
+        f"X-Container-Host: {node['ip']}:{node['port']}\r\n"
+        f"X-Container-Device: {node['device']}\r\n"
+        f"X-Container-Root-Db-State: {db_state}\r\n"
+        f"X-Backend-Clean-Expiring-Object-Queue: {_cleans_queue(index)}\r\n"
+    ).encode("latin-1")
+
+
+def _cleans_queue(index: int) -> str:
+    return "t" if index < QUEUE_CLEANERS else "f"
+
+
+def _named(prefix: str, partition: int, nodes: Sequence[Node]) -> dict[str, str]:
+    return {
+        f"{prefix}-Partition": str(partition),
+        f"{prefix}-Host": ",".join(f"{n['ip']}:{n['port']}" for n in nodes),
+        f"{prefix}-Device": ",".join(n["device"] for n in nodes),
+    }

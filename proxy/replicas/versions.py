@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about versions of an object, as the object servers understand them (wire-object.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from martlet.http.environ import Environ
+
+#: A filter puts a ``VersionRequest`` here; the proxy application sends its headers.
+VERSION_REQUEST = "martlet.version_request"
+
+VERSION_ID = "X-Backend-Version-Id"
+VERSION_MARKER = "X-Backend-Version-Marker"
+VERSION_RESTORE = "X-Backend-Version-Restore"
+VERSION_HIDE = "X-Backend-Version-Hide"
+
+#: The version of an object that was written without versioning.
+NULL = "null"
+#: The content type of a delete marker in listings.
+MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
+_MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
+
+_Row = tuple[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRequest:
+    """What a request says about versions.
+
+    :param path: PATH_INFO of the request that is meant; not of others that are made for it.
+    :param headers: for the object servers.
+    :param owner_only: the container's ACLs admit nobody.
+    """
+
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    owner_only: bool = False
+
+
+def version_request(environ: Environ) -> VersionRequest:
+    """What this request says about versions; of most it is nothing."""
+    found: VersionRequest | None = environ.get(VERSION_REQUEST)
+    if found is None or found.path != environ["PATH_INFO"]:
+        return VersionRequest("")
+    return found
+
+
+def rows_of_put(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_Row]:
+    """The container's rows of a PUT, each as method and headers; ``row`` is that of a PUT without
+    versions, ``headers`` those of the PUT.
+    """
+    if target := headers.get(VERSION_RESTORE):
+        current = {"X-Size": "0", "X-Content-Type": "", "X-Etag": target, VERSION_ID: "current"}
+        return [("PUT", {**row, **current})]
+    version = headers.get(VERSION_ID)
+    return [("PUT", {**row, VERSION_ID: version} if version else dict(row))]
+
+
+def rows_of_delete(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_Row]:
+    """The same of a DELETE."""
+    version = headers.get(VERSION_ID)
+    if version is None:
+        return [("DELETE", dict(row))]
+    removal = {**row, VERSION_ID: version}
+    if VERSION_MARKER in headers:
+        marker = {"X-Size": "0", "X-Content-Type": MARKER_TYPE, "X-Etag": _MARKER_ETAG}
+        return [("PUT", {**removal, **marker})]
+    rows = [("DELETE", removal)]
+    if VERSION_HIDE in headers:
+        rows.append(("DELETE", {**row, VERSION_ID: "current", "X-Timestamp": version}))
+    return rows

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a database lies, how a new one becomes durable, and how a damaged one is set aside.
+
+    <devices>/<device>/<kind>/<partition>/<last 3 digits of hash>/<hash>/<hash>.db
+
+``kind`` is ``accounts`` or ``containers``. A new database is made whole as
+``<device>/tmp/<hash>.<random>``, fsynced, and linked to its name; then every directory on the way
+down is fsynced. A crash before the link leaves a file in tmp that nobody reads, a crash after it a
+whole database that perhaps no directory durably names: the request was not acknowledged then, and
+is repeated.
+
+Databases hold keys of temporary URLs and of container sync, and ACLs. So files are made with mode
+0600 and directories with 0700, whatever the umask is. SQLite gives its log the same mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+
+from storage.errors import DatabaseExists
+
+
+def database_path(device_path: str, kind: str, partition: str, hexdigest: str) -> str:
+    """The file of the database whose name hashes to ``hexdigest`` (32 digits)."""
+    return f"{device_path}/{kind}/{partition}/{hexdigest[-3:]}/{hexdigest}/{hexdigest}.db"
+
+
+def device_path_of(path: str) -> str:
+    """The directory of the device that a database lies on."""
+    return os.path.dirname(os.path.dirname(_partition_directory(path)))
+
+
+def _partition_directory(path: str) -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(path)))
+
+
+def entries(directory: str) -> list[str]:
+    """The names in a directory, sorted; none where it is gone or cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def create_durably(path: str, build: Callable[[str], None]) -> None:
+    """Make a database under ``path``; ``build`` writes the whole file under the name it gets.
+
+    On return the file and its name are durable.
+
+    :raises DatabaseExists: another process made it first; that one is untouched.
+    :raises OSError: nothing was made.
+    """
+    directory = os.path.dirname(path)
+    scratch = f"{device_path_of(path)}/tmp"
+    temporary = f"{scratch}/{os.path.basename(path)[:-3]}.{secrets.token_hex(8)}"
+    make_private_directory(scratch)
+    try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        build(temporary)
+        _fsync(temporary)
+        make_private_directory(directory)
+        os.link(temporary, path)
+    except FileExistsError:
+        raise DatabaseExists(path) from None
+    finally:
+        _unlink(temporary)
+    # The directories are fsynced even where they existed: who made them may not have got that far.
+    for _ in range(5):
+        _fsync(directory)
+        directory = os.path.dirname(directory)
+
+
+def make_private_directory(path: str) -> None:
+    """Make a directory that its owner alone may enter, and those above it that are missing."""
+    if os.path.isdir(path):
+        return
+    make_private_directory(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):  # another request was faster
+        os.mkdir(path, 0o700)
+
+
+def quarantine(path: str) -> str | None:
+    """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``.
+
+    Nothing is deleted: an operator can look at it, and a replica will bring the data back. Returns
+    the new directory, or None if somebody else has moved it already.
+    """
+    directory = os.path.dirname(path)
+    kind = os.path.basename(os.path.dirname(_partition_directory(path)))
+    shelf = f"{device_path_of(path)}/quarantined/{kind}"
+    make_private_directory(shelf)
+    target = f"{shelf}/{os.path.basename(directory)}"
+    if os.path.lexists(target):
+        target = f"{target}-{secrets.token_hex(8)}"
+    try:
+        os.rename(directory, target)
+    except FileNotFoundError:
+        return None
+    _fsync(os.path.dirname(directory))
+    _fsync(shelf)
+    return target
+
+
+def _fsync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # build had not come as far as the file

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of other replicas of a database, and the state that follows. No I/O here.
+
+A replica that lost its disk, or was down when the account or container was made, cannot tell "there
+is no such thing" from "I have not got it". The others can, together:
+
+- A deletion is acknowledged by a quorum of the replicas, so one silent primary may be the one that
+  knows of it. Nothing is said before each primary has answered.
+- Of the timestamps of all, the newest says what is true: that of a PUT, it lives; that of a DELETE,
+  it is gone. Who has this newest timestamp is copied, deletion and all, so that a replica that
+  missed the deletion never brings anything back.
+- A hand-off gets PUTs, but no rows. So a primary is copied before it, unless it missed a deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from martlet.words.timestamp import Timestamp
+from ring.ring import Node
+
+_NEVER = Timestamp(0)
+#: Of a count of rows, as SQLite has them.
+_DIGITS_MAX = 19
+
+
+class Verdict(Enum):
+    """The state of a database that is missing here."""
+
+    COPIED = "copied"  # it is here now
+    ABSENT = "absent"  # no replica has it, or had it
+    UNKNOWN = "unknown"  # not every primary answered
+    LATER = "later"  # it is being made, has to wait for others, or the copy failed
+
+
+@dataclass(frozen=True, slots=True)
+class PeerState:
+    """One replica of a database, alive or marked deleted."""
+
+    node: Node
+    put_timestamp: Timestamp
+    delete_timestamp: Timestamp
+    row_count: int
+
+    @property
+    def changed_at(self) -> Timestamp:
+        """The newer of its timestamps."""
+        return max(self.put_timestamp, self.delete_timestamp)
+
+
+def state_of(node: Node, status: int, headers: Mapping[str, str], kind: str) -> PeerState | None:
+    """The state in an answer to a HEAD; None for a replica without the database.
+
+    :param kind: ``account`` or ``container``.
+    """
+    put = _time(headers, "x-backend-put-timestamp")
+    delete = _time(headers, "x-backend-delete-timestamp")
+    if status == 404 and not put and not delete:
+        return None
+    counted = "container" if kind == "account" else "object"
+    count = headers.get(f"x-{kind}-{counted}-count", "0")
+    is_number = count.isascii() and count.isdigit() and len(count) <= _DIGITS_MAX
+    return PeerState(node, put, delete, int(count) if is_number else 0)
+
+
+def source_of(states: Collection[PeerState], primaries: Container[Node]) -> PeerState | None:
+    """The replica to copy: that with the newest timestamp, of equals the one with the most rows.
+
+    Of what lives, the newest of the primaries that missed no deletion: rows go to them alone.
+    """
+    newest = max(states, key=_newest_then_largest, default=None)
+    if newest is None or newest.delete_timestamp >= newest.put_timestamp:
+        return newest
+    last_deletion = max(state.delete_timestamp for state in states)
+    alive = [s for s in states if s.node in primaries and s.put_timestamp > last_deletion]
+    return max(alive, key=_newest_then_largest, default=newest)
+
+
+def _newest_then_largest(state: PeerState) -> tuple[Timestamp, int]:
+    return state.changed_at, state.row_count
+
+
+def _time(headers: Mapping[str, str], name: str) -> Timestamp:
+    try:
+        return Timestamp(headers.get(name, "0"))
+    except ValueError:
+        return _NEVER  # nonsense is believed no more than silence

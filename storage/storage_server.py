@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI base of the account and the container server: paths, devices, errors, responses.
+
+Errors of a request become responses here and nowhere else: bad input 4xx, a device that is missing,
+full or failing 507, a damaged database 500.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from io import FileIO
+from typing import Any, TypeVar
+
+from martlet.conf.cluster import CONF_NAME, ClusterConf
+from martlet.conf.options import is_true, option
+from martlet.http.backend_client import BackendClient
+from martlet.http.environ import Environ, StartResponse
+from martlet.http.request import Request
+from martlet.http.response import HTTPException, Response, error_response, http_error
+from martlet.log import fields, get_logger, log_request
+from martlet.service.disk_calls import limits, on_disk
+from martlet.service.server import ServerOptions
+from martlet.words.constraints import ConstraintError
+from martlet.words.names import BadNameError, check_text
+from ring.device_marker import DeviceMarkers
+from ring.hashing import HashPath
+from ring.ring import Ring
+from storage.database import Database
+from storage.database_copy import remove_scratch_file
+from storage.database_files import database_path, device_path_of
+from storage.database_pool import DatabasePool
+from storage.device_check import DeviceCheck, parse_reserve
+from storage.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
+from storage.name_listing import ListingQuery
+from storage.peers import Verdict
+from storage.restorer import Restorer
+
+Handler = Callable[[Request], Response]
+T = TypeVar("T")
+
+#: With this the proxy says that it knows an account or container to exist.
+RESTORE_HEADER = "X-Backend-Restore"
+# To the proxy this is no failure of the device.
+_CANNOT_SAY = {"X-Backend-Doubt": "unknown"}
+#: Pieces in which the copy of a database is sent.
+_COPY_PIECE_BYTES = 1 << 20
+
+# As a ring counts them, each written in one way: the text names a directory.
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII).fullmatch
+_PARTITION_MAX = 2**32 - 1
+_SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Options that the account and the container server have in common."""
+
+    log_requests: bool = option(True, "Log a line for each request")
+    fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
+    database_pool_size: int = option(128, "Databases kept open while unused, at most")
+    threads_per_disk: int = option(4, "Calls to a device at once, in each worker")
+    disk_timeout: float = option(10.0, "Silence after which a device counts as hanging", "s")
+    conn_timeout: float = option(0.5, "Longest wait for a connection to another server", "s")
+    node_timeout: float = option(3.0, "Longest wait for another server's answer", "s")
+
+    def __post_init__(self) -> None:
+        """:raises ValueError: an option is out of its range."""
+        if self.database_pool_size < 1:
+            raise ValueError("database_pool_size must be at least 1")
+        if self.threads_per_disk < 1:
+            raise ValueError("threads_per_disk must be at least 1")
+        for name in ("disk_timeout", "conn_timeout", "node_timeout"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0")
+        parse_reserve(self.fallocate_reserve)
+
+
+class StorageServer:
+    """A WSGI application over the databases on the devices of this server.
+
+    Subclasses set ``kind`` (``accounts`` or ``containers``) and ``handlers``.
+    """
+
+    kind: str
+    name: str
+    pool: DatabasePool[Any]
+
+    def __init__(
+        self, options: StorageOptions, cluster: ClusterConf, server: ServerOptions
+    ) -> None:
+        self.cluster = cluster
+        self.devices = server.devices
+        self._log_requests = options.log_requests
+        self._device_check = DeviceCheck(
+            server.devices,
+            server.mount_check,
+            options.fallocate_reserve,
+            DeviceMarkers(cluster.hash, server.mount_check),
+        )
+        limits.threads_per_disk = options.threads_per_disk
+        limits.disk_timeout = options.disk_timeout
+        #: For databases, which call it in native threads.
+        self.assert_device_there = self._device_check.assert_there
+        self._requests_of_device_max = max(1, server.max_clients // 2)
+        self._requests_of_device: Counter[str] = Counter()
+        self._copies_of_device: Counter[str] = Counter()
+        self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
+        self._client = BackendClient(options.conn_timeout, options.node_timeout)
+        self.restorer = Restorer(
+            self.name,
+            self._client,
+            lambda: Ring(f"{server.swift_dir}/{self.name}.ring.gz", self._hash_path),
+            lambda path: self.device_path(os.path.basename(device_path_of(path)), for_writing=True),
+        )
+        self.log = get_logger(f"martlet.{self.name}")
+        self.handlers: dict[str, Handler] = {}
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        started = time.monotonic() if self._log_requests else 0.0
+        req = Request(environ)
+        device = environ["PATH_INFO"].lstrip("/").partition("/")[0]
+        if self._requests_of_device[device] >= self._requests_of_device_max:
+            # One device that is slow or hangs must leave the places of others.
+            refusal = error_response(529)
+            if self._log_requests:
+                self._log(req, refusal, 0.0)
+            return refusal(environ, start_response)
+        self._requests_of_device[device] += 1
+        try:
+            response = self._respond(req)
+        finally:
+            self._requests_of_device[device] -= 1
+            if not self._requests_of_device[device]:
+                del self._requests_of_device[device]
+        if self._log_requests:
+            self._log(req, response, time.monotonic() - started)
+        return response(environ, start_response)
+
+    def _respond(self, req: Request) -> Response:
+        try:
+            check_text(req.path)
+        except BadNameError as error:
+            return error_response(412, str(error))
+        handler = self.handlers.get(req.method)
+        if handler is None:
+            return self._unhandled(req)
+        try:
+            return handler(req)
+        except HTTPException as error:
+            return error.response
+        except ConstraintError as error:
+            return error_response(error.status, str(error))
+        except BadNameError as error:
+            return error_response(400, str(error))
+        except DatabaseError as error:
+            # That a device does not answer has been logged once.
+            if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
+                self.log.error("database error %s", fields(error=error, trans_id=_trans_id(req)))
+            return error_response(error.status, error.reason if error.status < 500 else "")
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
+                self.log.error("device failed %s", f"{_named(req)} {fields(error=error)}")
+                return error_response(507)
+            self.log.exception("request failed %s", _named(req))
+            return error_response(500)
+        except Exception:
+            self.log.exception("request failed %s", _named(req))
+            return error_response(500)
+
+    def _unhandled(self, req: Request) -> Response:
+        allow = {"Allow": ", ".join(sorted([*self.handlers, "OPTIONS"]))}
+        if req.method != "OPTIONS":
+            return error_response(405, headers=allow)
+        # Monitoring asks of which kind a server is.
+        version = importlib.metadata.version("martlet")
+        return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
+
+    def _log(self, req: Request, response: Response, seconds: float) -> None:
+        log_request(
+            self.log,
+            f"request method={req.method} path={req.environ['PATH_INFO']} "
+            f"status={response.status} seconds={seconds:.4f} trans_id={_trans_id(req)}",
+        )
+
+    def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:
+        """Device, partition and the names that follow, absent ones as empty strings.
+
+        :raises HTTPException: 400 for a path of another form.
+        """
+        try:
+            segments = [s or "" for s in req.split_path(minsegs, maxsegs, rest)]
+        except ValueError as error:
+            raise http_error(400, str(error)) from None
+        if not _PARTITION(segments[1]) or int(segments[1]) > _PARTITION_MAX:
+            raise http_error(400, "The partition must be a number of 32 bits")
+        return segments
+
+    def device_path(self, device: str, for_writing: bool = False) -> str:
+        """The directory of a device.
+
+        :raises HTTPException: 400 for what names no device; 507 if it is missing, not mounted, too
+            full to write to, or hangs.
+        """
+        return self._device_check.usable_path(device, for_writing)
+
+    def database_path(
+        self, device_path: str, partition: str, account: str, container: str | None = None
+    ) -> str:
+        """The database file of an account or container."""
+        hexdigest = self._hash_path.hexdigest(account, container)
+        return database_path(device_path, self.kind, partition, hexdigest)
+
+    def snapshot(self, req: Request) -> Response:
+        """200 with a copy of the database, deleted or not, as one SQLite file; 404; 529."""
+        segments = 3 if self.kind == "accounts" else 4
+        device, partition, *names = self.split(req, segments, segments)
+        device_path = self.device_path(device, for_writing=True)
+        if self._copies_of_device[device] >= max(1, limits.threads_per_disk // 2):
+            raise http_error(529)  # a large copy takes a thread of the device for long
+        self._copies_of_device[device] += 1
+        try:
+            with self.pool.use(self.database_path(device_path, partition, *names)) as database:
+                file = database.copy()
+        finally:
+            self._copies_of_device[device] -= 1
+        handle, size = on_disk(device_path, _open_and_unlink, file)
+        response = Response(200, app_iter=_pieces(device_path, handle))
+        response.headers["Content-Type"] = "application/vnd.sqlite3"
+        response.headers["Content-Length"] = str(size)
+        return response
+
+    def restore(self, database: Database, account: str, container: str | None = None) -> None:
+        """Make a database that is missing here from its other replicas.
+
+        :raises HTTPException: 404 if none of them has it, 503 while that is not known.
+        """
+        verdict = self.restorer.restore(database, account, container)
+        if verdict is Verdict.ABSENT:
+            raise http_error(404)
+        if verdict is not Verdict.COPIED:
+            raise http_error(503, "", _CANNOT_SAY)
+
+    def or_restored(
+        self,
+        req: Request,
+        database: Database,
+        account: str,
+        container: str | None,
+        action: Callable[[], T],
+    ) -> T:
+        """The result of an action on a database.
+
+        Where the proxy knows that there is such a database, one that is missing is made first.
+
+        :raises HTTPException: as for ``restore``.
+        """
+        try:
+            return action()
+        except DatabaseMissing:
+            if not is_true(req.headers.get(RESTORE_HEADER)):
+                raise
+        self.restore(database, account, container)
+        return action()
+
+    def is_restored(
+        self, req: Request, database: Database, account: str, container: str | None = None
+    ) -> bool:
+        """For a PUT of what is missing here: whether it was made from other replicas instead.
+
+        A PUT does not wait for a replica that does not answer: it makes a database by itself.
+
+        :raises HTTPException: 503 while it can be made from others: an empty one would stay.
+        """
+        if not is_true(req.headers.get(RESTORE_HEADER)):
+            return False
+        verdict = self.restorer.restore(database, account, container)
+        if verdict is Verdict.LATER:
+            raise http_error(503, "", _CANNOT_SAY)
+        return verdict is Verdict.COPIED
+
+    def policy_index(
+        self, req: Request, header: str = "X-Backend-Storage-Policy-Index"
+    ) -> int | None:
+        """The storage policy that a header names, or None where the request has none.
+
+        :raises HTTPException: 400 if there is no such policy.
+        """
+        text = req.headers.get(header)
+        if text is None:
+            return None
+        index = int(text) if _SMALL_NUMBER(text) else -1
+        if self.cluster.policy_by_index(index) is None:
+            raise http_error(400, f"Invalid {header} {text[:32]!r}")
+        return index
+
+
+def _named(req: Request) -> str:
+    """Which request it is, for a line of the log."""
+    return fields(method=req.method, path=req.path, trans_id=_trans_id(req))
+
+
+def _trans_id(req: Request) -> str:
+    """The transaction id that the proxy gave this request."""
+    return req.headers.get("X-Trans-Id") or "-"
+
+
+def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> ListingQuery:
+    """The query parameters of a listing, of those named in ``parameters``.
+
+    :raises HTTPException: 412 for a limit above ``limit_max``.
+    :raises BadNameError: a parameter is not UTF-8.
+    """
+    params = req.params
+    text = params.get("limit", "")
+    limit = limit_max
+    if text.isascii() and text.isdigit():
+        limit = int(text) if len(text) <= 18 else limit_max + 1
+        if limit > limit_max:
+            raise http_error(412, f"Maximum limit is {limit_max}")
+    return ListingQuery(
+        limit=limit,
+        marker=params.get("marker", ""),
+        end_marker=params.get("end_marker", ""),
+        prefix=params.get("prefix", ""),
+        delimiter=params.get("delimiter", ""),
+        is_reversed=is_true(params.get("reverse")),
+        path=params.get("path") if "path" in parameters else None,
+    )
+
+
+def empty_response(status: int, headers: Iterable[tuple[str, str]] = ()) -> Response:
+    """A response without a body. Content-Length is explicit, so that connections are kept."""
+    response = Response(status, headers)
+    response.headers["Content-Length"] = "0"
+    return response
+
+
+def _open_and_unlink(file: str) -> tuple[FileIO, int]:
+    """Open a file that goes once it is closed, and its size."""
+    handle = open(file, "rb", buffering=0)  # noqa: SIM115  # the response closes it
+    remove_scratch_file(file)
+    return handle, os.fstat(handle.fileno()).st_size
+
+
+def _pieces(device_path: str, handle: FileIO) -> Iterator[bytes]:
+    with handle:
+        while piece := on_disk(device_path, handle.read, _COPY_PIECE_BYTES):
+            yield piece
