@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from martlet.conf.cluster import CONF_NAME
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError, load_options, read_ini
 from martlet.conf.storage_policies import POLICY_SECTION, StoragePolicy, read_policies
-from martlet.words.constraints import Constraints
 
 Sections = dict[str, dict[str, str]]
 

@@ -14,8 +14,8 @@ import json
 import re
 from collections.abc import Collection, Iterable
 
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.headers import RequestHeaders
-from martlet.words.constraints import ConstraintError, Constraints
 from martlet.words.names import BadNameError, str_to_wsgi, wsgi_to_str
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

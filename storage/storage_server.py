@@ -19,6 +19,7 @@ from io import FileIO
 from typing import Any, TypeVar
 
 from martlet.conf.cluster import CONF_NAME, ClusterConf
+from martlet.conf.constraints import ConstraintError
 from martlet.conf.options import is_true, option
 from martlet.http.backend_client import BackendClient
 from martlet.http.environ import Environ, StartResponse
@@ -27,7 +28,6 @@ from martlet.http.response import HTTPException, Response, error_response, http_
 from martlet.log import fields, get_logger, log_request
 from martlet.service.disk_calls import limits, on_disk
 from martlet.service.server import ServerOptions
-from martlet.words.constraints import ConstraintError
 from martlet.words.names import BadNameError, check_text
 from ring.device_marker import DeviceMarkers
 from ring.hashing import HashPath

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration files: options, the cluster's ``martlet.conf``, storage policies, sync realms."""
+"""Configuration files: options, limits, ``martlet.conf``, storage policies, sync realms."""

@@ -9,9 +9,9 @@ import configparser
 from dataclasses import dataclass
 from pathlib import Path
 
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.conf.storage_policies import StoragePolicy, read_policies
-from martlet.words.constraints import Constraints
 
 CONF_NAME = "martlet.conf"
 

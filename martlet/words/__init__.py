@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of the protocol: names and paths, timestamps, limits of names and metadata."""
+"""The vocabulary of the protocol: names and paths, timestamps."""

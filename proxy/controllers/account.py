@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from martlet.conf.constraints import ConstraintError
 from martlet.http.environ import HeaderList
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
-from martlet.words.constraints import ConstraintError
 from martlet.words.timestamp import Timestamp
 from proxy.controllers.target import Route, Target
 from proxy.headers import base_headers, database_headers, returned_headers

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from martlet.conf.constraints import ConstraintError
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
-from martlet.words.constraints import ConstraintError
 from proxy.controllers.account import create_account
 from proxy.controllers.target import Route, Target, authorize
 from proxy.headers import database_headers, returned_headers

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+from martlet.conf.constraints import ConstraintError
 from martlet.conf.options import is_true
 from martlet.http.backend_client import BackendError
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
-from martlet.words.constraints import ConstraintError
 from proxy.controllers.expiration import delete_at
 from proxy.controllers.object_get import ObjectBody, clean_content_type
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX, Store

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 from martlet.conf.cluster import ClusterConf, HashOptions
+from martlet.conf.constraints import Constraints
 from martlet.conf.storage_policies import StoragePolicy
 from martlet.http.environ import WSGIApp
-from martlet.words.constraints import Constraints
 from proxy.middleware.encryption.encryption import Encryption, EncryptionOptions
 from proxy.middleware.encryption.keymaster import Keymaster, read_secrets
 

@@ -131,6 +131,24 @@ def test_python_packages_have_no_import_circle_of_modules(modules: list[PythonFi
     assert circles(graph) == []
 
 
+def room_of(name: str) -> str:
+    """The folder of a module inside a package; a module on the package's first level by itself."""
+    folder = name.rpartition("/")[0]
+    return folder if "/" in folder else name
+
+
+def test_python_rooms_have_no_import_circle(modules: list[PythonFile]) -> None:
+    """Folders within a package: none imports one that rests on it."""
+    rooms = {
+        file.name.removesuffix(".py").replace("/", "."): room_of(file.name) for file in modules
+    }
+    graph: dict[str, set[str]] = {room: set() for room in rooms.values()}
+    for file in modules:
+        room = room_of(file.name)
+        graph[room] |= {rooms.get(target, room) for target in top_level_imports(file.tree)}
+    assert circles({room: targets - {room} for room, targets in graph.items()}) == []
+
+
 def top_level_imports(tree: ast.Module) -> Iterator[str]:
     """Modules imported when the module is loaded; ``from a import b`` counts as a and as a.b."""
     for node in tree.body:

@@ -29,7 +29,7 @@ OBJECT_SERVER = Path(
 SAMPLES: dict[str, dict[str, list[str]]] = {
     "martlet.conf-sample": {
         "swift-hash": ["martlet.conf.cluster:HashOptions"],
-        "swift-constraints": ["martlet.words.constraints:Constraints"],
+        "swift-constraints": ["martlet.conf.constraints:Constraints"],
     },
     "account-server.conf-sample": {
         "DEFAULT": ["martlet.service.server:StorageServerOptions"],

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import Constraints
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import error_response
-from martlet.words.constraints import Constraints
 from martlet.words.names import BadNameError
 from proxy.info_registry import register_info
 from proxy.middleware.bulk.archive import COMPRESSIONS

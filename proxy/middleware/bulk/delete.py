@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from martlet.conf.constraints import Constraints
 from martlet.http.environ import Environ, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import http_error
-from martlet.words.constraints import Constraints
 from martlet.words.names import BadNameError, check_text, split_path, wsgi_to_str
 from proxy.crew import run_crew
 from proxy.middleware.bulk.options import BulkOptions

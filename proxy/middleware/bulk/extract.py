@@ -13,12 +13,12 @@ import tarfile
 import threading
 from io import BytesIO
 
+from martlet.conf.constraints import Constraints
 from martlet.http.environ import Environ, WSGIApp
 from martlet.http.headers import environ_key
 from martlet.http.request import Request
 from martlet.http.response import http_error
 from martlet.log import get_logger
-from martlet.words.constraints import Constraints
 from martlet.words.names import BadNameError, check_text, split_path, str_to_wsgi, wsgi_to_str
 from proxy.crew import run_crew
 from proxy.middleware.bulk.archive import Archive, FileBody, UnpackLimits

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.response import HTTPException, http_error
 from martlet.log import fields, get_logger
-from martlet.words.constraints import Constraints
 from martlet.words.names import BadNameError, wsgi_to_str
 from proxy.info_registry import register_info
 from proxy.middleware.encryption.meta import CryptoError

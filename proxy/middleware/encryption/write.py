@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import BinaryIO
 
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.headers import environ_key
 from martlet.http.request import Request
 from martlet.http.response import http_error
-from martlet.words.constraints import ConstraintError, Constraints
 from proxy.middleware.encryption.cipher import new_iv, new_key, transform
 from proxy.middleware.encryption.conditions import etag_mac
 from proxy.middleware.encryption.keys import Keys, fetch_keys

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.conf.options import is_true
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.call import call_app
@@ -28,7 +29,6 @@ from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.headers import Headers, environ_key
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, http_error
-from martlet.words.constraints import ConstraintError, Constraints
 from martlet.words.names import BadNameError, split_path, wsgi_to_str
 from proxy.middleware.body_reader import BodyReader
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.call import call_app
@@ -24,7 +25,6 @@ from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.headers import Headers, RequestHeaders, find_header
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, http_error, plain_error
-from martlet.words.constraints import Constraints
 from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.backend_hints import ignore_range_of

@@ -11,8 +11,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.response import http_error, plain_error
-from martlet.words.constraints import ConstraintError, Constraints
 from martlet.words.names import BadNameError, split_path, wsgi_to_str
 
 #: Of clients.

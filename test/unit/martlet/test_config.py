@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.conf.options import ConfigError, load_options, option
-from martlet.words.constraints import ConstraintError, Constraints
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import FakeDevice, FakeRing
 
 from martlet.conf.cluster import ClusterConf, HashOptions, StoragePolicy
-from martlet.words.constraints import Constraints
+from martlet.conf.constraints import Constraints
 from proxy.app import Application
 from proxy.config import ProxyOptions
 from proxy.info_registry import clear_info

@@ -21,7 +21,7 @@ from fake_devices import (
 )
 from patience import patiently
 
-from martlet.words.constraints import Constraints
+from martlet.conf.constraints import Constraints
 from proxy.replicas.batch import IN_BATCHES
 
 SMALL = b"x" * 4096

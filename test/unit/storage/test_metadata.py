@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.request import Request
-from martlet.words.constraints import ConstraintError, Constraints
 from storage.metadata import (
     REMOVED_MAX,
     Metadata,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.response import Response
-from martlet.words.constraints import Constraints
 from proxy.info_registry import clear_info, collect_info
 from proxy.middleware.bulk import delete as bulk_delete
 from proxy.middleware.bulk.bulk import Bulk, filter_factory

@@ -17,11 +17,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from martlet.conf.constraints import Constraints
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
-from martlet.words.constraints import Constraints
 from proxy.lookup.info import INFO_WANTED
 from proxy.middleware.bulk.bulk import Bulk
 from proxy.middleware.bulk.extract import READ_AHEAD_MAX

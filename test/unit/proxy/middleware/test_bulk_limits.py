@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError, load_options
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.response import Response
-from martlet.words.constraints import Constraints
 from proxy.middleware.bulk.bulk import Bulk
 from proxy.middleware.bulk.options import BulkOptions
 

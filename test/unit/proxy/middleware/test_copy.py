@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError
 from martlet.http.environ import Environ, HeaderList, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import error_response
-from martlet.words.constraints import Constraints
 from proxy.middleware.links.copy import Copy, filter_factory
 
 

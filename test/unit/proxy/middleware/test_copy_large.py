@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from object_store import ObjectStore
 
-from martlet.words.constraints import Constraints
+from martlet.conf.constraints import Constraints
 from proxy.middleware.large_objects.dlo import Dlo, DloOptions
 from proxy.middleware.large_objects.slo import Slo
 from proxy.middleware.large_objects.slo_options import SloOptions

@@ -11,10 +11,10 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from swift_encryption import SECRETS, our_filters
 
+from martlet.conf.constraints import Constraints
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, HeaderList, StartResponse
 from martlet.http.request import Request
-from martlet.words.constraints import Constraints
 from proxy.middleware.encryption.encryption import Encryption, EncryptionOptions
 from proxy.middleware.encryption.keymaster import Keymaster
 

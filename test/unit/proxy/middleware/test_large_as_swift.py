@@ -12,7 +12,7 @@ from object_store import ObjectStore
 from swift.common.middleware import slo as swift_slo
 from swift.common.middleware import symlink as swift_symlink
 
-from martlet.words.constraints import Constraints
+from martlet.conf.constraints import Constraints
 from proxy.middleware.large_objects.slo import Slo
 from proxy.middleware.large_objects.slo_options import SloOptions
 from proxy.middleware.links.symlink import Symlink, SymlinkOptions

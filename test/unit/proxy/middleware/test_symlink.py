@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from object_store import ObjectStore
 
+from martlet.conf.constraints import Constraints
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
-from martlet.words.constraints import Constraints
 from proxy.info_registry import collect_info
 from proxy.middleware.links.symlink import Symlink, SymlinkOptions, filter_factory
 
