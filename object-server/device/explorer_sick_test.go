@@ -85,7 +85,7 @@ func (s *sickness) mayRefuse() bool {
 // touched is what lies in bad spans.
 type touched struct {
 	names map[format.Hash]bool // of which a record or a large file does; and torn
-	torn  map[format.Hash]bool // those of which a record in the same file does not prove itself
+	torn  map[format.Hash]bool // those of which a record in the same file does not prove itself, or lies behind one that was torn
 }
 
 // touched is sickness.touched of a state, and of what opening it makes of it: a journal
@@ -115,29 +115,50 @@ func (s *sickness) touched(files vfs.FS) (all touched, failed error) {
 		if !strings.HasSuffix(path, ".bundle") {
 			return
 		}
-		scan, err := inspect.OpenScan(files, path, true)
-		if err != nil {
-			failed = err
-			return
-		}
-		defer scan.Close() // only read from
-		for e, err := scan.Next(); err != io.EOF; e, err = scan.Next() {
-			if err != nil {
-				failed = err
+		isMet, last := s.meets(path, 0, math.MaxInt64), uint64(0)
+		err := eachEntry(files, path, func(e *inspect.Entry) {
+			if r := e.Record; r != nil {
+				last = r.LSN()
+				if s.meets(path, e.Offset, e.Offset+e.Length) || s.meetsLarge(r.LargeID) {
+					all.names[r.Hash()] = true
+				}
+			}
+			if e.Damage == nil || !isMet {
 				return
-			}
-			if r := e.Record; r != nil && (s.meets(path, e.Offset, e.Offset+e.Length) || s.meetsLarge(r.LargeID)) {
-				all.names[r.Hash()] = true
-			}
-			if e.Damage == nil || !s.meets(path, 0, math.MaxInt64) {
-				continue
 			}
 			for _, l := range e.Damage.Lost {
 				all.names[l.Hash], all.torn[l.Hash] = true, true
 			}
+		})
+		if err == nil && isMet {
+			err = eachEntry(vfs.NewBadSectors(files, s.meets), path, func(e *inspect.Entry) {
+				if r := e.Record; r != nil && r.LSN() > last {
+					all.names[r.Hash()], all.torn[r.Hash()] = true, true
+				}
+			})
 		}
+		failed = errors.Join(failed, err)
 	})
 	return all, failed
+}
+
+// eachEntry scans a segment.
+func eachEntry(files vfs.FS, path string, use func(e *inspect.Entry)) error {
+	scan, err := inspect.OpenScan(files, path, true)
+	if err != nil {
+		return err
+	}
+	defer scan.Close() // only read from
+	for {
+		e, err := scan.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		use(e)
+	}
 }
 
 func (s *sickness) meetsLarge(id uint64) bool {
@@ -161,7 +182,7 @@ func (x *explorer) openSick(state *vfs.Mem, m *model, all map[string]version, rn
 	}
 	writes := err == nil && rng.IntN(2) == 0
 	if err == nil {
-		isHurt, err := x.judge(d, m, all, touched.names)
+		isHurt, err := x.judge(d, m, all, touched.names, nil)
 		if err == nil && isHurt && isUntold(d) {
 			err = errors.New("no damage is told")
 		}
@@ -192,16 +213,17 @@ func isUntold(d *Device) bool {
 // what could not be read: older ones are doubtful, and a name that lost some goes on
 // without them. Of a name in flight, or that has a torn record from an earlier cut, it
 // may count what is torn: while it could not be read it might have been acknowledged.
+// A write to such a name makes that last.
 func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched touched, written bool) error {
 	d, err := Open(mem, "/d", x.options)
 	if err != nil {
 		return err
 	}
-	mayHide := touched.torn
+	mayHide, either := touched.torn, map[format.Hash]bool(nil)
 	if written {
-		mayHide = touched.names
+		mayHide, either = touched.names, touched.torn
 	}
-	_, err = x.judge(d, m, all, mayHide)
+	_, err = x.judge(d, m, all, mayHide, either)
 	for _, name := range modelNames {
 		if err != nil || written || !m.isQuiet(name) || mayHide[locate(name, modelBits).Hash] {
 			continue
@@ -215,9 +237,12 @@ func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched 
 }
 
 // judge compares what a device with bad sectors shows with the model, and tells
-// whether it hides or marks anything.
-func (x *explorer) judge(d *Device, m *model, all map[string]version, touched map[format.Hash]bool) (isHurt bool, err error) {
+// whether it hides or marks anything. Of names in either nothing is known.
+func (x *explorer) judge(d *Device, m *model, all map[string]version, touched, either map[format.Hash]bool) (isHurt bool, err error) {
 	for _, name := range modelNames {
+		if either[locate(name, modelBits).Hash] {
+			continue
+		}
 		judge := m.judgeOne
 		if m.histories != nil {
 			judge = m.judgeVersions
