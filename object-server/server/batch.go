@@ -43,7 +43,7 @@ func (s *Server) batch(x *exchange) error {
 	if err != nil {
 		return bodyFailure(err)
 	}
-	parts, err := splitBatch(message.Bytes(), s.config.Limits.headerBytesMax())
+	parts, err := splitBatch(message.Bytes(), s.config.Limits.HeaderBytesMax())
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Server) batch(x *exchange) error {
 	answers := make(chan *partAnswer, len(parts))
 	for i, part := range parts {
 		part.RemoteAddr = x.r.RemoteAddr
-		s.workers.run(func() { s.servePart(i, part, answers) })
+		s.workers.Run(func() { s.servePart(i, part, answers) })
 	}
 	s.writeAnswers(x, answers, len(parts))
 	return nil

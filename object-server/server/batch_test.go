@@ -17,6 +17,8 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/devices"
 )
 
 // partOf is a PUT of an object called name, as a part of a batch.
@@ -122,7 +124,7 @@ func TestBatchWithOneBadRequestDoesNothing(t *testing.T) {
 
 func TestBatchThatBreaksOffDoesNothing(t *testing.T) {
 	patiently(t, func(timeout time.Duration) error {
-		f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
+		f := newFixture(t, func(c *conf.Config) { c.ClientTimeout = timeout })
 		head := "BATCH / HTTP/1.1\r\nHost: h\r\nContent-Type: application/http\r\nContent-Length: 1000\r\n\r\n"
 		slow := f.dial()
 		slow.send(head + partOf("good", "x"))
@@ -149,7 +151,7 @@ type slowStore struct {
 	release chan struct{}
 }
 
-func (s *slowStore) NewUpload(at device.Location, size int64) (upload, error) {
+func (s *slowStore) NewUpload(at device.Location, size int64) (devices.Upload, error) {
 	if at == s.slow {
 		<-s.release
 	}
@@ -159,14 +161,14 @@ func (s *slowStore) NewUpload(at device.Location, size int64) (upload, error) {
 func TestBatchAnswersDoNotWaitForOneAnother(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "x", "1600000000.00000") // opens the device
-	mount, err := f.server.devices.acquire("sda")
+	mount, err := f.server.devices.Acquire("sda")
 	if err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowStore{fakeStore: f.store, release: make(chan struct{})}
 	slow.slow = device.Location{Partition: 7, Hash: format.Hash(f.server.hasher.Object("AUTH_a", "c", "slow"))}
-	mount.store = slow
-	mount.release()
+	mount.Store = slow
+	mount.Release()
 	message := partOf("slow", "x") + partOf("fast", "y")
 	connection := f.dial()
 	connection.send(fmt.Sprintf("BATCH / HTTP/1.1\r\nHost: h\r\nContent-Type: application/http\r\nContent-Length: %d\r\n\r\n%s",
@@ -193,17 +195,17 @@ func TestBatchAnswersDoNotWaitForOneAnother(t *testing.T) {
 // panickyStore fails in a way nobody thought of.
 type panickyStore struct{ *fakeStore }
 
-func (p *panickyStore) NewUpload(device.Location, int64) (upload, error) { panic("a bug") }
+func (p *panickyStore) NewUpload(device.Location, int64) (devices.Upload, error) { panic("a bug") }
 
 func TestBatchSurvivesAPanicOfOneRequest(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "x", "1600000000.00000")
-	mount, err := f.server.devices.acquire("sda")
+	mount, err := f.server.devices.Acquire("sda")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mount.store = &panickyStore{f.store}
-	mount.release()
+	mount.Store = &panickyStore{f.store}
+	mount.Release()
 	answers := partAnswers(t, f.batch(partOf("o", "x")+partOf("p", "y")).body)
 	f.expect(answers[0], 500, "request 0")
 	f.expect(answers[1], 500, "request 1")

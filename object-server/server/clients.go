@@ -12,6 +12,17 @@ const clientWait = time.Second
 // clients bounds how many requests are served at once: each takes memory, and a thread while it waits for a disk.
 type clients struct{ places chan struct{} }
 
+// statusTooManyRequests is Swift's answer to a request beyond a limit: the proxy asks another replica.
+const statusTooManyRequests = 529
+
+// admit refuses a request that is beyond the rate limits of its device.
+func (s *Server) admit(x *exchange) error {
+	if s.limiter == nil || s.limiter.Admit(x.r.Method, deviceOf(x.r.URL.Path), x.received) {
+		return nil
+	}
+	return fail(statusTooManyRequests, "Too many requests for this device; ask another.")
+}
+
 // bounded serves a request once it is its turn, and else answers 529. What tells whether the server works is served
 // in any case. A batch counts as one.
 func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
@@ -47,5 +58,5 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that net/http skips
-	x.answerFailure(fail(statusTooManyBackendRequests, "The server is busy with %d other requests.", cap(s.clients.places)))
+	x.answerFailure(fail(statusTooManyRequests, "The server is busy with %d other requests.", cap(s.clients.places)))
 }

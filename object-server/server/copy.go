@@ -11,6 +11,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/conf"
 )
 
 // Headers of a PUT that copies an object of the same device and policy.
@@ -31,19 +32,19 @@ func (s *Server) putCopy(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	if err := s.checkStored(x, mount.store, timestamp); err != nil {
+	defer mount.Release()
+	if err := s.checkStored(x, mount.Store, timestamp); err != nil {
 		return err
 	}
-	m, previous, err := mount.store.Copy(request.from, x.at, request.edit)
+	m, previous, err := mount.Store.Copy(request.from, x.at, request.edit)
 	if err != nil {
 		return sourceFailure(err)
 	}
-	if err := hideLate(x, mount.store, m, previous); err != nil {
+	if err := hideLate(x, mount.Store, m, previous); err != nil {
 		return err
 	}
 	// What the listing shows instead may have come with the source.
@@ -58,7 +59,7 @@ func (s *Server) putCopy(x *exchange) error {
 // copyRequest is what a PUT says about its source and about the copy.
 type copyRequest struct {
 	x         *exchange
-	limits    *Limits
+	limits    *conf.Limits
 	from      device.Location
 	fromName  string
 	timestamp format.Timestamp
@@ -141,7 +142,7 @@ func (c *copyRequest) edit(m *format.Metadata) error {
 	if contentType := c.x.header("Content-Type"); contentType != "" {
 		m.ContentType = contentType
 	}
-	return c.limits.checkMetadata(headersOf(m.User))
+	return checkMetadata(headersOf(m.User), c.limits)
 }
 
 func overlay(below *format.Headers, above format.Headers) {

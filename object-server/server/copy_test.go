@@ -1,12 +1,14 @@
 package server
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -26,13 +28,13 @@ func (f *fixture) copy(timestamp string, headers ...string) answer {
 
 // onDevice makes the fixture's device a real one.
 func onDevice(f *fixture) {
-	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, device.Options{SpillBytes: 4096})
 		if err != nil {
 			return nil, nil, err
 		}
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
-		return deviceStore{opened}, pending, err
+		return devices.NewStore(opened, io.NopCloser(nil)), pending, err
 	}
 }
 
@@ -139,7 +141,7 @@ func TestCopyIsRefused(t *testing.T) {
 func TestCopyOfDamagedSource(t *testing.T) {
 	f := newFixture(t)
 	copies := &failingCopy{f.store}
-	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
 		return copies, pending, err
 	}

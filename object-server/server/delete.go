@@ -6,6 +6,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // remove answers a DELETE: 204 where an object was, 404 where none was (a tombstone is written either way), 400, 409,
@@ -22,22 +23,22 @@ func (s *Server) remove(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	expired, err := s.checkIfDeleteAt(x, mount.store, timestamp)
+	defer mount.Release()
+	expired, err := s.checkIfDeleteAt(x, mount.Store, timestamp)
 	if err != nil {
 		return err
 	}
 	if expired != nil && !expired.VersionID.IsNull() {
 		return s.expireVersion(x, mount, expired, timestamp)
 	}
-	previous, err := mount.store.Hide(x.at, timestamp, x.name())
+	previous, err := mount.Store.Hide(x.at, timestamp, x.name())
 	var older *device.OlderError
 	if errors.As(err, &older) {
-		return refuseDelete(x, mount.store, older)
+		return refuseDelete(x, mount.Store, older)
 	}
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func (s *Server) remove(x *exchange) error {
 }
 
 // refuseDelete answers a DELETE that is older than what is stored: 409 for an object, 404 for a tombstone.
-func refuseDelete(x *exchange, from store, older *device.OlderError) error {
+func refuseDelete(x *exchange, from devices.Store, older *device.OlderError) error {
 	_, err := from.Head(x.at)
 	var gone *device.NotFoundError
 	if errors.As(err, &gone) {
@@ -72,7 +73,7 @@ func refuseDelete(x *exchange, from store, older *device.OlderError) error {
 const ifDeleteAt = "X-If-Delete-At"
 
 // checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition.
-func (s *Server) checkIfDeleteAt(x *exchange, from store, timestamp format.Timestamp) (*format.Metadata, error) {
+func (s *Server) checkIfDeleteAt(x *exchange, from devices.Store, timestamp format.Timestamp) (*format.Metadata, error) {
 	value := x.header(ifDeleteAt)
 	if value == "" {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 )
 
@@ -24,17 +25,17 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if id.IsNull() {
 		return fail(http.StatusBadRequest, "The null version is removed by a DELETE without a version.")
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
+	defer mount.Release()
 	if x.flag(markerHeader) {
 		return s.putMarker(x, mount, id, timestamp)
 	}
 	var rows []updates.Row
 	if x.flag(hideHeader) {
-		row, err := s.hideOlder(x, mount.store, id)
+		row, err := s.hideOlder(x, mount.Store, id)
 		if err != nil {
 			return err
 		}
@@ -43,10 +44,10 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	rows = append(rows, versionRow(x, versionText(id), timestamp))
 	wasMarker := false
 	var gone *device.NotFoundError
-	if _, err := mount.store.HeadVersion(x.at, id); errors.As(err, &gone) {
+	if _, err := mount.Store.HeadVersion(x.at, id); errors.As(err, &gone) {
 		wasMarker = gone.Marker
 	}
-	null, err := s.removeNull(x, mount.store, id, timestamp)
+	null, err := s.removeNull(x, mount.Store, id, timestamp)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		x.tellRows([]updates.Row{row})
 	}
 	// Also where it was the null version: a replica that misses this may keep it under its id.
-	previous, err := mount.store.DeleteVersion(x.at, id, timestamp, x.name())
+	previous, err := mount.Store.DeleteVersion(x.at, id, timestamp, x.name())
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 
 // removeNull removes the null version if an id is its time, and returns what it was. It is removed as of just after that
 // time: one that has been written since stays, whether it is here or yet to come.
-func (s *Server) removeNull(x *exchange, at store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
+func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
 	since := timeOfVersion(id)
 	m, err := at.HeadVersion(x.at, format.VersionID{})
 	if err != nil || m.Timestamp != since { // what cannot be read is not removed
@@ -104,16 +105,16 @@ func (s *Server) removeNull(x *exchange, at store, id format.VersionID, timestam
 }
 
 // putMarker adds a delete marker: 204 where there was a current version, 404 where not.
-func (s *Server) putMarker(x *exchange, mount *mount, id format.VersionID, timestamp format.Timestamp) error {
+func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionID, timestamp format.Timestamp) error {
 	if id != versionIDOf(timestamp, 0) {
 		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
 	}
-	was, _, err := headCurrent(mount.store, x.at)
+	was, _, err := headCurrent(mount.Store, x.at)
 	var gone *device.NotFoundError
 	if err != nil && !errors.As(err, &gone) && !errors.Is(err, device.ErrQuarantined) {
 		return err
 	}
-	if err := mount.store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
+	if err := mount.Store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
 		return err
 	}
 	row := versionRow(x, versionText(id), timestamp)
@@ -133,7 +134,7 @@ func (s *Server) putMarker(x *exchange, mount *mount, id format.VersionID, times
 
 // hideOlder makes the versions that are older than one, which is current and about to be removed, stay old: without it
 // the next one would be current. It returns the row that says so. What is newer goes on to be current.
-func (s *Server) hideOlder(x *exchange, at store, id format.VersionID) (updates.Row, error) {
+func (s *Server) hideOlder(x *exchange, at devices.Store, id format.VersionID) (updates.Row, error) {
 	since := timeOfVersion(id)
 	if m, err := at.Head(x.at); err == nil && isRestored(m.VersionID) && restoredTarget(m) == id {
 		since = m.Timestamp
@@ -148,7 +149,7 @@ func (s *Server) hideOlder(x *exchange, at store, id format.VersionID) (updates.
 
 // hideLate makes a version not be current where the name had no versions yet and was deleted after the version's time.
 // On replicas that had the version first, the DELETE has hidden it.
-func hideLate(x *exchange, at store, m *format.Metadata, previous device.State) error {
+func hideLate(x *exchange, at devices.Store, m *format.Metadata, previous device.State) error {
 	deleted := previous.Tombstone
 	if m.VersionID.IsNull() || deleted.Compare(m.Timestamp) <= 0 {
 		return nil
@@ -157,8 +158,8 @@ func hideLate(x *exchange, at store, m *format.Metadata, previous device.State) 
 }
 
 // expireVersion makes a version that has expired not be current any more: 204. The version stays.
-func (s *Server) expireVersion(x *exchange, mount *mount, m *format.Metadata, timestamp format.Timestamp) error {
-	row, err := s.hideOlder(x, mount.store, m.VersionID)
+func (s *Server) expireVersion(x *exchange, mount *devices.Mount, m *format.Metadata, timestamp format.Timestamp) error {
+	row, err := s.hideOlder(x, mount.Store, m.VersionID)
 	if err != nil {
 		return err
 	}

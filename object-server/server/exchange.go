@@ -11,6 +11,8 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
+	"martlet/object-server/server/option"
 )
 
 // exchange is one request and its answer.
@@ -49,15 +51,7 @@ func (x *exchange) header(name string) string {
 }
 
 // flag tells whether a header says yes in one of Swift's ways.
-func (x *exchange) flag(name string) bool { return isTrue(x.header(name)) }
-
-func isTrue(value string) bool {
-	switch strings.ToLower(value) {
-	case "true", "1", "yes", "on", "t", "y":
-		return true
-	}
-	return false
-}
+func (x *exchange) flag(name string) bool { return option.IsTrue(x.header(name)) }
 
 const isReplicationHeader = "X-Backend-Replication"
 
@@ -84,7 +78,7 @@ func (s *Server) parsePath(x *exchange) error {
 	if x.object == "" || x.container == "" || x.account == "" {
 		return fail(http.StatusBadRequest, "The path is not /device/partition/account/container/object.")
 	}
-	if !isDeviceName(x.device) {
+	if !devices.IsName(x.device) {
 		return fail(http.StatusBadRequest, "Invalid device name.")
 	}
 	number, err := strconv.ParseUint(partition, 10, 32)
@@ -102,9 +96,15 @@ func (s *Server) parsePath(x *exchange) error {
 	return nil
 }
 
-// isDeviceName refuses hidden names: they are not of devices.
-func isDeviceName(name string) bool {
-	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsRune(name, 0)
+// deviceOf returns the first part of /device/partition/..., "" for a path of another form.
+func deviceOf(path string) string {
+	rest, ok := strings.CutPrefix(path, "/")
+	device, rest, found := strings.Cut(rest, "/")
+	partition, _, _ := strings.Cut(rest, "/")
+	if !ok || !found || partition == "" || strings.Trim(partition, "0123456789") != "" || !devices.IsName(device) {
+		return ""
+	}
+	return device
 }
 
 func (s *Server) policyIndex(x *exchange) (int, error) {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/option"
 	"martlet/object-server/updates"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp forma
 	if m.DeleteAt != 0 {
 		all = s.enqueueExpiry(x, m, timestamp)
 	}
-	if clean := x.header(cleanQueueHeader); before != 0 && before != m.DeleteAt && (clean == "" || isTrue(clean)) {
+	if clean := x.header(cleanQueueHeader); before != 0 && before != m.DeleteAt && (clean == "" || option.IsTrue(clean)) {
 		// The proxy names no server for this one; it is saved and goes to all primaries.
 		all = append(all, updates.Update{
 			Target: updates.Target{Account: expirerAccount, Container: s.expirerContainer(x, before)},

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // statusClientClosed is what Swift logs, and answers if anybody still listens, when the client went away.
@@ -63,6 +64,7 @@ func failureOf(err error) *failure {
 	var known *failure
 	var notFound *device.NotFoundError
 	var older *device.OlderError
+	var unavailable *devices.UnavailableError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -78,6 +80,8 @@ func failureOf(err error) *failure {
 	case errors.As(err, &older):
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, older.Existing.String())
+	case errors.As(err, &unavailable):
+		return fail(http.StatusInsufficientStorage, "The device %s is not available.", unavailable.Device)
 	case errors.Is(err, device.ErrUnknown), errors.Is(err, device.ErrQuarantined):
 		return doubtFailure(err)
 	case errors.Is(err, device.ErrTooLarge):
@@ -87,7 +91,7 @@ func failureOf(err error) *failure {
 		f.cause = err
 		return f
 	case errors.Is(err, device.ErrBusy):
-		f := fail(statusTooManyBackendRequests, "Too many requests wait for this device.")
+		f := fail(statusTooManyRequests, "Too many requests wait for this device.")
 		f.cause = err
 		return f
 	case errors.Is(err, device.ErrStuck):

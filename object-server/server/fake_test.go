@@ -8,11 +8,12 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // fakeStore keeps objects in memory, by the rules of device.Device, and fails on demand.
 type fakeStore struct {
-	versionStore // of no test with this store
+	devices.VersionStore // of no test with this store
 
 	mu      sync.Mutex
 	objects map[device.Location]*fakeObject
@@ -86,7 +87,7 @@ func (f *fakeStore) isEmpty() bool {
 	return len(f.objects) == 0
 }
 
-func (f *fakeStore) NewUpload(at device.Location, _ int64) (upload, error) {
+func (f *fakeStore) NewUpload(at device.Location, _ int64) (devices.Upload, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.uploads++
@@ -128,7 +129,7 @@ func (f *fakeStore) lookup(at device.Location) (*fakeObject, error) {
 	return &fakeObject{metadata: &m, data: found.data}, nil
 }
 
-func (f *fakeStore) Open(at device.Location) (object, error) {
+func (f *fakeStore) Open(at device.Location) (devices.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, err := f.lookup(at)

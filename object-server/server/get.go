@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // get answers 200, 206, 304, 404, 412, 416, 503 or 507.
@@ -17,12 +18,12 @@ func (s *Server) get(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	found, since, err := openRequested(x, mount.store)
+	defer mount.Release()
+	found, since, err := openRequested(x, mount.Store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
@@ -46,12 +47,12 @@ func (s *Server) head(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	m, since, err := headRequested(x, mount.store)
+	defer mount.Release()
+	m, since, err := headRequested(x, mount.Store)
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
@@ -86,7 +87,7 @@ func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp
 }
 
 // sendObject answers with the bytes that the Range header asks for, of an object that is described.
-func (s *Server) sendObject(x *exchange, found object, m *format.Metadata) error {
+func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadata) error {
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
 	header := x.header("Range")
 	if header == "" || x.ignoresRange(m) {
@@ -132,7 +133,7 @@ func (x *exchange) ignoresRange(m *format.Metadata) bool {
 	return false
 }
 
-func (s *Server) sendRange(x *exchange, body *responseBody, found object, r byteRange) error {
+func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object, r byteRange) error {
 	x.set("Content-Length", strconv.FormatInt(r.length(), 10))
 	if r.length() == 0 {
 		x.answer(body.status)
@@ -141,7 +142,7 @@ func (s *Server) sendRange(x *exchange, body *responseBody, found object, r byte
 	return body.finish(found.WriteRange(body, r.start, r.length()))
 }
 
-func (s *Server) sendMultipart(body *responseBody, found object, m *multiRange) error {
+func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *multiRange) error {
 	body.x.set("Content-Type", "multipart/byteranges;boundary="+m.boundary)
 	body.x.set("Content-Length", strconv.FormatInt(m.length(), 10))
 	for _, r := range m.ranges {

@@ -3,35 +3,9 @@ package server
 import (
 	"net/http"
 	"strings"
+
+	"martlet/object-server/server/conf"
 )
-
-// Limits are the [swift-constraints] that an object server enforces.
-type Limits struct {
-	FileSizeMax        int64 // bytes of an object
-	MetaNameMax        int   // bytes of a metadata name, without its prefix
-	MetaValueMax       int   // bytes of a metadata value
-	MetaCountMax       int   // user metadata items of an object
-	MetaOverallMax     int   // bytes of all names and values
-	HeaderValueMax     int   // bytes of any header value
-	ObjectNameMax      int   // bytes
-	AccountNameMax     int   // bytes
-	ContainerNameMax   int   // bytes
-	headerBytesReserve int   // headers besides metadata
-}
-
-// DefaultLimits are Swift's.
-func DefaultLimits() Limits {
-	return Limits{
-		FileSizeMax: 5368709122, MetaNameMax: 128, MetaValueMax: 256, MetaCountMax: 90, MetaOverallMax: 4096,
-		HeaderValueMax: 8192, ObjectNameMax: 1024, AccountNameMax: 256, ContainerNameMax: 256,
-		headerBytesReserve: 56 << 10,
-	}
-}
-
-// headerBytesMax bounds the request line and all headers of a request.
-func (l *Limits) headerBytesMax() int {
-	return l.MetaOverallMax + l.HeaderValueMax + l.headerBytesReserve
-}
 
 // reserved starts the names that middlewares keep from users, old versions of objects for example.
 const reserved = "\x00"
@@ -53,7 +27,7 @@ func checkReservedNames(account, container, object string) error {
 }
 
 // checkNames enforces the lengths of a name that is about to be created.
-func (l *Limits) checkNames(x *exchange) error {
+func checkNames(x *exchange, l *conf.Limits) error {
 	if len(x.object) > l.ObjectNameMax {
 		return fail(http.StatusBadRequest, "Object name length of %d longer than %d", len(x.object), l.ObjectNameMax)
 	}
@@ -68,7 +42,7 @@ func (l *Limits) checkNames(x *exchange) error {
 }
 
 // checkMetadata enforces the limits on user metadata and header values. Values are bytes, UTF-8 or not.
-func (l *Limits) checkMetadata(header http.Header) error {
+func checkMetadata(header http.Header, l *conf.Limits) error {
 	count, size := 0, 0
 	for name, values := range header {
 		value := values[0]

@@ -10,6 +10,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 )
 
@@ -21,7 +22,7 @@ const (
 )
 
 // updateAfterPut tells the container, and the expirer's queue, of a new object; m is what was stored.
-func (s *Server) updateAfterPut(x *exchange, mount *mount, m *format.Metadata, footers map[string]string,
+func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
 	row := objectRow(x, m)
@@ -73,7 +74,7 @@ func override(row *updates.Row, prefix string, header func(string) (string, bool
 }
 
 // updateAfterPost tells the container of new metadata. The row is that of the PUT with the times of what changed.
-func (s *Server) updateAfterPost(x *exchange, mount *mount, edit *metadataEdit) error {
+func (s *Server) updateAfterPost(x *exchange, mount *devices.Mount, edit *metadataEdit) error {
 	m := &edit.after
 	row := storedRow(x, m)
 	all := s.containerUpdates(x, row)
@@ -127,7 +128,7 @@ func (x *exchange) tellRows(rows []updates.Row) {
 }
 
 // updateAfterDelete takes an object out of the listing; previous is what was there.
-func (s *Server) updateAfterDelete(x *exchange, mount *mount, timestamp format.Timestamp, previous device.State) error {
+func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp format.Timestamp, previous device.State) error {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
@@ -139,12 +140,12 @@ func (s *Server) updateAfterDelete(x *exchange, mount *mount, timestamp format.T
 }
 
 // deliver waits until updates have arrived or are durable here.
-func (s *Server) deliver(x *exchange, mount *mount, all []updates.Update) error {
+func (s *Server) deliver(x *exchange, mount *devices.Mount, all []updates.Update) error {
 	if len(all) == 0 {
 		return nil
 	}
 	start := time.Now()
-	err := s.updater.Deliver(mount.pending, x.at.Policy, all)
+	err := s.updater.Deliver(mount.Pending, x.at.Policy, all)
 	x.updateWait = time.Since(start)
 	if err != nil {
 		return &failure{

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/server/conf"
 	"martlet/object-server/updates"
 )
 
@@ -74,10 +75,17 @@ func (f *fixture) expectRow(l *listings, path string, want updates.Row) {
 	}
 }
 
-func (f *fixture) pending() int { return f.server.pendingUpdates().Pending }
+// pending counts the container updates that wait.
+func (f *fixture) pending() int {
+	count := 0
+	for _, found := range f.server.devices.All() {
+		count += found.Pending.Count()
+	}
+	return count
+}
 
 // patient waits for the container server as long as the test does.
-func patient(c *Config) { c.ContainerUpdateTimeout = time.Minute }
+func patient(c *conf.Config) { c.ContainerUpdateTimeout = time.Minute }
 
 const listingPath = "/sdb/5/AUTH_a/c"
 

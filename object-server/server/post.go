@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/devices"
 )
 
 // post answers 202, 400, 404, 409, 503 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
@@ -15,12 +16,12 @@ func (s *Server) post(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	if err := postRequested(x, mount.store, edit.apply); err != nil {
+	defer mount.Release()
+	if err := postRequested(x, mount.Store, edit.apply); err != nil {
 		return err
 	}
 	if err := s.updateAfterPost(x, mount, edit); err != nil {
@@ -35,7 +36,7 @@ func (s *Server) post(x *exchange) error {
 }
 
 // postRequested edits the version that the request names, else the current one.
-func postRequested(x *exchange, at store, edit func(*format.Metadata) error) error {
+func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) error) error {
 	id, ok, err := x.version()
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return nil, err
 	}
-	if err := s.config.Limits.checkMetadata(x.r.Header); err != nil {
+	if err := checkMetadata(x.r.Header, &s.config.Limits); err != nil {
 		return nil, err
 	}
 	edit := &metadataEdit{x: x, allowed: s.allowed, timestamp: timestamp, contentType: x.header("Content-Type")}

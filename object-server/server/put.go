@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // put answers 201, 400, 408, 409, 411, 412, 413, 422, 499, 503 or 507. On 201 the object and the update of its container's
@@ -24,15 +25,15 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	if err := s.checkBeforeBody(x, mount.store, timestamp); err != nil {
+	defer mount.Release()
+	if err := s.checkBeforeBody(x, mount.Store, timestamp); err != nil {
 		return err
 	}
-	upload, err := mount.store.NewUpload(x.at, x.sizeHint())
+	upload, err := mount.Store.NewUpload(x.at, x.sizeHint())
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := hideLate(x, mount.store, &m, previous); err != nil {
+	if err := hideLate(x, mount.Store, &m, previous); err != nil {
 		return err
 	}
 	if err := s.updateAfterPut(x, mount, &m, received.footers, previous); err != nil {
@@ -83,7 +84,7 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	case x.flag("X-Backend-Obj-Multiphase-Commit"), x.flag("X-Backend-No-Commit"):
 		return timestamp, fail(http.StatusNotImplemented, "Erasure-coded policies are not supported.")
 	}
-	if err := limits.checkNames(x); err != nil {
+	if err := checkNames(x, limits); err != nil {
 		return timestamp, err
 	}
 	if _, err := x.newVersion(timestamp); err != nil {
@@ -92,12 +93,12 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return timestamp, err
 	}
-	return timestamp, limits.checkMetadata(x.r.Header)
+	return timestamp, checkMetadata(x.r.Header, limits)
 }
 
 // checkBeforeBody refuses what is bound to fail before the client sends the body. A small body that is on its way
 // already costs less than the look-up; Commit refuses it as well.
-func (s *Server) checkBeforeBody(x *exchange, from store, timestamp format.Timestamp) error {
+func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	ifNoneMatch := x.header("If-None-Match")
 	isSmall := x.r.ContentLength >= 0 && x.r.ContentLength <= bufferBytes
 	if ifNoneMatch == "" && isSmall && x.header("Expect") == "" {
@@ -107,7 +108,7 @@ func (s *Server) checkBeforeBody(x *exchange, from store, timestamp format.Times
 }
 
 // checkStored compares what is stored under the name with the request.
-func (s *Server) checkStored(x *exchange, from store, timestamp format.Timestamp) error {
+func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	m, _, err := headCurrent(from, x.at)
 	isVersion := x.header(versionHeader) != "" // which may come late
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 )
 
@@ -219,14 +221,14 @@ func patiently(t *testing.T, try func(timeout time.Duration) error) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.ClientTimeout = 300 * time.Millisecond })
+	f := newFixture(t, func(c *conf.Config) { c.ClientTimeout = 300 * time.Millisecond })
 	slow := f.dial()
 	slow.send("GET /sda/7/AUTH_a/c/o HTT")
 	if _, err := slow.reader.ReadByte(); err == nil {
 		t.Log("the server said something before it closed") // a 408 is fine too
 	}
 	patiently(t, func(timeout time.Duration) error {
-		f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
+		f := newFixture(t, func(c *conf.Config) { c.ClientTimeout = timeout })
 		connection := f.dial()
 		connection.send(rawPut + "Content-Length: 5\r\n\r\nhe")
 		if got, err := connection.answer(); got != 408 {
@@ -237,7 +239,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		}
 		return nil
 	})
-	long := newFixture(t, func(c *Config) { c.MaxUploadTime = time.Millisecond })
+	long := newFixture(t, func(c *conf.Config) { c.MaxUploadTime = time.Millisecond })
 	connection := long.dial()
 	connection.send(rawPut + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
 	got := connection.status()
@@ -255,7 +257,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 func TestSlowReadersGetAll(t *testing.T) {
 	const size = 6 << 20
 	patiently(t, func(timeout time.Duration) error {
-		f := newFixture(t, func(c *Config) { c.ClientTimeout = timeout })
+		f := newFixture(t, func(c *conf.Config) { c.ClientTimeout = timeout })
 		f.store.change(func(s *fakeStore) { // put by hand: the machine may be too slow for this timeout
 			name := "/AUTH_a/c/o"
 			hash := format.Hash(f.server.hasher.Object("AUTH_a", "c", "o"))
@@ -388,7 +390,7 @@ func TestFailuresOfTheDevice(t *testing.T) {
 		t.Errorf("damage found midway: got %d bytes, %v", len(body), err)
 	}
 	f.store.change(func(s *fakeStore) { s.readErr, s.out = nil, device.ErrOut })
-	f.server.devices.open = func(string) (store, *updates.Pending, error) { return nil, nil, device.ErrOut }
+	f.open = func(string) (devices.Store, *updates.Pending, error) { return nil, nil, device.ErrOut }
 	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
 		got := f.do(method, objectPath, "x", "X-Timestamp", "1700000009.00000", "Content-Type", "a/b")
 		f.expect(got, 507, method+" on a device that was taken out")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // repairer is what is needed of a device here.
@@ -21,7 +22,7 @@ type repairer interface {
 func (s *Server) repair(x *exchange) (any, error) {
 	query := x.r.URL.Query()
 	name := query.Get("device")
-	if !isDeviceName(name) {
+	if !devices.IsName(name) {
 		return nil, fail(http.StatusBadRequest, "Invalid device name.")
 	}
 	policy, err := strconv.Atoi(query.Get("policy"))
@@ -32,13 +33,13 @@ func (s *Server) repair(x *exchange) (any, error) {
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, "No partition %q.", query.Get("partition"))
 	}
-	found, err := s.devices.acquire(name)
+	found, err := s.devices.Acquire(name)
 	if err != nil {
 		return nil, err
 	}
-	defer found.release()
+	defer found.Release()
 	x.extendWriteDeadline(time.Time{}) // the answer may take minutes
-	d, ok := found.store.(repairer)
+	d, ok := found.Store.(repairer)
 	if !ok {
 		return nil, errors.ErrUnsupported
 	}
@@ -72,15 +73,15 @@ type deviceDamages struct {
 // knownDamages lists the damages of the open devices; "bundle damages" lists all.
 func (s *Server) knownDamages() []deviceDamages {
 	all := []deviceDamages{}
-	for _, found := range s.devices.all() {
-		d, ok := found.store.(interface {
+	for _, found := range s.devices.All() {
+		d, ok := found.Store.(interface {
 			Damages() (all []device.Damage, more int)
 		})
 		if !ok {
 			continue
 		}
 		known, more := d.Damages()
-		one := deviceDamages{Device: found.name, Count: len(known) + more, Newest: known[max(0, len(known)-damagesShown):]}
+		one := deviceDamages{Device: found.Name, Count: len(known) + more, Newest: known[max(0, len(known)-damagesShown):]}
 		slices.Reverse(one.Newest)
 		all = append(all, one)
 	}

@@ -22,18 +22,18 @@ func (s *Server) restore(x *exchange) error {
 	case x.r.ContentLength != 0:
 		return fail(http.StatusBadRequest, "A PUT that restores a version has no body.")
 	}
-	mount, err := s.devices.acquire(x.device)
+	mount, err := s.devices.Acquire(x.device)
 	if err != nil {
 		return err
 	}
-	defer mount.release()
-	found, err := headVersion(mount.store, x.at, target)
+	defer mount.Release()
+	found, err := headVersion(mount.Store, x.at, target)
 	if err != nil {
 		return err
 	}
 	var rows []updates.Row
 	if found.VersionID.IsNull() { // which is to keep the id that clients know it under
-		if found, err = mount.store.KeepNull(x.at, timestamp, x.name()); err != nil {
+		if found, err = mount.Store.KeepNull(x.at, timestamp, x.name()); err != nil {
 			return err
 		}
 		if found == nil {
@@ -43,7 +43,7 @@ func (s *Server) restore(x *exchange) error {
 		rows = append(keptRows(x, found), versionRow(x, nullVersion, timestamp))
 		x.tellRows(rows)
 	}
-	upload, err := mount.store.NewUpload(x.at, 0)
+	upload, err := mount.Store.NewUpload(x.at, 0)
 	if err != nil {
 		return err
 	}

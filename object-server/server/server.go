@@ -16,76 +16,101 @@ import (
 
 	"martlet/object-server/device"
 	"martlet/object-server/ring"
+	"martlet/object-server/server/calls"
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/descriptors"
+	"martlet/object-server/server/devices"
+	"martlet/object-server/server/marker"
+	"martlet/object-server/server/ratelimit"
+	"martlet/object-server/server/recon"
+	"martlet/object-server/server/relink"
+	"martlet/object-server/server/workers"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
 
 // Server answers requests for the objects on the devices of one host. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	config  *Config
+	config  *conf.Config
 	logger  *slog.Logger
 	hasher  ring.Hasher
 	allowed allowedHeaders
 	updater *updates.Updater
-	devices *mounts
+	devices *devices.Set
 	version string
-	rings   rings
-	limiter *ratelimiter // nil without limits
-	workers workers
+	limiter *ratelimit.Limiter // nil without limits
+	workers workers.Pool
 	clients clients
-	asked   asked
 	unused  unused
 	http    *http.Server
+
+	reporter *recon.Reporter
+	relinker *relink.Relinker
 
 	stopKeeping func() // ends the look at devices that are not open
 }
 
 // New opens the devices that are present and returns a server for them. Close releases them.
-func New(config *Config, logger *slog.Logger, version string) (*Server, error) {
-	names, err := (&mounts{root: config.Devices}).present()
+func New(config *conf.Config, logger *slog.Logger, version string) (*Server, error) {
+	names, err := devices.New(devices.Options{Root: config.Devices}).Names()
 	if err != nil {
 		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
-	shared := *config
-	if err := shared.shareDescriptors(len(names), logger); err != nil {
+	options := config.Device
+	options.Logger, options.KeptID = logger, keptID
+	if options.OpenFilesMax, err = descriptors.Share(options.OpenFilesMax, config.MaxClients, len(names), logger); err != nil {
 		return nil, err
 	}
-	deviceOptions := shared.Device
-	deviceOptions.Logger = logger
-	deviceOptions.KeptID = keptID
 	s := newServer(config, logger, version)
-	marks := &markers{clusterOf(config.HashPrefix, config.HashSuffix), config.MountCheck, logger}
-	s.devices.open = func(path string) (store, *updates.Pending, error) {
-		fileSystem, err := vfs.OpenBelow(path)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := marks.check(path); err != nil {
-			return nil, nil, errors.Join(err, fileSystem.Close())
-		}
-		opened, err := device.Open(fileSystem, path, deviceOptions)
-		if err != nil {
-			return nil, nil, errors.Join(err, fileSystem.Close())
-		}
-		s.prepare(opened, path)
-		pending, err := s.updater.Attach(fileSystem, path)
-		if err != nil {
-			return nil, nil, errors.Join(err, opened.Close(), fileSystem.Close())
-		}
-		return rootedStore{deviceStore{opened}, fileSystem}, pending, nil
-	}
-	if err := s.devices.openPresent(startWait); err != nil {
+	s.use(s.opener(options), 0)
+	if err := s.devices.OpenPresent(devices.StartWait); err != nil {
 		s.updater.Close()
 		return nil, err
 	}
 	keeping, stop := context.WithCancel(context.Background())
 	s.stopKeeping = stop
-	go s.devices.keep(keeping)
+	go s.devices.Keep(keeping)
 	return s, nil
 }
 
+// opener returns the function that opens a device: check its marker, open its bundles, take the steps of the relinker
+// that it missed, and begin to deliver the container updates that wait on it.
+func (s *Server) opener(options device.Options) openFunc {
+	marks := marker.New(s.config.HashPrefix, s.config.HashSuffix, s.config.MountCheck, s.logger)
+	return func(path string) (devices.Store, *updates.Pending, error) {
+		fileSystem, err := vfs.OpenBelow(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := marks.Check(path); err != nil {
+			return nil, nil, errors.Join(err, fileSystem.Close())
+		}
+		opened, err := device.Open(fileSystem, path, options)
+		if err != nil {
+			return nil, nil, errors.Join(err, fileSystem.Close())
+		}
+		s.relinker.Prepare(opened, path)
+		pending, err := s.updater.Attach(fileSystem, path)
+		if err != nil {
+			return nil, nil, errors.Join(err, opened.Close(), fileSystem.Close())
+		}
+		return devices.NewStore(opened, fileSystem), pending, nil
+	}
+}
+
+type openFunc func(path string) (devices.Store, *updates.Pending, error)
+
+// use makes the server open its devices by open. wait is as in devices.Options.
+func (s *Server) use(open openFunc, wait time.Duration) {
+	s.devices = devices.New(devices.Options{
+		Root: s.config.Devices, MountCheck: s.config.MountCheck, Logger: s.logger, Wait: wait, Open: open,
+	})
+	s.reporter = recon.New(s.version, s.config.Devices, s.config.SwiftDir, s.devices)
+	s.relinker = relink.New(s.config.SwiftDir, s.config.Policies, s.devices, s.logger)
+}
+
 // newServer returns a server that cannot open devices yet.
-func newServer(config *Config, logger *slog.Logger, version string) *Server {
+func newServer(config *conf.Config, logger *slog.Logger, version string) *Server {
 	hasher := ring.NewHasher(config.HashPrefix, config.HashSuffix)
 	s := &Server{
 		config: config, logger: logger, hasher: hasher, version: version,
@@ -100,16 +125,10 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 			Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
 			Logger:        logger,
 		}),
-		rings:   rings{directory: config.SwiftDir},
-		workers: newWorkers(), asked: newAsked(),
+		workers:     workers.New(),
 		clients:     clients{make(chan struct{}, config.MaxClients)},
-		limiter:     newRatelimiter(&config.Ratelimit, logger),
+		limiter:     ratelimit.New(&config.Ratelimit, logger),
 		stopKeeping: func() {},
-		devices: &mounts{
-			root: config.Devices, mountCheck: config.MountCheck, logger: logger, wait: answerWait,
-			byName: map[string]*mount{}, failed: map[string]failedMount{}, outages: map[string]outage{},
-			openings: newAsker[*mount](false), looks: newAsker[fileIdentity](false),
-		},
 	}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.bounded),
@@ -118,7 +137,7 @@ func newServer(config *Config, logger *slog.Logger, version string) *Server {
 		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
 		IdleTimeout:       config.KeepaliveTimeout,
 		ConnContext:       boundUnsent,
-		MaxHeaderBytes:    config.Limits.headerBytesMax(),
+		MaxHeaderBytes:    config.Limits.HeaderBytesMax(),
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -162,7 +181,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	s.stopUpdates()
-	return errors.Join(err, s.devices.close(closing))
+	return errors.Join(err, s.devices.Close(closing))
 }
 
 // stopUpdates ends the delivery of updates. One that waits for a device that does not answer ends with that device: what
@@ -173,7 +192,7 @@ func (s *Server) stopUpdates() {
 		defer close(stopped)
 		s.updater.Close()
 	}()
-	timer := time.NewTimer(answerWait)
+	timer := time.NewTimer(calls.Wait)
 	defer timer.Stop()
 	select {
 	case <-stopped:
@@ -212,10 +231,8 @@ func (s *Server) dispatch(x *exchange) error {
 	case x.r.Method == batchMethod:
 		return s.batch(x)
 	}
-	if s.limiter != nil {
-		if err := s.limiter.admit(x); err != nil {
-			return err
-		}
+	if err := s.admit(x); err != nil {
+		return err
 	}
 	handle := s.handler(x.r.Method)
 	if handle == nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -39,29 +41,37 @@ func (b *syncBuffer) String() string {
 // fixture is a server on a socket, with a fake device called sda and a real one's directory for what is pending.
 type fixture struct {
 	t       *testing.T
-	config  *Config
+	config  *conf.Config
 	server  *Server
 	store   *fakeStore
+	open    openFunc // may be replaced by a test
 	address string
 	log     *syncBuffer
 }
 
-func testConfig(t *testing.T) *Config {
+// testConfig is a configuration with the defaults, and with lines of its own.
+func testConfig(t testing.TB, lines ...string) *conf.Config {
 	t.Helper()
-	config := &Config{}
-	for _, o := range config.options() {
-		if err := o.set(o.value); err != nil {
+	dir := t.TempDir()
+	file := "[DEFAULT]\nswift_dir = " + dir + "\n" + strings.Join(lines, "\n") + "\n"
+	for name, text := range map[string]string{
+		"object-server.conf": file, "martlet.conf": "[swift-hash]\nswift_hash_path_suffix = suffix\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	config.Devices, config.SwiftDir, config.MountCheck = t.TempDir(), t.TempDir(), false
-	config.HashSuffix, config.Limits = "suffix", DefaultLimits()
+	config, err := conf.Read(filepath.Join(dir, "object-server.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Devices, config.MountCheck = t.TempDir(), false
 	config.Policies = map[int]bool{0: true, 1: true}
 	config.ContainerUpdateTimeout = 200 * time.Millisecond
 	return config
 }
 
-func newFixture(t *testing.T, adjust ...func(*Config)) *fixture {
+func newFixture(t *testing.T, adjust ...func(*conf.Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, config: testConfig(t), store: newFakeStore(), log: &syncBuffer{}}
 	for _, change := range adjust {
@@ -72,11 +82,12 @@ func newFixture(t *testing.T, adjust ...func(*Config)) *fixture {
 	}
 	logger := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f.server = newServer(f.config, logger, "test")
-	f.server.devices.wait = time.Minute // the disk of a busy machine takes longer than a request may wait
-	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
 		return f.store, pending, err
 	}
+	// The disk of a busy machine takes longer than a request may wait: hence the minute.
+	f.server.use(func(path string) (devices.Store, *updates.Pending, error) { return f.open(path) }, time.Minute)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 )
 
 // Headers about versions; doc/formats/wire-object.md says what each method makes of them.
@@ -100,7 +101,7 @@ func restoredTarget(m *format.Metadata) format.VersionID {
 
 // openRequested opens the version that the request names, else the current one. since is the time from which on it is
 // current, where that is not its own.
-func openRequested(x *exchange, from store) (o object, since format.Timestamp, err error) {
+func openRequested(x *exchange, from devices.Store) (o devices.Object, since format.Timestamp, err error) {
 	id, ok, err := x.version()
 	switch {
 	case err != nil:
@@ -149,7 +150,7 @@ func undated(err error, isDoubtful bool) error {
 	return err
 }
 
-func openVersion(from store, at device.Location, id format.VersionID) (object, error) {
+func openVersion(from devices.Store, at device.Location, id format.VersionID) (devices.Object, error) {
 	o, err := from.OpenVersion(at, id)
 	if isAlias(from, at, id, err) {
 		return from.OpenVersion(at, format.VersionID{})
@@ -158,7 +159,7 @@ func openVersion(from store, at device.Location, id format.VersionID) (object, e
 }
 
 // headRequested is openRequested without the data.
-func headRequested(x *exchange, from store) (m *format.Metadata, since format.Timestamp, err error) {
+func headRequested(x *exchange, from devices.Store) (m *format.Metadata, since format.Timestamp, err error) {
 	id, ok, err := x.version()
 	switch {
 	case err != nil:
@@ -186,7 +187,7 @@ func otherIsCurrent(m *format.Metadata) error {
 var errOtherIsCurrent = errors.New("another version was current when records were lost")
 
 // headCurrent is the metadata of the version that is current.
-func headCurrent(from store, at device.Location) (m *format.Metadata, since format.Timestamp, err error) {
+func headCurrent(from devices.Store, at device.Location) (m *format.Metadata, since format.Timestamp, err error) {
 	m, err = from.Head(at)
 	if err == nil && isRestored(m.VersionID) {
 		isDoubtful := m.Doubtful
@@ -200,7 +201,7 @@ func headCurrent(from store, at device.Location) (m *format.Metadata, since form
 	return m, since, err
 }
 
-func headVersion(from store, at device.Location, id format.VersionID) (*format.Metadata, error) {
+func headVersion(from devices.Store, at device.Location, id format.VersionID) (*format.Metadata, error) {
 	m, err := from.HeadVersion(at, id)
 	if isAlias(from, at, id, err) {
 		return from.HeadVersion(at, format.VersionID{})
@@ -210,7 +211,7 @@ func headVersion(from store, at device.Location, id format.VersionID) (*format.M
 
 // isAlias tells whether an id that was not found is the timestamp of the null version. Clients see that id once the null
 // version is not current any more.
-func isAlias(from store, at device.Location, id format.VersionID, err error) bool {
+func isAlias(from devices.Store, at device.Location, id format.VersionID, err error) bool {
 	var gone *device.NotFoundError
 	isMissing := errors.As(err, &gone) && !gone.Marker && gone.Tombstone.IsZero()
 	if !isMissing && !errors.Is(err, device.ErrQuarantined) || id.IsNull() {

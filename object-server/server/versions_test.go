@@ -3,12 +3,14 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"martlet/object-server/device"
+	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -23,13 +25,13 @@ func newVersionsFixture(t *testing.T) *versionsFixture {
 	t.Helper()
 	f := newFixture(t, patient)
 	f.config.Device.KeptID = keptID
-	f.server.devices.open = func(path string) (store, *updates.Pending, error) {
+	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
 		if err != nil {
 			return nil, nil, err
 		}
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
-		return deviceStore{opened}, pending, err
+		return devices.NewStore(opened, io.NopCloser(nil)), pending, err
 	}
 	return &versionsFixture{f, newListings(t)}
 }

@@ -40,9 +40,19 @@ GO_LEVELS = {
     "device/partpower": 4,
     "device": 5,
     "updates": 5,
-    "server": 6,
-    "cmd": 7,
-    "bench": 7,
+    "server/calls": 0,
+    "server/descriptors": 0,
+    "server/marker": 0,
+    "server/option": 0,
+    "server/workers": 0,
+    "server/ratelimit": 1,
+    "server/conf": 6,
+    "server/devices": 6,
+    "server/recon": 7,
+    "server/relink": 7,
+    "server": 8,
+    "cmd": 9,
+    "bench": 9,
 }
 
 # What decides without touching a disk: it is handed bytes, or an interface to read by.

@@ -10,14 +10,14 @@ import (
 	"strconv"
 
 	"martlet/object-server/device"
-	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
 )
 
 // ask lets the server that has the device repair the partitions, one after the
 // other, or say what it would do. A partition that cannot be repaired does not keep
 // it from the others.
-func (f *bundleFlags) ask(t *target, conf string, apply bool) (all []*device.Repaired, err error) {
-	running, err := findServer(t.root, conf)
+func (f *bundleFlags) ask(t *target, path string, apply bool) (all []*device.Repaired, err error) {
+	running, err := findServer(t.root, path)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (f *bundleFlags) ask(t *target, conf string, apply bool) (all []*device.Rep
 }
 
 // findServer finds the server that has a device by its conf.
-func findServer(root, conf string) (*runningServer, error) {
+func findServer(root, path string) (*runningServer, error) {
 	hint := "name the conf of its server with --conf, or stop it; \"bundle verify\" may be used meanwhile"
-	config, err := server.ReadConfig(conf)
+	config, err := conf.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s is in use: %s: %w", root, hint, err)
 	}
@@ -56,7 +56,7 @@ func findServer(root, conf string) (*runningServer, error) {
 	}
 	theirs, err := os.Stat(config.Devices)
 	if err != nil || !os.SameFile(ours, theirs) {
-		return nil, fmt.Errorf("%s is in use, but not below the devices of %s: %s", root, conf, hint)
+		return nil, fmt.Errorf("%s is in use, but not below the devices of %s: %s", root, path, hint)
 	}
 	return newRunningServer(config, "/recon/repair"), nil
 }

@@ -4,14 +4,14 @@ import (
 	"net"
 	"testing"
 
-	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
 )
 
 // All addresses of IPv4 are none of IPv6, as with the account and container server: a filter of one says nothing of the
 // other.
 func TestListensOnTheFamilyThatIsNamed(t *testing.T) {
 	for _, ip := range []string{"0.0.0.0", "127.0.0.1"} {
-		listener, err := listen(&server.Config{BindIP: ip})
+		listener, err := listen(&conf.Config{BindIP: ip})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
 )
 
 // version is set when a release is built: -ldflags "-X main.version=1.2.3".
@@ -70,7 +71,7 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	case "--version":
 		_, err = fmt.Fprintln(stdout, "martlet-object-server", versionText())
 	case "--print-options":
-		err = server.PrintOptions(stdout)
+		err = conf.PrintOptions(stdout)
 	default:
 		if argument == "serve" || argument[:min(1, len(argument))] == "-" {
 			fmt.Fprint(stderr, usage)
@@ -102,7 +103,7 @@ const heapFloor = 64 << 20
 
 // serve runs until a signal asks it to stop; reloader says what other signals do.
 func serve(path string, stdout, stderr io.Writer) error {
-	config, err := server.ReadConfig(path)
+	config, err := conf.Read(path)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func serve(path string, stdout, stderr io.Writer) error {
 	return errors.Join(err, s.Shutdown(ctx))
 }
 
-func listen(config *server.Config) (net.Listener, error) {
+func listen(config *conf.Config) (net.Listener, error) {
 	address := net.JoinHostPort(config.BindIP, strconv.Itoa(config.BindPort))
 	network := "tcp"
 	if ip := net.ParseIP(config.BindIP); ip.To4() != nil {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/relink"
 )
 
 // relinkerName is what the program may also be called, for those who know Swift's.
@@ -109,7 +111,7 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 	switch {
 	case len(words) == 0:
 		return nil, errors.New("relink or cleanup is missing")
-	case words[0] != server.StepRelink && words[0] != server.StepCleanup:
+	case words[0] != relink.StepRelink && words[0] != relink.StepCleanup:
 		return nil, fmt.Errorf("%q is neither relink nor cleanup", words[0])
 	case len(words) > 2:
 		return nil, fmt.Errorf("%q is too much", words[2])
@@ -130,8 +132,8 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 // relinkerTarget is the server that has the devices: a running one, or one without
 // an address of its own.
 type relinkerTarget interface {
-	begin(o *relinkerOptions) (*server.RelinkAnswer, error)
-	look() (*server.RelinkAnswer, error)
+	begin(o *relinkerOptions) (*relink.Answer, error)
+	look() (*relink.Answer, error)
 	close() error
 }
 
@@ -145,7 +147,7 @@ func runRelinker(arguments []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v; see --help\n", relinkerName, err)
 		return 2
 	}
-	status, err := relink(o, stdout, stderr)
+	status, err := takeStep(o, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", relinkerName, err)
 		return 1
@@ -153,8 +155,8 @@ func runRelinker(arguments []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-func relink(o *relinkerOptions, stdout, stderr io.Writer) (status int, err error) {
-	config, err := server.ReadConfigIn(o.conf, o.swiftDir)
+func takeStep(o *relinkerOptions, stdout, stderr io.Writer) (status int, err error) {
+	config, err := conf.ReadIn(o.conf, o.swiftDir)
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +184,7 @@ func relink(o *relinkerOptions, stdout, stderr io.Writer) (status int, err error
 }
 
 // each visits the devices that were asked for, in order.
-func (o *relinkerOptions) each(a *server.RelinkAnswer, visit func(device, policy string, one server.RelinkDevice)) {
+func (o *relinkerOptions) each(a *relink.Answer, visit func(device, policy string, one relink.Device)) {
 	for _, device := range slices.Sorted(maps.Keys(a.Devices)) {
 		for _, policy := range slices.Sorted(maps.Keys(a.Devices[device])) {
 			if o.isAsked(o.devices, device) && o.isAsked(o.policies, policy) {
@@ -197,13 +199,13 @@ func (o *relinkerOptions) isAsked(list []string, one string) bool {
 }
 
 // report says what has become of it.
-func (o *relinkerOptions) report(a *server.RelinkAnswer, stdout, stderr io.Writer) (status int, err error) {
+func (o *relinkerOptions) report(a *relink.Answer, stdout, stderr io.Writer) (status int, err error) {
 	if o.json {
 		if err := json.NewEncoder(stdout).Encode(a); err != nil {
 			return 0, err
 		}
 	}
-	o.each(a, func(device, policy string, one server.RelinkDevice) {
+	o.each(a, func(device, policy string, one relink.Device) {
 		if one.Error != "" {
 			status = 1
 			fmt.Fprintf(stderr, "%s: %s, policy %s: %s\n", relinkerName, device, policy, one.Error)
@@ -228,12 +230,12 @@ const (
 )
 
 // await waits until no device has anything left to split, or only failures.
-func await(target relinkerTarget, a *server.RelinkAnswer, o *relinkerOptions, stderr io.Writer) (*server.RelinkAnswer, error) {
+func await(target relinkerTarget, a *relink.Answer, o *relinkerOptions, stderr io.Writer) (*relink.Answer, error) {
 	start, said, seen := time.Now(), time.Now(), time.Now()
 	isDrawn := isTerminal(stderr)
 	for {
 		done, left, isBusy := 0, 0, false
-		o.each(a, func(_, _ string, one server.RelinkDevice) {
+		o.each(a, func(_, _ string, one relink.Device) {
 			done, left = done+one.PartsDone, left+max(one.PartsLeft, 0)
 			isBusy = isBusy || one.IsSplitting && one.Error == ""
 		})
@@ -267,7 +269,7 @@ func await(target relinkerTarget, a *server.RelinkAnswer, o *relinkerOptions, st
 }
 
 // keepLost says of devices that the server had and has no more that they are not done.
-func keepLost(before, now *server.RelinkAnswer) {
+func keepLost(before, now *relink.Answer) {
 	for name, policies := range before.Devices {
 		if _, isThere := now.Devices[name]; isThere {
 			continue
@@ -279,14 +281,14 @@ func keepLost(before, now *server.RelinkAnswer) {
 			policies[policy] = one
 		}
 		if now.Devices == nil {
-			now.Devices = map[string]map[string]server.RelinkDevice{}
+			now.Devices = map[string]map[string]relink.Device{}
 		}
 		now.Devices[name] = policies
 	}
 }
 
 // newRelinkerTarget finds out whether the server runs.
-func newRelinkerTarget(config *server.Config, stderr io.Writer) (relinkerTarget, error) {
+func newRelinkerTarget(config *conf.Config, stderr io.Writer) (relinkerTarget, error) {
 	running := newRunningServer(config, "/recon/relinker")
 	_, err := running.look()
 	if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -304,7 +306,7 @@ type runningServer struct {
 	client http.Client
 }
 
-func newRunningServer(config *server.Config, path string) *runningServer {
+func newRunningServer(config *conf.Config, path string) *runningServer {
 	host := config.BindIP
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -315,16 +317,16 @@ func newRunningServer(config *server.Config, path string) *runningServer {
 	}
 }
 
-func (r *runningServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
+func (r *runningServer) begin(o *relinkerOptions) (*relink.Answer, error) {
 	return r.ask(http.MethodPost, url.Values{"step": {o.step}, "policy": o.policies, "device": o.devices})
 }
 
-func (r *runningServer) look() (*server.RelinkAnswer, error) { return r.ask(http.MethodGet, nil) }
+func (r *runningServer) look() (*relink.Answer, error) { return r.ask(http.MethodGet, nil) }
 
 func (r *runningServer) close() error { return nil }
 
-func (r *runningServer) ask(method string, query url.Values) (*server.RelinkAnswer, error) {
-	answer := &server.RelinkAnswer{}
+func (r *runningServer) ask(method string, query url.Values) (*relink.Answer, error) {
+	answer := &relink.Answer{}
 	if err := r.request(method, query, answer); err != nil {
 		return nil, err
 	}
@@ -357,7 +359,7 @@ func (r *runningServer) request(method string, query url.Values, answer any) err
 // ownServer has the devices in this process, and answers no requests.
 type ownServer struct{ *server.Server }
 
-func (s *ownServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
+func (s *ownServer) begin(o *relinkerOptions) (*relink.Answer, error) {
 	var policies []int
 	for _, policy := range o.policies {
 		index, err := strconv.Atoi(policy)
@@ -366,10 +368,10 @@ func (s *ownServer) begin(o *relinkerOptions) (*server.RelinkAnswer, error) {
 		}
 		policies = append(policies, index)
 	}
-	return s.Relink(o.step, policies, o.devices)
+	return s.Relinker().Take(o.step, policies, o.devices)
 }
 
-func (s *ownServer) look() (*server.RelinkAnswer, error) { return s.Relinked(), nil }
+func (s *ownServer) look() (*relink.Answer, error) { return s.Relinker().Progress(), nil }
 
 func (s *ownServer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

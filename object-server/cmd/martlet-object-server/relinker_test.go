@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
+	"martlet/object-server/server/relink"
 )
 
 // relinkerHost is a host with a device d1 and a conf, and no server.
@@ -60,28 +62,28 @@ func writeRing(t *testing.T, directory string, power, next int) {
 // Each step is taken when the ring asks for it, and says so with a status as
 // Swift's; without a server the command does it by itself.
 func TestRelinkerSteps(t *testing.T) {
-	directory, conf := relinkerHost(t)
+	directory, path := relinkerHost(t)
 	for i, c := range []struct {
 		power, next int
 		arguments   []string
 		status      int
 		says        string
 	}{
-		{3, -1, []string{"relink", conf}, 2, "No policy found"},
-		{3, -1, []string{"cleanup", conf}, 2, "No policy found"},
-		{3, 4, []string{"cleanup", conf}, 2, "No policy found"},
-		{3, 4, []string{"relink", "--policy", "1", conf}, 2, "No policy found"},
-		{3, 4, []string{"relink", conf, "--device", "d9"}, 1, "not available"},
-		{3, 4, []string{"relink", conf}, 0, "d1, policy 0: ready to go from part power 3 to 4"},
-		{3, 3, []string{"cleanup", conf}, 0, "d1, policy 0: part power 3,"}, // cancelled
-		{3, 4, []string{"relink", conf, "--device", "d1", "--policy", "0"}, 0, "from part power 3 to 4"},
-		{4, 4, []string{"cleanup", conf, "--json"}, 0, `"part_power":4,"next_part_power":null,"splitting":false`},
-		{4, 4, []string{"cleanup", "--workers", "4", "--files-per-second", "50", conf}, 0, "part power 4"},
-		{4, 4, []string{"cleanup", "--partition", "7", conf}, 2, "partition"},
-		{7, 8, []string{"relink", conf}, 1, "the ring is about to go from 7 to 8, that of the device 4"},
-		{7, 8, []string{"relink", conf, "x"}, 2, "too much"},
-		{7, 8, []string{"relink", conf, "--policy", "gold"}, 2, "not an index"},
-		{7, 8, []string{"link", conf}, 2, "neither relink nor cleanup"},
+		{3, -1, []string{"relink", path}, 2, "No policy found"},
+		{3, -1, []string{"cleanup", path}, 2, "No policy found"},
+		{3, 4, []string{"cleanup", path}, 2, "No policy found"},
+		{3, 4, []string{"relink", "--policy", "1", path}, 2, "No policy found"},
+		{3, 4, []string{"relink", path, "--device", "d9"}, 1, "not available"},
+		{3, 4, []string{"relink", path}, 0, "d1, policy 0: ready to go from part power 3 to 4"},
+		{3, 3, []string{"cleanup", path}, 0, "d1, policy 0: part power 3,"}, // cancelled
+		{3, 4, []string{"relink", path, "--device", "d1", "--policy", "0"}, 0, "from part power 3 to 4"},
+		{4, 4, []string{"cleanup", path, "--json"}, 0, `"part_power":4,"next_part_power":null,"splitting":false`},
+		{4, 4, []string{"cleanup", "--workers", "4", "--files-per-second", "50", path}, 0, "part power 4"},
+		{4, 4, []string{"cleanup", "--partition", "7", path}, 2, "partition"},
+		{7, 8, []string{"relink", path}, 1, "the ring is about to go from 7 to 8, that of the device 4"},
+		{7, 8, []string{"relink", path, "x"}, 2, "too much"},
+		{7, 8, []string{"relink", path, "--policy", "gold"}, 2, "not an index"},
+		{7, 8, []string{"link", path}, 2, "neither relink nor cleanup"},
 		{7, 8, []string{"--help"}, 0, "usage:"},
 	} {
 		writeRing(t, directory, c.power, c.next)
@@ -96,13 +98,13 @@ func TestRelinkerSteps(t *testing.T) {
 // A device that was prepared, and away while the others were split, is split when
 // it is there again: no step of the command would come to it any more.
 func TestRelinkerDeviceComesLate(t *testing.T) {
-	directory, conf := relinkerHost(t)
+	directory, path := relinkerHost(t)
 	writeRing(t, directory, 3, 4)
-	if status := run([]string{"relinker", "relink", conf}, io.Discard, io.Discard); status != 0 {
+	if status := run([]string{"relinker", "relink", path}, io.Discard, io.Discard); status != 0 {
 		t.Fatalf("status %d", status)
 	}
 	writeRing(t, directory, 4, -1)
-	config, err := server.ReadConfig(conf)
+	config, err := conf.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,17 +113,17 @@ func TestRelinkerDeviceComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Shutdown(t.Context()) // nothing is under way
-	if figures := s.Relinked().Devices["d1"]["0"]; !figures.IsSplitting && figures.PartPower != 4 {
+	if figures := s.Relinker().Progress().Devices["d1"]["0"]; !figures.IsSplitting && figures.PartPower != 4 {
 		t.Fatalf("it is not being split: %+v", figures)
 	}
 }
 
 // lossyTarget is a server that answers what it is told to.
-type lossyTarget struct{ answers []*server.RelinkAnswer }
+type lossyTarget struct{ answers []*relink.Answer }
 
-func (l *lossyTarget) begin(*relinkerOptions) (*server.RelinkAnswer, error) { return l.look() }
+func (l *lossyTarget) begin(*relinkerOptions) (*relink.Answer, error) { return l.look() }
 
-func (l *lossyTarget) look() (*server.RelinkAnswer, error) {
+func (l *lossyTarget) look() (*relink.Answer, error) {
 	answer := l.answers[0]
 	l.answers = l.answers[1:]
 	return answer, nil
@@ -132,18 +134,18 @@ func (l *lossyTarget) close() error { return nil }
 // A device that goes away while its partitions are split is not one that is done.
 func TestRelinkerLosesDevice(t *testing.T) {
 	next := uint8(4)
-	busy := map[string]server.RelinkDevice{"0": {PartPower: 3, NextPartPower: &next, IsSplitting: true}}
-	done := map[string]server.RelinkDevice{"0": {PartPower: 4}}
-	target := &lossyTarget{[]*server.RelinkAnswer{
-		{Devices: map[string]map[string]server.RelinkDevice{"d1": busy, "d2": busy}},
-		{Devices: map[string]map[string]server.RelinkDevice{"d1": done}},
+	busy := map[string]relink.Device{"0": {PartPower: 3, NextPartPower: &next, IsSplitting: true}}
+	done := map[string]relink.Device{"0": {PartPower: 4}}
+	target := &lossyTarget{[]*relink.Answer{
+		{Devices: map[string]map[string]relink.Device{"d1": busy, "d2": busy}},
+		{Devices: map[string]map[string]relink.Device{"d1": done}},
 	}}
 	o, err := parseRelinker([]string{"cleanup"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	answer, err := await(target, &server.RelinkAnswer{Policies: 1, Devices: map[string]map[string]server.RelinkDevice{"d1": busy, "d2": busy}}, o, &stderr)
+	answer, err := await(target, &relink.Answer{Policies: 1, Devices: map[string]map[string]relink.Device{"d1": busy, "d2": busy}}, o, &stderr)
 	if err != nil || answer.Policies != 1 {
 		t.Fatalf("%+v, %v", answer, err)
 	}
@@ -155,9 +157,9 @@ func TestRelinkerLosesDevice(t *testing.T) {
 
 // The running server takes the steps over HTTP, and refuses what makes no sense.
 func TestRelinkerOverHTTP(t *testing.T) {
-	directory, conf := relinkerHost(t)
+	directory, path := relinkerHost(t)
 	writeRing(t, directory, 3, 4)
-	config, err := server.ReadConfig(conf)
+	config, err := conf.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +181,7 @@ func TestRelinkerOverHTTP(t *testing.T) {
 		{"POST", "?step=dance", http.StatusBadRequest, "step"},
 		{"POST", "", http.StatusBadRequest, "step"},
 		{"PUT", "", http.StatusMethodNotAllowed, ""},
-		{"POST", "?step=relink&device=..", http.StatusOK, "Invalid device name"},
+		{"POST", "?step=relink&device=..", http.StatusOK, "invalid device name"},
 	} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest(c.method, "/recon/relinker"+c.query, nil))

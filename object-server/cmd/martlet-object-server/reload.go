@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"martlet/object-server/server"
+	"martlet/object-server/server/conf"
 )
 
 // reloader takes the signals that ask a service to read its configuration anew, so that none of them ends the server.
@@ -32,7 +32,7 @@ func (r *reloader) run() {
 			r.logger.Warn("signal has no meaning here", "signal", name)
 			continue
 		}
-		config, err := server.ReadConfig(r.path)
+		config, err := conf.Read(r.path)
 		if err != nil {
 			r.logger.Error("reload refused, the server goes on as it is", "signal", name, "error", err)
 			continue

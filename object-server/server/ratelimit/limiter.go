@@ -1,4 +1,4 @@
-package server
+package ratelimit
 
 import (
 	"log/slog"
@@ -8,9 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// statusTooManyBackendRequests is Swift's answer to what is beyond a limit: the proxy asks another replica.
-const statusTooManyBackendRequests = 529
 
 // limitedMethods have a limit of their own for each device. The first stands for all of them together.
 var limitedMethods = [...]string{
@@ -35,8 +32,8 @@ func (r *rates) step(kind int) int64 {
 	return int64(min(float64(time.Second)/r.perSecond[kind], 1e18))
 }
 
-// ratelimiter refuses what is beyond the limits of a device. Safe for concurrent use; no request waits for another.
-type ratelimiter struct {
+// Limiter refuses what is beyond the limits of a device. Safe for concurrent use; no request waits for another.
+type Limiter struct {
 	logger   *slog.Logger
 	started  time.Time
 	path     string
@@ -61,12 +58,12 @@ type deviceTurns struct {
 // devicesLimitedMax bounds how many names of devices are remembered; names come from requests.
 const devicesLimitedMax = 1024
 
-// newRatelimiter returns nil where the configuration has no use of it.
-func newRatelimiter(config *RatelimitConfig, logger *slog.Logger) *ratelimiter {
+// New returns nil where the configuration does not ask for limits.
+func New(config *Config, logger *slog.Logger) *Limiter {
 	if !config.Enabled {
 		return nil
 	}
-	l := &ratelimiter{
+	l := &Limiter{
 		logger: logger, started: time.Now(), path: config.path, base: config.base, interval: config.ReloadInterval,
 		wasThere: config.isNamed,
 	}
@@ -76,23 +73,21 @@ func newRatelimiter(config *RatelimitConfig, logger *slog.Logger) *ratelimiter {
 	return l
 }
 
-// admit is a failure for a request that comes before its turn.
-func (l *ratelimiter) admit(x *exchange) error {
-	now := int64(x.received.Sub(l.started))
+// Admit reports whether a request to a device may be served now, by the limits of its method and of all methods.
+// Without the name of a device it may.
+func (l *Limiter) Admit(method, device string, at time.Time) bool {
+	now := int64(at.Sub(l.started))
 	limits := l.ratesAt(now)
-	if !limits.limitsAny() {
-		return nil
+	kind := kindOf(method)
+	if !limits.limitsAny() || kind == allMethods || device == "" {
+		return true
 	}
-	kind := kindOf(x.r.Method)
-	device := deviceOf(x.r.URL.Path)
-	if kind == allMethods || device == "" {
-		return nil
+	turns := l.turnsOf(device, now)
+	if turns.take(limits, kind, now) {
+		return true
 	}
-	if turns := l.turnsOf(device, now); !turns.take(limits, kind, now) {
-		turns.refused[kind].Add(1)
-		return fail(statusTooManyBackendRequests, "Too many requests for this device; ask another.")
-	}
-	return nil
+	turns.refused[kind].Add(1)
+	return false
 }
 
 func kindOf(method string) int {
@@ -104,19 +99,8 @@ func kindOf(method string) int {
 	return allMethods
 }
 
-// deviceOf returns the first part of /device/partition/..., "" for a path of another form.
-func deviceOf(path string) string {
-	rest, ok := strings.CutPrefix(path, "/")
-	device, rest, found := strings.Cut(rest, "/")
-	partition, _, _ := strings.Cut(rest, "/")
-	if !ok || !found || partition == "" || strings.Trim(partition, "0123456789") != "" || !isDeviceName(device) {
-		return ""
-	}
-	return device
-}
-
 // turnsOf returns what is known of a device. One that is new has nothing to catch up.
-func (l *ratelimiter) turnsOf(device string, now int64) *deviceTurns {
+func (l *Limiter) turnsOf(device string, now int64) *deviceTurns {
 	if found, ok := l.devices.Load(device); ok {
 		return found.(*deviceTurns)
 	}
@@ -161,8 +145,8 @@ func takeTurn(next *atomic.Int64, now, buffer, step int64) bool {
 	}
 }
 
-// refusals counts the requests refused, by device and method.
-func (l *ratelimiter) refusals() map[string]map[string]int64 {
+// Refusals counts the requests refused, by device and method.
+func (l *Limiter) Refusals() map[string]map[string]int64 {
 	counts := map[string]map[string]int64{}
 	if l == nil {
 		return counts

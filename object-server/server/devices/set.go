@@ -1,38 +1,50 @@
-package server
+package devices
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"martlet/object-server/device"
+	"martlet/object-server/server/calls"
 	"martlet/object-server/updates"
 )
 
 // checkEvery is how often a device in use is checked for being still there, and one that failed to open is tried again.
 const checkEvery = time.Second
 
-// mounts are the devices below one directory, opened when first used. Safe for concurrent use.
-type mounts struct {
+// Options say where the devices are and how they are opened.
+type Options struct {
+	Root       string // directory with one directory for each device
+	MountCheck bool   // a directory that is no mount point is not a device
+	Logger     *slog.Logger
+	Wait       time.Duration // of a request for a device; 0 is calls.Wait
+
+	// Open opens the device at path, and the container updates that wait on it.
+	Open func(path string) (Store, *updates.Pending, error)
+}
+
+// Set are the devices below one directory, opened when first used. Safe for concurrent use.
+type Set struct {
 	root       string
 	mountCheck bool
 	logger     *slog.Logger
-	open       func(path string) (store, *updates.Pending, error)
-	wait       time.Duration // of a request for a device; answerWait
+	open       func(path string) (Store, *updates.Pending, error)
+	wait       time.Duration
 
-	openings *asker[*mount]       // side by side: one that hangs holds those alone that want the same device
-	looks    *asker[fileIdentity] // whether a device in use is still there
+	openings *calls.Group[*Mount]       // in parallel: a device that hangs delays only those who want that device
+	looks    *calls.Group[fileIdentity] // whether a device in use is still there
 
 	mu       sync.RWMutex
-	byName   map[string]*mount      // guarded by mu
+	byName   map[string]*Mount      // guarded by mu
 	failed   map[string]failedMount // that could not be opened; guarded by mu
 	outages  map[string]outage      // of devices that were taken out; guarded by mu
 	isClosed bool                   // guarded by mu
@@ -44,19 +56,37 @@ type failedMount struct {
 	err   error
 }
 
-// mount is one open device.
-type mount struct {
-	name     string
+// New returns the devices below options.Root; none is open yet.
+func New(options Options) *Set {
+	if options.Wait == 0 {
+		options.Wait = calls.Wait
+	}
+	return &Set{
+		root: options.Root, mountCheck: options.MountCheck, logger: options.Logger, open: options.Open, wait: options.Wait,
+		openings: calls.New[*Mount](false), looks: calls.New[fileIdentity](false),
+		byName: map[string]*Mount{}, failed: map[string]failedMount{}, outages: map[string]outage{},
+	}
+}
+
+// Mount is one open device.
+type Mount struct {
+	Name    string
+	Store   Store
+	Pending *updates.Pending // container updates that wait on this device
+
 	path     string
 	identity fileIdentity
-	store    store
-	pending  *updates.Pending
 	checked  atomic.Int64 // when path was seen to be this device, Unix nanoseconds
 	isSilent atomic.Bool  // it does not answer whether it is there
 
 	use    sync.RWMutex // held for reading by requests, for writing to close
 	closed bool         // guarded by use
 }
+
+// UnavailableError means that a device is missing, not mounted, broken or does not answer.
+type UnavailableError struct{ Device string }
+
+func (e *UnavailableError) Error() string { return "device " + e.Device + " is not available" }
 
 // fileIdentity tells one directory, and one mounted file system, from another of the same name.
 type fileIdentity struct{ device, inode uint64 }
@@ -75,7 +105,7 @@ func identify(path string) (fileIdentity, error) {
 var errNotMounted = errors.New("not a mount point")
 
 // examine tells which device is at path now.
-func (s *mounts) examine(path string) (fileIdentity, error) {
+func (s *Set) examine(path string) (fileIdentity, error) {
 	identity, err := identify(path)
 	if err != nil || !s.mountCheck {
 		return identity, err
@@ -90,60 +120,62 @@ func (s *mounts) examine(path string) (fileIdentity, error) {
 	return identity, nil
 }
 
-// acquire returns a device for one request, which must release it. A device that is missing, not mounted or broken is
-// a 507.
-func (s *mounts) acquire(name string) (*mount, error) {
+// IsThere looks whether a device is in its place, and mounted where it must be.
+func (s *Set) IsThere(name string) bool {
+	_, err := s.examine(filepath.Join(s.root, name))
+	return err == nil
+}
+
+// Acquire returns a device for one request, which must release it, or an UnavailableError.
+func (s *Set) Acquire(name string) (*Mount, error) {
 	s.mu.RLock()
 	found := s.byName[name]
 	s.mu.RUnlock()
 	if found == nil || !s.isPresent(found) {
 		var err error
 		if found, err = s.openMount(name, s.wait); err != nil {
-			return nil, unavailable(name)
+			return nil, &UnavailableError{Device: name}
 		}
 	}
 	if found.isSilent.Load() {
-		return nil, unavailable(name)
+		return nil, &UnavailableError{Device: name}
 	}
-	if err := found.store.Err(); err != nil {
+	if err := found.Store.Err(); err != nil {
 		s.drop(found, err)
-		return nil, unavailable(name)
+		return nil, &UnavailableError{Device: name}
 	}
 	found.use.RLock()
 	if found.closed {
 		found.use.RUnlock()
-		return nil, unavailable(name)
+		return nil, &UnavailableError{Device: name}
 	}
 	return found, nil
 }
 
-func (s *mount) release() { s.use.RUnlock() }
-
-func unavailable(name string) *failure {
-	return fail(http.StatusInsufficientStorage, "The device %s is not available.", name)
-}
+// Release ends the use of a device that Acquire returned.
+func (s *Mount) Release() { s.use.RUnlock() }
 
 // isPresent checks now and then that the device is still the one that was opened; one that is gone is closed. One
 // that does not answer may be there.
-func (s *mounts) isPresent(found *mount) bool {
+func (s *Set) isPresent(found *Mount) bool {
 	now := time.Now().UnixNano()
 	last := found.checked.Load()
 	isFresh := last <= now && now-last < int64(checkEvery) // last is later when the clock was set back
 	if isFresh || !found.checked.CompareAndSwap(last, now) {
 		return true
 	}
-	identity, err := s.looks.ask(found.name, s.wait, func() (fileIdentity, error) { return s.examine(found.path) })
-	isSilent := errors.Is(err, errNoAnswer)
+	identity, err := s.looks.Do(found.Name, s.wait, func() (fileIdentity, error) { return s.examine(found.path) })
+	isSilent := errors.Is(err, calls.ErrNoAnswer)
 	if found.isSilent.Swap(isSilent) != isSilent {
-		s.logger.Warn("device answers, or does not", "device", found.name, "answers", !isSilent)
+		s.logger.Warn("device answers, or does not", "device", found.Name, "answers", !isSilent)
 	}
 	if isSilent || err == nil && identity == found.identity {
 		return true
 	}
-	s.logger.Error("device disappeared", "device", found.name, "error", err)
+	s.logger.Error("device disappeared", "device", found.Name, "error", err)
 	s.mu.Lock()
-	if s.byName[found.name] == found {
-		delete(s.byName, found.name)
+	if s.byName[found.Name] == found {
+		delete(s.byName, found.Name)
 	}
 	s.mu.Unlock()
 	go found.close(s.logger)
@@ -151,17 +183,17 @@ func (s *mounts) isPresent(found *mount) bool {
 }
 
 // openMount opens a device unless another request just did, or failed to. It goes on behind a caller that has waited
-// long enough, with errNoAnswer.
-func (s *mounts) openMount(name string, wait time.Duration) (*mount, error) {
-	found, err := s.openings.ask(name, wait, func() (*mount, error) { return s.openNow(name) })
-	if errors.Is(err, errNoAnswer) {
+// long enough, with calls.ErrNoAnswer.
+func (s *Set) openMount(name string, wait time.Duration) (*Mount, error) {
+	found, err := s.openings.Do(name, wait, func() (*Mount, error) { return s.openNow(name) })
+	if errors.Is(err, calls.ErrNoAnswer) {
 		s.noteFailure(name, err, time.Time{})
 	}
 	return found, err
 }
 
 // openNow opens a device. No two run for one device.
-func (s *mounts) openNow(name string) (*mount, error) {
+func (s *Set) openNow(name string) (*Mount, error) {
 	path := filepath.Join(s.root, name)
 	identity, err := s.examine(path)
 	if err != nil {
@@ -182,7 +214,7 @@ func (s *mounts) openNow(name string) (*mount, error) {
 		s.noteFailure(name, err, time.Now())
 		return nil, err
 	}
-	found = &mount{name: name, path: path, identity: identity, store: opened, pending: pending}
+	found = &Mount{Name: name, path: path, identity: identity, Store: opened, Pending: pending}
 	found.checked.Store(time.Now().UnixNano())
 	if !s.publish(found) {
 		found.close(s.logger)
@@ -193,14 +225,14 @@ func (s *mounts) openNow(name string) (*mount, error) {
 }
 
 // publish makes a device known; false if the server has been shut down meanwhile.
-func (s *mounts) publish(found *mount) bool {
+func (s *Set) publish(found *Mount) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed {
 		return false
 	}
-	s.byName[found.name] = found
-	delete(s.failed, found.name)
+	s.byName[found.Name] = found
+	delete(s.failed, found.Name)
 	return true
 }
 
@@ -208,7 +240,7 @@ func (s *mounts) publish(found *mount) bool {
 const failedMax = 1024
 
 // noteFailure logs why a device cannot be opened, once until the reason changes.
-func (s *mounts) noteFailure(name string, err error, at time.Time) {
+func (s *Set) noteFailure(name string, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed[name].err == nil || s.failed[name].err.Error() != err.Error() {
@@ -220,13 +252,13 @@ func (s *mounts) noteFailure(name string, err error, at time.Time) {
 	s.failed[name] = failedMount{at: at, pause: checkEvery, err: err}
 }
 
-// startWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to
+// StartWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to
 // replay a journal or because it hangs, is opened behind them.
-const startWait = 10 * time.Second
+const StartWait = 10 * time.Second
 
-// openPresent opens the devices that are there at start, so that what is pending on them is delivered.
-func (s *mounts) openPresent(wait time.Duration) error {
-	names, err := s.present()
+// OpenPresent opens the devices that are there at start, so that what is pending on them is delivered.
+func (s *Set) OpenPresent(wait time.Duration) error {
+	names, err := s.Names()
 	if err != nil {
 		return fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
@@ -242,32 +274,32 @@ func (s *mounts) openPresent(wait time.Duration) error {
 	return nil
 }
 
-// present lists the directories of devices. It looks at none of them.
-func (s *mounts) present() ([]string, error) {
+// Names lists the directories of devices. It looks at none of them.
+func (s *Set) Names() ([]string, error) {
 	entries, err := os.ReadDir(s.root)
 	var names []string
 	for _, entry := range entries {
-		if entry.IsDir() && isDeviceName(entry.Name()) {
+		if entry.IsDir() && IsName(entry.Name()) {
 			names = append(names, entry.Name())
 		}
 	}
 	return names, err
 }
 
-// all returns the open devices.
-func (s *mounts) all() []*mount {
+// All returns the open devices.
+func (s *Set) All() []*Mount {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	open := make([]*mount, 0, len(s.byName))
+	open := make([]*Mount, 0, len(s.byName))
 	for _, found := range s.byName {
 		open = append(open, found)
 	}
 	return open
 }
 
-// close closes all devices once their requests have ended, side by side. A device that does not answer until ctx ends
+// Close closes all devices in parallel, each once its requests have ended. A device that does not answer until ctx ends
 // is left as it is, as by a crash: nothing acknowledged is lost.
-func (s *mounts) close(ctx context.Context) error {
+func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true
 	s.mu.Unlock()
@@ -275,14 +307,14 @@ func (s *mounts) close(ctx context.Context) error {
 	go func() {
 		defer close(closed)
 		var all sync.WaitGroup
-		for _, c := range s.openings.calls() { // closes what it opens, as it comes too late
+		for _, returned := range s.openings.Running() { // an opening that ends now closes its device
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				<-c.done
+				<-returned
 			}()
 		}
-		for _, found := range s.all() {
+		for _, found := range s.All() {
 			all.Add(1)
 			go func() {
 				defer all.Done()
@@ -299,15 +331,20 @@ func (s *mounts) close(ctx context.Context) error {
 	}
 }
 
-func (s *mount) close(logger *slog.Logger) {
+func (s *Mount) close(logger *slog.Logger) {
 	s.use.Lock()
 	defer s.use.Unlock()
 	if s.closed {
 		return
 	}
 	s.closed = true
-	s.pending.Close()
-	if err := s.store.Close(); err != nil {
-		logger.Error("closing device", "device", s.name, "error", err)
+	s.Pending.Close()
+	if err := s.Store.Close(); err != nil {
+		logger.Error("closing device", "device", s.Name, "error", err)
 	}
+}
+
+// IsName refuses hidden names: they are not of devices.
+func IsName(name string) bool {
+	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsRune(name, 0)
 }

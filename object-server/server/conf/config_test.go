@@ -1,4 +1,4 @@
-package server
+package conf
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func writeConfig(t testing.TB, server, cluster string) string {
 }
 
 func TestReadConfig(t *testing.T) {
-	config, err := ReadConfig(writeConfig(t, `
+	config, err := Read(writeConfig(t, `
 [DEFAULT]
 bind_ip = 10.0.0.7
 bind_port = 6201
@@ -92,7 +92,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[swift-constraints]\nmax_meta_count = many\n", "max_meta_count"},
 		{"[DEFAULT\nswift_dir = DIR\n", cluster, "DEFAULT"},
 	} {
-		_, err := ReadConfig(writeConfig(t, c.server, c.cluster))
+		_, err := Read(writeConfig(t, c.server, c.cluster))
 		if err == nil || !strings.Contains(err.Error(), c.part) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v, want %q", c.server, err, c.part)
 		}
@@ -102,7 +102,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 // The Python services read the same bytes: see test_prefix_and_suffix_come_from_the_conf_byte_by_byte.
 func TestSaltsAreReadByteByByte(t *testing.T) {
 	conf := "[swift-hash]\nswift_hash_path_prefix = pr\xe9 # x\nswift_hash_path_suffix = 5%%x\n"
-	c, err := ReadConfig(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", conf))
+	c, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", conf))
 	if err != nil || c.HashPrefix != "pr\xe9 # x" || c.HashSuffix != "5%x" {
 		t.Errorf("got %q %q %v", c.HashPrefix, c.HashSuffix, err)
 	}
@@ -110,7 +110,7 @@ func TestSaltsAreReadByteByByte(t *testing.T) {
 
 // The sample shows every option with its default, and no other.
 func TestSampleHasEveryOption(t *testing.T) {
-	content, err := os.ReadFile("../../etc/object-server.conf-sample")
+	content, err := os.ReadFile("../../../etc/object-server.conf-sample")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestSampleHasEveryOption(t *testing.T) {
 
 // Any client that reaches the port can read and write all data: the operator chooses the network.
 func TestWithoutAnAddressOnlyThisHostIsServed(t *testing.T) {
-	config, err := ReadConfig(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster))
+	config, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-package server
+package recon
 
 import (
+	"bufio"
 	"crypto/md5"
 	"encoding/hex"
 	"errors"
@@ -34,6 +35,22 @@ var reported = map[string][]string{
 	"replication/object": {"replication_time", "replication_stats", "replication_last",
 		"object_replication_time", "object_replication_last"},
 	"updater/object": {"object_updater_sweep", "object_updater_stats", "object_updater_last"},
+}
+
+// readMemory returns the fields of /proc/meminfo.
+func readMemory() (map[string]string, error) {
+	file, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	fields := map[string]string{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	return fields, nil
 }
 
 // readLoad returns the load averages, running and existing tasks, and the newest process id.
@@ -107,91 +124,9 @@ func readMounts() ([]map[string]string, error) {
 	return mounts, nil
 }
 
-func (s *Server) deviceNames() (map[string][]string, error) {
-	figures, err := s.diskUsage()
-	if err != nil {
-		return nil, err
-	}
-	names := []string{}
-	for _, one := range figures {
-		names = append(names, one.Device)
-	}
-	return map[string][]string{s.config.Devices: names}, nil
-}
-
-// unmountedDevice is a device that cannot be used.
-type unmountedDevice struct {
-	Device  string `json:"device"`
-	Mounted bool   `json:"mounted"`
-}
-
-func (s *Server) unmounted() ([]unmountedDevice, error) {
-	figures, err := s.diskUsage()
-	if err != nil {
-		return nil, err
-	}
-	missing := []unmountedDevice{}
-	for _, one := range figures {
-		if !one.Mounted {
-			missing = append(missing, unmountedDevice{Device: one.Device})
-		}
-	}
-	return missing, nil
-}
-
-// quarantine counts what has been put aside on a device, by the name of its folder.
-type quarantine map[string]int
-
-// quarantined counts what has been put aside on the devices: files and folders, and records.
-func (s *Server) quarantined() (map[string]any, error) {
-	names, err := s.entryNames()
-	if err != nil {
-		return nil, err
-	}
-	total, policies := map[string]int{}, map[string]map[string]int{}
-	devices, _ := s.asked.quarantines.askAll(names, s.quarantineOf)
-	for _, device := range devices {
-		for kind, count := range device {
-			if match := policyFolder.FindStringSubmatch(kind); match != nil {
-				index := match[1]
-				if index == "" {
-					index = "0"
-				}
-				if policies[index] == nil {
-					policies[index] = map[string]int{}
-				}
-				policies[index]["objects"] += count
-				kind = "objects"
-			}
-			total[kind] += count
-		}
-	}
-	for _, one := range s.bundleStats() { // records of bundles, since the server was started
-		total["objects"] += int(one.Stats.Quarantined)
-	}
-	return map[string]any{
-		"objects": total["objects"], "containers": total["containers"], "accounts": total["accounts"],
-		"policies": policies,
-	}, nil
-}
-
-func (s *Server) quarantineOf(name string) (quarantine, error) {
-	folders, err := filepath.Glob(filepath.Join(s.config.Devices, name, "quarantined", "*"))
-	if err != nil {
-		return nil, err
-	}
-	counts := quarantine{}
-	for _, folder := range folders {
-		if entries, err := os.ReadDir(folder); err == nil { // else it went away, or is a file
-			counts[filepath.Base(folder)] += len(entries)
-		}
-	}
-	return counts, nil
-}
-
 // ringDigests returns the MD5 of every ring file, by path.
-func (s *Server) ringDigests() (map[string]string, error) {
-	entries, err := os.ReadDir(s.config.SwiftDir)
+func (r *Reporter) ringDigests() (map[string]string, error) {
+	entries, err := os.ReadDir(r.swiftDir)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +135,7 @@ func (s *Server) ringDigests() (map[string]string, error) {
 		if !ringName.MatchString(entry.Name()) {
 			continue
 		}
-		path := filepath.Join(s.config.SwiftDir, entry.Name())
+		path := filepath.Join(r.swiftDir, entry.Name())
 		if digests[path], err = fileDigest(path); err != nil {
 			return nil, err
 		}
@@ -208,8 +143,8 @@ func (s *Server) ringDigests() (map[string]string, error) {
 	return digests, nil
 }
 
-func (s *Server) confDigest() (map[string]string, error) {
-	path := filepath.Join(s.config.SwiftDir, "martlet.conf")
+func (r *Reporter) confDigest() (map[string]string, error) {
+	path := filepath.Join(r.swiftDir, "martlet.conf")
 	digest, err := fileDigest(path)
 	return map[string]string{path: digest, swiftConf: digest}, err
 }

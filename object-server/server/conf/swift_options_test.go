@@ -1,4 +1,4 @@
-package server
+package conf
 
 import (
 	"fmt"
@@ -72,7 +72,7 @@ files_per_second = 20
 `
 
 func TestAConfOfSwiftsServes(t *testing.T) {
-	config, err := ReadConfig(writeConfig(t, operatorsConf, cluster))
+	config, err := Read(writeConfig(t, operatorsConf, cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAConfOfSwiftsServes(t *testing.T) {
 }
 
 func TestOptionsOfSwiftAreShownAndAreNotOurs(t *testing.T) {
-	page, err := os.ReadFile("../../doc/swift-options.md")
+	page, err := os.ReadFile("../../../doc/swift-options.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,8 @@ func TestOptionsOfSwiftAreShownAndAreNotOurs(t *testing.T) {
 	}
 	for _, ours := range new(Config).options() {
 		for _, o := range swiftOptions {
-			if o.of(ours.section, ours.name) {
-				t.Errorf("[%s] %s is an option of ours", ours.section, ours.name)
+			if o.of(ours.Section, ours.Name) {
+				t.Errorf("[%s] %s is an option of ours", ours.Section, ours.Name)
 			}
 		}
 	}

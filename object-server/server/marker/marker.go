@@ -1,4 +1,4 @@
-package server
+package marker
 
 import (
 	"crypto/sha256"
@@ -38,16 +38,21 @@ func (m marker) encode() []byte {
 	return append(text, '\n')
 }
 
-// markers checks that a directory is the device that its name says.
-type markers struct {
+// Checker checks that a directory is the device that its name says.
+type Checker struct {
 	cluster    string
-	mountCheck bool // what is mounted is then the device, be it a new one
+	mountCheck bool // what is mounted is the device, even if it is a new one
 	logger     *slog.Logger
 }
 
-// check returns why the device at path must not be used, nil if it may be. A device that has no marker gets one, unless
-// it had one before: then it is the mount point of a device that is not mounted. A crash leaves no marker or a whole one.
-func (m *markers) check(path string) error {
+// New returns a checker for the cluster with that hash prefix and suffix.
+func New(prefix, suffix string, mountCheck bool, logger *slog.Logger) *Checker {
+	return &Checker{cluster: clusterOf(prefix, suffix), mountCheck: mountCheck, logger: logger}
+}
+
+// Check returns an error if the device at path must not be used. A device without a marker gets one, unless
+// it had one before: then path is the mount point of a device that is not mounted. A crash leaves no marker or a whole one.
+func (m *Checker) Check(path string) error {
 	name := filepath.Base(path)
 	own := marker{Cluster: m.cluster, Device: name}
 	known := filepath.Join(filepath.Dir(path), knownDirectory, name)
@@ -84,7 +89,7 @@ func (m *markers) check(path string) error {
 // mark gives a device its marker: a new one, one of before there were markers, and one whose marker is rotten. One that
 // had a marker and has none is another directory, even with data: writes that were under way when the device went away
 // may have left some in its mount point.
-func (m *markers) mark(path string, own marker, isKnown bool) error {
+func (m *Checker) mark(path string, own marker, isKnown bool) error {
 	at := filepath.Join(path, markerName)
 	if isKnown {
 		if _, err := os.Lstat(at); errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package server
+package workers
 
 import (
 	"sync"
@@ -6,13 +6,13 @@ import (
 )
 
 func TestWorkersRunAllCallsAtOnce(t *testing.T) {
-	w := newWorkers()
+	w := New()
 	for range 3 { // also those that are there already
 		var all, done sync.WaitGroup
 		all.Add(50)
 		done.Add(50)
 		for range 50 {
-			w.run(func() {
+			w.Run(func() {
 				defer done.Done()
 				all.Done()
 				all.Wait() // ends only when all have begun
@@ -23,11 +23,11 @@ func TestWorkersRunAllCallsAtOnce(t *testing.T) {
 }
 
 func TestWorkersDoNotAllWait(t *testing.T) {
-	w := newWorkers()
+	w := New()
 	var all sync.WaitGroup
-	all.Add(2 * workersIdleMax)
-	ended := make(chan struct{}, 2*workersIdleMax)
-	for range 2 * workersIdleMax {
+	all.Add(2 * idleMax)
+	ended := make(chan struct{}, 2*idleMax)
+	for range 2 * idleMax {
 		go func() {
 			w.serve(func() {
 				all.Done()
@@ -36,7 +36,7 @@ func TestWorkersDoNotAllWait(t *testing.T) {
 			ended <- struct{}{}
 		}()
 	}
-	for range workersIdleMax { // those that find so many waiting
+	for range idleMax { // those that find so many waiting
 		<-ended
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package marker
 
 import (
 	"bytes"
@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const golden = "../../test/golden/device-marker"
+const golden = "../../../test/golden/device-marker"
 
-func newMarkers(t *testing.T, mountCheck bool) (*markers, string, *bytes.Buffer) {
+func newChecker(t *testing.T, mountCheck bool) (*Checker, string, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
 	path := filepath.Join(t.TempDir(), "d1")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &markers{clusterOf("", "s"), mountCheck, slog.New(slog.NewTextHandler(log, nil))}, path, log
+	return New("", "s", mountCheck, slog.New(slog.NewTextHandler(log, nil))), path, log
 }
 
-func (m *markers) expect(t *testing.T, path, part string) {
+func (m *Checker) expect(t *testing.T, path, part string) {
 	t.Helper()
-	err := m.check(path)
+	err := m.Check(path)
 	if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
 		t.Errorf("%s: %v, want %q", path, err, part)
 	}
@@ -62,7 +62,7 @@ func TestMarkerIsTheSameInBothLanguages(t *testing.T) {
 }
 
 func TestEmptyMountPointIsNotTakenForTheDevice(t *testing.T) {
-	m, path, _ := newMarkers(t, false)
+	m, path, _ := newChecker(t, false)
 	m.expect(t, path, "")
 	mustMkdir(t, filepath.Join(path, "bundles"))
 	mustRename(t, path, path+".away")
@@ -78,7 +78,7 @@ func TestEmptyMountPointIsNotTakenForTheDevice(t *testing.T) {
 }
 
 func TestMountedEmptyDeviceIsNew(t *testing.T) {
-	m, path, _ := newMarkers(t, true)
+	m, path, _ := newChecker(t, true)
 	m.expect(t, path, "")
 	if err := os.Remove(filepath.Join(path, markerName)); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestMountedEmptyDeviceIsNew(t *testing.T) {
 
 // A device of before there were markers, and one whose marker rotted, are as healthy as others.
 func TestDeviceWithDataGetsItsMarker(t *testing.T) {
-	m, path, _ := newMarkers(t, false)
+	m, path, _ := newChecker(t, false)
 	mustMkdir(t, filepath.Join(path, "bundles"))
 	m.expect(t, path, "")
 	for _, rotten := range []string{"", "\x00\x00", "{}", `{"cluster": 1}`} {
@@ -106,19 +106,19 @@ func TestDeviceWithDataGetsItsMarker(t *testing.T) {
 }
 
 func TestDeviceOfAnotherNameOrClusterIsRefused(t *testing.T) {
-	m, path, _ := newMarkers(t, true)
+	m, path, _ := newChecker(t, true)
 	m.expect(t, path, "")
 	other := filepath.Join(filepath.Dir(path), "d2")
 	mustRename(t, path, other)
 	m.expect(t, other, "is device d1 of cluster "+m.cluster+", not d2")
 	mustRename(t, other, path)
-	stranger := &markers{clusterOf("", "other"), true, m.logger}
+	stranger := New("", "other", true, m.logger)
 	stranger.expect(t, path, "is device d1 of cluster "+m.cluster+", not d1 of "+stranger.cluster)
 	m.expect(t, path, "")
 }
 
 func TestWhereNoCopyCanBeKeptTheDeviceIsUsed(t *testing.T) {
-	m, path, log := newMarkers(t, false)
+	m, path, log := newChecker(t, false)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(path), knownDirectory), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -136,14 +136,14 @@ func TestAsOtherUser(t *testing.T) {
 	if path == "" {
 		return
 	}
-	m := &markers{clusterOf("", "s"), true, slog.Default()}
+	m := New("", "s", true, slog.Default())
 	m.expect(t, path, "permission denied")
 }
 
 // Root may write anywhere: the check is made by a process of another user.
 func TestDeviceOfAnotherUserIsRefused(t *testing.T) {
 	for _, closed := range []string{".", "bundles", "async_pending-1"} {
-		m, path, _ := newMarkers(t, true)
+		m, path, _ := newChecker(t, true)
 		for _, made := range []string{"bundles", "async_pending-1"} {
 			mustMkdir(t, filepath.Join(path, made))
 		}
@@ -187,7 +187,7 @@ func TestDeviceOfAnotherUserIsRefused(t *testing.T) {
 
 // A device that was full when it was first used must be used again after a restart.
 func TestFullDeviceWithoutMarkerHasNoCopy(t *testing.T) {
-	m, path, _ := newMarkers(t, false)
+	m, path, _ := newChecker(t, false)
 	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size=4k,nr_inodes=1"); err != nil {
 		t.Skip("needs the right to mount: ", err)
 	}

@@ -1,9 +1,11 @@
-package server
+package devices
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"martlet/object-server/server/calls"
 )
 
 // A device that was taken out after failed writes is closed, so that it can be unmounted and repaired, and is opened
@@ -32,24 +34,24 @@ func (o outage) next(now time.Time) outage {
 }
 
 // drop closes a device that was taken out.
-func (s *mounts) drop(found *mount, cause error) {
+func (s *Set) drop(found *Mount, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byName[found.name] != found {
+	if s.byName[found.Name] != found {
 		return // another request was faster
 	}
 	now := time.Now()
-	again := s.outages[found.name].next(now)
-	s.outages[found.name] = again
-	delete(s.byName, found.name)
-	s.failed[found.name] = failedMount{at: now, pause: again.pause, err: cause}
-	s.logger.Error("device taken out", "device", found.name, "error", cause, "opened_again_in", again.pause.String())
+	again := s.outages[found.Name].next(now)
+	s.outages[found.Name] = again
+	delete(s.byName, found.Name)
+	s.failed[found.Name] = failedMount{at: now, pause: again.pause, err: cause}
+	s.logger.Error("device taken out", "device", found.Name, "error", cause, "opened_again_in", again.pause.String())
 	go found.close(s.logger)
 }
 
-// keep looks at the devices until ctx ends: what is pending on a device that has come back is delivered without a request
+// Keep looks at the devices until ctx ends: what is pending on a device that has come back is delivered without a request
 // for it.
-func (s *mounts) keep(ctx context.Context) {
+func (s *Set) Keep(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -63,26 +65,26 @@ func (s *mounts) keep(ctx context.Context) {
 }
 
 // look drops devices that were taken out, and opens those that can be.
-func (s *mounts) look() {
-	names, err := s.present()
+func (s *Set) look() {
+	names, err := s.Names()
 	if err != nil {
 		return // said at each request
 	}
 	for _, name := range names {
-		if found, err := s.acquire(name); err == nil {
-			found.release()
+		if found, err := s.Acquire(name); err == nil {
+			found.Release()
 		}
 	}
 }
 
-// refusal is why a device cannot be used; nil if it is open, or was never looked at.
-func (s *mounts) refusal(name string) error {
+// Refusal is why a device cannot be used; nil if it is open, or was never looked at.
+func (s *Set) Refusal(name string) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if found := s.byName[name]; found != nil {
-		return found.store.Err()
+		return found.Store.Err()
 	}
-	if err := s.failed[name].err; !errors.Is(err, errNoAnswer) {
+	if err := s.failed[name].err; !errors.Is(err, calls.ErrNoAnswer) {
 		return err
 	}
 	return nil

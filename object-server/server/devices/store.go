@@ -1,4 +1,4 @@
-package server
+package devices
 
 import (
 	"errors"
@@ -8,23 +8,23 @@ import (
 	"martlet/object-server/device"
 )
 
-// store is what the handlers need of a device; device.Device has the contract of each method.
-type store interface {
-	NewUpload(at device.Location, sizeHint int64) (upload, error)
-	Open(at device.Location) (object, error)
+// Store is an open device as requests use it; device.Device has the contract of each method.
+type Store interface {
+	NewUpload(at device.Location, sizeHint int64) (Upload, error)
+	Open(at device.Location) (Object, error)
 	Head(at device.Location) (*format.Metadata, error)
 	Hide(at device.Location, timestamp format.Timestamp, name string) (device.State, error)
 	Copy(from, to device.Location, edit func(*format.Metadata) error) (*format.Metadata, device.State, error)
 	Post(at device.Location, edit func(*format.Metadata) error) error
-	versionStore
+	VersionStore
 	Stats() device.Stats
 	Err() error
 	Close() error
 }
 
-// versionStore is what they need of the versions of a name.
-type versionStore interface {
-	OpenVersion(at device.Location, id format.VersionID) (object, error)
+// VersionStore is the part of a Store for the versions of a name.
+type VersionStore interface {
+	OpenVersion(at device.Location, id format.VersionID) (Object, error)
 	HeadVersion(at device.Location, id format.VersionID) (*format.Metadata, error)
 	PostVersion(at device.Location, id format.VersionID, edit func(*format.Metadata) error) error
 	KeepNull(at device.Location, timestamp format.Timestamp, name string) (*format.Metadata, error)
@@ -34,20 +34,25 @@ type versionStore interface {
 	) (device.State, error)
 }
 
-type upload interface {
+// Upload receives the body of an object.
+type Upload interface {
 	io.Writer
 	Commit(*format.Metadata) (device.State, error)
 	Abort()
 }
 
-type object interface {
+// Object is a stored object that is open for reading.
+type Object interface {
 	Metadata() *format.Metadata
 	WriteRange(w io.Writer, offset, length int64) error
 	Close()
 }
 
-// deviceStore makes a device.Device a store: its concrete results become interfaces.
+// deviceStore makes a device.Device a Store: its concrete results become interfaces.
 type deviceStore struct{ *device.Device }
+
+// NewStore makes a device a Store. Its Close closes files, too: the file system that the device alone uses.
+func NewStore(d *device.Device, files io.Closer) Store { return rootedStore{deviceStore{d}, files} }
 
 // rootedStore is a device with the file system that it alone uses.
 type rootedStore struct {
@@ -58,7 +63,7 @@ type rootedStore struct {
 // Close closes both.
 func (s rootedStore) Close() error { return errors.Join(s.deviceStore.Close(), s.files.Close()) }
 
-func (s deviceStore) NewUpload(at device.Location, sizeHint int64) (upload, error) {
+func (s deviceStore) NewUpload(at device.Location, sizeHint int64) (Upload, error) {
 	u, err := s.Device.NewUpload(at, sizeHint)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func (s deviceStore) NewUpload(at device.Location, sizeHint int64) (upload, erro
 	return u, nil
 }
 
-func (s deviceStore) Open(at device.Location) (object, error) {
+func (s deviceStore) Open(at device.Location) (Object, error) {
 	o, err := s.Device.Open(at)
 	if err != nil {
 		return nil, err
@@ -74,7 +79,7 @@ func (s deviceStore) Open(at device.Location) (object, error) {
 	return o, nil
 }
 
-func (s deviceStore) OpenVersion(at device.Location, id format.VersionID) (object, error) {
+func (s deviceStore) OpenVersion(at device.Location, id format.VersionID) (Object, error) {
 	o, err := s.Device.OpenVersion(at, id)
 	if err != nil {
 		return nil, err

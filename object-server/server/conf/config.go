@@ -1,0 +1,123 @@
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/ini.v1"
+
+	"martlet/object-server/device"
+	"martlet/object-server/server/option"
+	"martlet/object-server/server/ratelimit"
+)
+
+// Config is the whole configuration of an object server. Read fills it; nothing changes it later.
+type Config struct {
+	BindIP   string
+	BindPort int // 0 lets the system choose
+
+	Devices    string // directory with one directory for each device
+	MountCheck bool
+	SwiftDir   string // directory of martlet.conf and the rings
+
+	MaxClients int // requests served at once
+
+	LogLevel    slog.Level
+	LogRequests bool
+
+	ClientTimeout          time.Duration // for each piece of a body, and for the headers of a request
+	KeepaliveTimeout       time.Duration // between two requests on a connection
+	MaxUploadTime          time.Duration
+	ConnTimeout            time.Duration // to connect to a container server
+	NodeTimeout            time.Duration // for its answer
+	ContainerUpdateTimeout time.Duration // what a write waits for container servers at most
+	ContainerUpdateDelay   time.Duration // what a group of rows waits to grow
+	UpdaterInterval        time.Duration // longest pause between two attempts to deliver a pending update
+	ShutdownTimeout        time.Duration // for requests under way to finish
+
+	AllowedHeaders []string
+	Device         device.Options
+	Ratelimit      ratelimit.Config
+	WithoutEffect  []string // options of OpenStack Swift that mean nothing here, each with the reason
+
+	// From martlet.conf.
+	HashPrefix, HashSuffix string
+	Limits                 Limits
+	Policies               map[int]bool // indexes of the storage policies
+}
+
+// Read reads the configuration file at path, and martlet.conf in its swift_dir. An option that neither the server
+// nor OpenStack Swift knows, or a value that makes no sense, is an error of one sentence.
+func Read(path string) (*Config, error) { return ReadIn(path, "") }
+
+// ReadIn is Read with another swift_dir, unless that is empty.
+func ReadIn(path, swiftDir string) (*Config, error) {
+	file, err := option.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	config := &Config{}
+	if err := config.read(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if swiftDir != "" {
+		config.SwiftDir = swiftDir
+	}
+	if err := config.Ratelimit.Finish(file, config.SwiftDir); err != nil {
+		return nil, err
+	}
+	return config, config.readCluster()
+}
+
+// foreignSections belong to other programs that share the file in Swift.
+var foreignSections = []string{
+	"object-replicator", "object-reconstructor", "object-auditor", "object-expirer", "object-relinker",
+}
+
+func (c *Config) read(file *ini.File) error {
+	options := c.options()
+	if err := option.SetDefaults(options); err != nil {
+		return err
+	}
+	for _, section := range file.Sections() {
+		name := section.Name()
+		if isForeign(name) {
+			continue
+		}
+		if !slices.Contains(ownSections, name) {
+			return fmt.Errorf("unknown section [%s]", name)
+		}
+		for _, key := range section.Keys() {
+			if err := c.setOption(options, name, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isForeign(section string) bool {
+	if section == ratelimit.Section {
+		return false
+	}
+	if strings.HasPrefix(section, "pipeline:") || strings.HasPrefix(section, "filter:") {
+		return true // PasteDeploy's; the pipeline is fixed here
+	}
+	return slices.Contains(foreignSections, section)
+}
+
+// setOption applies one line of the file, or passes it over if it is one of Swift's without effect.
+func (c *Config) setOption(options []option.Option, section string, key *ini.Key) error {
+	err := option.Set(options, section, key)
+	if errors.Is(err, option.ErrUnknown) {
+		isPassed, refusal := c.passOver(section, option.Name(key), strings.TrimSpace(key.Value()))
+		if isPassed || refusal != nil {
+			return refusal
+		}
+	}
+	return err
+}
