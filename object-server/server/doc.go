@@ -1,12 +1,15 @@
 // Package server answers Swift's backend protocol for objects: PUT, GET, HEAD, POST and DELETE of
-// /device/partition/account/container/object, besides /healthcheck and /recon. The wire, with every status and header,
-// is doc/formats/wire-object.md; what is on disk is the business of package device, and what reaches the container
-// servers that of package updates.
+// /device/partition/account/container/object, batches of them, and /healthcheck and /recon. The wire, with every status
+// and header, is described in doc/formats/wire-object.md.
 //
-// The package keeps no object in memory: bodies stream through fixed buffers both ways. It decides what becomes of
-// headers (which are kept, which a POST replaces), checks every input before it costs anything, and maps errors to
-// statuses in one place (failure.go). A device that hangs or disappears keeps no request for another one waiting
-// (mounts.go).
+// It has one file for each request method, and the headers, conditions and versions that they share. It stands on its
+// own rooms (devices, conf, ratelimit, recon, relink and smaller ones; ARCHITECTURE.md lists them), on package device for
+// what is on disk, and on package updates for what reaches the container servers.
+//
+// Invariants:
+//   - no object is in memory as a whole: bodies stream through fixed buffers both ways;
+//   - every input is checked before it costs anything;
+//   - one place maps errors to statuses (failure.go).
 //
 // Only the commands below cmd use it.
 package server

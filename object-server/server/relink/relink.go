@@ -2,18 +2,11 @@ package relink
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"martlet/object-server/device"
-	"martlet/object-server/ring"
 	"martlet/object-server/server/devices"
 )
 
@@ -61,74 +54,31 @@ func New(swiftDir string, policies map[int]bool, all *devices.Set, logger *slog.
 	return &Relinker{rings: rings{directory: swiftDir}, policies: policies, devices: all, logger: logger}
 }
 
-// rings keeps the object rings that were read last.
-type rings struct {
-	directory string
-	mu        sync.Mutex
-	read      map[int]readRing // guarded by mu
-}
-
-type readRing struct {
-	*ring.Ring
-	modified time.Time
-	size     int64
-}
-
-// load reads the ring of a policy unless it is as it was; nil if there is none.
-func (r *rings) load(policy int) (*ring.Ring, error) {
-	name := "object.ring.gz"
-	if policy > 0 {
-		name = fmt.Sprintf("object-%d.ring.gz", policy)
-	}
-	path := filepath.Join(r.directory, name)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known, ok := r.read[policy]; ok && known.modified.Equal(info.ModTime()) && known.size == info.Size() {
-		return known.Ring, nil
-	}
-	loaded, err := ring.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	if r.read == nil {
-		r.read = map[int]readRing{}
-	}
-	r.read[policy] = readRing{loaded, info.ModTime(), info.Size()}
-	return loaded, nil
-}
-
 // Take takes a step on the devices named, of the policies given; nil stands for all. What it begins goes on in the
 // background: Progress tells how far it is.
-func (s *Relinker) Take(step string, policies []int, names []string) (*Answer, error) {
+func (r *Relinker) Take(step string, policies []int, names []string) (*Answer, error) {
 	asked := 0
 	failed := map[string]map[int]string{}
 	if names == nil {
 		var err error
-		if names, err = s.devices.Names(); err != nil {
+		if names, err = r.devices.Names(); err != nil {
 			return nil, err
 		}
 	}
-	for policy := range s.policies {
+	for policy := range r.policies {
 		if policies != nil && !slices.Contains(policies, policy) {
 			continue
 		}
-		r, err := s.rings.load(policy)
+		current, err := r.rings.load(policy)
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || r.NextPartPower < 0 || (step == StepCleanup) != (r.NextPartPower == r.PartPower()) {
+		if current == nil || current.NextPartPower < 0 || (step == StepCleanup) != (current.NextPartPower == current.PartPower()) {
 			continue
 		}
 		asked++
 		for _, name := range names {
-			if err := s.take(step, policy, uint8(r.PartPower()), name); err != nil {
+			if err := r.take(step, policy, uint8(current.PartPower()), name); err != nil {
 				if failed[name] == nil {
 					failed[name] = map[int]string{}
 				}
@@ -136,7 +86,7 @@ func (s *Relinker) Take(step string, policies []int, names []string) (*Answer, e
 			}
 		}
 	}
-	answer := s.Progress()
+	answer := r.Progress()
 	answer.Policies = asked
 	for name, causes := range failed {
 		for policy, cause := range causes {
@@ -146,11 +96,11 @@ func (s *Relinker) Take(step string, policies []int, names []string) (*Answer, e
 	return answer, nil
 }
 
-func (s *Relinker) take(step string, policy int, power uint8, name string) error {
+func (r *Relinker) take(step string, policy int, power uint8, name string) error {
 	if !devices.IsName(name) {
 		return errors.New("invalid device name")
 	}
-	found, err := s.devices.Acquire(name)
+	found, err := r.devices.Acquire(name)
 	if err != nil {
 		return err
 	}
@@ -166,9 +116,9 @@ func (s *Relinker) take(step string, policy int, power uint8, name string) error
 }
 
 // Progress tells how far all open devices are.
-func (s *Relinker) Progress() *Answer {
+func (r *Relinker) Progress() *Answer {
 	answer := &Answer{}
-	for _, found := range s.devices.All() {
+	for _, found := range r.devices.All() {
 		d, ok := found.Store.(raiser)
 		if !ok {
 			continue
@@ -201,25 +151,25 @@ func (a *Answer) add(name string, policy int, set func(*Device)) {
 }
 
 // Prepare makes a device take the steps that the others took while it was away. It is called before the device is used.
-func (s *Relinker) Prepare(d *device.Device, path string) {
+func (r *Relinker) Prepare(d *device.Device, path string) {
 	known := d.Progress()
-	for policy := range s.policies {
-		r, err := s.rings.load(policy)
+	for policy := range r.policies {
+		current, err := r.rings.load(policy)
 		p, isKnown := known[policy]
 		switch {
-		case err != nil || r == nil:
-		case r.NextPartPower < 0:
-			d.RingPower(policy, uint8(r.PartPower()))
-			if isKnown && int(p.Power)+1 == r.PartPower() { // it was away until all others were split
+		case err != nil || current == nil:
+		case current.NextPartPower < 0:
+			d.RingPower(policy, uint8(current.PartPower()))
+			if isKnown && int(p.Power)+1 == current.PartPower() { // it was away until all others were split
 				err = d.RaisePartPower(policy, p.Power+1)
 			}
-		case r.NextPartPower == r.PartPower()+1:
-			err = d.PrepareIncrease(policy, uint8(r.PartPower()))
+		case current.NextPartPower == current.PartPower()+1:
+			err = d.PrepareIncrease(policy, uint8(current.PartPower()))
 		case !isKnown: // requests are of the new one already
-			err = d.RaisePartPower(policy, uint8(r.PartPower()))
+			err = d.RaisePartPower(policy, uint8(current.PartPower()))
 		}
 		if err != nil {
-			s.logger.Error("device is not ready for the next part power", "device", path, "policy", policy, "error", err)
+			r.logger.Error("device is not ready for the next part power", "device", path, "policy", policy, "error", err)
 		}
 	}
 }
