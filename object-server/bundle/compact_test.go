@@ -15,7 +15,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// calm compacts without waiting for anybody.
+// calm compacts without locks and pauses.
 func calm() *Compaction {
 	return &Compaction{
 		Lock: func(format.Hash) {}, Unlock: func(format.Hash) {}, Pace: func(int) error { return nil }, Settle: func() error { return nil },

@@ -27,7 +27,7 @@ type partition struct {
 	waiting atomic.Int32 // operations that want the partition opened
 
 	mu     sync.Mutex     // never held while the disk is waited for
-	bundle *bundle.Bundle // guarded by mu; nil until opened. Whoever holds use has it opened, and may read it
+	bundle *bundle.Bundle // guarded by mu; nil until opened. A holder of use has it opened, and may read it
 	moved  bool           // guarded by mu: the partition was split
 }
 

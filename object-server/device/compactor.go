@@ -159,8 +159,8 @@ func (c *compactor) worst() []*bundle.Bundle {
 	return all
 }
 
-// openAll opens each partition on the disk, so that garbage is found where nobody
-// reads or writes.
+// openAll opens each partition on the disk, so that garbage is found in
+// partitions without reads and writes.
 func (c *compactor) openAll() {
 	entries, err := c.device.fs.ReadDir(c.device.root)
 	if err != nil {
@@ -249,7 +249,7 @@ func (c *compactor) relieve(deadline time.Time) bool {
 }
 
 // relief compacts what gives back most until there is room, or nothing gives any
-// back. Partitions that nobody has used since the start are opened for that.
+// back. Partitions that were not used since the start are opened for that.
 func (c *compactor) relief() {
 	if time.Since(c.opened) > c.device.options.CompactionRound {
 		c.opened = time.Now()

@@ -301,7 +301,7 @@ func TestSecondFailureTakesOut(t *testing.T) {
 	wantBody(t, d, loc, body(3, 100))
 }
 
-// The reserve is left alone by whoever writes, however much at a time and however
+// No writer uses the reserve, however much it writes at a time and however
 // fast.
 func TestReserveIsNotOverrun(t *testing.T) {
 	const size = 8 << 20

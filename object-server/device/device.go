@@ -129,8 +129,8 @@ func Open(files vfs.FS, root string, o Options) (*Device, error) {
 }
 
 // takeOver locks the device and makes what an earlier process wrote durable,
-// before anybody reads it: what it did not live to flush, and what only its
-// journal holds.
+// before it is read: what that process did not flush, and what only its journal
+// holds.
 func (d *Device) takeOver() error {
 	if err := d.directory.Lock(); err != nil {
 		return fmt.Errorf("device: %w", err)

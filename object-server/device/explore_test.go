@@ -233,8 +233,8 @@ func TestPowerCutsFindLies(t *testing.T) {
 	}
 }
 
-// The explorer finds a device that keeps old null versions where nobody looks for
-// them.
+// The explorer finds a device that keeps old null versions where no look-up
+// finds them.
 func TestPowerCutsFindLostNullVersions(t *testing.T) {
 	h, x := crashPlan(2)
 	h.versions = true

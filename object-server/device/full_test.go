@@ -204,7 +204,7 @@ func (f *filling) run(root string, o Options, order func(f *filling) []int, free
 
 // Where less than the floor is free, because others write to the file system or
 // the process was killed in the middle of a compaction, a DELETE waits for
-// compaction, which finds the garbage also where nobody has been since the start.
+// compaction, which also finds the garbage of partitions not used since the start.
 // Where there is none, the DELETE is refused at once.
 func TestDeleteWaitsForRoom(t *testing.T) {
 	mem := vfs.NewMem("/d")

@@ -7,8 +7,8 @@ import (
 )
 
 // RingPower says of which part power the ring of a policy was when the device was
-// opened. A request that is of the next one then tells a device that nobody has
-// prepared that the ring was raised. Otherwise what it holds would not be found,
+// opened. A request that is of the next one then tells a device that was not
+// prepared that the ring was raised. Otherwise its objects would not be found,
 // and new names would get among those of other partitions, from which no split
 // could part them.
 func (d *Device) RingPower(policy int, power uint8) { d.splitter.expected.Store(policy, power) }

@@ -43,7 +43,7 @@ func (d *Device) checkNull(c *versions.Chain, t, kept format.Timestamp) error {
 		return nil
 	}
 	isOld, err := c.NullIsOld(t)
-	if isOld || errors.Is(err, ErrQuarantined) { // nobody knows, and to keep it loses nothing
+	if isOld || errors.Is(err, ErrQuarantined) { // it is not known, and to keep it loses nothing
 		return &nullIsOldError{null}
 	}
 	return err

@@ -30,7 +30,7 @@ type response struct {
 	gone    bool    // post: there is no object
 }
 
-// register is one object: the newest timestamp wins, whoever comes first.
+// register is one object: the newest timestamp wins, in any order of arrival.
 var register = porcupine.Model{
 	Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 		places := map[string]int{}

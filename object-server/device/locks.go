@@ -6,7 +6,7 @@ import (
 	"martlet/object-server/bundle/format"
 )
 
-// lockTable gives every object a lock of its own while somebody wants it. A
+// lockTable gives every object a lock of its own while a caller wants it. A
 // writer holds it from looking at the old version until the new one is visible,
 // so a batch never has two records of one name.
 type lockTable [64]lockShard

@@ -70,7 +70,7 @@ func (m *model) ack(name string, v version) {
 	m.apply(event{acked: true, name: name, version: v})
 }
 
-// apply takes a step; m.mu is held, or nobody else knows m.
+// apply takes a step; m.mu is held, or m is not shared yet.
 func (m *model) apply(e event) {
 	if e.acked {
 		m.acked[e.name] = e.version

@@ -44,7 +44,7 @@ type Options struct {
 	// CheckpointBytes of records in a segment make its index be written down, so that opening reads less; default 64 MiB.
 	CheckpointBytes int64
 	CompactionRate  int64         // bytes a second that compaction copies beside what clients write; default 16 MiB, -1 no limit
-	CompactionRound time.Duration // how often partitions that nobody uses are looked at; default 24 h
+	CompactionRound time.Duration // how often unused partitions are looked at; default 24 h
 	ReclaimAge      time.Duration // tombstones older than this may go, see Replica.SetPeers; default 7 days
 	IndexOnDisk     bool          // keeps the index of closed segments in their footers: a read more for each object, 2 bytes of memory instead of 10
 	VersionBytes    int64         // memory of what look-ups have read of names with versions; default 64 MiB, -1 none

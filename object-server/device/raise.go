@@ -74,7 +74,7 @@ func (d *Device) RaisePartPower(policy int, power uint8) error {
 	switch {
 	case p.Next == power && power > 0:
 		p.Splitting = true
-	case p.Next == 0 && p.Power+1 == power: // nobody has prepared it, but it finds everything by the names already
+	case p.Next == 0 && p.Power+1 == power: // it was not prepared, but it finds everything by the names already
 		p.Next, p.From, p.Splitting = power, 1<<p.Power, true
 	case p.Power == power && !p.Splitting:
 		p.Next, p.From = 0, 0
@@ -106,8 +106,8 @@ func (s *splitter) mark(policy int, p partpower.State) (err error) {
 	return nil
 }
 
-// guess finds out what the partitions of a device are of that nobody has prepared:
-// of the power that the ring is of now, or of the one before.
+// guess finds out the part power of the partitions of a device that was not
+// prepared: the power that the ring has now, or the one before.
 func (s *splitter) guess(policy int, power uint8) (partpower.State, error) {
 	if power == 0 {
 		return partpower.State{}, nil

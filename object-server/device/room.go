@@ -60,8 +60,8 @@ func (r *room) enter(bytes int64) error { return r.admit(bytes, false) }
 func (r *room) erase(bytes int64) error { return r.admit(bytes, true) }
 
 // admit asks the file system once a second, when a quarter of what it knew to be
-// left above the reserve is used up (segments get room ahead, which nobody asks
-// for), and when the clock has been set back.
+// left above the reserve is used up (segments get room ahead, without a
+// question), and when the clock has been set back.
 func (r *room) admit(bytes int64, isErase bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

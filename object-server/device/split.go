@@ -89,7 +89,7 @@ func (s *splitter) replace(policy int, parent *partition, b *bundle.Bundle, chil
 	if err != nil {
 		return err
 	}
-	for _, h := range halves { // nobody comes in before all is tidy
+	for _, h := range halves { // no operation begins before all is tidy
 		h.use.Lock()
 		defer h.use.Unlock()
 	}

@@ -31,7 +31,7 @@ func raiseStep(d *Device) (err error) {
 	case p.Power < powersMax:
 		err = d.PrepareIncrease(0, p.Power)
 	}
-	if errors.Is(err, ErrPartPower) { // somebody else was faster
+	if errors.Is(err, ErrPartPower) { // another caller was faster
 		return nil
 	}
 	return err
@@ -423,8 +423,8 @@ func TestPartPowerFile(t *testing.T) {
 	}
 }
 
-// A device that nobody has prepared learns of a raised part power by the first
-// request that is of it: what it holds is still found, and new names do not get
+// A device that was not prepared learns of a raised part power by the first
+// request of that power: its objects are still found, and new names do not get
 // among others, so that it can be split.
 func TestRaisedWithoutRelink(t *testing.T) {
 	const objects, power = 200, 4

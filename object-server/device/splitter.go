@@ -260,7 +260,7 @@ func (s *splitter) list(policy int) ([]uint32, error) {
 }
 
 // advance finds the last partition that is still to be split, and says so on the
-// disk that there is none behind it. Until then nobody may begin one there.
+// disk that there is none behind it. Until then no new one may begin there.
 func (s *splitter) advance(policy int) (next uint32, ok bool, err error) {
 	d := s.device
 	p, _ := s.power(policy)

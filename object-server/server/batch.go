@@ -59,7 +59,7 @@ func (s *Server) batch(x *exchange) error {
 }
 
 // writeAnswers writes each answer once it is there, and those that come together in one piece. It returns when all
-// requests have been served, also when nobody listens any more.
+// requests have been served, even if the client has gone.
 func (s *Server) writeAnswers(x *exchange, answers <-chan *partAnswer, left int) {
 	var text bytes.Buffer
 	for ; left > 0; left-- {

@@ -192,7 +192,7 @@ func TestBatchAnswersDoNotWaitForOneAnother(t *testing.T) {
 	}
 }
 
-// panickyStore fails in a way nobody thought of.
+// panickyStore has a bug.
 type panickyStore struct{ *fakeStore }
 
 func (p *panickyStore) NewUpload(device.Location, int64) (devices.Upload, error) { panic("a bug") }

@@ -12,7 +12,7 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// statusClientClosed is what Swift logs, and answers if anybody still listens, when the client went away.
+// statusClientClosed means that the client closed the connection, as in Swift: it is logged, and sent if that is still possible.
 const statusClientClosed = 499
 
 // failure is an answer other than success: a status, one sentence for the client, and headers.

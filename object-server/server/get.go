@@ -29,14 +29,8 @@ func (s *Server) get(x *exchange) error {
 	}
 	defer found.Close()
 	m := found.Metadata()
-	if err := s.checkLive(x, m, now); err != nil {
+	if isAnswered, err := s.beginAnswer(x, m, since, now); isAnswered || err != nil {
 		return err
-	}
-	x.since = since
-	x.describe(m)
-	if status := x.conditionStatus(m); status != 0 {
-		x.answerUnmet(status, m)
-		return nil
 	}
 	return s.sendObject(x, found, m)
 }
@@ -56,18 +50,26 @@ func (s *Server) head(x *exchange) error {
 	if err != nil {
 		return x.absent(failureOf(err))
 	}
-	if err := s.checkLive(x, m, now); err != nil {
+	if isAnswered, err := s.beginAnswer(x, m, since, now); isAnswered || err != nil {
 		return err
+	}
+	x.set("Content-Length", strconv.FormatInt(m.Size, 10))
+	x.answer(http.StatusOK)
+	return nil
+}
+
+// beginAnswer describes an object in the answer's headers. It ends the exchange if a condition of the request is not met.
+func (s *Server) beginAnswer(x *exchange, m *format.Metadata, since, now format.Timestamp) (isAnswered bool, err error) {
+	if err := s.checkLive(x, m, now); err != nil {
+		return false, err
 	}
 	x.since = since
 	x.describe(m)
 	if status := x.conditionStatus(m); status != 0 {
 		x.answerUnmet(status, m)
-		return nil
+		return true, nil
 	}
-	x.set("Content-Length", strconv.FormatInt(m.Size, 10))
-	x.answer(http.StatusOK)
-	return nil
+	return false, nil
 }
 
 // checkLive refuses an object that has expired, or that stands under the hash of another name.

@@ -170,7 +170,7 @@ const transactionHeader = "X-Trans-Id"
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
-	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that nobody reads but net/http, to skip it
+	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that only net/http reads, to skip it
 	err := s.dispatch(x)
 	switch {
 	case err == nil:

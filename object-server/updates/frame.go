@@ -62,7 +62,7 @@ func frameChecksum(frame []byte) uint32 {
 }
 
 // decodeSegment returns the updates of all whole frames in content, in order. A crash leaves a torn frame at the end
-// alone, and nobody was told that it is durable; a bad frame with a whole one behind it is damage and counted.
+// alone, and that frame was never acknowledged; a bad frame with a whole one behind it is damage and counted.
 func decodeSegment(content []byte) (updates []Update, damaged int) {
 	bad := false
 	for len(content) > 0 {

@@ -18,7 +18,7 @@ type segmentLog struct {
 	root string // the device
 	dir  string
 
-	flush sync.Mutex // held while writing; whoever gets it writes for all who wait
+	flush sync.Mutex // held while writing; its holder writes for all that wait
 
 	mu       sync.Mutex
 	waiting  []*appendRequest

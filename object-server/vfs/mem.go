@@ -149,7 +149,7 @@ func (m *Mem) add(op, name string, node *memNode) error {
 	return nil
 }
 
-// changed tells whoever watches.
+// changed calls the function that watches, if there is one.
 func (m *Mem) changed(op, name string) {
 	if m.watch != nil {
 		m.watch(op, name)

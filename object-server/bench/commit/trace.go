@@ -24,7 +24,7 @@ type traced struct {
 
 // startTrace begins to record the writes of the block device under a path; nil
 // where the kernel or the user's rights do not allow it. It uses an instance of its own,
-// so that nobody else's trace is disturbed.
+// so that no other trace is disturbed.
 func startTrace(root string) *trace {
 	var s unix.Stat_t
 	if err := unix.Stat(root, &s); err != nil {

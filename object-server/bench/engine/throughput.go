@@ -89,7 +89,7 @@ func (c *contender) play(s *settings, r *report, round int) error {
 	// Zeros where the device does not count; then nothing is reported of it.
 	block, _ := blockstat.Of(s.dir)
 	before, _ := block.Read()
-	// Whoever leaves something to be written later pays for it here.
+	// A method that leaves something to be written later pays for it here.
 	puts, putCPU, err := timed(func(round int) error {
 		return errors.Join(c.put(round), syncDirectory(s.dir))
 	}, round)

@@ -110,8 +110,8 @@ func TestDirectWritesAreVerified(t *testing.T) {
 	}
 }
 
-// While somebody writes and compacts, half written ends are met again and again,
-// and segments vanish.
+// While a server writes and compacts, the check meets half-written ends again and
+// again, and segments vanish.
 func TestVerifyWhileWritten(t *testing.T) {
 	fs := vfs.NewMem("/d")
 	b := openWith(t, fs, tended)

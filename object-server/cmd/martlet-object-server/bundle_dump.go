@@ -145,6 +145,11 @@ func (f *bundleFlags) dumpAll(path string) error {
 	if err := f.segment(scan.Segment()); err != nil {
 		return err
 	}
+	return eachEntry(scan, func(e *inspect.Entry) error { return f.entry(scan, e) })
+}
+
+// eachEntry calls show for all records and damage in a segment. It returns errDamage if there is damage.
+func eachEntry(scan *inspect.Scan, show func(*inspect.Entry) error) error {
 	var failed error
 	for {
 		e, err := scan.Next()
@@ -157,7 +162,7 @@ func (f *bundleFlags) dumpAll(path string) error {
 		if e.Damage != nil {
 			failed = errDamage
 		}
-		if err := f.entry(scan, e); err != nil {
+		if err := show(e); err != nil {
 			return err
 		}
 	}

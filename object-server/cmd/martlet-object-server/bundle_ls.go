@@ -204,34 +204,21 @@ func (f *bundleFlags) listRecords(t *target) error {
 	if !f.json {
 		fmt.Fprintf(f.stdout, "%10s %10s %-17s %16s %10s  %s\n", "offset", "LSN", "type", "timestamp", "size", "name")
 	}
-	var failed error
-	for {
-		e, err := scan.Next()
-		if err == io.EOF {
-			return failed
-		}
-		if err != nil {
-			return err
-		}
-		if e.Damage != nil {
-			failed = errDamage
-		}
+	return eachEntry(scan, func(e *inspect.Entry) error {
 		line := recordLineOf(e)
 		if t.isQuarantined {
 			line.Path = t.path
 		}
 		switch {
 		case f.json:
-			err = f.line(line)
+			return f.line(line)
 		case e.Damage != nil:
 			_, err = fmt.Fprintf(f.stdout, "%10d damage: %s\n", e.Offset, e.Damage)
 		default:
 			_, err = fmt.Fprintf(f.stdout, "%10d %10d %-17s %16s %10d  %s\n", line.Offset, line.LSN, line.Type, line.Timestamp, line.Size, line.Name)
 		}
-		if err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 func recordLineOf(e *inspect.Entry) recordLine {

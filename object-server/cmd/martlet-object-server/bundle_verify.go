@@ -1,8 +1,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -127,22 +127,17 @@ func (v *verifier) file(t *target) error {
 	}
 	defer scan.Close()
 	v.report.Segments++
-	for {
-		e, err := scan.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	err = eachEntry(scan, func(e *inspect.Entry) error {
 		if e.Record != nil && e.Record.Hash() != (format.Hash{}) {
 			v.report.Records++
 		}
 		if e.Damage != nil {
-			if err := v.add(damageLine{t.path, *e.Damage}); err != nil {
-				return err
-			}
+			return v.add(damageLine{t.path, *e.Damage})
 		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDamage) { // damage is in the report
+		return err
 	}
 	if scan.Torn() {
 		v.report.TornEnds++

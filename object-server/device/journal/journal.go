@@ -54,7 +54,7 @@ type Journal struct {
 	stopped   chan struct{}
 
 	// mu is held while a batch is on its way, from its first byte in a bundle to
-	// the end of the flush. So whoever has it knows that all the bundles hold is in
+	// the end of the flush. So its holder knows that all that the bundles hold is in
 	// the journal, or has failed.
 	mu       sync.Mutex
 	freed    sync.Cond // busy has become false
