@@ -9,7 +9,7 @@ import (
 	"martlet/object-server/device"
 )
 
-// logExchange writes one line for a request, and one for what went wrong in it on our side.
+// logExchange logs one line for a request, and one more if the server failed in it.
 func (s *Server) logExchange(x *exchange) {
 	ctx := context.Background()
 	if x.cause != nil {
@@ -42,7 +42,7 @@ func (s *Server) logExchange(x *exchange) {
 	)
 }
 
-// isKnown tells whether the device itself logs the cause: that it is full or does not answer. Such requests are many.
+// isKnown reports whether the device logs the cause itself: it is full or does not answer. Many requests fail then.
 func isKnown(cause error) bool {
 	return errors.Is(cause, device.ErrNoSpace) || errors.Is(cause, device.ErrBusy) || errors.Is(cause, device.ErrStuck)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// batchMethod asks for many small requests at once. A server that does not know it answers 405.
+// batchMethod is the method of a batch: many small requests in one. A server without batches answers 405.
 const batchMethod = "BATCH"
 
 // batchType is the media type of several HTTP messages in a row, RFC 9112 section 10.2.
@@ -21,9 +21,9 @@ const partHeader = "X-Backend-Part"
 // messages are buffers for batches. Nothing of a batch is used once its requests have been served.
 var messages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// batch serves the requests in the body of a message, all at once, each as if it had come alone. The answers follow one
-// another in the answer's body as soon as they are there, so that none waits for the device of another. It answers 200,
-// or 400, 408, 411, 413 or 499, and has then done none of what was asked.
+// batch serves the requests in the body of a message in parallel, each as if it had come alone. The body of the answer
+// has their answers in the order in which they are ready, so that none waits for the device of another. The status is 200;
+// with 400, 408, 411, 413 or 499 no request was served.
 func (s *Server) batch(x *exchange) error {
 	if x.header("Content-Type") != batchType {
 		return fail(http.StatusBadRequest, "A batch is of type "+batchType+".")
@@ -58,13 +58,13 @@ func (s *Server) batch(x *exchange) error {
 	return nil
 }
 
-// writeAnswers writes each answer once it is there, and those that come together in one piece. It returns when all
+// writeAnswers writes each answer once it is ready, and those that are ready together in one piece. It returns when all
 // requests have been served, even if the client has gone.
 func (s *Server) writeAnswers(x *exchange, answers <-chan *partAnswer, left int) {
 	var text bytes.Buffer
 	for ; left > 0; left-- {
 		(<-answers).appendTo(&text)
-		runtime.Gosched() // what one flush has completed comes together
+		runtime.Gosched() // lets the other requests of the same flush end
 		for ; len(answers) > 0; left-- {
 			(<-answers).appendTo(&text)
 		}
@@ -81,7 +81,7 @@ func (s *Server) writeAnswers(x *exchange, answers <-chan *partAnswer, left int)
 func (s *Server) servePart(number int, r *http.Request, answers chan<- *partAnswer) {
 	answer := &partAnswer{number: number, header: http.Header{}}
 	defer func() {
-		if recover() != nil { // logged; a connection of its own would have been closed
+		if recover() != nil { // it is logged; alone, its connection would be closed
 			answer.status, answer.header, answer.body = http.StatusInternalServerError, http.Header{}, nil
 		}
 		answers <- answer
@@ -92,7 +92,7 @@ func (s *Server) servePart(number int, r *http.Request, answers chan<- *partAnsw
 // partAnswer keeps an answer for a batch.
 type partAnswer struct {
 	number int
-	status int // 0 until it was written
+	status int // 0 until it is set
 	header http.Header
 	body   []byte
 }
@@ -111,7 +111,7 @@ func (a *partAnswer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A part has come as a whole, and its answer is kept as a whole: no deadlines apply.
+// The request and its answer are in memory as a whole: deadlines mean nothing.
 
 func (a *partAnswer) SetReadDeadline(time.Time) error  { return nil }
 func (a *partAnswer) SetWriteDeadline(time.Time) error { return nil }
@@ -120,7 +120,7 @@ func (a *partAnswer) SetWriteDeadline(time.Time) error { return nil }
 func (a *partAnswer) appendTo(text *bytes.Buffer) {
 	a.WriteHeader(http.StatusOK)
 	a.header[partHeader] = []string{strconv.Itoa(a.number)}
-	delete(a.header, "Connection") // there is only that of the whole batch
+	delete(a.header, "Connection") // it belongs to the whole batch
 	if a.status != http.StatusNoContent {
 		a.header["Content-Length"] = []string{strconv.Itoa(len(a.body))}
 	}

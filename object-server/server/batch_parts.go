@@ -18,7 +18,7 @@ const (
 var endOfHead = []byte("\r\n\r\n")
 
 // splitBatch returns the requests of a batch in their order; their bodies are parts of message. headMax bounds the head
-// of each, in bytes. A request that is malformed, or must not be part of a batch, fails all.
+// of each, in bytes. One request that is malformed, or must not be part of a batch, fails the batch.
 func splitBatch(message []byte, headMax int) ([]*http.Request, error) {
 	var parts []*http.Request
 	source := bytes.NewReader(nil)
@@ -53,7 +53,7 @@ func badPart(number int) *failure {
 	return fail(http.StatusBadRequest, "Request %d of the batch is malformed, or cannot be part of one.", number)
 }
 
-// mayBePart tells whether a request may be served with others: a small write that is here as a whole.
+// mayBePart reports whether a request may be part of a batch: a small write whose body is in the batch.
 func mayBePart(r *http.Request) bool {
 	switch {
 	case r.Method != http.MethodPut && r.Method != http.MethodDelete:
@@ -64,7 +64,7 @@ func mayBePart(r *http.Request) bool {
 		return false
 	}
 	for name, values := range r.Header {
-		if strings.Contains(name, " ") { // the only names that http.ReadRequest lets through and a connection refuses
+		if strings.Contains(name, " ") { // http.ReadRequest accepts such names, a connection does not
 			return false
 		}
 		for _, value := range values {

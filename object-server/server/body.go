@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bufferBytes is how much of a body is read at a time.
+// bufferBytes is how many bytes of a body are read at a time.
 const bufferBytes = 64 << 10
 
 var (
@@ -73,7 +73,7 @@ func (s *Server) copyBody(target io.Writer, body io.Reader, size int64) (*receiv
 	return received, nil
 }
 
-// timedBody reads a request body that must keep coming.
+// timedBody reads a request body with a timeout for each piece, and a deadline for all of it.
 type timedBody struct {
 	x        *exchange
 	timeout  time.Duration // for each read
@@ -97,20 +97,20 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is called once nothing more is read; err says why not all was.
+// end is called after the last read; err says why the body was not read to its end.
 func (b *timedBody) end(err error) {
 	b.x.bytesIn = b.count
 	if now := time.Now(); now.Sub(b.x.received) > b.timeout/8 {
-		b.x.extendWriteDeadline(now.Add(b.timeout)) // it began to run with the request
+		b.x.extendWriteDeadline(now.Add(b.timeout)) // the deadline counts from the start of the request
 	}
 	if err != nil {
-		b.x.setReadDeadline(time.Now()) // what is still to come is not waited for
+		b.x.setReadDeadline(time.Now()) // the rest of the body is not awaited
 		return
 	}
 	b.x.setReadDeadline(time.Time{}) // the connection will be used again
 }
 
-// setReadDeadline ends all reading of the request's body at a time; the zero time is never.
+// setReadDeadline sets when reads of the request's body fail; the zero time means never.
 func (x *exchange) setReadDeadline(at time.Time) {
 	if x.r.ContentLength != 0 {
 		_ = x.control.SetReadDeadline(at) // fails only on a connection that is closed already

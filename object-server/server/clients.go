@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clientWait is how long a request waits for others to end, where as many are served as may be.
+// clientWait is how long a request waits for another to end when max_clients are served.
 const clientWait = time.Second
 
 // clients bounds how many requests are served at once: each takes memory, and a thread while it waits for a disk.
@@ -23,8 +23,8 @@ func (s *Server) admit(x *exchange) error {
 	return fail(statusTooManyRequests, "Too many requests for this device; ask another.")
 }
 
-// bounded serves a request once it is its turn, and else answers 529. What tells whether the server works is served
-// in any case. A batch counts as one.
+// bounded serves a request if fewer than max_clients are served, and answers 529 otherwise. Monitoring (/healthcheck and
+// /recon) is always served. A batch counts as one request.
 func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthcheck" || strings.HasPrefix(r.URL.Path, "/recon/") {
 		s.ServeHTTP(w, r)
@@ -57,6 +57,6 @@ func (c clients) wait(r *http.Request) bool {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
-	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that net/http skips
+	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // for a body that net/http reads to skip it
 	x.answerFailure(fail(statusTooManyRequests, "The server is busy with %d other requests.", cap(s.clients.places)))
 }

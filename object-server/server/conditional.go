@@ -39,8 +39,8 @@ func lastModified(m *format.Metadata) time.Time {
 	return time.Unix(int64(ticks/format.TicksPerSecond), 0).UTC()
 }
 
-// conditionalETag is the ETag that conditions speak of: that of the object, or a stored header named by
-// X-Backend-Etag-Is-At where the bytes stored are not those the client knows (encryption, erasure codes).
+// conditionalETag is the ETag that conditions are compared with: that of the object, or a stored header that
+// X-Backend-Etag-Is-At names if the stored bytes are not those of the client (encryption, erasure codes).
 func (x *exchange) conditionalETag(m *format.Metadata) string {
 	for _, name := range strings.Split(x.header("X-Backend-Etag-Is-At"), ",") {
 		if name = strings.TrimSpace(name); name == "" {
@@ -53,7 +53,7 @@ func (x *exchange) conditionalETag(m *format.Metadata) string {
 	return m.ETag
 }
 
-// conditionStatus is 304 or 412 if a condition of a GET or HEAD says so, else 0.
+// conditionStatus is 304 or 412 if a condition of a GET or HEAD is not met, else 0.
 func (x *exchange) conditionStatus(m *format.Metadata) int {
 	ifNoneMatch, ifMatch := x.header("If-None-Match"), x.header("If-Match")
 	if ifNoneMatch != "" || ifMatch != "" {
@@ -77,13 +77,13 @@ func (x *exchange) conditionStatus(m *format.Metadata) int {
 // answerUnmet ends the exchange with a 304 or 412.
 func (x *exchange) answerUnmet(status int, m *format.Metadata) {
 	if status == http.StatusNotModified {
-		// net/http leaves Content-Type out.
+		// net/http leaves Content-Type out of a 304.
 		x.set("X-Backend-Content-Type", m.ContentType)
 	}
 	x.answerEmpty(status)
 }
 
-// absent turns the 404 of a GET or HEAD into a 412 where the client asked for any existing object.
+// absent turns the 404 of a GET or HEAD into a 412 if the client sent If-Match: *.
 func (x *exchange) absent(f *failure) *failure {
 	if f.status == http.StatusNotFound && parseETags(x.header("If-Match"))["*"] {
 		f.status, f.text = http.StatusPreconditionFailed, "A precondition for this request was not met."

@@ -21,8 +21,8 @@ const (
 	copyIfHeader       = "X-Backend-Copy-If-Timestamp"
 )
 
-// putCopy answers 201, 400, 404, 409, 412, 413, 422 or 507. 404 says that the source is not on this device, 412 or 422
-// that it is not the one the request means: the body has to be sent then.
+// putCopy answers 201, 400, 404, 409, 412, 413, 422 or 507. 404 means that the source is not on this device, 412 or 422
+// that it is another one than the request means: the proxy then sends the body.
 func (s *Server) putCopy(x *exchange) error {
 	timestamp, err := s.checkCreation(x)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) putCopy(x *exchange) error {
 	if err := hideLate(x, mount.Store, m, previous); err != nil {
 		return err
 	}
-	// What the listing shows instead may have come with the source.
+	// The values that the listing shows instead may come from the source.
 	if err := s.updateAfterPut(x, mount, m, m.System, previous); err != nil {
 		return err
 	}
@@ -56,17 +56,17 @@ func (s *Server) putCopy(x *exchange) error {
 	return nil
 }
 
-// copyRequest is what a PUT says about its source and about the copy.
+// copyRequest is a PUT that copies: its source, and the headers of the copy.
 type copyRequest struct {
 	x         *exchange
 	limits    *conf.Limits
 	from      device.Location
 	fromName  string
 	timestamp format.Timestamp
-	expected  format.Timestamp // of the source; zero is any
+	expected  format.Timestamp // of the source; zero means any
 	etag      string
-	isFresh   bool            // the source's metadata stay behind
-	headers   format.Metadata // as of a PUT
+	isFresh   bool            // the copy does not take the source's metadata
+	headers   format.Metadata // of the request, as in a PUT
 }
 
 func (s *Server) newCopy(x *exchange, timestamp format.Timestamp) (*copyRequest, error) {
@@ -96,7 +96,7 @@ func (s *Server) newCopy(x *exchange, timestamp format.Timestamp) (*copyRequest,
 	return c, s.parseCopyFrom(x, c)
 }
 
-// parseCopyFrom finds the place of /partition/account/container/object.
+// parseCopyFrom reads the header with /partition/account/container/object.
 func (s *Server) parseCopyFrom(x *exchange, c *copyRequest) error {
 	path, err := url.PathUnescape(x.header(copyFromHeader))
 	partition, name, hasName := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -116,13 +116,13 @@ func (s *Server) parseCopyFrom(x *exchange, c *copyRequest) error {
 	return nil
 }
 
-// edit makes the source's metadata those of the copy, unless the source is not the one that was meant.
+// edit turns the source's metadata into those of the copy. It fails if the source is not the one that the request means.
 func (c *copyRequest) edit(m *format.Metadata) error {
 	switch {
 	case m.Name != c.fromName, isExpired(m, c.timestamp) && !c.x.opensExpired():
 		return errNoSource()
 	case !c.expected.IsZero() && c.expected != m.MetaTimestamp:
-		return fail(http.StatusPreconditionFailed, "The source of the copy is of another time.").
+		return fail(http.StatusPreconditionFailed, "The source of the copy has another timestamp.").
 			with(timestampHeader, m.MetaTimestamp.String())
 	case c.etag != m.ETag:
 		return fail(http.StatusUnprocessableEntity, "The ETag does not match the source.")
@@ -152,7 +152,7 @@ func overlay(below *format.Headers, above format.Headers) {
 	maps.Copy(*below, above)
 }
 
-// headersOf is stored metadata as a request would carry them.
+// headersOf returns stored metadata as the headers of a request.
 func headersOf(stored format.Headers) http.Header {
 	header := make(http.Header, len(stored))
 	for name, value := range stored {
@@ -161,7 +161,7 @@ func headersOf(stored format.Headers) http.Header {
 	return header
 }
 
-// errNoSource has no X-Backend-Timestamp: that would speak of the object to be written.
+// errNoSource has no X-Backend-Timestamp: that header describes the object to be written.
 func errNoSource() *failure {
 	return fail(http.StatusNotFound, "The source of the copy is not on this device.")
 }

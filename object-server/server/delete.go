@@ -9,8 +9,8 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// remove answers a DELETE: 204 where an object was, 404 where none was (a tombstone is written either way), 400, 409,
-// 412, 503 or 507.
+// remove answers a DELETE: 204 if there was an object, 404 if there was none (a tombstone is written in both cases), 400,
+// 409, 412, 503 or 507.
 func (s *Server) remove(x *exchange) error {
 	id, ok, err := x.version()
 	switch {
@@ -58,7 +58,7 @@ func (s *Server) remove(x *exchange) error {
 	return nil
 }
 
-// refuseDelete answers a DELETE that is older than what is stored: 409 for an object, 404 for a tombstone.
+// refuseDelete answers a DELETE that is older than the stored record: 409 for an object, 404 for a tombstone.
 func refuseDelete(x *exchange, from devices.Store, older *device.OlderError) error {
 	_, err := from.Head(x.at)
 	var gone *device.NotFoundError
@@ -69,7 +69,7 @@ func refuseDelete(x *exchange, from devices.Store, older *device.OlderError) err
 	return older
 }
 
-// ifDeleteAt makes a DELETE of the expirer conditional on the X-Delete-At it was queued for.
+// ifDeleteAt makes a DELETE of the expirer conditional on the X-Delete-At for which it was queued.
 const ifDeleteAt = "X-If-Delete-At"
 
 // checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition.

@@ -13,10 +13,10 @@ import (
 // The row of a delete marker in a container's listing of versions.
 const (
 	markerContentType = "application/x-deleted;swift_versions_deleted=1"
-	markerETag        = "d41d8cd98f00b204e9800998ecf8427e" // of nothing
+	markerETag        = "d41d8cd98f00b204e9800998ecf8427e" // of an empty body
 )
 
-// removeVersion answers a DELETE that names a version: 204 where it was, 404 where not, 400, 409 or 507.
+// removeVersion answers a DELETE that names a version: 204 if it existed, 404 if not, 400, 409 or 507.
 func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	timestamp, err := x.timestamp()
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		rows = append(rows, row)
 		x.tellRows([]updates.Row{row})
 	}
-	// Also where it was the null version: a replica that misses this may keep it under its id.
+	// This is done for a null version too: a replica that misses this request may keep it under its id.
 	previous, err := mount.Store.DeleteVersion(x.at, id, timestamp, x.name())
 	if err != nil {
 		return err
@@ -81,18 +81,18 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	return nil
 }
 
-// removeNull removes the null version if an id is its time, and returns what it was. It is removed as of just after that
-// time: one that has been written since stays, whether it is here or yet to come.
+// removeNull removes the null version if id is its timestamp, and returns its state before. The removal has the next
+// possible timestamp, so a null version that is written later stays, whether it has arrived here or not.
 func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
 	since := timeOfVersion(id)
 	m, err := at.HeadVersion(x.at, format.VersionID{})
-	if err != nil || m.Timestamp != since { // what cannot be read is not removed
+	if err != nil || m.Timestamp != since { // a version that cannot be read is not removed
 		return device.State{}, nil
 	}
 	if timestamp.Compare(since) <= 0 {
 		return device.State{}, &device.OlderError{Existing: since}
 	}
-	if _, err := s.hideOlder(x, at, id); err != nil { // as the row does
+	if _, err := s.hideOlder(x, at, id); err != nil { // as the row says
 		return device.State{}, err
 	}
 	since.Offset++
@@ -104,7 +104,7 @@ func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, 
 	return previous, err
 }
 
-// putMarker adds a delete marker: 204 where there was a current version, 404 where not.
+// putMarker adds a delete marker: 204 if there was a current version, 404 if not.
 func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionID, timestamp format.Timestamp) error {
 	if id != versionIDOf(timestamp, 0) {
 		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
@@ -132,8 +132,8 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	return nil
 }
 
-// hideOlder makes the versions that are older than one, which is current and about to be removed, stay old: without it
-// the next one would be current. It returns the row that says so. What is newer goes on to be current.
+// hideOlder keeps the versions older than id from becoming current when id, the current version, is removed. It returns
+// the row for the container. Versions newer than id are not affected.
 func (s *Server) hideOlder(x *exchange, at devices.Store, id format.VersionID) (updates.Row, error) {
 	since := timeOfVersion(id)
 	if m, err := at.Head(x.at); err == nil && isRestored(m.VersionID) && restoredTarget(m) == id {
@@ -147,8 +147,8 @@ func (s *Server) hideOlder(x *exchange, at devices.Store, id format.VersionID) (
 	return versionRow(x, updates.CurrentVersion, since), nil
 }
 
-// hideLate makes a version not be current where the name had no versions yet and was deleted after the version's time.
-// On replicas that had the version first, the DELETE has hidden it.
+// hideLate keeps a version that arrives late from being current: the name had no versions yet and was deleted after the
+// version's time. On replicas that had the version first, the DELETE has hidden it.
 func hideLate(x *exchange, at devices.Store, m *format.Metadata, previous device.State) error {
 	deleted := previous.Tombstone
 	if m.VersionID.IsNull() || deleted.Compare(m.Timestamp) <= 0 {
@@ -157,7 +157,7 @@ func hideLate(x *exchange, at devices.Store, m *format.Metadata, previous device
 	return at.DeleteMarker(x.at, deleted, versionIDOf(deleted, hiddenBit), x.name())
 }
 
-// expireVersion makes a version that has expired not be current any more: 204. The version stays.
+// expireVersion ends a version being current when it has expired: 204. The version itself stays.
 func (s *Server) expireVersion(x *exchange, mount *devices.Mount, m *format.Metadata, timestamp format.Timestamp) error {
 	row, err := s.hideOlder(x, mount.Store, m.VersionID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // deleteAtMax is the latest X-Delete-At; ten digits keep the expirer's queue sorted.
 const deleteAtMax = 9999999999
 
-// deleteAt parses a checked X-Delete-At; 0 is never.
+// deleteAt parses a checked X-Delete-At; 0 means never.
 func deleteAt(value string) int64 {
 	seconds, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	if err != nil {
@@ -20,7 +20,7 @@ func deleteAt(value string) int64 {
 	return min(max(seconds, 0), deleteAtMax)
 }
 
-// checkDeleteAt verifies X-Delete-At and turns X-Delete-After into it. A replica may be written after its time.
+// checkDeleteAt verifies X-Delete-At and turns X-Delete-After into it. Replication may write an object that has expired.
 func checkDeleteAt(x *exchange, timestamp format.Timestamp) error {
 	if after := x.header("X-Delete-After"); after != "" {
 		seconds, err := strconv.ParseInt(after, 10, 64)
@@ -39,7 +39,7 @@ func checkDeleteAt(x *exchange, timestamp format.Timestamp) error {
 		return nil
 	}
 	if x.r.Method == http.MethodPost && (values[0] == "" || values[0] == "0") {
-		return nil // takes the time away
+		return nil // removes the stored time
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(values[0]), 10, 64)
 	if err != nil {

@@ -22,14 +22,14 @@ type exchange struct {
 	control  *http.ResponseController
 	received time.Time
 
-	// What the path and X-Backend-Storage-Policy-Index say.
+	// From the path and X-Backend-Storage-Policy-Index.
 	device    string
 	account   string
 	container string
 	object    string
 	at        device.Location
 
-	since      format.Timestamp // from when on the version read is current, if not from its own time
+	since      format.Timestamp // when the version became current, if that is not its own timestamp
 	status     int              // 0 until answered
 	bytesIn    int64            // of the body
 	bytesOut   int64
@@ -50,18 +50,18 @@ func (x *exchange) header(name string) string {
 	return ""
 }
 
-// flag tells whether a header says yes in one of Swift's ways.
+// flag reports whether a header has one of Swift's words for yes.
 func (x *exchange) flag(name string) bool { return option.IsTrue(x.header(name)) }
 
 const isReplicationHeader = "X-Backend-Replication"
 
-// opensExpired tells whether an expired object is still to be seen.
+// opensExpired reports whether the request may see an expired object.
 func (x *exchange) opensExpired() bool {
 	return x.flag(isReplicationHeader) || x.flag("X-Backend-Open-Expired")
 }
 
-// parsePath splits /device/partition/account/container/object and finds the object's place. Any part of it that could
-// lead elsewhere in the file system, or that no proxy would send, is refused.
+// parsePath splits /device/partition/account/container/object and finds the object's location. It refuses a part that
+// could lead elsewhere in the file system, or that no proxy sends.
 func (s *Server) parsePath(x *exchange) error {
 	path := x.r.URL.Path
 	if !utf8.ValidString(path) {
@@ -132,7 +132,7 @@ func (x *exchange) timestamp() (format.Timestamp, error) {
 	return timestamp, nil
 }
 
-// timestampOrNow is for reads, where X-Timestamp may be missing.
+// timestampOrNow is for reads, which may have no X-Timestamp.
 func (x *exchange) timestampOrNow() (format.Timestamp, error) {
 	if x.header("X-Timestamp") == "" {
 		return format.Timestamp{Ticks: uint64(x.received.UnixMicro() / 10)}, nil
@@ -143,7 +143,7 @@ func (x *exchange) timestampOrNow() (format.Timestamp, error) {
 // unixSeconds is the whole seconds of a timestamp.
 func unixSeconds(t format.Timestamp) int64 { return int64(t.Ticks / format.TicksPerSecond) }
 
-// isExpired tells whether an object with metadata m is gone at a time.
+// isExpired reports whether an object with metadata m has expired at a time.
 func isExpired(m *format.Metadata, at format.Timestamp) bool {
 	return m.DeleteAt != 0 && m.DeleteAt <= unixSeconds(at)
 }
@@ -151,7 +151,7 @@ func isExpired(m *format.Metadata, at format.Timestamp) bool {
 // set sets a header of the answer by its canonical name.
 func (x *exchange) set(name, value string) { x.w.Header()[name] = []string{value} }
 
-// answer ends the exchange without a body, or with what follows by write.
+// answer sends the status and the headers; a body may follow.
 func (x *exchange) answer(status int) {
 	x.status = status
 	x.w.WriteHeader(status)
@@ -165,7 +165,7 @@ func (x *exchange) answerEmpty(status int) {
 	x.answer(status)
 }
 
-// answerFailure ends the exchange with an error. Headers set before for a success are taken back.
+// answerFailure ends the exchange with an error. It removes the headers that were set for a success.
 func (x *exchange) answerFailure(f *failure) {
 	x.cause = f.cause
 	clear(x.w.Header())
@@ -173,7 +173,7 @@ func (x *exchange) answerFailure(f *failure) {
 		x.set(name, value)
 	}
 	if f.status == statusClientClosed || f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest {
-		// What is left on the connection may be half a body.
+		// The rest of the body may still be on the connection.
 		if x.r.ContentLength != 0 {
 			x.set("Connection", "close")
 		}
@@ -183,7 +183,7 @@ func (x *exchange) answerFailure(f *failure) {
 	x.set("Content-Length", strconv.Itoa(len(body)))
 	x.answer(f.status)
 	if x.r.Method != http.MethodHead {
-		n, _ := x.w.Write([]byte(body)) // the client is gone if this fails, and nothing is lost
+		n, _ := x.w.Write([]byte(body)) // fails only if the client has gone
 		x.bytesOut = int64(n)
 	}
 }

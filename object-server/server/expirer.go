@@ -16,13 +16,13 @@ const (
 	expirerDivisor       = 86400 // seconds
 	expirerPerDivisor    = 100
 	expirerContentType   = "text/plain"
-	expirerRowETag       = "d41d8cd98f00b204e9800998ecf8427e" // of nothing
+	expirerRowETag       = "d41d8cd98f00b204e9800998ecf8427e" // of an empty body
 	cleanQueueHeader     = "X-Backend-Clean-Expiring-Object-Queue"
 	deleteAtHostHeader   = "X-Delete-At-Host"
 	deleteAtDeviceHeader = "X-Delete-At-Device"
 )
 
-// expirerUpdates queues m for deletion at its time, and takes the time it had before out of the queue.
+// expirerUpdates queues m for deletion at its time, and removes its earlier time from the queue.
 func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp format.Timestamp, before int64,
 ) []updates.Update {
 	if x.flag(isReplicationHeader) || (m.DeleteAt == 0 && before == 0) {
@@ -33,7 +33,7 @@ func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp forma
 		all = s.enqueueExpiry(x, m, timestamp)
 	}
 	if clean := x.header(cleanQueueHeader); before != 0 && before != m.DeleteAt && (clean == "" || option.IsTrue(clean)) {
-		// The proxy names no server for this one; it is saved and goes to all primaries.
+		// The proxy names no server for this update; it is saved and goes to all primaries.
 		all = append(all, updates.Update{
 			Target: updates.Target{Account: expirerAccount, Container: s.expirerContainer(x, before)},
 			Row:    updates.DeletedRow(x.task(before), timestamp.String(), 0),
@@ -44,7 +44,7 @@ func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp forma
 
 func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format.Timestamp) []updates.Update {
 	if len(x.r.Header[deleteAtHostHeader]) == 0 {
-		return nil // the other replicas' servers tell enough queues
+		return nil // the servers of the other replicas update enough queues
 	}
 	container := x.header("X-Delete-At-Container")
 	if container == "" {
@@ -74,7 +74,7 @@ func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format
 	return all
 }
 
-// task is the object's name in the queue.
+// task is the name of the object's entry in the queue.
 func (x *exchange) task(at int64) string { return fmt.Sprintf("%010d-%s", at, x.name()[1:]) }
 
 // expirerContainer is the queue container for a time: the day, moved back by up to a hundred seconds so that one day

@@ -12,7 +12,8 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// statusClientClosed means that the client closed the connection, as in Swift: it is logged, and sent if that is still possible.
+// statusClientClosed means that the client closed the connection, as in Swift. It is logged, and sent if that is still
+// possible.
 const statusClientClosed = 499
 
 // failure is an answer other than success: a status, one sentence for the client, and headers.
@@ -20,7 +21,7 @@ type failure struct {
 	status int
 	text   string
 	header map[string]string
-	cause  error // logged; nil where the client alone is to blame
+	cause  error // logged; nil unless the server or a device failed
 }
 
 func (f *failure) Error() string { return fmt.Sprintf("%d %s", f.status, f.text) }
@@ -40,17 +41,17 @@ func (f *failure) with(name, value string) *failure {
 
 const timestampHeader = "X-Backend-Timestamp"
 
-// doubtHeader says how far an answer is to be believed: "stale" on that of a good record where later ones were lost,
-// "unknown" where it cannot be told what is stored. The proxy asks other replicas then.
+// doubtHeader says that an answer may be wrong: "stale" if later records than the one shown were lost, "unknown" if the
+// server cannot know what is stored. The proxy then asks other replicas.
 const (
 	doubtHeader  = "X-Backend-Doubt"
 	doubtStale   = "stale"
 	doubtUnknown = "unknown"
 )
 
-// doubtFailure is the answer where a 404 would say more than is known.
+// doubtFailure is the answer if the server cannot know whether the object exists, so a 404 would be wrong.
 func doubtFailure(err error) *failure {
-	f := fail(http.StatusServiceUnavailable, "What is stored here is damaged or lost.").with(doubtHeader, doubtUnknown)
+	f := fail(http.StatusServiceUnavailable, "The stored data are damaged or lost.").with(doubtHeader, doubtUnknown)
 	var doubt *device.DoubtError
 	if errors.As(err, &doubt) && !doubt.Timestamp.IsZero() {
 		f.with(timestampHeader, doubt.Timestamp.String())
@@ -59,7 +60,7 @@ func doubtFailure(err error) *failure {
 	return f
 }
 
-// failureOf maps every error of a handler to an answer; the one place that does.
+// failureOf maps the error of a handler to an answer. It is the only place that does.
 func failureOf(err error) *failure {
 	var known *failure
 	var notFound *device.NotFoundError

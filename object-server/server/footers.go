@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Headers by which a proxy announces, and we agree to, metadata sent after the object.
+// Headers by which a proxy announces metadata after the object, and the server accepts them.
 const (
 	footerFlag     = "X-Backend-Obj-Metadata-Footer"
 	footerBoundary = "X-Backend-Obj-Multipart-Mime-Boundary"
@@ -28,7 +28,7 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 		return nil, fail(http.StatusBadRequest, "no MIME boundary")
 	}
 	if x.header("Expect") != "" {
-		// The proxy sends footers only to a server that says so along with 100 Continue.
+		// The proxy sends footers only to a server that accepts them in its 100 Continue.
 		x.set(footerAgreed, "yes")
 		x.w.WriteHeader(http.StatusContinue)
 		x.w.Header().Del(footerAgreed)
@@ -54,14 +54,14 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 	if _, err = parts.NextRawPart(); !errors.Is(err, io.EOF) {
 		return nil, partFailure(err, "a MIME doc follows the footers")
 	}
-	_, err = io.Copy(io.Discard, body) // the end of the chunks, so that the connection can be used again
+	_, err = io.Copy(io.Discard, body) // reads the end of the chunks, so that the connection can be used again
 	if err != nil {
 		return nil, bodyFailure(err)
 	}
 	return received, nil
 }
 
-// partFailure tells a body that ends early from one that lacks a part.
+// partFailure maps an error of reading a part: the body ended early, or lacks the part.
 func partFailure(err error, missing string) *failure {
 	if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return fail(http.StatusBadRequest, "%s", missing)

@@ -72,12 +72,12 @@ func (s *Server) beginAnswer(x *exchange, m *format.Metadata, since, now format.
 	return false, nil
 }
 
-// checkLive refuses an object that has expired, or that stands under the hash of another name.
+// checkLive refuses an object that has expired, or whose name is another one with the same hash.
 func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp) error {
 	if m.Name != x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
-	// What expires of a version is that it is current.
+	// A version that has expired stays, but is not current any more.
 	if isExpired(m, now) && !x.opensExpired() && x.header(versionHeader) == "" {
 		if m.Doubtful {
 			return &device.DoubtError{Timestamp: m.MetaTimestamp, Cause: errExpired}
@@ -88,7 +88,7 @@ func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp
 	return nil
 }
 
-// sendObject answers with the bytes that the Range header asks for, of an object that is described.
+// sendObject answers with the bytes that the Range header asks for. The headers about the object are already set.
 func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadata) error {
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
 	header := x.header("Range")
@@ -111,7 +111,7 @@ func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadat
 	}
 }
 
-// notSatisfiable is a 416 with what is known of the object, but for what its sentence is not.
+// notSatisfiable is a 416 with the headers about the object, except those that do not fit the text of the error.
 func (x *exchange) notSatisfiable(size int64) *failure {
 	f := fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
 		with("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
@@ -125,7 +125,7 @@ func (x *exchange) notSatisfiable(size int64) *failure {
 	return f
 }
 
-// ignoresRange tells whether the object has a header that makes the proxy want all of it (a manifest, for example).
+// ignoresRange reports whether the object has a header for which the proxy wants all of it (a manifest, for example).
 func (x *exchange) ignoresRange(m *format.Metadata) bool {
 	for _, name := range strings.Split(x.header("X-Backend-Ignore-Range-If-Metadata-Present"), ",") {
 		if _, ok := lookup(m, http.CanonicalHeaderKey(strings.TrimSpace(name))); ok {
@@ -162,8 +162,8 @@ func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *mult
 	return body.finish(err)
 }
 
-// responseBody writes the body of an answer. The status goes out with the first byte, so that an object found damaged
-// before that still becomes a 503.
+// responseBody writes the body of an answer. It sends the status with the first byte, so that an object found damaged
+// before that is answered with 503.
 type responseBody struct {
 	x       *exchange
 	status  int
@@ -172,7 +172,7 @@ type responseBody struct {
 	failed  error // of writing to the client
 }
 
-// Write implements io.Writer. The client has the timeout for each piece, not for all of p.
+// Write implements io.Writer. The timeout applies to each piece, not to all of p.
 func (b *responseBody) Write(p []byte) (written int, err error) {
 	if b.x.status == 0 {
 		b.x.answer(b.status)
@@ -193,7 +193,7 @@ func (b *responseBody) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// finish handles the end of the body. Once bytes have left, a short answer can only be told by closing the connection.
+// finish handles the end of the body. After the first byte, only closing the connection tells the client of an error.
 func (b *responseBody) finish(err error) error {
 	if err == nil {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"martlet/object-server/server/conf"
 )
 
-// reserved starts the names that middlewares keep from users, old versions of objects for example.
+// reserved begins the names that middlewares keep for themselves, such as those of old versions.
 const reserved = "\x00"
 
-// checkReservedNames refuses a NUL anywhere but at the start of the container's and the object's name.
+// checkReservedNames refuses a NUL, except at the start of both the container's and the object's name.
 func checkReservedNames(account, container, object string) error {
 	for _, name := range []string{account, container, object} {
 		if strings.Contains(name, reserved) && !strings.HasPrefix(name, reserved) {
@@ -26,7 +26,7 @@ func checkReservedNames(account, container, object string) error {
 	return nil
 }
 
-// checkNames enforces the lengths of a name that is about to be created.
+// checkNames enforces the maximum lengths of a new name.
 func checkNames(x *exchange, l *conf.Limits) error {
 	if len(x.object) > l.ObjectNameMax {
 		return fail(http.StatusBadRequest, "Object name length of %d longer than %d", len(x.object), l.ObjectNameMax)

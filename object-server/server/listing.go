@@ -14,19 +14,19 @@ import (
 	"martlet/object-server/updates"
 )
 
-// Headers in which a proxy or middleware gives what the listing is to show instead of the object's own values; the
-// second wins.
+// Headers in which a proxy or middleware gives the values that the listing shows instead of the object's own. The second
+// overrides the first.
 const (
 	overridePrefix       = "X-Backend-Container-Update-Override-"
 	systemOverridePrefix = "X-Object-Sysmeta-Container-Update-Override-"
 )
 
-// updateAfterPut tells the container, and the expirer's queue, of a new object; m is what was stored.
+// updateAfterPut sends the update for a new object to the container and the expirer's queue; m is its stored metadata.
 func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
 	row := objectRow(x, m)
-	if m.TypeTimestamp != m.Timestamp { // a newer POST outlives this PUT
+	if m.TypeTimestamp != m.Timestamp { // a newer POST overrides this PUT
 		stamp := m.TypeTimestamp.String()
 		row.ContentTypeTimestamp = &stamp
 	}
@@ -47,7 +47,7 @@ func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Met
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
 	all := s.containerUpdates(x, append(kept, row)...)
-	if isOutlived { // and has told the queue
+	if isOutlived { // that POST has updated the queue
 		return s.deliver(x, mount, all)
 	}
 	deleteAtBefore := int64(0)
@@ -73,7 +73,7 @@ func override(row *updates.Row, prefix string, header func(string) (string, bool
 	}
 }
 
-// updateAfterPost tells the container of new metadata. The row is that of the PUT with the times of what changed.
+// updateAfterPost sends new metadata to the container. The row is that of the PUT, with the timestamps of the changes.
 func (s *Server) updateAfterPost(x *exchange, mount *devices.Mount, edit *metadataEdit) error {
 	m := &edit.after
 	row := storedRow(x, m)
@@ -92,7 +92,7 @@ func objectRow(x *exchange, m *format.Metadata) updates.Row {
 	}
 }
 
-// storedRow is the row of an object as it is stored, with what the listing shows instead and the times of a POST.
+// storedRow is the row of an object as it is stored, with the overridden values and the timestamps of a POST.
 func storedRow(x *exchange, m *format.Metadata) updates.Row {
 	row := objectRow(x, m)
 	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
@@ -114,20 +114,20 @@ func keptRows(x *exchange, kept *format.Metadata) []updates.Row {
 	return []updates.Row{storedRow(x, kept)}
 }
 
-// rowsHeader has rows as JSON, as a container server takes them.
+// rowsHeader holds rows as JSON, in the form that container servers take.
 const rowsHeader = "X-Backend-Container-Rows"
 
-// tellRows adds to the answer what nobody but an object server that has the versions knows to tell the container: the
-// proxy sends it to the replicas that none of them tells.
+// tellRows adds rows for the container to the answer that only an object server with the versions can know. The proxy
+// sends them to the container replicas that no object server updates.
 func (x *exchange) tellRows(rows []updates.Row) {
 	if len(rows) == 0 {
 		return
 	}
-	text, _ := json.Marshal(rows) // there is nothing in a row that has no JSON
+	text, _ := json.Marshal(rows) // every field of a row has a form in JSON
 	x.set(rowsHeader, string(text))
 }
 
-// updateAfterDelete takes an object out of the listing; previous is what was there.
+// updateAfterDelete removes an object from the listing; previous is its state before.
 func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp format.Timestamp, previous device.State) error {
 	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
 	kept := keptRows(x, previous.Kept)
@@ -139,7 +139,7 @@ func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp 
 	return s.deliver(x, mount, all)
 }
 
-// deliver waits until updates have arrived or are durable here.
+// deliver waits until the updates have arrived, or are durable on this device.
 func (s *Server) deliver(x *exchange, mount *devices.Mount, all []updates.Update) error {
 	if len(all) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (s *Server) containerUpdates(x *exchange, rows ...updates.Row) []updates.Up
 	}
 	hosts, devices := splitList(x.header("X-Container-Host")), splitList(x.header("X-Container-Device"))
 	if len(hosts) != len(devices) {
-		s.logger.Error("container update not sent: as many hosts as devices are needed", "hosts", len(hosts),
+		s.logger.Error("container update not sent: the number of hosts is not the number of devices", "hosts", len(hosts),
 			"devices", len(devices), "path", x.r.URL.Path, "txn", x.header(transactionHeader))
 		return nil
 	}
@@ -191,7 +191,7 @@ func (s *Server) containerUpdates(x *exchange, rows ...updates.Row) []updates.Up
 	return all
 }
 
-// shard is the container to update where the proxy knows that the listing is sharded.
+// shard is the container to update if the proxy knows that the listing is sharded.
 func (x *exchange) shard() (account, container string, ok bool) {
 	path := x.header("X-Backend-Container-Path")
 	if quoted := x.header("X-Backend-Quoted-Container-Path"); quoted != "" {

@@ -139,7 +139,7 @@ func TestSeveralContainerServers(t *testing.T) {
 	}
 	f.mustPut(objectPath, "x", "1700000001.00000", "X-Container-Partition", "5", "X-Container-Device", "sdb",
 		"X-Container-Host", "127.0.0.1:1,127.0.0.1:2")
-	if !strings.Contains(f.log.String(), "as many hosts as devices") {
+	if !strings.Contains(f.log.String(), "the number of hosts") {
 		t.Error("a bad list was not logged")
 	}
 }

@@ -37,8 +37,8 @@ func newAllowedHeaders(names []string) allowedHeaders {
 	return allowed
 }
 
-// collect puts the headers that are metadata into m, all but the content type: what a POST keeps into System, what it
-// replaces into User and DeleteAt. With isPost, System is left alone. X-Delete-At must have been checked.
+// collect copies the headers that are metadata into m, except the content type: those that a POST keeps into System,
+// those that it replaces into User and DeleteAt. With isPost, System does not change. X-Delete-At is already checked.
 func (a allowedHeaders) collect(header http.Header, m *format.Metadata, isPost bool) {
 	for name, values := range header {
 		switch {
@@ -67,7 +67,7 @@ func (a allowedHeaders) collect(header http.Header, m *format.Metadata, isPost b
 	}
 }
 
-// isEngineHeader tells whether a header has a field of its own in the metadata, or is stored apart from the rest.
+// isEngineHeader reports whether a header has its own field in the metadata, or is stored apart from the others.
 func isEngineHeader(name string) bool {
 	switch name {
 	case "Content-Length", "Content-Type", "Etag", "X-Timestamp", deleteAtHeader, largeHeader, "Deleted", "Name":
@@ -83,7 +83,7 @@ func put(headers *format.Headers, name string, values []string) {
 	(*headers)[name] = strings.Join(values, ",")
 }
 
-// collectFooters adds the metadata that came after the body; it wins over the headers.
+// collectFooters adds the metadata that came after the body; they override the headers.
 func (a allowedHeaders) collectFooters(footers map[string]string, m *format.Metadata) {
 	for name, value := range footers {
 		switch {

@@ -110,12 +110,11 @@ func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
 	return edit, nil
 }
 
-// listedSize is the parameter of a content type that tells a listing the size to show: the manifest of a large object
-// stands for more bytes than it has.
+// listedSize is the parameter of a content type with the size for the listing: the manifest of a large object stands for
+// more bytes than it has.
 var listedSize = regexp.MustCompile(`(?i)\s*;\s*swift_bytes=[^;]*`)
 
-// keepListedSize returns the new content type with the listed size of the old: a client that changes the type knows
-// nothing of it.
+// keepListedSize returns the new content type with the listed size of the old one: clients do not know that parameter.
 func keepListedSize(old, changed string) string {
 	size := listedSize.FindString(old)
 	if size == "" {
@@ -131,7 +130,7 @@ func (e *metadataEdit) apply(m *format.Metadata) error {
 	if m.Name != e.x.name() {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
-	// What expires of a version is that it is current.
+	// A version that has expired stays, but is not current any more.
 	if isExpired(m, e.timestamp) && !e.x.opensExpired() && e.x.header(versionHeader) == "" {
 		return &failure{status: http.StatusNotFound, text: errExpired.Error()}
 	}

@@ -12,8 +12,8 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// put answers 201, 400, 408, 409, 411, 412, 413, 422, 499, 503 or 507. On 201 the object and the update of its container's
-// listing are durable, the update either there or on this device.
+// put answers 201, 400, 408, 409, 411, 412, 413, 422, 499, 503 or 507. With 201 the object and the update of the listing
+// are durable; the update is at the container server or on this device.
 func (s *Server) put(x *exchange) error {
 	if x.header(copyFromHeader) != "" {
 		return s.putCopy(x)
@@ -65,7 +65,7 @@ func (s *Server) put(x *exchange) error {
 	return nil
 }
 
-// checkCreation verifies what can be verified without the device.
+// checkCreation makes the checks that need no device.
 func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	timestamp, err := x.timestamp()
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	return timestamp, checkMetadata(x.r.Header, limits)
 }
 
-// checkBeforeBody refuses what is bound to fail before the client sends the body. A small body that is on its way
-// already costs less than the look-up; Commit refuses it as well.
+// checkBeforeBody refuses a request that must fail before the client sends the body. For a small body that is already
+// on its way the look-up would cost more; Commit makes the same check.
 func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	ifNoneMatch := x.header("If-None-Match")
 	isSmall := x.r.ContentLength >= 0 && x.r.ContentLength <= bufferBytes
@@ -107,10 +107,10 @@ func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp form
 	return s.checkStored(x, from, timestamp)
 }
 
-// checkStored compares what is stored under the name with the request.
+// checkStored compares the stored object of that name with the request.
 func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	m, _, err := headCurrent(from, x.at)
-	isVersion := x.header(versionHeader) != "" // which may come late
+	isVersion := x.header(versionHeader) != "" // a version may come late
 	if err != nil {
 		if isVersion {
 			timestamp = format.Timestamp{Ticks: format.TicksMax}
@@ -121,13 +121,13 @@ func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.T
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
 	}
-	if m.Timestamp.Compare(timestamp) > 0 && !isVersion { // which of two at one time wins is known when all is here
+	if m.Timestamp.Compare(timestamp) > 0 && !isVersion { // with equal timestamps the content decides, after the body
 		return &device.OlderError{Existing: m.Timestamp}
 	}
 	return nil
 }
 
-// checkAbsent handles the error of a look-up before a write: a newer tombstone refuses the write, a damaged version is
+// checkAbsent handles the error of a look-up before a write: a newer tombstone refuses the write, a damaged object is
 // replaced by it.
 func checkAbsent(err error, timestamp format.Timestamp) error {
 	var gone *device.NotFoundError

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Limits on a Range header; one beyond them is answered like one that cannot be satisfied.
+// Limits on a Range header. A header beyond them is answered like one that cannot be satisfied.
 const (
 	rangesMax         = 50
 	rangeOverlapsMax  = 2
@@ -76,7 +76,7 @@ func parseRange(spec string, size int64) (r byteRange, valid bool) {
 	return byteRange{start: start, end: end + 1}, true
 }
 
-// parseOffset reads decimal digits; what does not fit is as good as the largest offset.
+// parseOffset reads decimal digits; a number too large becomes the largest offset.
 func parseOffset(digits string) (int64, bool) {
 	for _, c := range digits {
 		if c < '0' || c > '9' {
@@ -90,7 +90,7 @@ func parseOffset(digits string) (int64, bool) {
 	return offset, digits != ""
 }
 
-// isEgregious tells whether ranges ask for far more work than a reader has use for (RFC 9110, 17.15).
+// isEgregious reports whether ranges cost far more work than any reader needs (RFC 9110, 17.15).
 func isEgregious(ranges []byteRange) bool {
 	if len(ranges) > rangesMax {
 		return true
@@ -124,7 +124,7 @@ func newMultiRange(contentType string, size int64, ranges []byteRange) *multiRan
 	}
 }
 
-// head is what stands before the bytes of a range.
+// head precedes the bytes of a range.
 func (m *multiRange) head(r byteRange) string {
 	return "--" + m.boundary + "\r\nContent-Type: " + m.contentType +
 		"\r\nContent-Range: " + r.contentRange(m.size) + "\r\n\r\n"
@@ -132,10 +132,10 @@ func (m *multiRange) head(r byteRange) string {
 
 const partEnd = "\r\n"
 
-// tail ends the whole.
+// tail ends the body.
 func (m *multiRange) tail() string { return "--" + m.boundary + "--" }
 
-// length is the Content-Length of the whole.
+// length is the Content-Length of the body.
 func (m *multiRange) length() int64 {
 	total := int64(len(m.tail()))
 	for _, r := range m.ranges {

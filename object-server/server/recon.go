@@ -16,7 +16,7 @@ func (s *Server) healthcheck(x *exchange) error {
 	return x.answerBytes([]byte("OK"))
 }
 
-// whoAmI answers OPTIONS: monitoring asks of which kind a server is.
+// whoAmI answers OPTIONS: monitoring asks for the kind of a server.
 func (s *Server) whoAmI(x *exchange) error {
 	x.set("Allow", "DELETE, GET, HEAD, OPTIONS, POST, PUT")
 	x.set("Server", "object-server/"+s.version)
@@ -24,7 +24,7 @@ func (s *Server) whoAmI(x *exchange) error {
 	return x.answerBytes(nil)
 }
 
-// orders are what a POST below /recon makes the server do, for commands on the same host.
+// orders are the actions of a POST below /recon, for commands on the same host.
 var orders = map[string]func(s *Server, x *exchange) (any, error){
 	"relinker": (*Server).takeStep,
 	"repair":   (*Server).repair,
@@ -78,7 +78,7 @@ func (x *exchange) answerBytes(body []byte) error {
 	x.set("Content-Length", strconv.Itoa(len(body)))
 	x.answer(http.StatusOK)
 	if x.r.Method != http.MethodHead {
-		n, _ := x.w.Write(body) // the client is gone if this fails
+		n, _ := x.w.Write(body) // fails only if the client has gone
 		x.bytesOut = int64(n)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"martlet/object-server/server/relink"
 )
 
-// takeStep takes the step of a POST: ?step=relink or cleanup, and any number of policy=N and device=NAME.
+// takeStep handles a POST with ?step=relink or cleanup, and any number of policy=N and device=NAME.
 func (s *Server) takeStep(x *exchange) (any, error) {
 	query := x.r.URL.Query()
 	step := query.Get("step")

@@ -12,13 +12,13 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// repairer is what is needed of a device here.
+// repairer is the part of device.Device that repairs.
 type repairer interface {
 	Repair(policy int, partition uint32, apply bool) (*device.Repaired, error)
 }
 
-// repair repairs one partition, as a POST asks for with device=NAME, policy=N and partition=N; without apply=true it
-// only says what is to be done. Requests to that partition wait meanwhile, others do not.
+// repair handles a POST with device=NAME, policy=N and partition=N: it repairs that partition. Without apply=true it only
+// reports what it would do. Requests to that partition wait until it ends, others do not.
 func (s *Server) repair(x *exchange) (any, error) {
 	query := x.r.URL.Query()
 	name := query.Get("device")
@@ -50,7 +50,7 @@ func (s *Server) repair(x *exchange) (any, error) {
 	return repaired, nil
 }
 
-// repairFailure tells the cause, which failureOf would keep from clients: an operator asks.
+// repairFailure shows the cause, which failureOf hides from clients: the caller is an operator.
 func repairFailure(err error) *failure {
 	f := failureOf(err)
 	if errors.Is(err, device.ErrInvalid) {
@@ -60,10 +60,10 @@ func repairFailure(err error) *failure {
 	return f
 }
 
-// damagesShown of the newest damages of each device are told.
+// damagesShown is how many of the newest damages of each device are shown.
 const damagesShown = 20
 
-// deviceDamages is what is known to be damaged on one device.
+// deviceDamages are the known damages of one device.
 type deviceDamages struct {
 	Device string          `json:"device"`
 	Count  int             `json:"count"`  // all of them

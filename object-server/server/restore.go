@@ -8,8 +8,8 @@ import (
 	"martlet/object-server/updates"
 )
 
-// restore answers a PUT that makes a version current again: 201, 400, 404, 409 or 507. No data are copied: an entry of
-// that time names the version.
+// restore answers a PUT that makes a version current again: 201, 400, 404, 409 or 507. It copies no data: it writes an
+// entry with the timestamp of the request that names the version.
 func (s *Server) restore(x *exchange) error {
 	timestamp, err := x.timestamp()
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Server) restore(x *exchange) error {
 		return err
 	}
 	var rows []updates.Row
-	if found.VersionID.IsNull() { // which is to keep the id that clients know it under
+	if found.VersionID.IsNull() { // it keeps the id that clients know
 		if found, err = mount.Store.KeepNull(x.at, timestamp, x.name()); err != nil {
 			return err
 		}

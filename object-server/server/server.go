@@ -35,7 +35,7 @@ type Server struct {
 	updater *updates.Updater
 	devices *devices.Set
 	version string
-	limiter *ratelimit.Limiter // nil without limits
+	limiter *ratelimit.Limiter // nil if there are no limits
 	workers workers.Pool
 	clients clients
 	unused  unused
@@ -44,10 +44,10 @@ type Server struct {
 	reporter *recon.Reporter
 	relinker *relink.Relinker
 
-	stopKeeping func() // ends the look at devices that are not open
+	stopKeeping func() // ends the watch over devices that are not open
 }
 
-// New opens the devices that are present and returns a server for them. Close releases them.
+// New opens the devices that are present and returns a server for them. Shutdown closes them.
 func New(config *conf.Config, logger *slog.Logger, version string) (*Server, error) {
 	names, err := devices.New(devices.Options{Root: config.Devices}).Names()
 	if err != nil {
@@ -95,7 +95,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		Handler:           http.HandlerFunc(s.bounded),
 		ConnState:         s.unused.note,
 		ReadHeaderTimeout: config.ClientTimeout,
-		WriteTimeout:      config.ClientTimeout, // of the answer's start; longer bodies extend it as they go
+		WriteTimeout:      config.ClientTimeout, // for the start of the answer; longer bodies extend it
 		IdleTimeout:       config.KeepaliveTimeout,
 		ConnContext:       boundUnsent,
 		MaxHeaderBytes:    config.Limits.HeaderBytesMax(),
@@ -104,8 +104,8 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 	return s
 }
 
-// unsentMax is how many bytes the kernel takes for a connection before they can be sent. Without it a write to a slow
-// client waits until a third of megabytes has gone, longer than the client has for it.
+// unsentMax is how many bytes the kernel buffers for a connection before they can be sent. Without it a write to a slow
+// client waits until a third of several megabytes are sent, which takes longer than the timeout.
 const unsentMax = 2 * bufferBytes
 
 func boundUnsent(ctx context.Context, connection net.Conn) context.Context {
@@ -127,11 +127,10 @@ func (s *Server) Serve(listener net.Listener) error {
 	return nil
 }
 
-// closeWait is how long devices have to close once the requests have ended, or their time has.
+// closeWait is how long devices have to close after the requests have ended, or their time is over.
 const closeWait = 10 * time.Second
 
-// Shutdown lets requests under way finish, until ctx ends, and closes the devices. Nothing acknowledged is lost
-// either way.
+// Shutdown waits for the running requests until ctx ends, and closes the devices. Acknowledged data are never lost.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.unused.stop()
 	s.stopKeeping()
@@ -145,8 +144,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.devices.Close(closing))
 }
 
-// stopUpdates ends the delivery of updates. One that waits for a device that does not answer ends with that device: what
-// is pending on it stays there.
+// stopUpdates ends the delivery of updates. A delivery that waits for a device without an answer is left; its updates
+// stay on that device.
 func (s *Server) stopUpdates() {
 	stopped := make(chan struct{})
 	go func() {
@@ -161,8 +160,8 @@ func (s *Server) stopUpdates() {
 	}
 }
 
-// errAborted says that the answer broke off and the connection must be closed.
-var errAborted = errors.New("answer broken off")
+// errAborted means that the answer is incomplete and the connection must be closed.
+var errAborted = errors.New("answer incomplete")
 
 const transactionHeader = "X-Trans-Id"
 
@@ -170,7 +169,7 @@ const transactionHeader = "X-Trans-Id"
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
 	defer s.endExchange(x)
-	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // of a body that only net/http reads, to skip it
+	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // for a body that net/http reads to skip it
 	err := s.dispatch(x)
 	switch {
 	case err == nil:
@@ -222,7 +221,7 @@ func (s *Server) handler(method string) func(*exchange) error {
 	return nil
 }
 
-// endExchange logs the request, and turns a panic of a handler into a 500 where no answer has begun.
+// endExchange logs the request, and turns a panic of a handler into a 500 if no answer has begun.
 func (s *Server) endExchange(x *exchange) {
 	problem := recover()
 	if problem != nil && problem != http.ErrAbortHandler {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// unused are the connections on which nothing has come yet. net/http waits for them for five seconds when it is shut
-// down, as the first request may be on its way; a client that has sent none has lost nothing.
+// unused are the connections without a request yet. On shutdown net/http waits five seconds for them, because the first
+// request may be on its way; a client that has sent none loses nothing.
 type unused struct {
 	mu        sync.Mutex
 	open      map[net.Conn]struct{} // guarded by mu
@@ -31,7 +31,7 @@ func (u *unused) note(connection net.Conn, state http.ConnState) {
 	}
 }
 
-// stop closes them all, and those to come.
+// stop closes all of them, and those that come later.
 func (u *unused) stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// Headers about versions; doc/formats/wire-object.md says what each method makes of them.
+// Headers about versions; doc/formats/wire-object.md has their meaning for each method.
 const (
 	versionHeader = "X-Backend-Version-Id"
 	markerHeader  = "X-Backend-Version-Marker"
@@ -18,11 +18,11 @@ const (
 	hideHeader    = "X-Backend-Version-Hide"
 )
 
-// nullVersion is how requests and rows name the version of a write without versioning.
+// nullVersion is the name, in requests and rows, of the version that a write without versioning makes.
 const nullVersion = "null"
 
-// The id of a version is its timestamp, ticks then offset, big-endian. Ticks leave the two highest bits free: ids with
-// one of them are of entries that no client sees. Both sort above the version of the same time.
+// The id of a version is its timestamp: ticks, then offset, big-endian. Ticks do not use the two highest bits: an id with
+// one of them belongs to an entry that no client sees. Both sort above the version of the same timestamp.
 const (
 	restoredBit = 0x80 // a PUT without data whose metadata name the version that is current
 	hiddenBit   = 0xC0 // a delete marker: nothing older is current
@@ -38,7 +38,7 @@ func versionIDOf(t format.Timestamp, bits byte) (id format.VersionID) {
 	return id
 }
 
-// keptID is the id under which a null version is kept that is not current any more. Clients knew it under that already.
+// keptID is the id of a null version that is kept when it is not current any more. Clients already know that id.
 func keptID(t format.Timestamp) format.VersionID { return versionIDOf(t, 0) }
 
 // timeOfVersion is the timestamp of an id as versionIDOf makes it.
@@ -47,12 +47,12 @@ func timeOfVersion(id format.VersionID) format.Timestamp {
 	return format.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
 }
 
-// isClientVersion tells whether an id is one that clients know.
+// isClientVersion reports whether clients know an id.
 func isClientVersion(id format.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
 
 func isRestored(id format.VersionID) bool { return id[0]&hiddenBit == restoredBit }
 
-// versionText is an id as requests and rows name it.
+// versionText is an id in the form of requests and rows.
 func versionText(id format.VersionID) string {
 	if id.IsNull() {
 		return nullVersion
@@ -81,7 +81,7 @@ func (x *exchange) version() (id format.VersionID, ok bool, err error) {
 	return id, true, err
 }
 
-// newVersion is the id under which a write is to be stored: that of its timestamp, or the null version.
+// newVersion is the id for a write: that of its timestamp, or the null version.
 func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, error) {
 	id, ok, err := x.version()
 	if err == nil && ok && id != versionIDOf(timestamp, 0) {
@@ -90,17 +90,17 @@ func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, err
 	return id, err
 }
 
-// restoredTarget is the version that an entry which names the current one names.
+// restoredTarget is the version that an entry made by restore names.
 func restoredTarget(m *format.Metadata) format.VersionID {
 	id, err := parseVersionID(restoredName, m.System[restoredName])
 	if err != nil {
-		return format.VersionID{} // no write makes such an id: it means the null version
+		return format.VersionID{} // no write makes such an id: it is the null version
 	}
 	return id
 }
 
-// openRequested opens the version that the request names, else the current one. since is the time from which on it is
-// current, where that is not its own.
+// openRequested opens the version that the request names, else the current one. since is when it became current, if that
+// is not its own timestamp.
 func openRequested(x *exchange, from devices.Store) (o devices.Object, since format.Timestamp, err error) {
 	id, ok, err := x.version()
 	switch {
@@ -128,16 +128,16 @@ func openRequested(x *exchange, from devices.Store) (o devices.Object, since for
 	return o, since, err
 }
 
-// keepRestored takes away the time at which a version had expired before it was made current again.
+// keepRestored removes the X-Delete-At of a version that had expired before it was made current again.
 func keepRestored(m *format.Metadata, since format.Timestamp) {
 	if isExpired(m, since) {
 		m.DeleteAt = 0
 	}
 }
 
-// undated is the error for a restored version that is not here any more. When it was removed says nothing of what is
-// current: replicas that know of a later write are to be believed. Where it is not sure that it is current, that it is
-// gone says nothing.
+// undated is the error for a restored version that does not exist any more. It has no timestamp: when the version was
+// removed does not matter, and a replica that knows a later write is right. If the entry that names the version is
+// doubtful, the error is one of doubt.
 func undated(err error, isDoubtful bool) error {
 	var gone *device.NotFoundError
 	isGone := errors.As(err, &gone)
@@ -175,8 +175,8 @@ func headRequested(x *exchange, from devices.Store) (m *format.Metadata, since f
 	return m, since, err
 }
 
-// otherIsCurrent is the error for the null version where a version is current that has an id: what was the null version
-// has one, too.
+// otherIsCurrent is the error for a request of the null version if a version with an id is current: the earlier null
+// version then has an id, too.
 func otherIsCurrent(m *format.Metadata) error {
 	if m.Doubtful {
 		return &device.DoubtError{Timestamp: m.Timestamp, Cause: errOtherIsCurrent}
@@ -209,8 +209,8 @@ func headVersion(from devices.Store, at device.Location, id format.VersionID) (*
 	return m, err
 }
 
-// isAlias tells whether an id that was not found is the timestamp of the null version. Clients see that id once the null
-// version is not current any more.
+// isAlias reports whether an id that was not found is the timestamp of the null version. Clients see that id once the
+// null version is not current any more.
 func isAlias(from devices.Store, at device.Location, id format.VersionID, err error) bool {
 	var gone *device.NotFoundError
 	isMissing := errors.As(err, &gone) && !gone.Marker && gone.Tombstone.IsZero()
@@ -221,12 +221,12 @@ func isAlias(from devices.Store, at device.Location, id format.VersionID, err er
 	return err == nil && m.Timestamp == timeOfVersion(id)
 }
 
-// describeVersion tells which version an answer is about; nothing for names without versions.
+// describeVersion sets the headers about the version of an answer; none for a name without versions.
 func (x *exchange) describeVersion(m *format.Metadata, since format.Timestamp) {
 	if m.Versioned || !m.VersionID.IsNull() {
 		x.set(versionHeader, versionText(m.VersionID))
 	}
-	if !since.IsZero() { // among replicas this write is the newest, not that of the data
+	if !since.IsZero() { // replicas compare the timestamp of this write, not that of the data
 		x.set(timestampHeader, since.String())
 		x.set("X-Backend-Data-Timestamp", since.String())
 		x.set("X-Backend-Durable-Timestamp", since.String())

@@ -1,6 +1,6 @@
 // Package calls makes calls that may never return, as those to the file system of a disk that hangs. The caller waits for
 // a limited time; the call goes on in the background.
 //
-// Invariant: of one name at most one call runs at a time, so a disk that hangs holds one goroutine, and one thread, for each kind
-// of call. The package knows nothing of devices or HTTP; packages devices and recon of the server use it.
+// Invariant: at most one call of a name runs at a time. So a disk that hangs holds one goroutine, and one thread, for each
+// kind of call. The package knows nothing of devices or HTTP; packages devices and recon use it.
 package calls

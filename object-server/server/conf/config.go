@@ -34,15 +34,15 @@ type Config struct {
 	MaxUploadTime          time.Duration
 	ConnTimeout            time.Duration // to connect to a container server
 	NodeTimeout            time.Duration // for its answer
-	ContainerUpdateTimeout time.Duration // what a write waits for container servers at most
-	ContainerUpdateDelay   time.Duration // what a group of rows waits to grow
+	ContainerUpdateTimeout time.Duration // the longest wait of a write for container servers
+	ContainerUpdateDelay   time.Duration // the wait for more rows in a group
 	UpdaterInterval        time.Duration // longest pause between two attempts to deliver a pending update
-	ShutdownTimeout        time.Duration // for requests under way to finish
+	ShutdownTimeout        time.Duration // for running requests to finish
 
 	AllowedHeaders []string
 	Device         device.Options
 	Ratelimit      ratelimit.Config
-	WithoutEffect  []string // options of OpenStack Swift that mean nothing here, each with the reason
+	WithoutEffect  []string // options of OpenStack Swift without a meaning here, each with the reason
 
 	// From martlet.conf.
 	HashPrefix, HashSuffix string
@@ -50,8 +50,8 @@ type Config struct {
 	Policies               map[int]bool // indexes of the storage policies
 }
 
-// Read reads the configuration file at path, and martlet.conf in its swift_dir. An option that neither the server
-// nor OpenStack Swift knows, or a value that makes no sense, is an error of one sentence.
+// Read reads the configuration file at path, and martlet.conf in its swift_dir. An option that neither the server nor
+// OpenStack Swift knows, or a value that is not valid, is an error of one sentence.
 func Read(path string) (*Config, error) { return ReadIn(path, "") }
 
 // ReadIn is Read with another swift_dir, unless that is empty.
@@ -105,12 +105,12 @@ func isForeign(section string) bool {
 		return false
 	}
 	if strings.HasPrefix(section, "pipeline:") || strings.HasPrefix(section, "filter:") {
-		return true // PasteDeploy's; the pipeline is fixed here
+		return true // sections of PasteDeploy; the pipeline is fixed here
 	}
 	return slices.Contains(foreignSections, section)
 }
 
-// setOption applies one line of the file, or passes it over if it is one of Swift's without effect.
+// setOption applies one line of the file, or ignores it if it is an option of Swift without effect.
 func (c *Config) setOption(options []option.Option, section string, key *ini.Key) error {
 	err := option.Set(options, section, key)
 	if errors.Is(err, option.ErrUnknown) {

@@ -23,7 +23,8 @@ const (
 
 var ownSections = []string{defaultSection, appSection, updaterSection, ratelimit.Section}
 
-// options lists every option; etc/object-server.conf-sample says what each does. [DEFAULT] stands for those that [app:object-server] may set too.
+// options lists every option; etc/object-server.conf-sample describes them. [app:object-server] may set those of
+// [DEFAULT], too.
 func (c *Config) options() []option.Option {
 	return append([]option.Option{
 		option.New(defaultSection, "bind_ip", "127.0.0.1", option.Text(&c.BindIP)),
@@ -96,15 +97,15 @@ func (c *Config) setCompactionRate(value string) error {
 	return err
 }
 
-// setMaxClients also says how many requests one device may hold: half of all, so that one that hangs leaves room for
-// those of the others.
+// setMaxClients also sets how many requests may use one device: half of all, so that a device that hangs leaves room for
+// requests to others.
 func (c *Config) setMaxClients(value string) error {
 	err := option.Integer(&c.MaxClients, 1, 1<<20)(value)
 	c.Device.OperationsMax = (c.MaxClients + 1) / 2
 	return err
 }
 
-// setOpenFiles takes a number; auto is what ulimit -n leaves.
+// setOpenFiles takes a number; auto is the share of the device of ulimit -n.
 func (c *Config) setOpenFiles(value string) error {
 	if c.Device.OpenFilesMax = 0; value == "auto" {
 		return nil

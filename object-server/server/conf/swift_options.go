@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// swiftOption are options of OpenStack Swift 2.38.3 that mean nothing here. An operator's conf may hold them: they are
-// told in the log and change nothing. doc/swift-options.md shows them.
+// swiftOption are options of OpenStack Swift 2.38.3 without a meaning here. A conf may have them: they are logged and
+// change nothing. doc/swift-options.md lists them.
 type swiftOption struct {
 	section string // empty for every section
 	names   string // separated by spaces; one may end in *
@@ -49,13 +49,13 @@ var swiftOptions = []swiftOption{
 	{updaterSection, "report_interval", "GET /recon/async says how many updates wait"},
 }
 
-// refused are options of Swift's whose absence would be noticed late.
+// refused are options of Swift that must not be ignored: their missing effect would be noticed late.
 var refused = []swiftOption{
 	{defaultSection, "cert_file key_file", "martlet speaks no TLS: put a proxy before it that does"},
 	{defaultSection, "servers_per_port", "this server listens on bind_port alone: start one for each port"},
 }
 
-// of tells whether an option of a section is among those of o.
+// of reports whether an option of a section is among those of o.
 func (o *swiftOption) of(section, name string) bool {
 	if o.section != everySection && o.section != section {
 		return false
@@ -68,7 +68,7 @@ func (o *swiftOption) of(section, name string) bool {
 	return false
 }
 
-// passOver notes an option of Swift's that has no effect; false for one that must not be passed over.
+// passOver notes an option of Swift without effect. It returns false for an option that must not be ignored.
 func (c *Config) passOver(section, name, value string) (bool, error) {
 	isOff := name == "servers_per_port" && value == "0"
 	for _, o := range refused {

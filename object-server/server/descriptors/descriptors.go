@@ -21,8 +21,8 @@ const (
 	beside = 256
 )
 
-// Share divides the file descriptors that the process may have (ulimit -n) among the devices. It returns how many
-// segments each device keeps open: wanted where that is possible, and as many as there are if wanted is 0.
+// Share divides the file descriptors of the process (ulimit -n) among the devices. It returns how many segments each
+// device keeps open: at most wanted, or the whole share of the device if wanted is 0.
 func Share(wanted, maxClients, devices int, logger *slog.Logger) (int, error) {
 	limit, err := raise()
 	if err != nil {

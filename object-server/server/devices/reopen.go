@@ -8,13 +8,13 @@ import (
 	"martlet/object-server/server/calls"
 )
 
-// A device that was taken out after failed writes is closed, so that it can be unmounted and repaired, and is opened
-// anew after a pause, as a restart would. One that fails again and again is tried less and less often: its pause doubles,
-// up to outageMax, and is forgotten once it has been in use for outageForgotten.
+// A device that was taken out after failed writes is closed, so that it can be unmounted and repaired. It is opened again
+// after a pause, as after a restart. With each failure the pause doubles, up to outageMax; after outageForgotten in use it
+// starts anew.
 const (
 	outageMax       = 5 * time.Minute
 	outageForgotten = 10 * time.Minute
-	// lookEvery is how often devices that are not open are looked at, without any request for them.
+	// lookEvery is how often the server looks at devices that are not open, without a request for them.
 	lookEvery = 10 * time.Second
 )
 
@@ -24,7 +24,7 @@ type outage struct {
 	pause time.Duration
 }
 
-// next is what follows on an outage now.
+// next is the outage that begins now.
 func (o outage) next(now time.Time) outage {
 	pause := min(2*o.pause, outageMax)
 	if o.pause == 0 || now.Sub(o.at) > o.pause+outageForgotten {
@@ -49,8 +49,8 @@ func (s *Set) drop(found *Mount, cause error) {
 	go found.close(s.logger)
 }
 
-// Keep looks at the devices until ctx ends: what is pending on a device that has come back is delivered without a request
-// for it.
+// Keep looks at the devices until ctx ends. The updates on a device that has come back are delivered without a request
+// for that device.
 func (s *Set) Keep(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -68,7 +68,7 @@ func (s *Set) Keep(ctx context.Context) {
 func (s *Set) look() {
 	names, err := s.Names()
 	if err != nil {
-		return // said at each request
+		return // each request logs it
 	}
 	for _, name := range names {
 		if found, err := s.Acquire(name); err == nil {

@@ -18,7 +18,7 @@ import (
 	"martlet/object-server/updates"
 )
 
-// checkEvery is how often a device in use is checked for being still there, and one that failed to open is tried again.
+// checkEvery is how often the server checks that a device in use is still there, and tries to open one that failed.
 const checkEvery = time.Second
 
 // Options say where the devices are and how they are opened.
@@ -26,7 +26,7 @@ type Options struct {
 	Root       string // directory with one directory for each device
 	MountCheck bool   // a directory that is no mount point is not a device
 	Logger     *slog.Logger
-	Wait       time.Duration // of a request for a device; 0 is calls.Wait
+	Wait       time.Duration // of a request for a device; 0 means calls.Wait
 
 	// Open opens the device at path, and the container updates that wait on it.
 	Open func(path string) (Store, *updates.Pending, error)
@@ -40,7 +40,7 @@ type Set struct {
 	open       func(path string) (Store, *updates.Pending, error)
 	wait       time.Duration
 
-	openings *calls.Group[*Mount]       // in parallel: a device that hangs delays only those who want that device
+	openings *calls.Group[*Mount]       // in parallel: a device that hangs delays only requests for it
 	looks    *calls.Group[fileIdentity] // whether a device in use is still there
 
 	mu       sync.RWMutex
@@ -76,8 +76,8 @@ type Mount struct {
 
 	path     string
 	identity fileIdentity
-	checked  atomic.Int64 // when path was seen to be this device, Unix nanoseconds
-	isSilent atomic.Bool  // it does not answer whether it is there
+	checked  atomic.Int64 // last check that path is this device, Unix nanoseconds
+	isSilent atomic.Bool  // the last check got no answer
 
 	use    sync.RWMutex // held for reading by requests, for writing to close
 	closed bool         // guarded by use
@@ -88,7 +88,7 @@ type UnavailableError struct{ Device string }
 
 func (e *UnavailableError) Error() string { return "device " + e.Device + " is not available" }
 
-// fileIdentity tells one directory, and one mounted file system, from another of the same name.
+// fileIdentity distinguishes directories, and mounted file systems, of the same name.
 type fileIdentity struct{ device, inode uint64 }
 
 func identify(path string) (fileIdentity, error) {
@@ -104,7 +104,7 @@ func identify(path string) (fileIdentity, error) {
 
 var errNotMounted = errors.New("not a mount point")
 
-// examine tells which device is at path now.
+// examine returns the identity of the directory at path. With mount_check it must be a mount point.
 func (s *Set) examine(path string) (fileIdentity, error) {
 	identity, err := identify(path)
 	if err != nil || !s.mountCheck {
@@ -155,19 +155,23 @@ func (s *Set) Acquire(name string) (*Mount, error) {
 // Release ends the use of a device that Acquire returned.
 func (s *Mount) Release() { s.use.RUnlock() }
 
-// isPresent checks now and then that the device is still the one that was opened; one that is gone is closed. One
-// that does not answer may be there.
+// isPresent checks from time to time that the device is still the one that was opened. A device that is gone is closed; one
+// that does not answer may still be there.
 func (s *Set) isPresent(found *Mount) bool {
 	now := time.Now().UnixNano()
 	last := found.checked.Load()
-	isFresh := last <= now && now-last < int64(checkEvery) // last is later when the clock was set back
+	isFresh := last <= now && now-last < int64(checkEvery) // last is later than now if the clock was set back
 	if isFresh || !found.checked.CompareAndSwap(last, now) {
 		return true
 	}
 	identity, err := s.looks.Do(found.Name, s.wait, func() (fileIdentity, error) { return s.examine(found.path) })
 	isSilent := errors.Is(err, calls.ErrNoAnswer)
 	if found.isSilent.Swap(isSilent) != isSilent {
-		s.logger.Warn("device answers, or does not", "device", found.Name, "answers", !isSilent)
+		message := "device answers again"
+		if isSilent {
+			message = "device does not answer"
+		}
+		s.logger.Warn(message, "device", found.Name, "answers", !isSilent)
 	}
 	if isSilent || err == nil && identity == found.identity {
 		return true
@@ -182,8 +186,8 @@ func (s *Set) isPresent(found *Mount) bool {
 	return false
 }
 
-// openMount opens a device unless another request just did, or failed to. It goes on behind a caller that has waited
-// long enough, with calls.ErrNoAnswer.
+// openMount opens a device, or joins a request that opens it. After wait the caller gets calls.ErrNoAnswer, and the
+// opening goes on in the background.
 func (s *Set) openMount(name string, wait time.Duration) (*Mount, error) {
 	found, err := s.openings.Do(name, wait, func() (*Mount, error) { return s.openNow(name) })
 	if errors.Is(err, calls.ErrNoAnswer) {
@@ -192,12 +196,12 @@ func (s *Set) openMount(name string, wait time.Duration) (*Mount, error) {
 	return found, err
 }
 
-// openNow opens a device. No two run for one device.
+// openNow opens a device. It never runs twice at a time for one device.
 func (s *Set) openNow(name string) (*Mount, error) {
 	path := filepath.Join(s.root, name)
 	identity, err := s.examine(path)
 	if err != nil {
-		s.noteFailure(name, err, time.Time{}) // looking again costs nothing
+		s.noteFailure(name, err, time.Time{}) // the next look costs nothing
 		return nil, err
 	}
 	s.mu.RLock()
@@ -224,7 +228,7 @@ func (s *Set) openNow(name string) (*Mount, error) {
 	return found, nil
 }
 
-// publish makes a device known; false if the server has been shut down meanwhile.
+// publish makes an open device available. It returns false if the server was shut down meanwhile.
 func (s *Set) publish(found *Mount) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,10 +240,10 @@ func (s *Set) publish(found *Mount) bool {
 	return true
 }
 
-// failedMax bounds how many names of absent devices are remembered; names come from requests.
+// failedMax bounds the names of absent devices in memory; names come from requests.
 const failedMax = 1024
 
-// noteFailure logs why a device cannot be opened, once until the reason changes.
+// noteFailure logs why a device cannot be opened; it logs the same reason once.
 func (s *Set) noteFailure(name string, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,11 +256,11 @@ func (s *Set) noteFailure(name string, err error, at time.Time) {
 	s.failed[name] = failedMount{at: at, pause: checkEvery, err: err}
 }
 
-// StartWait is how long a server waits for its devices before it accepts requests. A device that takes longer, to
-// replay a journal or because it hangs, is opened behind them.
+// StartWait is how long a server waits for its devices before it accepts requests. A device that takes longer, because it
+// replays a journal or hangs, is opened in the background.
 const StartWait = 10 * time.Second
 
-// OpenPresent opens the devices that are there at start, so that what is pending on them is delivered.
+// OpenPresent opens the devices that are there at start, so that the updates on them are delivered.
 func (s *Set) OpenPresent(wait time.Duration) error {
 	names, err := s.Names()
 	if err != nil {
@@ -267,14 +271,14 @@ func (s *Set) OpenPresent(wait time.Duration) error {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			_, _ = s.openMount(name, wait) // logged; answered with 507 until it works
+			_, _ = s.openMount(name, wait) // it is logged; requests get 507 until it works
 		}()
 	}
 	all.Wait()
 	return nil
 }
 
-// Names lists the directories of devices. It looks at none of them.
+// Names lists the directories of devices. It does not look into them.
 func (s *Set) Names() ([]string, error) {
 	entries, err := os.ReadDir(s.root)
 	var names []string
@@ -297,8 +301,8 @@ func (s *Set) All() []*Mount {
 	return open
 }
 
-// Close closes all devices in parallel, each once its requests have ended. A device that does not answer until ctx ends
-// is left as it is, as by a crash: nothing acknowledged is lost.
+// Close closes all devices in parallel, each after its requests have ended. A device that does not answer until ctx ends
+// is left as after a crash: acknowledged data are not lost.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true
@@ -344,7 +348,7 @@ func (s *Mount) close(logger *slog.Logger) {
 	}
 }
 
-// IsName refuses hidden names: they are not of devices.
+// IsName reports whether a name can be that of a device. Hidden names cannot.
 func IsName(name string) bool {
 	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsRune(name, 0)
 }

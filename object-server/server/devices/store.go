@@ -48,7 +48,7 @@ type Object interface {
 	Close()
 }
 
-// deviceStore makes a device.Device a Store: its concrete results become interfaces.
+// deviceStore makes a device.Device a Store: it returns interfaces in place of concrete types.
 type deviceStore struct{ *device.Device }
 
 // NewStore makes a device a Store. Its Close closes files, too: the file system that the device alone uses.

@@ -27,14 +27,15 @@ type marker struct {
 	Device  string `json:"device"`
 }
 
-// clusterOf names a cluster by what places its objects: it is the same on all hosts, and tells nothing of the salts.
+// clusterOf is the name of a cluster, the same on all hosts. It is made from the hash prefix and suffix, and does not reveal
+// them.
 func clusterOf(prefix, suffix string) string {
 	sum := sha256.Sum256([]byte("martlet cluster\x00" + prefix + "\x00" + suffix))
 	return hex.EncodeToString(sum[:16])
 }
 
 func (m marker) encode() []byte {
-	text, _ := json.Marshal(m) // of two strings
+	text, _ := json.Marshal(m) // two strings always have a form in JSON
 	return append(text, '\n')
 }
 
@@ -56,9 +57,9 @@ func (m *Checker) Check(path string) error {
 	name := filepath.Base(path)
 	own := marker{Cluster: m.cluster, Device: name}
 	known := filepath.Join(filepath.Dir(path), knownDirectory, name)
-	// Other services check at the same time. They write the marker first: read in the other order, a copy that is there
-	// says that the marker has been, too.
-	copied, _ := readMarker(known) // without a copy only an empty mount point is not noticed
+	// Other services check at the same time, and write the marker first. So the copy is read first: if it exists, the
+	// marker was written before.
+	copied, _ := readMarker(known) // without a copy only an empty mount point passes unnoticed
 	isKnown := !m.mountCheck && copied == own
 	found, err := readMarker(filepath.Join(path, markerName))
 	switch {
@@ -70,7 +71,7 @@ func (m *Checker) Check(path string) error {
 			path, found.Device, found.Cluster, name, m.cluster, path)
 	default:
 		if err := m.mark(path, own, isKnown); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return checkAccess(path) // a full device can be read, and emptied; a copy alone would refuse it later
+			return checkAccess(path) // reads and deletes work on a full device; a copy without a marker would refuse it later
 		} else if err != nil {
 			return err
 		}
@@ -80,15 +81,15 @@ func (m *Checker) Check(path string) error {
 	}
 	if !m.mountCheck && !isKnown {
 		if err := writeMarker(known, own); err != nil {
-			m.logger.Warn("an empty mount point will not be told from this device", "device", name, "error", err)
+			m.logger.Warn("the copy of the marker is not written: an empty mount point will be taken for this device", "device", name, "error", err)
 		}
 	}
 	return nil
 }
 
-// mark gives a device its marker: a new one, one of before there were markers, and one whose marker is rotten. One that
-// had a marker and has none is another directory, even with data: writes that were under way when the device went away
-// may have left some in its mount point.
+// mark gives a device its marker: to a new device, to one older than markers, and to one whose marker is damaged. A
+// directory that had a marker and has none is not the device, even if it has data: writes that ran when the device
+// disappeared may have left data in its mount point.
 func (m *Checker) mark(path string, own marker, isKnown bool) error {
 	at := filepath.Join(path, markerName)
 	if isKnown {
@@ -100,7 +101,7 @@ func (m *Checker) mark(path string, own marker, isKnown bool) error {
 	return writeMarker(at, own)
 }
 
-// readMarker returns an empty marker where there is none, or none that can be understood.
+// readMarker returns an empty marker if there is none, or if its content is damaged.
 func readMarker(path string) (marker, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +114,7 @@ func readMarker(path string) (marker, error) {
 	return found, err
 }
 
-// writeMarker puts a marker in place, durably. Its directory is made if it is missing, for the owner alone.
+// writeMarker writes a marker durably. It makes a missing directory, with access for the owner alone.
 func writeMarker(path string, content marker) error {
 	directory := filepath.Dir(path)
 	if err := os.Mkdir(directory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -138,7 +139,7 @@ func writeMarker(path string, content marker) error {
 	return errors.Join(opened.Sync(), opened.Close())
 }
 
-// checkAccess tells whether this process may write to a device, where a service that ran as another user has been.
+// checkAccess returns an error if this process may not write to a device, because a service has run as another user.
 func checkAccess(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {

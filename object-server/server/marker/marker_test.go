@@ -123,7 +123,7 @@ func TestWhereNoCopyCanBeKeptTheDeviceIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.expect(t, path, "")
-	if !strings.Contains(log.String(), "will not be told") {
+	if !strings.Contains(log.String(), "the copy of the marker is not written") {
 		t.Errorf("logged %s", log)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// DefaultSection is the section whose options stand for those of [app:...].
+// DefaultSection is the section whose options [app:...] may set, too.
 const DefaultSection = "DEFAULT"
 
 // Option is one line of a configuration file.

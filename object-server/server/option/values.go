@@ -116,7 +116,7 @@ func List(into *[]string) func(string) error {
 	}
 }
 
-// LogLevel stores a log level by its Python name.
+// LogLevel stores a log level by the name that Python has for it.
 func LogLevel(into *slog.Level) func(string) error {
 	return func(value string) error {
 		switch strings.ToUpper(value) {

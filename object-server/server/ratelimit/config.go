@@ -16,15 +16,15 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// Config is the section [filter:backend_ratelimit]. As in Swift a file of its own may hold the limits, too,
-// goes before the section, and is read again while the server runs.
+// Config is the section [filter:backend_ratelimit]. As in Swift, a file of its own may hold the limits, too. It overrides
+// the section, and is read again while the server runs.
 type Config struct {
 	Enabled        bool
-	ReloadInterval time.Duration // 0: the file is read at the start alone
+	ReloadInterval time.Duration // 0: the file is read only at the start
 
 	base    rates
 	path    string
-	isNamed bool // in the section; else path is where the file is looked for
+	isNamed bool // the section names the file; else path is its default place
 }
 
 // Section is the section of the limits in the file of the server.
@@ -51,7 +51,7 @@ func (c *Config) Options() []option.Option {
 	)
 }
 
-// options are those that may stand in the section and in the file.
+// options are allowed in the section and in the file.
 func (r *rates) options(section string) []option.Option {
 	options := []option.Option{option.New(section, rateBufferOption, "1.0", atLeastZero(func(value float64) {
 		r.buffer = time.Duration(value * float64(time.Second))
@@ -77,8 +77,8 @@ func atLeastZero(set func(float64)) func(string) error {
 	}
 }
 
-// Finish is called when the configuration file has been read. As in PasteDeploy the filter counts where the pipeline
-// names it; a file without a pipeline has it if it has its section.
+// Finish is called after the configuration file was read. As in PasteDeploy, the filter is active if the pipeline names
+// it. In a file without a pipeline it is active if it has a section.
 func (c *Config) Finish(file *ini.File, swiftDir string) error {
 	c.Enabled = file.HasSection(Section)
 	if pipeline := "pipeline:main"; file.HasSection(pipeline) {
@@ -90,7 +90,7 @@ func (c *Config) Finish(file *ini.File, swiftDir string) error {
 	if !c.Enabled {
 		return nil
 	}
-	_, err := readRates(c.path, c.base) // what is wrong at the start is said at once
+	_, err := readRates(c.path, c.base) // an error in the file stops the start
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// limitedMethods have a limit of their own for each device. The first stands for all of them together.
+// limitedMethods each have a limit for each device. The first entry stands for all of them together.
 var limitedMethods = [...]string{
 	allMethods: "", "DELETE", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, "REPLICATE", "UPDATE",
 }
@@ -19,12 +19,12 @@ const allMethods = 0
 // rates are limits for each device, in the order of limitedMethods.
 type rates struct {
 	perSecond [len(limitedMethods)]float64 // 0: no limit
-	buffer    time.Duration                // in which a device that was idle may catch up
+	buffer    time.Duration                // of unused time that a device may use later
 }
 
 func (r *rates) limitsAny() bool { return r.perSecond != [len(limitedMethods)]float64{} }
 
-// step is how long one request of a limit takes up, in nanoseconds; 0 without a limit.
+// step is the time between two requests at a limit, in nanoseconds; 0 without a limit.
 func (r *rates) step(kind int) int64 {
 	if r.perSecond[kind] == 0 {
 		return 0
@@ -32,7 +32,7 @@ func (r *rates) step(kind int) int64 {
 	return int64(min(float64(time.Second)/r.perSecond[kind], 1e18))
 }
 
-// Limiter refuses what is beyond the limits of a device. Safe for concurrent use; no request waits for another.
+// Limiter refuses requests beyond the limits of a device. Safe for concurrent use; no request waits for another.
 type Limiter struct {
 	logger   *slog.Logger
 	started  time.Time
@@ -49,13 +49,13 @@ type Limiter struct {
 	known   atomic.Int64
 }
 
-// deviceTurns says for each limit when its next request may come, in nanoseconds since the limiter's start.
+// deviceTurns has for each limit the time of its next request, in nanoseconds since the limiter's start.
 type deviceTurns struct {
 	next    [len(limitedMethods)]atomic.Int64
 	refused [len(limitedMethods)]atomic.Int64 // by the method asked
 }
 
-// devicesLimitedMax bounds how many names of devices are remembered; names come from requests.
+// devicesLimitedMax bounds the names of devices in memory; names come from requests.
 const devicesLimitedMax = 1024
 
 // New returns nil where the configuration does not ask for limits.
@@ -99,7 +99,7 @@ func kindOf(method string) int {
 	return allMethods
 }
 
-// turnsOf returns what is known of a device. One that is new has nothing to catch up.
+// turnsOf returns the turns of a device. A new device has no unused time.
 func (l *Limiter) turnsOf(device string, now int64) *deviceTurns {
 	if found, ok := l.devices.Load(device); ok {
 		return found.(*deviceTurns)

@@ -179,7 +179,7 @@ func TestTheFileIsReadAgain(t *testing.T) {
 		"get_requests_per_device_per_second = -1\n"} {
 		write(wrong)
 		l.expect(t, time.Duration(122+61*i)*time.Second, "GET", 529)
-		if got := strings.Count(log.String(), "the rate limits stay as they are"); got != i+1 {
+		if got := strings.Count(log.String(), "rate limits do not change: their file cannot be used"); got != i+1 {
 			t.Errorf("%q: said %d times: %s", wrong, got, log.String())
 		}
 	}
@@ -188,7 +188,7 @@ func TestTheFileIsReadAgain(t *testing.T) {
 	}
 	l.expect(t, 400*time.Second, "GET", 529)
 	l.expect(t, 500*time.Second, "GET", 529)
-	if got := strings.Count(log.String(), "is not there"); got != 2 { // at the start, and when it went
+	if got := strings.Count(log.String(), "does not exist"); got != 2 { // at the start, and when it went
 		t.Errorf("said %d times: %s", got, log.String())
 	}
 	// What the file no longer has comes from the section again.

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 )
 
-// ratesAt returns the limits, read again when it is time to.
+// ratesAt returns the limits, after reading the file again if the interval has passed.
 func (l *Limiter) ratesAt(now int64) *rates {
 	if l.interval > 0 {
 		if due := l.reloadAt.Load(); now >= due && l.reloadAt.CompareAndSwap(due, now+int64(l.interval)) {
@@ -15,7 +15,7 @@ func (l *Limiter) ratesAt(now int64) *rates {
 	return l.current.Load()
 }
 
-// load reads the file. Where it cannot be read, or makes no sense, the limits stay as they are.
+// load reads the file. If that fails, or a value is wrong, the limits do not change.
 func (l *Limiter) load() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
@@ -23,11 +23,11 @@ func (l *Limiter) load() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if l.wasThere {
-			l.logger.Warn("the file of the rate limits is not there; they stay as they are", "path", l.path)
+			l.logger.Warn("rate limits do not change: their file does not exist", "path", l.path)
 		}
 		l.wasThere = false
 	case err != nil:
-		l.logger.Warn("the rate limits stay as they are", "error", err)
+		l.logger.Warn("rate limits do not change: their file cannot be used", "error", err)
 	default:
 		l.wasThere = true
 		if read != *l.current.Load() {

@@ -26,7 +26,7 @@ var (
 // swiftConf is where swift-recon looks up the digest of the cluster's conf.
 const swiftConf = "/etc/swift/swift.conf"
 
-// reported are the figures of background processes, by path. None of them has left any yet.
+// reported are the keys of the figures of background processes, by path. No process writes figures yet.
 var reported = map[string][]string{
 	"auditor/object":        {"object_auditor_stats_ALL", "object_auditor_stats_ZBF"},
 	"driveaudit":            {"drive_audit_errors"},
@@ -61,7 +61,7 @@ func readLoad() (map[string]any, error) {
 	}
 	words := strings.Fields(string(text))
 	if len(words) != 5 {
-		return nil, errors.New("/proc/loadavg has another form than expected")
+		return nil, errors.New("/proc/loadavg has an unexpected format")
 	}
 	figures := map[string]any{"tasks": words[3]}
 	for i, name := range []string{"1m", "5m", "15m"} {
@@ -109,7 +109,7 @@ func socketWords(path, label string) (map[string]int, error) {
 	return found, nil
 }
 
-// readMounts returns what is mounted where.
+// readMounts returns the mounted file systems.
 func readMounts() ([]map[string]string, error) {
 	text, err := os.ReadFile("/proc/mounts")
 	if err != nil {
@@ -162,7 +162,7 @@ func fileDigest(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// nothingReported are the keys of a background process that has left no figures.
+// nothingReported has the keys of a background process, without figures.
 func nothingReported(keys []string) map[string]any {
 	figures := map[string]any{}
 	for _, key := range keys {

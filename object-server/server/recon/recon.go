@@ -77,7 +77,7 @@ func (r *Reporter) Figures(name string) (any, error) {
 	return nil, nil
 }
 
-// diskFigures is the room on one device in bytes, as swift-recon reads it.
+// diskFigures is the space of one device in bytes, in the form that swift-recon reads.
 type diskFigures struct {
 	Device  string `json:"device"`
 	Mounted bool   `json:"mounted"`
@@ -94,12 +94,12 @@ func (r *Reporter) diskUsage() ([]diskFigures, error) {
 	figures, errs := r.disks.DoAll(names, r.usageOf)
 	for i, err := range errs {
 		figures[i].Device = names[i]
-		figures[i].Mounted = err == nil && figures[i].Mounted // what does not answer cannot be used; its size is as it was
+		figures[i].Mounted = err == nil && figures[i].Mounted // without an answer it cannot be used; its last size is shown
 	}
 	return figures, nil
 }
 
-// entryNames lists what is where the devices are, which may be links to them.
+// entryNames lists all entries of the devices directory; links to devices are among them.
 func (r *Reporter) entryNames() ([]string, error) {
 	entries, err := os.ReadDir(r.root)
 	names := make([]string, 0, len(entries))
@@ -118,12 +118,12 @@ func (r *Reporter) usageOf(name string) (diskFigures, error) {
 		block := uint64(usage.Bsize)
 		one.Mounted, one.Size, one.Free = true, usage.Blocks*block, usage.Bavail*block
 		one.Used = (usage.Blocks - usage.Bfree) * block
-		one.Mounted = r.devices.Refusal(name) == nil // what is refused is of no more use than what is not there
+		one.Mounted = r.devices.Refusal(name) == nil // a refused device is shown like a missing one
 	}
 	return one, nil
 }
 
-// asyncContainersMax bounds the containers that are told of, those with the oldest writes first.
+// asyncContainersMax bounds the containers in the figures; those with the oldest writes come first.
 const asyncContainersMax = 100
 
 // asyncFigures are the container updates that wait. The first name is what swift-recon reads.
@@ -152,7 +152,7 @@ func (r *Reporter) pendingUpdates() asyncFigures {
 type deviceFigures struct {
 	Device  string       `json:"device"`
 	Pending int          `json:"async_pending"`
-	Swift   bool         `json:"swift_files"` // of OpenStack Swift are there, which are not served
+	Swift   bool         `json:"swift_files"` // the device has files of OpenStack Swift, which are not served
 	Stats   device.Stats `json:"stats"`
 	Error   string       `json:"error,omitempty"`
 }
@@ -177,6 +177,7 @@ func (r *Reporter) bundleStats() []deviceFigures {
 	slices.SortFunc(figures, func(a, b deviceFigures) int { return strings.Compare(a.Device, b.Device) })
 	return figures
 }
+
 func (r *Reporter) deviceNames() (map[string][]string, error) {
 	figures, err := r.diskUsage()
 	if err != nil {
@@ -209,10 +210,10 @@ func (r *Reporter) unmounted() ([]unmountedDevice, error) {
 	return missing, nil
 }
 
-// quarantine counts what has been put aside on a device, by the name of its folder.
+// quarantine counts the quarantined entries of a device, by the name of their folder.
 type quarantine map[string]int
 
-// quarantined counts what has been put aside on the devices: files and folders, and records.
+// quarantined counts the quarantined files, folders and records of the devices.
 func (r *Reporter) quarantined() (map[string]any, error) {
 	names, err := r.entryNames()
 	if err != nil {
@@ -252,7 +253,7 @@ func (r *Reporter) quarantineOf(name string) (quarantine, error) {
 	}
 	counts := quarantine{}
 	for _, folder := range folders {
-		if entries, err := os.ReadDir(folder); err == nil { // else it went away, or is a file
+		if entries, err := os.ReadDir(folder); err == nil { // otherwise it has disappeared, or is a file
 			counts[filepath.Base(folder)] += len(entries)
 		}
 	}

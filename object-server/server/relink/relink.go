@@ -10,15 +10,15 @@ import (
 	"martlet/object-server/server/devices"
 )
 
-// The steps of raising the part power that servers take, by the names that Swift's relinker has for them.
+// The steps of a server when the part power is raised, by the names of Swift's relinker.
 const (
 	StepRelink  = "relink"  // before the ring is raised: be ready for both part powers
-	StepCleanup = "cleanup" // after it: be of the new one
+	StepCleanup = "cleanup" // after it: split the partitions
 )
 
 // Answer is how far the devices are with raising the part power of policies.
 type Answer struct {
-	Policies int                          `json:"policies"` // whose rings ask for the step
+	Policies int                          `json:"policies"` // number of policies whose rings ask for the step
 	Devices  map[string]map[string]Device `json:"devices"`  // by device and policy index; null: no device has learned of one
 	Workers  map[string]any               `json:"workers"`  // always null: the workers of Swift's relinker
 }
@@ -26,7 +26,7 @@ type Answer struct {
 // Device is how far one device is with one policy.
 type Device struct {
 	PartPower     uint8  `json:"part_power"`
-	NextPartPower *uint8 `json:"next_part_power"` // null: it is not being raised
+	NextPartPower *uint8 `json:"next_part_power"` // null: the power is not being raised
 	IsSplitting   bool   `json:"splitting"`
 	PartsDone     int    `json:"parts_done"` // partitions that were split since the device was opened
 	PartsLeft     int    `json:"parts_left"` // about; -1: not known
@@ -54,8 +54,8 @@ func New(swiftDir string, policies map[int]bool, all *devices.Set, logger *slog.
 	return &Relinker{rings: rings{directory: swiftDir}, policies: policies, devices: all, logger: logger}
 }
 
-// Take takes a step on the devices named, of the policies given; nil stands for all. What it begins goes on in the
-// background: Progress tells how far it is.
+// Take takes a step on the devices and policies given; nil means all. The work goes on in the background: Progress
+// shows its state.
 func (r *Relinker) Take(step string, policies []int, names []string) (*Answer, error) {
 	asked := 0
 	failed := map[string]map[int]string{}
@@ -115,7 +115,7 @@ func (r *Relinker) take(step string, policy int, power uint8, name string) error
 	return d.RaisePartPower(policy, power)
 }
 
-// Progress tells how far all open devices are.
+// Progress returns the state of all open devices.
 func (r *Relinker) Progress() *Answer {
 	answer := &Answer{}
 	for _, found := range r.devices.All() {
@@ -160,12 +160,12 @@ func (r *Relinker) Prepare(d *device.Device, path string) {
 		case err != nil || current == nil:
 		case current.NextPartPower < 0:
 			d.RingPower(policy, uint8(current.PartPower()))
-			if isKnown && int(p.Power)+1 == current.PartPower() { // it was away until all others were split
+			if isKnown && int(p.Power)+1 == current.PartPower() { // the device was away until all others were split
 				err = d.RaisePartPower(policy, p.Power+1)
 			}
 		case current.NextPartPower == current.PartPower()+1:
 			err = d.PrepareIncrease(policy, uint8(current.PartPower()))
-		case !isKnown: // requests are of the new one already
+		case !isKnown: // requests already use the new part power
 			err = d.RaisePartPower(policy, uint8(current.PartPower()))
 		}
 		if err != nil {

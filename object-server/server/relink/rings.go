@@ -12,7 +12,7 @@ import (
 	"martlet/object-server/ring"
 )
 
-// rings keeps the object rings that were read last.
+// rings keeps the object rings that were read last, by policy.
 type rings struct {
 	directory string
 	mu        sync.Mutex
@@ -25,7 +25,7 @@ type readRing struct {
 	size     int64
 }
 
-// load reads the ring of a policy unless it is as it was; nil if there is none.
+// load reads the ring of a policy if its file has changed; nil if there is none.
 func (r *rings) load(policy int) (*ring.Ring, error) {
 	name := "object.ring.gz"
 	if policy > 0 {
