@@ -144,7 +144,7 @@ func TestBatchThatBreaksOffDoesNothing(t *testing.T) {
 	}
 }
 
-// slowStore lets the uploads of some objects wait.
+// slowStore delays the uploads of one object.
 type slowStore struct {
 	*fakeStore
 	slow    device.Location

@@ -159,7 +159,7 @@ func (failingCopy) Copy(device.Location, device.Location, func(*format.Metadata)
 	return nil, device.State{}, device.ErrQuarantined
 }
 
-// The container of the copy is told of it, with what its listing shows instead of the stored ETag and size.
+// The container gets the row of the copy, with the overridden ETag and size.
 func TestCopyUpdatesItsContainer(t *testing.T) {
 	f := newFixture(t, patient)
 	l := newListings(t)

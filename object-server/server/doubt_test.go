@@ -40,7 +40,7 @@ func TestStaleAnswers(t *testing.T) {
 	}
 }
 
-// Where it cannot be told what is stored the answer is no 404; it has the time of what is known.
+// If the server cannot know what is stored, the answer is not 404; it has the newest known timestamp.
 func TestUnknownAnswers(t *testing.T) {
 	last := format.Timestamp{Ticks: 170000000000000}
 	f := newFixture(t)
@@ -64,7 +64,7 @@ func TestUnknownAnswers(t *testing.T) {
 	}
 }
 
-// That an object has expired is not known where a later write of it may be lost.
+// If a later write may be lost, the server cannot know that an object has expired.
 func TestExpiredAndDoubtful(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "hello", "1700000000.00000", "X-Delete-At", "1700000100", isReplicationHeader, "true")

@@ -13,7 +13,7 @@ import (
 
 // fakeStore keeps objects in memory, by the rules of device.Device, and fails on demand.
 type fakeStore struct {
-	devices.VersionStore // of no test with this store
+	devices.VersionStore // not used with this store
 
 	mu      sync.Mutex
 	objects map[device.Location]*fakeObject

@@ -49,7 +49,7 @@ func TestDeviceThatIsNotAvailable(t *testing.T) {
 	}
 }
 
-// So many requests are served at once; what tells whether the server works is served beside them.
+// At most max_clients requests are served at once; monitoring is always served.
 func TestMaxClients(t *testing.T) {
 	f := newFixture(t, func(c *conf.Config) { c.MaxClients = 1 })
 	f.mustPut(objectPath, "x", "1700000000.00000")
@@ -90,7 +90,7 @@ func TestBusyAndStuckDevices(t *testing.T) {
 	}
 }
 
-// A device on which the replay of pending updates hangs does not hold the end of the process.
+// A device on which the replay of pending updates hangs does not delay the end of the process.
 func TestShutdownWithAHangingReplay(t *testing.T) {
 	f := newFixture(t)
 	fs := &hangingFS{vfs.OS{}, make(chan struct{}, 100), make(chan struct{})}

@@ -14,7 +14,7 @@ import (
 	"martlet/object-server/updates"
 )
 
-// listings is a container server that keeps the rows it is sent, by path.
+// listings is a container server that keeps the rows that it receives, by path.
 type listings struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -191,7 +191,7 @@ func TestExpirerQueueFollowsTheObject(t *testing.T) {
 	}
 }
 
-// A POST that is newer than a PUT outlives it: neither listing nor queue may say what the PUT wanted.
+// A POST that is newer than a PUT overrides it: neither listing nor queue may have the values of the PUT.
 func TestListingAndQueueOfAPutOlderThanThePost(t *testing.T) {
 	f, l := newFixture(t, patient), newListings(t)
 	f.mustPut(objectPath, "hello", "1700000000.00000")

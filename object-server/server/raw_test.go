@@ -19,7 +19,7 @@ import (
 	"martlet/object-server/updates"
 )
 
-// rawConnection speaks to the server byte by byte.
+// rawConnection sends bytes to the server without an HTTP client.
 type rawConnection struct {
 	t *testing.T
 	net.Conn
@@ -39,7 +39,7 @@ func (f *fixture) dial() *rawConnection {
 	return &rawConnection{f.t, connection, bufio.NewReader(connection)}
 }
 
-// send writes all of text; a server that has seen enough may close before its end.
+// send writes all of text; the server may close the connection before the end.
 func (c *rawConnection) send(text string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -205,7 +205,7 @@ func TestConnectionIsUsedAgainAfterAnErrorWithASmallBody(t *testing.T) {
 	}
 }
 
-// patiently tries longer and longer time-outs: a busy machine is too late for a short one, a defect is there with each.
+// patiently tries longer and longer timeouts: a busy machine misses a short one, a defect fails with each.
 func patiently(t *testing.T, try func(timeout time.Duration) error) {
 	t.Helper()
 	for timeout := 200 * time.Millisecond; ; timeout *= 5 {
@@ -225,7 +225,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	slow := f.dial()
 	slow.send("GET /sda/7/AUTH_a/c/o HTT")
 	if _, err := slow.reader.ReadByte(); err == nil {
-		t.Log("the server said something before it closed") // a 408 is fine too
+		t.Log("the server answered before it closed") // a 408 is fine too
 	}
 	patiently(t, func(timeout time.Duration) error {
 		f := newFixture(t, func(c *conf.Config) { c.ClientTimeout = timeout })
@@ -243,7 +243,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	connection := long.dial()
 	connection.send(rawPut + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
 	got := connection.status()
-	if got == 100 { // a slow machine does not come that far in time
+	if got == 100 { // a slow machine may not get so far in time
 		time.Sleep(2 * time.Millisecond)
 		connection.send("1\r\nx\r\n")
 		got = connection.status()
@@ -278,7 +278,7 @@ func TestSlowReadersGetAll(t *testing.T) {
 			var n int64
 			n, err = io.CopyN(io.Discard, response.Body, 128<<10)
 			got += n
-			time.Sleep(timeout / 12) // the pace of the client is what is tested
+			time.Sleep(timeout / 12) // the speed of the client is the subject of the test
 		}
 		if err != nil || time.Since(start) < 3*timeout {
 			return fmt.Errorf("got %d bytes in %v, %v", got, time.Since(start), err)

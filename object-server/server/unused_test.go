@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// net/http waits five seconds for connections that were never used. Each time: a busy machine is late only now and then.
+// net/http would wait five seconds for connections that were never used, each time; a busy machine is late only sometimes.
 func TestShutdownWithUnusedConnection(t *testing.T) {
 	for range 5 {
 		if shutdownWithUnusedConnection(t) < 4*time.Second {

@@ -54,7 +54,7 @@ func (f *versionsFixture) putVersion(n int, body string) {
 	f.send(201, "PUT", body, n, versionHeader, moment(n))
 }
 
-// wantCurrent checks what a GET that names no version answers: body and id, or nothing where body is empty.
+// wantCurrent checks the answer to a GET without a version: body and id, or 404 if body is empty.
 func (f *versionsFixture) wantCurrent(body, id string) {
 	f.t.Helper()
 	got := f.do("GET", objectPath, "")
@@ -80,7 +80,7 @@ func (f *versionsFixture) wantVersion(id, body string) {
 	}
 }
 
-// wantTold checks the rows of which an answer tells the proxy, as "version created_at deleted".
+// wantTold checks the rows that an answer has for the proxy, as "version created_at deleted".
 func (f *versionsFixture) wantTold(got answer, want ...string) {
 	f.t.Helper()
 	var rows []updates.Row
@@ -189,7 +189,7 @@ func TestDeleteOfAnotherVersion(t *testing.T) {
 	f.wantCurrent("three", moment(3))
 	f.send(204, "DELETE", "", 11, versionHeader, moment(11), markerHeader, "yes")
 	f.send(204, "DELETE", "", 12, versionHeader, moment(11), hideHeader, "true")
-	f.wantCurrent("", "") // a marker that is gone brings nothing back
+	f.wantCurrent("", "") // the removal of a marker makes no version current
 }
 
 func TestRestoreOfAVersion(t *testing.T) {
@@ -236,13 +236,14 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 
 	f.send(201, "PUT", "again", 6)
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.wantTold(f.send(204, "DELETE", "", 7, versionHeader, moment(6)), "null "+moment(6)+" 1") // no older one comes forward
+	f.wantTold(f.send(204, "DELETE", "", 7, versionHeader, moment(6)), "null "+moment(6)+" 1") // no older version becomes current
 	f.wantRows(moment(6)+" "+moment(7)+" 1", "null "+moment(6)+" 1")
 	f.wantCurrent("", "")
 	f.wantVersion(moment(3), "three")
 }
 
-// The removal of the null version by its time leaves alone what is written later, though it comes after the removal.
+// The removal of the null version by its timestamp does not remove a null version with a later timestamp, even one that
+// arrives after the removal.
 func TestDeleteOfTheNullVersionBeforeALaterWrite(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.send(201, "PUT", "null", 1)
@@ -258,7 +259,7 @@ func TestDeleteOfTheNullVersionBeforeALaterWrite(t *testing.T) {
 	f.send(409, "PUT", "null", 1, versionHeader, moment(1)) // from a replica that kept it
 }
 
-// A crash may leave a null version that is being kept twice: as such and under its time.
+// After a crash a null version that was being kept may exist twice: as null version and under its timestamp.
 func TestDeleteOfANullVersionThatIsThereTwice(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.send(201, "PUT", "null", 1)
@@ -301,7 +302,7 @@ func TestAnOldNullVersionIsNotReplaced(t *testing.T) {
 	f.wantVersion(moment(6), "six")
 }
 
-// What a DELETE without versioning and a PUT with it leave, made at the same time, does not hang on which comes first.
+// A DELETE without versioning and a PUT with it at the same time have the same result in either order.
 func TestADeleteBesideTheFirstVersion(t *testing.T) {
 	for _, order := range []string{"delete, put", "delete, copy", "put, delete"} {
 		f := newVersionsFixture(t)
@@ -406,7 +407,7 @@ func TestPostNamesTheVersionThatItMeans(t *testing.T) {
 	}
 }
 
-// A device that missed the removal still has the version: the proxy knows by the time that it is not to be served.
+// A device that missed the removal still has the version: the proxy knows by the timestamp not to serve it.
 func TestARemovedVersionTellsWhenItWasRemoved(t *testing.T) {
 	f := newVersionsFixture(t)
 	f.putVersion(2, "two")
@@ -422,7 +423,7 @@ func TestARemovedVersionTellsWhenItWasRemoved(t *testing.T) {
 	if got.status != 404 || got.header.Get(timestampHeader) != "" {
 		t.Errorf("a version that never was: %d %q", got.status, got.header.Get(timestampHeader))
 	}
-	// Where the removed one was restored meanwhile, the removal says nothing of what is current.
+	// If the removed version was restored meanwhile, the removal does not decide what is current.
 	f.send(201, "PUT", "", 8, restoreHeader, moment(3))
 	f.send(204, "DELETE", "", 9, versionHeader, moment(3))
 	got = f.do("GET", objectPath, "")

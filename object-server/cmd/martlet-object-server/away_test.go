@@ -54,8 +54,8 @@ func TestDeviceThatWasAwayForAMoment(t *testing.T) {
 	p.expectBody("/sda/1/a/c/o", "x")
 }
 
-// Nothing is written to the directory that has the name of a device while the device is away, and nothing that was
-// acknowledged then is lost: a mount point is noticed only a second later.
+// While a device is away, nothing is written to the directory of its name, and no acknowledged write is lost, though the
+// server notices an empty mount point only after a second.
 func TestWriteWhileDeviceIsReplaced(t *testing.T) {
 	h := newHome(t, 0)
 	p := h.start()

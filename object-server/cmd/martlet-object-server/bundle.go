@@ -18,26 +18,26 @@ const bundleUsage = `usage: martlet-object-server bundle ls [--objects | --versi
        martlet-object-server bundle damages [--json] PATH...
        martlet-object-server bundle ls | dump | verify | repair | damages --help
 
-Looks into the bundles that objects lie in. PATH is a device, the directory of a
+Reads the bundles that hold the objects. PATH is a device, the directory of a
 partition on it, or a segment file (NNNNNNNN-NNNN.bundle).
 
   ls      lists partitions, segments, objects, versions or records
   dump    shows records with all their fields, or extracts an object's bytes
   verify  reads everything and checks every checksum
-  repair  writes damaged segments anew without what is damaged
-  damages lists what the server has met, and what of it is still so
+  repair  rewrites damaged segments without the damaged records
+  damages lists the damage that the server has found and that still exists
 
-All may be used while the server runs; ls, dump and verify change nothing. A server
-that runs does the repair itself, one partition after the other.
+All commands work while the server runs; ls, dump, verify and damages change nothing.
+A running server does the repair itself, one partition after the other.
 
 examples:
   martlet-object-server bundle ls /srv/node/d1
   martlet-object-server bundle verify /srv/node/d1
-  martlet-object-server bundle repair /srv/node/d1             says what it would do
+  martlet-object-server bundle repair /srv/node/d1             shows what it would do
   martlet-object-server bundle repair --apply /srv/node/d1     does it
 
-Exit status: 0 all is well, 1 damage was found, 2 something went wrong: a path or
-the command line, or what cannot be read at all.
+Exit status: 0 no damage, 1 damage was found, 2 an error: the command line or a path
+is wrong, or a file cannot be read.
 `
 
 const lsUsage = `usage: martlet-object-server bundle ls [--objects | --versions] [--json] PATH...
@@ -51,8 +51,8 @@ const lsUsage = `usage: martlet-object-server bundle ls [--objects | --versions]
   --versions     the same with a line for each version of it
   --json         JSON, one object a line; a partition has its segments in it
 
-The bytes of objects are not read. Of a partition in use it shows what it was when
-the command read it. Damage is told where it is met, but "verify" finds all of it.
+It does not read the bytes of objects. Of a partition in use it shows the state when
+it read it. It reports damage that it meets; "verify" finds all damage.
 
 examples:
   martlet-object-server bundle ls /srv/node/d1
@@ -63,8 +63,8 @@ examples:
 
 const dumpUsage = `usage: martlet-object-server bundle dump [SELECTION] [--json | --data FILE] SEGMENT
 
-Shows the records of a segment file: all fields of the header, the metadata, what
-the record says of other versions of its name, and whether its checksums hold.
+Shows the records of a segment file: all fields of the header, the metadata, the
+other versions of the name that it lists, and whether its checksums are right.
 Without a selection it shows the segment's header and every record.
 
   --offset N     the record at this place, in bytes
@@ -73,7 +73,7 @@ Without a selection it shows the segment's header and every record.
   --hash H       the same by the hash of the name, 32 hexadecimal digits
   --json         JSON, one record a line
   --data FILE    writes the object's bytes to a new file; - is the output.
-                 The bytes of a large object are in large/ID.data already
+                 The bytes of a large object are in the file large/ID.data
 
 examples:
   martlet-object-server bundle dump /srv/node/d1/bundles/600/00000001-0000.bundle
@@ -83,38 +83,38 @@ examples:
 
 const verifyUsage = `usage: martlet-object-server bundle verify [--rate BYTES] [--json] PATH...
 
-Reads all of it and checks every checksum: headers, metadata, version blocks, the
-objects' bytes, checkpoints and footers and whether they agree with the records,
-large files and their attributes. One line for each damage, then a summary.
+Reads everything and checks every checksum: headers, metadata, version blocks, the
+objects' bytes, large files and their attributes. It also checks that checkpoints and
+footers agree with the records. It prints one line for each damage, then a summary.
 
-  --rate BYTES   reads at most so much a second, like 50M; for a device in use
+  --rate BYTES   reads at most so many bytes a second, like 50M; for a device in use
   --json         JSON: a line for each damage, then one with the figures
 
-The server may run. What it is just writing is not damage, nor is what a crash cut
-off before it was acknowledged ("torn ends"). On a terminal it shows how far it is.
+The server may run. A write in progress is not damage, nor is a write that a crash cut
+off before it was acknowledged ("torn ends"). On a terminal it shows its progress.
 
 examples:
   martlet-object-server bundle verify /srv/node/d1
   martlet-object-server bundle verify --rate 50M /srv/node/d1 /srv/node/d2
   martlet-object-server bundle verify --json /srv/node/d1/bundles/600
 
-Exit status: 0 no damage, 1 damage, 2 something could not be read at all.
+Exit status: 0 no damage, 1 damage, 2 a file could not be read.
 `
 
 const repairUsage = `usage: martlet-object-server bundle repair [--apply] [--conf CONF] [--json] PATH
 
-Writes damaged segments of a device or a partition anew without the records that
-are damaged; the others keep their numbers. Without --apply it only says what it
-would do. Nothing is destroyed: the damaged files go to DEVICE/quarantined.
+Rewrites damaged segments of a device or a partition without the damaged records;
+the others keep their numbers. Without --apply it only shows what it would do.
+Nothing is destroyed: the damaged files go to DEVICE/quarantined.
 
-Where a server has the device, the command asks that server, which does it with one
+If a server uses the device, the command asks that server, which repairs one
 partition after the other. Requests to a partition wait while it is repaired, all
-others go on. A lost record comes back from a replica only; where an
-older record of its name is left, that counts again until then, and is told. So
-make sure that the partition has other replicas, or keep what is in quarantine.
+others go on. A lost record comes back only from a replica. If an older record of its
+name is left, that one counts again until then, and the command says so. So make sure
+that the partition has other replicas, or keep the files in quarantine.
 
   --apply        does it
-  --conf CONF    of the server that has the device, which tells its address
+  --conf CONF    the conf of the server that has the device, with its address
                  (default /etc/martlet/object-server.conf)
   --json         JSON: a line for each partition
 
@@ -122,15 +122,16 @@ examples:
   martlet-object-server bundle repair /srv/node/d1
   martlet-object-server bundle repair --apply /srv/node/d1/bundles/600
 
-Exit status: 0 nothing is damaged any more, 1 damage is left, 2 it could not be done.
+Exit status: 0 no damage is left, 1 damage is left, 2 the repair was not possible.
 `
 
 const damagesUsage = `usage: martlet-object-server bundle damages [--json] PATH...
 
-Lists what the object server has found damaged on a device: when it was first seen,
-where it is, the name if that is known, and why. What was written anew or repaired
-since is not in it, nor what no request, no opening and no repair has met: "verify"
-finds that. PATH is a device. Nothing is changed, and the server may run.
+Lists the damage that the object server has found on a device: when it was first
+seen, where it is, the name if it is known, and the cause. Damage that was rewritten
+or repaired since is not listed. Damage that no request, no opening and no repair has
+met is not listed either: "verify" finds it. PATH is a device. The command changes
+nothing, and the server may run.
 
   --json         JSON, one damage a line
 
@@ -138,16 +139,16 @@ examples:
   martlet-object-server bundle damages /srv/node/d1
   martlet-object-server bundle damages --json /srv/node/d1 | jq -r '.lost[]?.name'
 
-Exit status: 0 none is known, 1 some are, 2 the list could not be read.
+Exit status: 0 no damage is known, 1 damage is known, 2 the list could not be read.
 `
 
-// errUsage: the command line is wrong.
+// errUsage means that the command line is wrong.
 var errUsage = errors.New("usage")
 
-// errDamage: damage was found, and has been told.
+// errDamage means that damage was found, and is already reported.
 var errDamage = errors.New("damage")
 
-// errTold: something could not be read, and has been told.
+// errTold means that a file could not be read, and the error is already reported.
 var errTold = errors.New("told")
 
 // bundleFlags are those of all bundle commands.
@@ -182,7 +183,7 @@ func runBundle(arguments []string, stdout, stderr io.Writer) int {
 	return f.status(command.run(arguments[1:]), command.usage)
 }
 
-// status tells of an error, and is the exit status for it.
+// status reports an error, and returns the exit status for it.
 func (f *bundleFlags) status(err error, usage string) int {
 	switch {
 	case err == nil:

@@ -14,8 +14,8 @@ import (
 )
 
 // ask lets the server that has the device repair the partitions, one after the
-// other, or say what it would do. A partition that cannot be repaired does not keep
-// it from the others.
+// other, or report what it would do. If one partition cannot be repaired, it goes on
+// with the others.
 func (f *bundleFlags) ask(t *target, path string, apply bool) (all []*device.Repaired, err error) {
 	running, err := findServer(t.root, path)
 	if err != nil {

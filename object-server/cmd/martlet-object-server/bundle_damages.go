@@ -11,7 +11,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// damages lists what servers have met on devices.
+// damages lists the damage that servers have found on devices.
 func (f *bundleFlags) damages(arguments []string) error {
 	paths, err := f.parse(arguments)
 	if err != nil {

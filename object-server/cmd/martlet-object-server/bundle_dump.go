@@ -21,7 +21,7 @@ type selection struct {
 	hash   string
 }
 
-// count is how many ways of selecting were given.
+// count is the number of selections on the command line.
 func (s *selection) count() (n int) {
 	for _, given := range []bool{s.offset >= 0, s.lsn > 0, s.name != "", s.hash != ""} {
 		if given {
@@ -31,7 +31,7 @@ func (s *selection) count() (n int) {
 	return n
 }
 
-// fits tells whether a record is one of those meant, but for the offset.
+// fits reports whether a record is selected, except by its offset.
 func (s *selection) fits(e *inspect.Entry) bool {
 	switch {
 	case s.lsn > 0:
@@ -108,7 +108,7 @@ func (f *bundleFlags) dumpOne(path string, s *selection, data string) error {
 	}
 	if err == nil && !d.Good() {
 		if data != "" {
-			f.complain(errors.New("a checksum of this record does not hold: the bytes are not what was stored"))
+			f.complain(errors.New("a checksum of this record is wrong: its bytes are not those that were stored"))
 		}
 		err = errDamage
 	}

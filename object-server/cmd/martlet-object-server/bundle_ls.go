@@ -20,8 +20,8 @@ type partitionLine struct {
 	*inspect.Survey
 }
 
-// ls lists what the paths hold. What cannot be read does not keep it from the
-// rest.
+// ls lists the contents of the paths. If one cannot be read, it goes on with the
+// others.
 func (f *bundleFlags) ls(arguments []string) error {
 	objects := f.set.Bool("objects", false, "")
 	versions := f.set.Bool("versions", false, "")
@@ -49,7 +49,7 @@ func (f *bundleFlags) ls(arguments []string) error {
 	return failed
 }
 
-// list lists what one target holds, and tells of errors.
+// list lists the contents of one target, and reports errors.
 func (f *bundleFlags) list(t *target, objects, versions bool) (err error) {
 	switch {
 	case t.file != "" && (objects || versions):

@@ -14,7 +14,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// meter is a file system that counts what is read, and keeps below a rate.
+// meter is a file system that counts the bytes read, and limits their rate.
 type meter struct {
 	vfs.FS
 	rate  int64 // bytes a second; 0: no limit
@@ -54,7 +54,7 @@ type meteredFile struct {
 	meter *meter
 }
 
-// ReadAt sleeps afterwards for as long as the rate asks.
+// ReadAt reads, and then sleeps to keep the rate.
 func (f *meteredFile) ReadAt(p []byte, offset int64) (int, error) {
 	n, err := f.File.ReadAt(p, offset)
 	total := f.meter.read.Add(int64(n))
@@ -91,7 +91,7 @@ func (m *meter) progress(w io.Writer, total int64) (stop func()) {
 	return func() { close(done); <-stopped }
 }
 
-// clear takes the bar away, so that a line can be written.
+// clear removes the bar, so that a line can be written.
 func (m *meter) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func isTerminal(stream any) bool {
 	return err == nil
 }
 
-// bar is the progress in one line. What is read twice may pass the total.
+// bar is the progress in one line. Bytes that are read twice may exceed the total.
 func bar(read, total int64, elapsed time.Duration) string {
 	const width = 24
 	share := min(float64(read)/float64(max(total, 1)), 1)

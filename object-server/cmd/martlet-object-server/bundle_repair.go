@@ -15,7 +15,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// repair writes damaged segments anew, or says what it would do.
+// repair rewrites damaged segments, or reports what it would do.
 func (f *bundleFlags) repair(arguments []string) error {
 	apply := f.set.Bool("apply", false, "")
 	conf := f.set.String("conf", relinkerConf, "")
@@ -62,7 +62,7 @@ func (f *bundleFlags) repair(arguments []string) error {
 	return f.tell(all, *apply)
 }
 
-// isLocked tells whether a server has the device.
+// isLocked reports whether a server has the device.
 func isLocked(root string) (bool, error) {
 	lock, err := vfs.OS{}.OpenDir(root)
 	if err != nil {
@@ -76,7 +76,7 @@ func isLocked(root string) (bool, error) {
 	return isLocked, errors.Join(err, lock.Close())
 }
 
-// lockDevice keeps the server away.
+// lockDevice keeps the server from opening the device.
 func lockDevice(root string) (vfs.Dir, error) {
 	lock, err := vfs.OS{}.OpenDir(root)
 	if err != nil {
@@ -90,13 +90,13 @@ func lockDevice(root string) (vfs.Dir, error) {
 
 func inUse(root string, err error) error {
 	if errors.Is(err, vfs.ErrLocked) {
-		return fmt.Errorf("%s has just been taken into use by an object server: try again", root)
+		return fmt.Errorf("an object server has just opened %s: try again", root)
 	}
 	return err
 }
 
-// settle opens the device once, as the server does: what only its journal holds is
-// written to the bundles.
+// settle opens the device once, as the server does: this writes records that are only
+// in its journal to the bundles.
 func settle(root string, stderr io.Writer) error {
 	d, err := device.Open(vfs.OS{}, root, device.Options{Logger: slog.New(slog.NewTextHandler(stderr, nil))})
 	if err != nil {
@@ -105,12 +105,12 @@ func settle(root string, stderr io.Writer) error {
 	return d.Close()
 }
 
-// plan reads the partitions and says what is to be done.
+// plan reads the partitions and reports what is to be done.
 func (f *bundleFlags) plan(t *target) ([]*device.Repaired, error) {
 	return f.damaged(t, vfs.ReadOnly{Ahead: true}, func(*device.Repaired) error { return nil })
 }
 
-// apply repairs the damaged partitions, until they are whole.
+// apply repairs the damaged partitions until no damage is left.
 func (f *bundleFlags) apply(t *target) ([]*device.Repaired, error) {
 	return f.damaged(t, vfs.OS{}, func(r *device.Repaired) error {
 		damages, rewritten, returns := len(r.Damages), len(r.Rewrite), len(r.Returns)
@@ -122,9 +122,9 @@ func (f *bundleFlags) apply(t *target) ([]*device.Repaired, error) {
 	})
 }
 
-// damaged finds the partitions that need repair, tells of each and uses it. The
-// device is locked meanwhile. A partition that cannot be repaired does not keep it
-// from the others.
+// damaged finds the partitions that need repair, reports each and calls use with it.
+// The device is locked meanwhile. If one partition cannot be repaired, it goes on with
+// the others.
 func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) error) (all []*device.Repaired, err error) {
 	lock, err := lockDevice(t.root)
 	if err != nil {
@@ -157,9 +157,9 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) e
 	return all, errors.Join(err, failed)
 }
 
-// describe tells of damages, and what is done about them.
+// describe reports damages, and their repair.
 func (f *bundleFlags) describe(r *device.Repaired, damages []bundle.Damage, rewritten []string, returns []inspect.Return) error {
-	if f.json { // when it is done
+	if f.json { // reported after the repair
 		return nil
 	}
 	var b strings.Builder

@@ -17,7 +17,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// target is what a path on the command line names.
+// target is a path of the command line, and the partitions or the file that it names.
 type target struct {
 	path       string
 	root       string      // the device; empty for a file outside of one
@@ -28,11 +28,11 @@ type target struct {
 	isQuarantined bool // found in a directory there
 }
 
-// quarantine is where repair puts what it takes away, on its device.
+// quarantine is the directory on a device where repair puts damaged files.
 const quarantine = bundle.QuarantineFolder
 
-// readTargets is readTarget, but of what is in quarantine it makes a target of each
-// segment file: those there are not all that their partition had.
+// readTargets is readTarget, but makes a target of each segment file in quarantine:
+// those files are not the whole of their partition.
 func readTargets(paths []string) ([]*target, error) {
 	var all []*target
 	for _, path := range paths {
@@ -58,8 +58,8 @@ func readTargets(paths []string) ([]*target, error) {
 	return all, nil
 }
 
-// inQuarantine tells whether a path is that of a device's quarantine, or of a
-// directory in it as repair makes them.
+// inQuarantine reports whether a path is the quarantine of a device, or a directory in
+// it that repair has made.
 func inQuarantine(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -117,8 +117,8 @@ func readTarget(path string) (*target, error) {
 	return t, t.findPower()
 }
 
-// findPower learns which part power the partitions are of. What a crash has left
-// of a split is none of them.
+// findPower finds out the part power of the partitions. What a crash has left of a
+// split is not a partition.
 func (t *target) findPower() error {
 	powers := map[int]*partpower.State{}
 	kept := t.partitions[:0]
@@ -143,12 +143,12 @@ func (t *target) findPower() error {
 		}
 	}
 	if t.partitions = kept; !t.isDevice && len(kept) == 0 {
-		return fmt.Errorf("%s is what is left of a partition that was split, or of a split that was not completed; the object server removes it when it opens the device", t.path)
+		return fmt.Errorf("%s is the rest of a partition that was split, or of a split that was not completed; the object server removes it when it opens the device", t.path)
 	}
 	return nil
 }
 
-// readPartition takes the directory of a partition apart.
+// readPartition reads the number of a partition from its directory.
 func readPartition(directory string) (id bundle.ID, root string, ok bool) {
 	policy, ok := readPolicy(filepath.Base(filepath.Dir(directory)))
 	partition, err := strconv.ParseUint(filepath.Base(directory), 10, 32)
@@ -163,7 +163,7 @@ func readPolicy(name string) (policy int, ok bool) {
 	return policy, bundle.PolicyDirectory(policy) == name
 }
 
-// onDevices are names of what devices have beside objects.
+// onDevices are names that devices have besides those of objects.
 var onDevices = []string{journal.Directory, device.CleanStopFile, device.DamagesFile, quarantine, "accounts", "async_pending", "containers", "lost+found", "tmp"}
 
 // list finds the partitions of a device.
@@ -207,11 +207,11 @@ func (t *target) directory(id bundle.ID) string {
 	return filepath.Join(t.root, bundle.PolicyDirectory(id.Policy), strconv.FormatUint(uint64(id.Partition), 10))
 }
 
-// bytes of all files that verifying the target reads, about.
+// bytes is the approximate size of all files that a check of the target reads.
 func (t *target) bytes() int64 {
 	total := int64(0)
 	add := func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() { // what vanishes meanwhile does not count
+		if err != nil || entry.IsDir() { // a file that vanishes meanwhile does not count
 			return nil
 		}
 		if info, err := entry.Info(); err == nil && isOurs(entry.Name()) {
@@ -238,12 +238,12 @@ func isOurs(name string) bool {
 // segmentSuffix ends the names of segment files.
 const segmentSuffix = ".bundle"
 
-// openMax keeps all segments of a partition open, so that what is replaced while
-// it is read can still be read.
+// openMax keeps all segments of a partition open, so that a segment that is replaced
+// meanwhile can still be read.
 const openMax = 1 << 10
 
-// each opens the partitions of the target one after the other. What the server knew of
-// how far they were acknowledged tells damage at their end from what was torn.
+// each opens the partitions of the target one after the other. The server's note of
+// how far they were acknowledged distinguishes damage at their end from torn ends.
 func (t *target) each(files vfs.FS, use func(f *bundle.Files, id bundle.ID) error) error {
 	floor, err := device.ReadFloor(files, t.root)
 	if err != nil {

@@ -318,7 +318,7 @@ func TestBundleEndRotsAfterACleanStop(t *testing.T) {
 	expect(t, 0, []string{"0 damages"}, "verify", device)
 }
 
-// freePort is one that nothing listens on.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -329,7 +329,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// A device without any object is well.
+// A device without any object has no damage.
 func TestBundleEmptyDevice(t *testing.T) {
 	device := t.TempDir()
 	for _, name := range []string{"", "lost+found", "bundles"} {
@@ -341,9 +341,9 @@ func TestBundleEmptyDevice(t *testing.T) {
 	}
 }
 
-// Both the dry run and the repair say that something may come back whose name
-// nobody knows. One of a thing is not told as many, and the number of a large file
-// is that of its name.
+// Both the dry run and the repair warn that an object of unknown name may come back.
+// A single thing is not reported in the plural, and a large file is reported by the
+// number in its name.
 func TestBundleRepairWarns(t *testing.T) {
 	h := newHome(t, 0)
 	p := h.start()
@@ -382,8 +382,8 @@ func TestBundleRepairWarns(t *testing.T) {
 	expect(t, 0, append(want, "1 partition repaired"), "repair", "--apply", device)
 }
 
-// What a killed server leaves is clean with every way of writing, also where the
-// journal is ahead of the bundles.
+// A killed server leaves no damage with any sync method, not even when the journal is
+// ahead of the bundles.
 func TestBundleVerifyAfterAKill(t *testing.T) {
 	for _, method := range []string{"fdatasync", "direct", "journal"} {
 		h := newHome(t, 0)

@@ -16,7 +16,7 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// report is what verify found, as JSON has it.
+// report is the result of verify, in the form of its JSON.
 type report struct {
 	Partitions     int     `json:"partitions"`
 	Segments       int     `json:"segments"`
@@ -44,7 +44,7 @@ type verifier struct {
 	targets []*target
 }
 
-// verify reads all that the paths name.
+// verify reads everything that the paths name.
 func (f *bundleFlags) verify(arguments []string) error {
 	rate := f.set.String("rate", "0", "")
 	paths, err := f.parse(arguments)
@@ -86,7 +86,7 @@ func (v *verifier) target(t *target) error {
 			v.prefetch(t.directory(t.partitions[next]))
 		}
 		verdict, err := inspect.Verify(files, id, t.file)
-		if err != nil { // of this partition; the others are read all the same
+		if err != nil { // the other partitions are still read
 			v.failed = true
 			v.meter.clear()
 			v.flags.complain(fmt.Errorf("%s could not be verified: %w", directory, err))
@@ -108,7 +108,7 @@ func (v *verifier) target(t *target) error {
 // prefetch reads the start of a partition before its turn.
 func (v *verifier) prefetch(directory string) {
 	entries, err := os.ReadDir(directory)
-	if err != nil { // told when it is its turn
+	if err != nil { // reported when it is its turn
 		return
 	}
 	for _, entry := range entries {
@@ -145,7 +145,7 @@ func (v *verifier) file(t *target) error {
 	return nil
 }
 
-// add tells of damage at once.
+// add reports damage at once.
 func (v *verifier) add(d damageLine) error {
 	v.report.Damages++
 	v.meter.clear()
@@ -185,17 +185,17 @@ func (v *verifier) hint() {
 	for _, t := range v.targets {
 		v.flags.hintJournal(t)
 	}
-	fmt.Fprintln(v.flags.stderr, "What is damaged is not served. Get it back from replicas, and run \"bundle repair\"; see doc/bundle-tools.md")
+	fmt.Fprintln(v.flags.stderr, "Damaged records are not served. Restore them from replicas, and run \"bundle repair\"; see doc/bundle-tools.md")
 }
 
-// hintJournal warns that what is in the journal of a device that was not stopped
-// cleanly may be missing from its bundles.
+// hintJournal warns that records in the journal of a device may be missing from its
+// bundles, if its server was not stopped cleanly.
 func (f *bundleFlags) hintJournal(t *target) {
 	if t.root == "" {
 		return
 	}
 	if _, err := os.Stat(filepath.Join(t.root, journal.Directory)); err == nil {
-		fmt.Fprintf(f.stderr, "%s has a journal. If its server was not stopped cleanly, records may be there that are missing here: start it once, then look again.\n", t.root)
+		fmt.Fprintf(f.stderr, "%s has a journal. If its server was not stopped cleanly, the journal may have records that are missing here: start the server once, then check again.\n", t.root)
 	}
 }
 

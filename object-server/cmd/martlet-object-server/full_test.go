@@ -50,7 +50,7 @@ func (p *process) room() roomFigures {
 
 // A device that is really full answers 507 to PUTs, also to those of unknown
 // length, goes on deleting after a kill, and then takes PUTs again without help.
-// The log tells of it once.
+// It is logged once.
 func TestFullDevice(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")

@@ -7,8 +7,8 @@ import (
 	"martlet/object-server/server/conf"
 )
 
-// All addresses of IPv4 are none of IPv6, as with the account and container server: a filter of one says nothing of the
-// other.
+// 0.0.0.0 includes no address of IPv6, as with the account and container server: a filter of one family does not
+// protect the other.
 func TestListensOnTheFamilyThatIsNamed(t *testing.T) {
 	for _, ip := range []string{"0.0.0.0", "127.0.0.1"} {
 		listener, err := listen(&conf.Config{BindIP: ip})

@@ -28,9 +28,9 @@ const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
        martlet-object-server --help | --version | --print-options
 
-Serves the objects on the devices of one host until SIGTERM or SIGINT. SIGHUP
-takes up a new log_level. CONF is an ini file as etc/object-server.conf-sample
-shows.
+Serves the objects on the devices of one host until SIGTERM or SIGINT. On SIGHUP it
+reads a new log_level. CONF is an ini file; etc/object-server.conf-sample shows its
+options.
 
 examples:
   martlet-object-server /etc/martlet/object-server.conf
@@ -96,12 +96,12 @@ func versionText() string {
 	return "unknown"
 }
 
-// heapFloor is memory that is never touched, and so takes no room, but counts where the runtime decides when to collect
-// garbage: once as much was allocated as is in use. The index in memory may take a few megabytes, and requests leave a
-// hundred behind in a second. Up to 128 MiB of garbage may be there instead.
+// heapFloor is memory that is never touched, so it uses no RAM. But it counts when the runtime decides to collect garbage:
+// when as much was allocated as is in use. The index in memory may take a few megabytes, and requests leave a hundred
+// megabytes of garbage in a second. With heapFloor up to 128 MiB of garbage may collect first.
 const heapFloor = 64 << 20
 
-// serve runs until a signal asks it to stop; reloader says what other signals do.
+// serve runs until a signal asks it to stop; reloader handles other signals.
 func serve(path string, stdout, stderr io.Writer) error {
 	config, err := conf.Read(path)
 	if err != nil {
@@ -146,7 +146,7 @@ func listen(config *conf.Config) (net.Listener, error) {
 	address := net.JoinHostPort(config.BindIP, strconv.Itoa(config.BindPort))
 	network := "tcp"
 	if ip := net.ParseIP(config.BindIP); ip.To4() != nil {
-		network = "tcp4" // 0.0.0.0 would be every address of IPv6, too
+		network = "tcp4" // otherwise 0.0.0.0 would include every address of IPv6
 	}
 	listener, err := net.Listen(network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {

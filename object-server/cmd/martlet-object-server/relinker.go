@@ -23,47 +23,48 @@ import (
 	"martlet/object-server/server/relink"
 )
 
-// relinkerName is what the program may also be called, for those who know Swift's.
+// relinkerName is another name of the program, like that of Swift's relinker.
 const relinkerName = "martlet-object-relinker"
 
 const relinkerUsage = `usage: martlet-object-relinker relink | cleanup [CONF] [--policy POLICY] [--device DEVICE]
                                [--swift-dir DIR] [--devices DIR] [--skip-mount-check]
                                [--stats-interval SECONDS] [--json]
 
-Raises the part power of the devices of one object server, in two steps around the
-ring's. CONF is that server's (default /etc/martlet/object-server.conf).
+Raises the part power of the devices of one object server, in two steps before and
+after that of the ring. CONF is the conf of that server (default
+/etc/martlet/object-server.conf).
 
-  relink     after prepare_increase_partition_power: the devices learn the part
-             power to come, and find what they hold whichever ring a proxy has.
-             Nothing is moved
-  cleanup    after increase_partition_power: makes two of each partition, in the
+  relink     after prepare_increase_partition_power: the devices learn the next part
+             power, and find their objects with the old and the new ring. Nothing is
+             moved
+  cleanup    after increase_partition_power: splits each partition in two, in the
              background, while the server works; or after
-             cancel_increase_partition_power: takes relink back
+             cancel_increase_partition_power: undoes relink
 
   --policy POLICY         only this storage policy, by its index; may be repeated
   --device DEVICE         only this device, by its name; may be repeated
-  --swift-dir DIR         where martlet.conf and the rings are, if not as in CONF
-  --devices DIR           where the devices are, if not as in CONF
+  --swift-dir DIR         directory of martlet.conf and the rings, if not that of CONF
+  --devices DIR           directory of the devices, if not that of CONF
   --skip-mount-check      devices need not be mount points
-  --stats-interval SECONDS  how often to say how far it is (default 300); on a
+  --stats-interval SECONDS  how often to print the progress (default 300); on a
                           terminal there is a bar
-  --json                  the figures of each device as JSON when it ends
+  --json                  the figures of each device as JSON at the end
   --workers, --files-per-second, --debug
-                          are taken for the sake of scripts and change nothing: the
+                          are accepted for existing scripts and change nothing: the
                           server splits one partition at a time on each device, and
-                          rests as long after each
+                          pauses after each for as long as the split took
 
-It asks the running server, which has devices and rings of its own conf, and waits
-until all is done. It may be interrupted and run again: what it has begun goes on. Where no server runs it does the work itself,
-and none can be started meanwhile.
+It asks the running server, which uses the devices and rings of its own conf, and
+waits until all is done. It may be interrupted and run again: the server goes on. If
+no server runs, the command does the work itself, and no server can start meanwhile.
 
 examples, on each server:
   martlet-object-relinker relink
   martlet-object-relinker relink --policy 1 --device d3
   martlet-object-relinker cleanup /etc/martlet/object-server.conf
 
-Exit status: 0 done, 1 something failed, 2 no ring asks for that step, or the
-command line is wrong.
+Exit status: 0 done, 1 a device or the command failed, 2 no ring asks for that step, or
+the command line is wrong.
 `
 
 // relinkerOptions are those of the command line.
@@ -100,7 +101,7 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 	flags.Func("policy", "", add(&o.policies))
 	flags.Func("device", "", add(&o.devices))
 	var words []string
-	for len(arguments) > 0 { // options may stand before and behind the words
+	for len(arguments) > 0 { // options may be before and after the words
 		if err := flags.Parse(arguments); err != nil {
 			return nil, err
 		}
@@ -114,7 +115,7 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 	case words[0] != relink.StepRelink && words[0] != relink.StepCleanup:
 		return nil, fmt.Errorf("%q is neither relink nor cleanup", words[0])
 	case len(words) > 2:
-		return nil, fmt.Errorf("%q is too much", words[2])
+		return nil, fmt.Errorf("%q is one argument too many", words[2])
 	case o.interval <= 0:
 		return nil, errors.New("--stats-interval must be more than 0")
 	case len(words) == 2:
@@ -129,8 +130,8 @@ func parseRelinker(arguments []string) (*relinkerOptions, error) {
 	return o, nil
 }
 
-// relinkerTarget is the server that has the devices: a running one, or one without
-// an address of its own.
+// relinkerTarget is the server that has the devices: a running one, or one inside this
+// process.
 type relinkerTarget interface {
 	begin(o *relinkerOptions) (*relink.Answer, error)
 	look() (*relink.Answer, error)
@@ -198,7 +199,7 @@ func (o *relinkerOptions) isAsked(list []string, one string) bool {
 	return list == nil || slices.Contains(list, one)
 }
 
-// report says what has become of it.
+// report prints the result.
 func (o *relinkerOptions) report(a *relink.Answer, stdout, stderr io.Writer) (status int, err error) {
 	if o.json {
 		if err := json.NewEncoder(stdout).Encode(a); err != nil {
@@ -222,14 +223,14 @@ func (o *relinkerOptions) report(a *relink.Answer, stdout, stderr io.Writer) (st
 	return status, err
 }
 
-// lookEvery is how often the server is asked how far it is; awayMax how long it may
-// be away: it goes on when it is started again.
+// lookEvery is how often the command asks the server for its progress; awayMax is how
+// long the server may be away, to be started again.
 const (
 	lookEvery = 200 * time.Millisecond
 	awayMax   = time.Minute
 )
 
-// await waits until no device has anything left to split, or only failures.
+// await waits until each device is done or has failed.
 func await(target relinkerTarget, a *relink.Answer, o *relinkerOptions, stderr io.Writer) (*relink.Answer, error) {
 	start, said, seen := time.Now(), time.Now(), time.Now()
 	isDrawn := isTerminal(stderr)
@@ -258,7 +259,7 @@ func await(target relinkerTarget, a *relink.Answer, o *relinkerOptions, stderr i
 		now, err := target.look()
 		if err != nil {
 			if time.Since(seen) > awayMax {
-				return nil, fmt.Errorf("the object server is away; it goes on when it is started, and %s may be run again: %w", relinkerName, err)
+				return nil, fmt.Errorf("the object server does not answer; it goes on when it is started again, and %s may be run again: %w", relinkerName, err)
 			}
 			continue
 		}
@@ -268,7 +269,7 @@ func await(target relinkerTarget, a *relink.Answer, o *relinkerOptions, stderr i
 	}
 }
 
-// keepLost says of devices that the server had and has no more that they are not done.
+// keepLost marks devices as not done that the server had and does not have any more.
 func keepLost(before, now *relink.Answer) {
 	for name, policies := range before.Devices {
 		if _, isThere := now.Devices[name]; isThere {
@@ -276,7 +277,7 @@ func keepLost(before, now *relink.Answer) {
 		}
 		for policy, one := range policies {
 			if one.Error == "" {
-				one.Error = "the device is not there any more; it goes on when it is"
+				one.Error = "the device has disappeared; its partitions are split when it is back"
 			}
 			policies[policy] = one
 		}
@@ -287,7 +288,7 @@ func keepLost(before, now *relink.Answer) {
 	}
 }
 
-// newRelinkerTarget finds out whether the server runs.
+// newRelinkerTarget finds the running server, or makes one in this process.
 func newRelinkerTarget(config *conf.Config, stderr io.Writer) (relinkerTarget, error) {
 	running := newRunningServer(config, "/recon/relinker")
 	_, err := running.look()
@@ -313,7 +314,7 @@ func newRunningServer(config *conf.Config, path string) *runningServer {
 	}
 	return &runningServer{
 		url:    url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: path},
-		client: http.Client{Timeout: time.Hour}, // with very many partitions it takes a while to look at one record of each
+		client: http.Client{Timeout: time.Hour}, // it reads one record of each partition, which takes long if there are many
 	}
 }
 

@@ -59,8 +59,8 @@ func writeRing(t *testing.T, directory string, power, next int) {
 	write(t, filepath.Join(directory, "object.ring.gz"), b.String())
 }
 
-// Each step is taken when the ring asks for it, and says so with a status as
-// Swift's; without a server the command does it by itself.
+// Each step is taken if the ring asks for it, with the exit status of Swift's
+// relinker; without a server the command takes the step itself.
 func TestRelinkerSteps(t *testing.T) {
 	directory, path := relinkerHost(t)
 	for i, c := range []struct {
@@ -81,7 +81,7 @@ func TestRelinkerSteps(t *testing.T) {
 		{4, 4, []string{"cleanup", "--workers", "4", "--files-per-second", "50", path}, 0, "part power 4"},
 		{4, 4, []string{"cleanup", "--partition", "7", path}, 2, "partition"},
 		{7, 8, []string{"relink", path}, 1, "the ring is about to go from 7 to 8, that of the device 4"},
-		{7, 8, []string{"relink", path, "x"}, 2, "too much"},
+		{7, 8, []string{"relink", path, "x"}, 2, "one argument too many"},
 		{7, 8, []string{"relink", path, "--policy", "gold"}, 2, "not an index"},
 		{7, 8, []string{"link", path}, 2, "neither relink nor cleanup"},
 		{7, 8, []string{"--help"}, 0, "usage:"},
@@ -95,8 +95,8 @@ func TestRelinkerSteps(t *testing.T) {
 	}
 }
 
-// A device that was prepared, and away while the others were split, is split when
-// it is there again: no step of the command would come to it any more.
+// A device that was prepared, and was away while the others were split, is split when
+// it is back: no step of the command reaches it any more.
 func TestRelinkerDeviceComesLate(t *testing.T) {
 	directory, path := relinkerHost(t)
 	writeRing(t, directory, 3, 4)
@@ -118,7 +118,7 @@ func TestRelinkerDeviceComesLate(t *testing.T) {
 	}
 }
 
-// lossyTarget is a server that answers what it is told to.
+// lossyTarget is a server with prepared answers.
 type lossyTarget struct{ answers []*relink.Answer }
 
 func (l *lossyTarget) begin(*relinkerOptions) (*relink.Answer, error) { return l.look() }
@@ -131,7 +131,7 @@ func (l *lossyTarget) look() (*relink.Answer, error) {
 
 func (l *lossyTarget) close() error { return nil }
 
-// A device that goes away while its partitions are split is not one that is done.
+// A device that disappears while its partitions are split is not done.
 func TestRelinkerLosesDevice(t *testing.T) {
 	next := uint8(4)
 	busy := map[string]relink.Device{"0": {PartPower: 3, NextPartPower: &next, IsSplitting: true}}
@@ -150,12 +150,12 @@ func TestRelinkerLosesDevice(t *testing.T) {
 		t.Fatalf("%+v, %v", answer, err)
 	}
 	status, err := o.report(answer, &stdout, &stderr)
-	if status != 1 || err != nil || !strings.Contains(stderr.String(), "d2, policy 0: the device is not there any more") {
+	if status != 1 || err != nil || !strings.Contains(stderr.String(), "d2, policy 0: the device has disappeared") {
 		t.Fatalf("status %d, %v: %s%s", status, err, &stdout, &stderr)
 	}
 }
 
-// The running server takes the steps over HTTP, and refuses what makes no sense.
+// The running server takes the steps over HTTP, and refuses wrong requests.
 func TestRelinkerOverHTTP(t *testing.T) {
 	directory, path := relinkerHost(t)
 	writeRing(t, directory, 3, 4)

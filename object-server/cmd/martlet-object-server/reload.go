@@ -9,8 +9,8 @@ import (
 	"martlet/object-server/server/conf"
 )
 
-// reloader takes the signals that ask a service to read its configuration anew, so that none of them ends the server.
-// The locks of the devices allow no second process beside it: of the configuration it takes up the log level alone.
+// reloader handles the signals that ask a service to read its configuration again, so that none of them ends the server.
+// It applies only the log level: the locks of the devices allow no second process with the other options.
 type reloader struct {
 	path    string
 	level   *slog.LevelVar
@@ -34,11 +34,11 @@ func (r *reloader) run() {
 		}
 		config, err := conf.Read(r.path)
 		if err != nil {
-			r.logger.Error("reload refused, the server goes on as it is", "signal", name, "error", err)
+			r.logger.Error("reload refused, the server continues without a change", "signal", name, "error", err)
 			continue
 		}
 		r.level.Set(config.LogLevel)
-		r.logger.Warn("reload: log_level is taken up; every other option needs a restart", "signal", name,
+		r.logger.Warn("reload: log_level is applied; every other option needs a restart", "signal", name,
 			"log_level", config.LogLevel.String())
 	}
 }

@@ -22,7 +22,7 @@ type Limits struct {
 	headerBytesReserve int   // headers besides metadata
 }
 
-// defaultLimits are Swift's.
+// defaultLimits are those of Swift.
 func defaultLimits() Limits {
 	return Limits{
 		FileSizeMax: 5368709122, MetaNameMax: 128, MetaValueMax: 256, MetaCountMax: 90, MetaOverallMax: 4096,

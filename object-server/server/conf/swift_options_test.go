@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What Swift's object-server.conf-sample sets, all of it, as an operator may have it.
+// All options of Swift's object-server.conf-sample, as an operator may have them.
 const operatorsConf = `
 [DEFAULT]
 swift_dir = DIR

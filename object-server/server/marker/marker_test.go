@@ -89,7 +89,7 @@ func TestMountedEmptyDeviceIsNew(t *testing.T) {
 	}
 }
 
-// A device of before there were markers, and one whose marker rotted, are as healthy as others.
+// A device older than markers, and one with a damaged marker, are used like others.
 func TestDeviceWithDataGetsItsMarker(t *testing.T) {
 	m, path, _ := newChecker(t, false)
 	mustMkdir(t, filepath.Join(path, "bundles"))

@@ -106,7 +106,7 @@ func TestWhatOneLimitRefusesDoesNotCountForTheOther(t *testing.T) {
 	l.expect(t, time.Second, "PUT, GET, GET", 529, 200, 529)
 }
 
-// A device that was idle may catch up, one that was never asked has nothing to catch up.
+// A device that was idle may use that time later; a device without an earlier request has none.
 func TestNoBurstAtTheStart(t *testing.T) {
 	l, _ := limiterOf(t, "requests_per_device_per_second = 4")
 	l.expect(t, 0, "GET, GET", 200, 529)
@@ -124,7 +124,7 @@ func TestNamesOfDevicesAreBounded(t *testing.T) {
 	}
 }
 
-// However many ask at once, and while the file is read again, none is let through twice for the same turn.
+// Concurrent requests never share a turn, even while the file is read again.
 func TestConcurrentRequestsShareALimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
 	limits := "requests_per_device_per_second = 1000\nput_requests_per_device_per_second = 100\n" +
@@ -151,7 +151,7 @@ func TestConcurrentRequestsShareALimit(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	// A goroutine that is behind asks with an older clock, so that a few turns are not taken.
+	// A goroutine that is late uses an older clock, so a few turns are not used.
 	if total := puts.Load() + gets.Load(); puts.Load() > 1001 || total > 10_001 || puts.Load() < 500 || total < 5_000 {
 		t.Errorf("%d PUTs, %d GETs", puts.Load(), gets.Load())
 	}
@@ -191,7 +191,7 @@ func TestTheFileIsReadAgain(t *testing.T) {
 	if got := strings.Count(log.String(), "does not exist"); got != 2 { // at the start, and when it went
 		t.Errorf("said %d times: %s", got, log.String())
 	}
-	// What the file no longer has comes from the section again.
+	// Options that the file does not have any more come from the section again.
 	write("[DEFAULT]\ndelete_requests_per_device_per_second = 0.001\n[backend_ratelimit]\n")
 	l.expect(t, 600*time.Second, "GET, GET, PUT, DELETE, DELETE", 200, 200, 529, 200, 529)
 }

@@ -7,7 +7,7 @@ import (
 
 func TestWorkersRunAllCallsAtOnce(t *testing.T) {
 	w := New()
-	for range 3 { // also those that are there already
+	for range 3 { // the later rounds also use workers of the first
 		var all, done sync.WaitGroup
 		all.Add(50)
 		done.Add(50)
@@ -36,7 +36,7 @@ func TestWorkersDoNotAllWait(t *testing.T) {
 			ended <- struct{}{}
 		}()
 	}
-	for range idleMax { // those that find so many waiting
+	for range idleMax { // workers that find idleMax others waiting end
 		<-ended
 	}
 }
