@@ -46,11 +46,11 @@ func (c *Config) options() []option.Option {
 		option.New(appSection, "allowed_headers", "Content-Disposition, Content-Encoding, X-Delete-At, X-Object-Manifest, "+
 			"X-Static-Large-Object, Cache-Control, Content-Language, Expires, X-Robots-Tag", option.List(&c.AllowedHeaders)),
 		option.New(appSection, "bundle_sync_method", "auto", syncMethod(&c.Device.SyncMethod)),
-		option.New(appSection, "bundle_journal_size", "268435456", option.Integer64(&c.Device.JournalBytes, 8<<20, 4<<30)),
+		option.New(appSection, "bundle_journal_size", "268435456", option.Integer(&c.Device.JournalBytes, 8<<20, 4<<30)),
 		option.New(appSection, "bundle_commit_delay", "0.003", option.Delay(&c.Device.CommitDelay)),
-		option.New(appSection, "bundle_spill_size", "1048576", option.Integer64(&c.Device.SpillBytes, 1, 32<<20)),
-		option.New(appSection, "bundle_segment_size", "1073741824", option.Integer64(&c.Device.SegmentBytes, 1<<20, 1<<30)),
-		option.New(appSection, "bundle_checkpoint_size", "67108864", option.Integer64(&c.Device.CheckpointBytes, 64<<10, 1<<30)),
+		option.New(appSection, "bundle_spill_size", "1048576", option.Integer(&c.Device.SpillBytes, 1, 32<<20)),
+		option.New(appSection, "bundle_segment_size", "1073741824", option.Integer(&c.Device.SegmentBytes, 1<<20, 1<<30)),
+		option.New(appSection, "bundle_checkpoint_size", "67108864", option.Integer(&c.Device.CheckpointBytes, 64<<10, 1<<30)),
 		option.New(appSection, "bundle_index", "memory", indexPlace(&c.Device.IndexOnDisk)),
 		option.New(appSection, "bundle_compaction_rate", "16777216", c.setCompactionRate),
 		option.New(appSection, "bundle_compaction_interval", "86400", option.Seconds(&c.Device.CompactionRound)),
@@ -78,7 +78,7 @@ func (c *Config) setReserve(value string) error {
 	c.Device.ReserveBytes, c.Device.ReservePercent = 0, 0
 	share, isShare := strings.CutSuffix(value, "%")
 	if !isShare {
-		return option.Integer64(&c.Device.ReserveBytes, 0, 1<<60)(value)
+		return option.Integer(&c.Device.ReserveBytes, 0, 1<<60)(value)
 	}
 	percent, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
 	if err != nil || !(percent >= 0 && percent < 100) {
@@ -90,7 +90,7 @@ func (c *Config) setReserve(value string) error {
 
 // setCompactionRate takes bytes a second; 0 is no limit.
 func (c *Config) setCompactionRate(value string) error {
-	err := option.Integer64(&c.Device.CompactionRate, 0, 1<<40)(value)
+	err := option.Integer(&c.Device.CompactionRate, 0, 1<<40)(value)
 	if c.Device.CompactionRate == 0 {
 		c.Device.CompactionRate = -1
 	}

@@ -21,22 +21,11 @@ func Text(into *string) func(string) error {
 }
 
 // Integer stores a whole number within bounds.
-func Integer(into *int, least, most int64) func(string) error {
+func Integer[T int | int64](into *T, least, most int64) func(string) error {
 	return func(value string) error {
 		number, err := ParseInteger(value, least, most)
 		if err == nil {
-			*into = int(number)
-		}
-		return err
-	}
-}
-
-// Integer64 is Integer for large numbers.
-func Integer64(into *int64, least, most int64) func(string) error {
-	return func(value string) error {
-		number, err := ParseInteger(value, least, most)
-		if err == nil {
-			*into = number
+			*into = T(number)
 		}
 		return err
 	}

@@ -18,13 +18,13 @@ import (
 const section = "[" + Section + "]\n"
 
 // limiterOf makes a limiter with the lines of a [filter:backend_ratelimit] section.
-func limiterOf(t testing.TB, lines ...string) (*Limiter, *syncBuffer) {
+func limiterOf(t testing.TB, lines ...string) (*Limiter, *bytes.Buffer) {
 	t.Helper()
 	config, err := readConfig(t, section+strings.Join(lines, "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &syncBuffer{}
+	log := &bytes.Buffer{}
 	return New(config, slog.New(slog.NewTextHandler(log, nil))), log
 }
 
@@ -263,22 +263,4 @@ func BenchmarkRatelimit(b *testing.B) {
 			})
 		}
 	}
-}
-
-// syncBuffer is a log that a test may read while it is written.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
