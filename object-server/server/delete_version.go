@@ -7,6 +7,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, versionRow(x, versionText(id), timestamp))
+	rows = append(rows, versionRow(x, versionid.Text(id), timestamp))
 	wasMarker := false
 	var gone *device.NotFoundError
 	if _, err := mount.Store.HeadVersion(x.at, id); errors.As(err, &gone) {
@@ -52,7 +53,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		return err
 	}
 	if null.Existed {
-		row := versionRow(x, nullVersion, timeOfVersion(id))
+		row := versionRow(x, versionid.Null, versionid.Time(id))
 		rows = append(rows, row)
 		x.tellRows([]updates.Row{row})
 	}
@@ -72,7 +73,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
-	x.set(versionHeader, versionText(id))
+	x.set(versionHeader, versionid.Text(id))
 	if previous.Existed || wasMarker {
 		x.answerEmpty(http.StatusNoContent)
 	} else {
@@ -84,7 +85,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 // removeNull removes the null version if id is its timestamp, and returns its state before. The removal has the next
 // possible timestamp, so a null version that is written later stays, whether it has arrived here or not.
 func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
-	since := timeOfVersion(id)
+	since := versionid.Time(id)
 	m, err := at.HeadVersion(x.at, format.VersionID{})
 	if err != nil || m.Timestamp != since { // a version that cannot be read is not removed
 		return device.State{}, nil
@@ -106,7 +107,7 @@ func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, 
 
 // putMarker adds a delete marker: 204 if there was a current version, 404 if not.
 func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionID, timestamp format.Timestamp) error {
-	if id != versionIDOf(timestamp, 0) {
+	if id != versionid.Of(timestamp) {
 		return fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
 	}
 	was, _, err := headCurrent(mount.Store, x.at)
@@ -117,13 +118,13 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	if err := mount.Store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
 		return err
 	}
-	row := versionRow(x, versionText(id), timestamp)
+	row := versionRow(x, versionid.Text(id), timestamp)
 	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
 	if err := s.deliver(x, mount, s.containerUpdates(x, row)); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
-	x.set(versionHeader, versionText(id))
+	x.set(versionHeader, versionid.Text(id))
 	if was != nil && !isExpired(was, timestamp) {
 		x.answerEmpty(http.StatusNoContent)
 	} else {
@@ -135,11 +136,11 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 // hideOlder keeps the versions older than id from becoming current when id, the current version, is removed. It returns
 // the row for the container. Versions newer than id are not affected.
 func (s *Server) hideOlder(x *exchange, at devices.Store, id format.VersionID) (updates.Row, error) {
-	since := timeOfVersion(id)
-	if m, err := at.Head(x.at); err == nil && isRestored(m.VersionID) && restoredTarget(m) == id {
+	since := versionid.Time(id)
+	if m, err := at.Head(x.at); err == nil && versionid.IsRestored(m.VersionID) && restoredTarget(m) == id {
 		since = m.Timestamp
 	}
-	err := at.DeleteMarker(x.at, since, versionIDOf(since, hiddenBit), x.name())
+	err := at.DeleteMarker(x.at, since, versionid.Hidden(since), x.name())
 	var again *device.OlderError
 	if err != nil && !errors.As(err, &again) {
 		return updates.Row{}, err
@@ -154,7 +155,7 @@ func hideLate(x *exchange, at devices.Store, m *format.Metadata, previous device
 	if m.VersionID.IsNull() || deleted.Compare(m.Timestamp) <= 0 {
 		return nil
 	}
-	return at.DeleteMarker(x.at, deleted, versionIDOf(deleted, hiddenBit), x.name())
+	return at.DeleteMarker(x.at, deleted, versionid.Hidden(deleted), x.name())
 }
 
 // expireVersion ends a version being current when it has expired: 204. The version itself stays.

@@ -10,6 +10,7 @@ import (
 
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 )
 
 // statusClientClosed means that the client closed the connection, as in Swift. It is logged, and sent if that is still
@@ -74,8 +75,8 @@ func failureOf(err error) *failure {
 		if !notFound.Tombstone.IsZero() {
 			f.with(timestampHeader, notFound.Tombstone.String())
 		}
-		if notFound.Marker && isClientVersion(notFound.VersionID) {
-			f.with(versionHeader, versionText(notFound.VersionID)).with(markerHeader, "true")
+		if notFound.Marker && versionid.IsClient(notFound.VersionID) {
+			f.with(versionHeader, versionid.Text(notFound.VersionID)).with(markerHeader, "true")
 		}
 		return f
 	case errors.As(err, &older):

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/ranges"
 )
 
 // get answers 200, 206, 304, 404, 412, 416, 503 or 507.
@@ -93,21 +93,21 @@ func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadat
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
 	header := x.header("Range")
 	if header == "" || x.ignoresRange(m) {
-		return s.sendRange(x, body, found, byteRange{0, m.Size})
+		return s.sendRange(x, body, found, ranges.Range{End: m.Size})
 	}
-	ranges, ok := parseRanges(header, m.Size)
+	wanted, ok := ranges.Parse(header, m.Size)
 	switch {
-	case ok && len(ranges) == 0:
+	case ok && len(wanted) == 0:
 		return x.notSatisfiable(m.Size)
 	case !ok || m.Size == 0:
-		return s.sendRange(x, body, found, byteRange{0, m.Size})
-	case len(ranges) == 1:
+		return s.sendRange(x, body, found, ranges.Range{End: m.Size})
+	case len(wanted) == 1:
 		body.status = http.StatusPartialContent
-		x.set("Content-Range", ranges[0].contentRange(m.Size))
-		return s.sendRange(x, body, found, ranges[0])
+		x.set("Content-Range", wanted[0].ContentRange(m.Size))
+		return s.sendRange(x, body, found, wanted[0])
 	default:
 		body.status = http.StatusPartialContent
-		return s.sendMultipart(body, found, newMultiRange(m.ContentType, m.Size, ranges))
+		return s.sendMultipart(body, found, ranges.NewMultipart(m.ContentType, m.Size, wanted))
 	}
 }
 
@@ -135,31 +135,21 @@ func (x *exchange) ignoresRange(m *format.Metadata) bool {
 	return false
 }
 
-func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object, r byteRange) error {
-	x.set("Content-Length", strconv.FormatInt(r.length(), 10))
-	if r.length() == 0 {
+func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object, r ranges.Range) error {
+	x.set("Content-Length", strconv.FormatInt(r.Length(), 10))
+	if r.Length() == 0 {
 		x.answer(body.status)
 		return nil
 	}
-	return body.finish(found.WriteRange(body, r.start, r.length()))
+	return body.finish(found.WriteRange(body, r.Start, r.Length()))
 }
 
-func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *multiRange) error {
-	body.x.set("Content-Type", "multipart/byteranges;boundary="+m.boundary)
-	body.x.set("Content-Length", strconv.FormatInt(m.length(), 10))
-	for _, r := range m.ranges {
-		if _, err := io.WriteString(body, m.head(r)); err != nil {
-			return body.finish(err)
-		}
-		if err := found.WriteRange(body, r.start, r.length()); err != nil {
-			return body.finish(err)
-		}
-		if _, err := io.WriteString(body, partEnd); err != nil {
-			return body.finish(err)
-		}
-	}
-	_, err := io.WriteString(body, m.tail())
-	return body.finish(err)
+func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *ranges.Multipart) error {
+	body.x.set("Content-Type", m.ContentType())
+	body.x.set("Content-Length", strconv.FormatInt(m.Length(), 10))
+	return body.finish(m.Write(body, func(r ranges.Range) error {
+		return found.WriteRange(body, r.Start, r.Length())
+	}))
 }
 
 // responseBody writes the body of an answer. It sends the status with the first byte, so that an object found damaged

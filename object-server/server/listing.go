@@ -11,6 +11,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
 
@@ -160,7 +161,7 @@ func rowVersion(m *format.Metadata) string {
 	if m.VersionID.IsNull() {
 		return ""
 	}
-	return versionText(m.VersionID)
+	return versionid.Text(m.VersionID)
 }
 
 // containerUpdates addresses rows to the container databases that the proxy named, usually one.

@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 )
 
 // post answers 202, 400, 404, 409, 503 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
@@ -48,7 +49,7 @@ func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) er
 	var since format.Timestamp
 	err = at.Post(x.at, func(m *format.Metadata) error {
 		current := m.VersionID
-		if isRestored(current) {
+		if versionid.IsRestored(current) {
 			current = restoredTarget(m)
 			elsewhere, since = &current, m.Timestamp
 		}

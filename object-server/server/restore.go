@@ -5,6 +5,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
 
@@ -15,7 +16,7 @@ func (s *Server) restore(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	target, err := parseVersionID(restoreHeader, x.header(restoreHeader))
+	target, err := x.versionIn(restoreHeader)
 	switch {
 	case err != nil:
 		return err
@@ -40,7 +41,7 @@ func (s *Server) restore(x *exchange) error {
 			return &device.NotFoundError{}
 		}
 		target = found.VersionID
-		rows = append(keptRows(x, found), versionRow(x, nullVersion, timestamp))
+		rows = append(keptRows(x, found), versionRow(x, versionid.Null, timestamp))
 		x.tellRows(rows)
 	}
 	upload, err := mount.Store.NewUpload(x.at, 0)
@@ -51,20 +52,20 @@ func (s *Server) restore(x *exchange) error {
 	m := format.Metadata{
 		Name: x.name(), ContentType: found.ContentType, ETag: markerETag,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
-		VersionID: versionIDOf(timestamp, restoredBit), System: format.Headers{restoredName: versionText(target)},
+		VersionID: versionid.Restored(timestamp), System: format.Headers{restoredName: versionid.Text(target)},
 	}
 	if _, err := upload.Commit(&m); err != nil {
 		return err
 	}
 	rows = append(rows, updates.Row{
-		Name: x.object, CreatedAt: timestamp.String(), ETag: versionText(target), ContentType: "", PolicyIndex: x.at.Policy,
+		Name: x.object, CreatedAt: timestamp.String(), ETag: versionid.Text(target), ContentType: "", PolicyIndex: x.at.Policy,
 		VersionID: updates.CurrentVersion,
 	})
 	if err := s.deliver(x, mount, s.containerUpdates(x, rows...)); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+found.ETag+`"`)
-	x.set(versionHeader, versionText(target))
+	x.set(versionHeader, versionid.Text(target))
 	x.answerEmpty(http.StatusCreated)
 	return nil
 }

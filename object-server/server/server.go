@@ -22,6 +22,7 @@ import (
 	"martlet/object-server/server/ratelimit"
 	"martlet/object-server/server/recon"
 	"martlet/object-server/server/relink"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/server/workers"
 	"martlet/object-server/updates"
 )
@@ -54,7 +55,7 @@ func New(config *conf.Config, logger *slog.Logger, version string) (*Server, err
 		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
 	options := config.Device
-	options.Logger, options.KeptID = logger, keptID
+	options.Logger, options.KeptID = logger, versionid.Of
 	if options.OpenFilesMax, err = descriptors.Share(options.OpenFilesMax, config.MaxClients, len(names), logger); err != nil {
 		return nil, err
 	}

@@ -1,13 +1,13 @@
 package server
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/http"
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 )
 
 // Headers about versions; doc/formats/wire-object.md has their meaning for each method.
@@ -18,73 +18,32 @@ const (
 	hideHeader    = "X-Backend-Version-Hide"
 )
 
-// nullVersion is the name, in requests and rows, of the version that a write without versioning makes.
-const nullVersion = "null"
-
-// The id of a version is its timestamp: ticks, then offset, big-endian. Ticks do not use the two highest bits: an id with
-// one of them belongs to an entry that no client sees. Both sort above the version of the same timestamp.
-const (
-	restoredBit = 0x80 // a PUT without data whose metadata name the version that is current
-	hiddenBit   = 0xC0 // a delete marker: nothing older is current
-)
-
 // restoredName is the stored header that names the version that is current.
 const restoredName = "X-Object-Sysmeta-Current-Version"
 
-func versionIDOf(t format.Timestamp, bits byte) (id format.VersionID) {
-	binary.BigEndian.PutUint64(id[:], t.Ticks)
-	binary.BigEndian.PutUint64(id[8:], t.Offset)
-	id[0] |= bits
-	return id
-}
-
-// keptID is the id of a null version that is kept when it is not current any more. Clients already know that id.
-func keptID(t format.Timestamp) format.VersionID { return versionIDOf(t, 0) }
-
-// timeOfVersion is the timestamp of an id as versionIDOf makes it.
-func timeOfVersion(id format.VersionID) format.Timestamp {
-	id[0] &^= hiddenBit
-	return format.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
-}
-
-// isClientVersion reports whether clients know an id.
-func isClientVersion(id format.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
-
-func isRestored(id format.VersionID) bool { return id[0]&hiddenBit == restoredBit }
-
-// versionText is an id in the form of requests and rows.
-func versionText(id format.VersionID) string {
-	if id.IsNull() {
-		return nullVersion
+// versionIn is the version that a header of the request names.
+func (x *exchange) versionIn(header string) (format.VersionID, error) {
+	text := x.header(header)
+	id, err := versionid.Parse(text)
+	if err != nil {
+		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", header, text)
 	}
-	return timeOfVersion(id).String()
-}
-
-func parseVersionID(name, text string) (id format.VersionID, err error) {
-	if text == nullVersion {
-		return id, nil
-	}
-	t, err := format.ParseTimestamp(text)
-	if err != nil || t.IsZero() {
-		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", name, text)
-	}
-	return versionIDOf(t, 0), nil
+	return id, nil
 }
 
 // version is the version that the request names; ok is false if it names none.
 func (x *exchange) version() (id format.VersionID, ok bool, err error) {
-	text := x.header(versionHeader)
-	if text == "" {
+	if x.header(versionHeader) == "" {
 		return id, false, nil
 	}
-	id, err = parseVersionID(versionHeader, text)
+	id, err = x.versionIn(versionHeader)
 	return id, true, err
 }
 
 // newVersion is the id for a write: that of its timestamp, or the null version.
 func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, error) {
 	id, ok, err := x.version()
-	if err == nil && ok && id != versionIDOf(timestamp, 0) {
+	if err == nil && ok && id != versionid.Of(timestamp) {
 		err = fail(http.StatusBadRequest, versionHeader+" of a write is its X-Timestamp.")
 	}
 	return id, err
@@ -92,7 +51,7 @@ func (x *exchange) newVersion(timestamp format.Timestamp) (format.VersionID, err
 
 // restoredTarget is the version that an entry made by restore names.
 func restoredTarget(m *format.Metadata) format.VersionID {
-	id, err := parseVersionID(restoredName, m.System[restoredName])
+	id, err := versionid.Parse(m.System[restoredName])
 	if err != nil {
 		return format.VersionID{} // no write makes such an id: it is the null version
 	}
@@ -115,7 +74,7 @@ func openRequested(x *exchange, from devices.Store) (o devices.Object, since for
 		defer o.Close()
 		return nil, since, otherIsCurrent(o.Metadata())
 	}
-	if err == nil && isRestored(o.Metadata().VersionID) {
+	if err == nil && versionid.IsRestored(o.Metadata().VersionID) {
 		since = o.Metadata().Timestamp
 		target, isDoubtful := restoredTarget(o.Metadata()), o.Metadata().Doubtful
 		o.Close()
@@ -189,7 +148,7 @@ var errOtherIsCurrent = errors.New("another version was current when records wer
 // headCurrent is the metadata of the version that is current.
 func headCurrent(from devices.Store, at device.Location) (m *format.Metadata, since format.Timestamp, err error) {
 	m, err = from.Head(at)
-	if err == nil && isRestored(m.VersionID) {
+	if err == nil && versionid.IsRestored(m.VersionID) {
 		isDoubtful := m.Doubtful
 		since = m.Timestamp
 		if m, err = headVersion(from, at, restoredTarget(m)); err != nil {
@@ -218,13 +177,13 @@ func isAlias(from devices.Store, at device.Location, id format.VersionID, err er
 		return false
 	}
 	m, err := from.HeadVersion(at, format.VersionID{})
-	return err == nil && m.Timestamp == timeOfVersion(id)
+	return err == nil && m.Timestamp == versionid.Time(id)
 }
 
 // describeVersion sets the headers about the version of an answer; none for a name without versions.
 func (x *exchange) describeVersion(m *format.Metadata, since format.Timestamp) {
 	if m.Versioned || !m.VersionID.IsNull() {
-		x.set(versionHeader, versionText(m.VersionID))
+		x.set(versionHeader, versionid.Text(m.VersionID))
 	}
 	if !since.IsZero() { // replicas compare the timestamp of this write, not that of the data
 		x.set(timestampHeader, since.String())

@@ -11,6 +11,7 @@ import (
 
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -24,7 +25,7 @@ type versionsFixture struct {
 func newVersionsFixture(t *testing.T) *versionsFixture {
 	t.Helper()
 	f := newFixture(t, patient)
-	f.config.Device.KeptID = keptID
+	f.config.Device.KeptID = versionid.Of
 	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
 		if err != nil {

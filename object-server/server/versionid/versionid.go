@@ -1,0 +1,69 @@
+package versionid
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"martlet/object-server/bundle/format"
+)
+
+// Null is the name, in requests and rows, of the version that a write without versioning makes.
+const Null = "null"
+
+// Ticks do not use the two highest bits of an id. An id with one of them belongs to an entry that no client sees; it
+// sorts above the version of the same timestamp.
+const (
+	restoredBit = 0x80
+	hiddenBit   = 0xC0
+)
+
+// Of is the id of the version with a timestamp. A null version gets it when it is kept; clients then already know that id.
+func Of(t format.Timestamp) format.VersionID { return encode(t, 0) }
+
+// Restored is the id of the entry of a PUT without data whose metadata name the version that is current.
+func Restored(t format.Timestamp) format.VersionID { return encode(t, restoredBit) }
+
+// Hidden is the id of a delete marker that no client sees: nothing older is current.
+func Hidden(t format.Timestamp) format.VersionID { return encode(t, hiddenBit) }
+
+func encode(t format.Timestamp, bits byte) (id format.VersionID) {
+	binary.BigEndian.PutUint64(id[:], t.Ticks)
+	binary.BigEndian.PutUint64(id[8:], t.Offset)
+	id[0] |= bits
+	return id
+}
+
+// Time is the timestamp of an id.
+func Time(id format.VersionID) format.Timestamp {
+	id[0] &^= hiddenBit
+	return format.Timestamp{Ticks: binary.BigEndian.Uint64(id[:]), Offset: binary.BigEndian.Uint64(id[8:])}
+}
+
+// IsClient reports whether clients know an id.
+func IsClient(id format.VersionID) bool { return !id.IsNull() && id[0]&hiddenBit == 0 }
+
+// IsRestored reports whether an id is one that Restored makes.
+func IsRestored(id format.VersionID) bool { return id[0]&hiddenBit == restoredBit }
+
+// Text is an id in the form of requests and rows.
+func Text(id format.VersionID) string {
+	if id.IsNull() {
+		return Null
+	}
+	return Time(id).String()
+}
+
+// Parse reads an id that clients may know.
+func Parse(text string) (id format.VersionID, err error) {
+	if text == Null {
+		return id, nil
+	}
+	t, err := format.ParseTimestamp(text)
+	if err != nil {
+		return id, err
+	}
+	if t.IsZero() {
+		return id, errors.New("the timestamp is zero")
+	}
+	return Of(t), nil
+}
