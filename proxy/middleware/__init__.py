@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of the proxy's pipeline, one a file; each is a plain WSGI callable."""
+"""The filters of the proxy's pipeline; each filter is a plain WSGI callable."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a filter tells the object servers about objects that stand for something else.
+"""Headers with which a filter tells object servers about objects that stand for others.
 
-Sent only where it matters, for nearly all objects are plain ones.
+They are sent only where they have an effect: nearly all objects are plain ones.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _ETAG_IS_AT = "HTTP_X_BACKEND_ETAG_IS_AT"
 
 
 def ignore_range_of(environ: Environ, name: str) -> None:
-    """A Range is not about the bytes of an object that has the header ``name``: send them all."""
+    """Ignore Range for an object that has the header ``name``: the server sends all its bytes."""
     if "HTTP_RANGE" in environ:
         _append(environ, _IGNORE_RANGE, name)
 
 
 def etag_is_at(environ: Environ, name: str) -> None:
-    """Conditions are about the value of the header ``name``, where an object has it."""
+    """Compare conditions with the value of the header ``name``, if the object has that header."""
     if "HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ:
         _append(environ, _ETAG_IS_AT, name)
 
 
 def _append(environ: Environ, key: str, name: str) -> None:
-    """Both are lists: another filter may have put something there, which goes before ours."""
+    """Append to a header that is a list; entries of other filters take precedence."""
     known = environ.get(key)
     environ[key] = f"{known},{name}" if known else name

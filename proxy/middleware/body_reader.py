@@ -11,10 +11,10 @@ log = get_logger("proxy.copy")
 
 
 class BodyReader:
-    """The source's body as ``wsgi.input`` of the PUT; a read may return less than asked for.
+    """The source's body as ``wsgi.input`` of the PUT; a read may return less than requested.
 
-    A source that breaks off looks like the end of the body, which the PUT then refuses as shorter
-    than its Content-Length.
+    A source that breaks off looks like the end of the body. The PUT then refuses the body as
+    shorter than its Content-Length.
     """
 
     def __init__(self, body: Iterable[bytes]) -> None:
@@ -24,7 +24,7 @@ class BodyReader:
         self.broke_off = False
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes, all of them when negative; empty at the end."""
+        """Return up to ``size`` bytes, all bytes if ``size`` is negative, none at the end."""
         if size < 0:
             return b"".join(iter(lambda: self.read(1 << 20), b""))
         while not self._rest:

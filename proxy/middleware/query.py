@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One parameter of a query, for filters that most requests do not concern."""
+"""Fast look-up of one query parameter, for filters that most requests do not concern."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from martlet.words.names import BadNameError
 
 
 def parameter(environ: Environ, name: str) -> str | None:
-    """Its value; None without it, and of a query that is not UTF-8: the proxy refuses that."""
+    """Return its value; None if it is absent or the query is not UTF-8 (the proxy refuses that)."""
     if name not in environ.get("QUERY_STRING", ""):
-        return None  # as of nearly all requests
+        return None  # the fast path: nearly all requests
     try:
         return Request(environ).params.get(name)
     except BadNameError:

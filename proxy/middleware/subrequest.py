@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that a filter makes itself, to what stands right of it in the pipeline.
+"""Requests that a filter itself makes to the filters and the app to its right in the pipeline.
 
-A sub-request shares with the request it serves the transaction, the cache and what is known of
-accounts and containers; of the client's headers it carries those that identify the client. It is
-authorised like a request of the client, unless the filter answers for it (``pre_authorized``).
+A sub-request shares the transaction, the cache and the known facts about accounts and containers
+with the request it serves. It carries those headers that identify the client. It is authorized
+like a request of the client, unless the filter has already authorized it (``pre_authorized``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.lookup.usage import (
     Usage,
 )
 
-#: What a sub-request takes over: who asks, through which connection, in which transaction.
+#: The keys that a sub-request copies: the user, the connection and the transaction.
 _SHARED_NAMES = """
     HTTP_HOST HTTP_ORIGIN HTTP_REFERER HTTP_USER_AGENT HTTP_X_AUTH_TOKEN HTTP_X_FORWARDED_FOR
     HTTP_X_BACKEND_ALLOW_RESERVED_NAMES HTTP_X_OPEN_EXPIRED HTTP_X_OPENSTACK_REQUEST_ID
@@ -46,7 +46,7 @@ _SHARED_PREFIXES = (
     "swift.",
     "wsgi.",
 )
-#: Of the request itself, not of who made it.
+#: Keys about the request itself, not about the client: a sub-request does not copy them.
 _OWN = frozenset(
     [
         INFO_WANTED,
@@ -89,9 +89,9 @@ def sub_environ(
     """The environ of a sub-request for ``environ``.
 
     :param path: WSGI string, not quoted, as PATH_INFO.
-    :param source: who asks, for the access log (``swift.source``), e.g. ``SLO``.
-    :param headers: WSGI strings; they go before what is shared.
-    :param pre_authorized: no auth system is asked, and owners' headers are shown.
+    :param source: the filter that asks, for the access log (``swift.source``), e.g. ``SLO``.
+    :param headers: WSGI strings; they override the shared ones.
+    :param pre_authorized: skip authorization and show the headers for owners.
     """
     result = {
         key: value
@@ -105,7 +105,7 @@ def sub_environ(
     result["CONTENT_LENGTH"] = str(len(body))
     result["wsgi.input"] = BytesIO(body)
     result["swift.source"] = source
-    # So that what one of the two learns of a container, the other knows.
+    # Both requests share what either of them learns about a container.
     result["swift.infocache"] = environ.setdefault("swift.infocache", {})
     for name, value in (headers or {}).items():
         result[environ_key(name)] = value
@@ -117,20 +117,20 @@ def sub_environ(
 
 
 def ask_app(app: WSGIApp, environ: Environ) -> Answered:
-    """Run a sub-request and read the whole answer; for answers known to be small."""
+    """Run a sub-request and read the whole answer; use it for answers known to be small."""
     status, header_list, body = call_app(app, environ)
     return Answered(int(status.split(" ", 1)[0]), Headers(header_list), read_body(body))
 
 
 def ask_status(app: WSGIApp, environ: Environ) -> int:
-    """Run a sub-request to its end; for those of which nothing but the status matters."""
+    """Run a sub-request to its end and return its status alone."""
     status, _, body = call_app(app, environ)
     read_body(body)
     return int(status[:3])
 
 
 def read_body(body: Iterable[bytes]) -> bytes:
-    """A WSGI body to its end, closed."""
+    """Read a WSGI body to its end and close it."""
     try:
         return b"".join(body)
     finally:
@@ -138,14 +138,14 @@ def read_body(body: Iterable[bytes]) -> bytes:
 
 
 def close_body(body: Iterable[bytes]) -> None:
-    """Close a WSGI body that is not read on; the connection below it is given back."""
+    """Close a WSGI body that will not be read further; this releases the connection below it."""
     close: Callable[[], Any] | None = getattr(body, "close", None)
     if close is not None:
         close()
 
 
 def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) -> Info:
-    """What is known of an account (text, not a WSGI string); see ``proxy.lookup.info``."""
+    """Return the info of an account (text, not a WSGI string); see ``proxy.lookup.info``."""
     info, _ = look_up(environ, account_key(account))
     return info or _info(environ, app, f"/v1/{account}", source)
 
@@ -153,9 +153,10 @@ def get_account_info(environ: Environ, app: WSGIApp, account: str, source: str) 
 def get_container_info(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Info:
-    """What is known of a container; ``status`` is 404 for one that is not there, 503 unknown.
+    """Return the info of a container, with a ``status`` when the container cannot be used.
 
-    It is 412 for a name that clients may not use.
+    ``status`` is 404 if the container does not exist, 503 if that is unknown, and 412 for a name
+    that clients may not use.
     """
     info, _ = look_up(environ, container_key(account, container))
     return info or _info(environ, app, f"/v1/{account}/{container}", source)
@@ -172,7 +173,7 @@ def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
 def get_container_usage(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Usage | None:
-    """What a container holds at this moment; None if nobody can say. See ``proxy.lookup.usage``."""
+    """Return a container's current usage; None if it is unknown. See ``proxy.lookup.usage``."""
     path = f"/v1/{account}/{container}"
     found: list[Usage | None] = []
     _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED, found)
@@ -182,7 +183,7 @@ def get_container_usage(
 def get_account_usage(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> AccountUsage | None:
-    """What an account holds, ``container`` as at this moment; None if nobody can say."""
+    """Return an account's usage, with ``container`` as it is now; None if it is unknown."""
     path = f"/v1/{account}/{container}"
     found: list[AccountUsage | None] = []
     _ask_proxy(environ, app, path, source, ACCOUNT_USAGE_WANTED, found)
@@ -192,9 +193,9 @@ def get_account_usage(
 def _ask_proxy(
     environ: Environ, app: WSGIApp, path: str, source: str, wanted: str, found: list[Any]
 ) -> int:
-    """Let the proxy application, which looks under the key ``wanted``, put it into ``found``.
+    """Ask the proxy application, which reads the key ``wanted`` and appends to ``found``.
 
-    :returns: the status of its answer, which says why there is nothing.
+    :returns: the status of its answer, which gives the reason when ``found`` stays empty.
     """
     request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
     request[wanted] = found

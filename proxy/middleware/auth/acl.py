@@ -6,7 +6,7 @@ A container ACL is a comma-separated list of
 - groups and users: ``account``, ``account:user``, percent-encoded where they hold a comma;
 - referrers, in read ACLs only: ``.r:*``, ``.r:host``, ``.r:.domain`` allow, ``.r:-host`` and
   ``.r:-.domain`` deny; the last that matches decides;
-- ``.rlistings``: those whom a referrer admits may also list the container.
+  - ``.rlistings``: a client that a referrer rule admits may also list the container.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ContainerAcl:
 
 @dataclass(frozen=True, slots=True)
 class AccountAcl:
-    """A parsed account ACL: who holds which power."""
+    """A parsed account ACL: the groups that have each level of access."""
 
     admin: frozenset[str]
     read_write: frozenset[str]
@@ -42,9 +42,9 @@ class AccountAcl:
 
 
 def clean_acl(header: str, value: str) -> str:
-    """The ACL ``value`` of ``header`` in its short form.
+    """Return the ACL ``value`` of ``header`` in its short form.
 
-    :raises ValueError: it is no ACL; the message says why, fit for the client.
+    :raises ValueError: it is not a valid ACL; the message may be sent to the client.
     """
     is_write = "write" in header.lower()
     items = (item.strip() for item in value.split(","))
@@ -70,7 +70,7 @@ def _clean_item(item: str, is_write: bool) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_acl(value: str | None) -> ContainerAcl:
-    """The parts of a cleaned ACL; None and an empty text admit nobody."""
+    """Return the parts of a cleaned ACL; None and an empty text admit no users."""
     if not value:
         return ContainerAcl()
     referrers, groups = [], []
@@ -83,12 +83,12 @@ def parse_acl(value: str | None) -> ContainerAcl:
 
 
 def referrer_allowed(referrer: str | None, rules: tuple[str, ...]) -> bool:
-    """Whether the ``Referer`` header of a request is admitted; the last matching rule decides."""
+    """Whether the rules admit the ``Referer`` of a request; the last matching rule decides."""
     if not rules:
         return False
     try:
         host = urlsplit(referrer or "").hostname or "unknown"
-    except ValueError:  # a client's nonsense, e.g. half an IPv6 address
+    except ValueError:  # malformed, e.g. half an IPv6 address
         host = "unknown"
     allowed = False
     for rule in rules:
@@ -99,9 +99,9 @@ def referrer_allowed(referrer: str | None, rules: tuple[str, ...]) -> bool:
 
 
 def check_account_acl(value: str) -> str:
-    """An account ACL as it is stored: ASCII JSON without spaces; empty text takes the ACL away.
+    """Return an account ACL as it is stored: ASCII JSON without spaces; empty text removes the ACL.
 
-    :raises ValueError: it is no account ACL; the message says why, fit for the client.
+    :raises ValueError: it is not a valid account ACL; the message may be sent to the client.
     """
     if not value:
         return ""
@@ -123,13 +123,13 @@ def check_account_acl(value: str) -> str:
 
 
 def format_account_acl(acl: dict[str, list[str]]) -> str:
-    """The text of an account ACL in ``X-Account-Access-Control``."""
+    """Return the text of an account ACL in ``X-Account-Access-Control``."""
     return json.dumps(acl, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
 
 @lru_cache(maxsize=1024)
 def parse_account_acl(stored: str | None) -> AccountAcl | None:
-    """A stored account ACL, or None where there is none or what is stored is damaged."""
+    """Return a stored account ACL, or None if there is none or it is damaged."""
     if not stored:
         return None
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container sync, the receiving end: requests that another cluster of a realm has signed.
 
-``X-Container-Sync-Auth: <realm> <nonce> <signature>`` lets a request go past auth and keep its
-timestamp, if it is signed with the realm's key and the key that the container's owner set
-(``X-Container-Sync-Key``). doc/container-sync.md explains both ends. Place it right of cache and
-left of auth.
+``X-Container-Sync-Auth: <realm> <nonce> <signature>`` lets a request bypass auth and keep its
+timestamp. It must be signed with the realm's key and the key that the container's owner set
+(``X-Container-Sync-Key``). doc/container-sync.md explains both ends. Place the filter right of
+cache and left of auth.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ContainerSyncOptions:
 
     @property
     def is_current(self) -> Callable[[str, str], bool]:
-        """Whether a realm and cluster are this one."""
+        """Whether a realm and cluster are the current ones."""
         current = self._current_names()
         return lambda realm, cluster: [realm, cluster] == current
 
@@ -60,7 +60,7 @@ class ContainerSync:
         self._realms = realms
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """401 a signature that is not right; 400 a full URL where none is allowed."""
+        """Return 401 for a wrong signature, 400 for a full URL where none is allowed."""
         target = environ.get("HTTP_X_CONTAINER_SYNC_TO")
         if not target and "HTTP_X_CONTAINER_SYNC_AUTH" not in environ:
             return self._app(environ, start_response)
@@ -79,13 +79,13 @@ class ContainerSync:
             if complaint:
                 return _refused()(environ, start_response)
             environ["swift.authorize_override"] = True
-            # The manifest or link of the other cluster is stored as it is.
+            # A manifest or link of the other cluster is stored unchanged.
             environ["swift.slo_override"] = True
             environ["swift.symlink_override"] = True
         return self._app(environ, start_response)
 
     def _check(self, environ: Environ, names: tuple[str, str]) -> str:
-        """What is wrong, in a word for the log; empty if nothing is."""
+        """Return the fault as one word for the log; empty if the signature is valid."""
         words = environ["HTTP_X_CONTAINER_SYNC_AUTH"].split()
         if len(words) != 3:
             return "not-3-args"
@@ -97,7 +97,7 @@ class ContainerSync:
         user_key = info.get("sync_key")
         if not user_key:
             return "no-local-user-key"
-        # The gatekeeper has put the client's timestamp aside.
+        # The gatekeeper has moved the client's timestamp to this header.
         timestamp = environ.get("HTTP_X_BACKEND_INBOUND_X_TIMESTAMP") or environ.get(
             "HTTP_X_TIMESTAMP", ""
         )
@@ -113,7 +113,7 @@ class ContainerSync:
 
 
 def _container_of(environ: Environ) -> tuple[str, str] | None:
-    """Account and container of a request about a container or an object."""
+    """Return account and container of a request about a container or an object."""
     try:
         _, account, container, _ = split_path(environ["PATH_INFO"], 3, 4, True)
         return wsgi_to_str(account or ""), wsgi_to_str(container or "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""keystoneauth's decisions: who may do what with an account, a container or an object."""
+"""Authorization in keystoneauth: access to accounts, containers and objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYNC_KEY_COUNTS = "martlet.sync_key_counts"
 
 
 class Authorizer:
-    """Decides by the roles of the user, the container's ACL, and whose account it is."""
+    """Authorizes by the user's roles, the container's ACL and the owner of the account."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Authorizer:
         return self._reseller_admin_role in identity.roles
 
     def authorize(self, identity: Identity, request: Request) -> Response | None:
-        """None when a known user may go on; else 403, or 404."""
-        # A COPY asks twice; what one end is allowed does not hold for the other.
+        """Return None if an authenticated user is authorized; otherwise 403 or 404."""
+        # A COPY is authorized twice; ownership of one end does not hold for the other.
         request.environ.pop("swift_owner", None)
         if request.method == "OPTIONS":
             return None
@@ -58,7 +58,7 @@ class Authorizer:
         if is_read and not self._system_reader_roles.isdisjoint(identity.roles):
             return None
         if container is None and request.method == "DELETE":
-            return _forbidden()  # deleting accounts is for resellers
+            return _forbidden()  # only resellers delete accounts
         acl = parse_acl(request.acl)
         if self._is_in_acl(identity, request, account, acl) or _is_sync(request):
             return None
@@ -78,7 +78,7 @@ class Authorizer:
         return _forbidden()
 
     def authorize_anonymous(self, request: Request) -> Response | None:
-        """None when anybody may; else 401, or 404."""
+        """Return None if anonymous access is authorized; otherwise 401 or 404."""
         if request.method == "OPTIONS":
             return None
         try:
@@ -97,10 +97,10 @@ class Authorizer:
     def _is_in_acl(
         self, identity: Identity, request: Request, account: str, acl: ContainerAcl
     ) -> bool:
-        """Whether the ACL names the user: ``project:user``, each by its id, or ``*``, or its name.
+        """Whether the ACL names the user: ``project:user``, each as an id, ``*`` or a name.
 
-        Names count where none of the three (user, project, account) can be of another domain than
-        the default one: only there are they unique.
+        Names are unique only within a domain. So they count only if user, project and account all
+        belong to the default domain.
         """
         if not acl.groups:
             return False
@@ -111,7 +111,7 @@ class Authorizer:
         return any(f"{project}:{user}" in acl.groups for project in projects for user in users)
 
     def _is_owner(self, identity: Identity, account: str) -> bool:
-        """An operator; where service roles are set, together with a service that has one."""
+        """Whether the user is an operator and, if service roles are set, the service has one."""
         rules = self._rules.rules_of(account)
         if rules.operator_roles.isdisjoint(identity.roles):
             return False
@@ -123,7 +123,7 @@ class Authorizer:
 
 
 def _is_sync(request: Request) -> bool:
-    """Container sync without realms: another cluster that knows the container's key."""
+    """Whether it is container sync without realms: the request has the container's key."""
     key = request.environ.get("swift_sync_key")
     if not key or not request.environ.get(SYNC_KEY_COUNTS):
         return False

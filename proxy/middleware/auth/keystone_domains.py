@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Keystone domain of an account's project, and whether names in ACLs can be trusted.
 
-Names of users and projects are unique only within a domain. ACLs with names are of the time when
-there was one domain, the default one. So an account remembers the domain of its project, as system
-metadata, from its creation on.
+Names of users and projects are unique only within a domain. ACLs with names date from the time
+when there was only the default domain. So an account stores the domain of its project as system
+metadata when it is created.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = get_logger("proxy.keystoneauth")
 
 SYSMETA = "project-domain-id"
 SYSMETA_HEADER = "X-Account-Sysmeta-Project-Domain-Id"
-#: The domain of an account that somebody of another project created.
+#: The domain of an account that a user of another project created.
 _UNKNOWN = "_unknown"
 _SOURCE = "KS"
 
 
 class ProjectDomains:
-    """Keeps the domains of accounts and judges by them."""
+    """Stores the domains of accounts and decides whether names are unique."""
 
     def __init__(
         self, app: WSGIApp, rules: AccountRules, default_domain_id: str, allows_names: bool
@@ -43,9 +43,9 @@ class ProjectDomains:
         container: str | None,
         obj: str | None,
     ) -> None:
-        """Let a request that creates or changes an account store the domain of its project.
+        """Make a request that creates or changes an account store the domain of its project.
 
-        A container's PUT may create the account as well.
+        A PUT of a container may also create the account.
         """
         headers = request.headers
         methods = ("PUT",) if container else ("PUT", "POST")
@@ -58,7 +58,7 @@ class ProjectDomains:
         if not exists:
             domain = said if is_own else _UNKNOWN
         elif stored is None and said == self._default:
-            domain = said  # an account from before there were domains
+            domain = said  # the account is older than domains
         elif stored == _UNKNOWN and is_own:
             domain = said or ""
         elif is_own and stored != said:
@@ -70,7 +70,7 @@ class ProjectDomains:
             headers[SYSMETA_HEADER] = domain
 
     def are_names_unique(self, identity: Identity, request: Request, account: str) -> bool:
-        """Whether user, project and account are all of the default domain, or of a time before."""
+        """Whether user, project and account are in the default domain or older than domains."""
         if not self._allows_names:
             return False
         for domain in (identity.user_domain_id, identity.project_domain_id):
@@ -82,7 +82,7 @@ class ProjectDomains:
         return exists and stored in (self._default, None)
 
     def _stored(self, request: Request, account: str) -> tuple[bool, str | None]:
-        """Whether the account exists, and the domain that it remembers."""
+        """Return whether the account exists, and its stored domain."""
         info = get_account_info(request.environ, self._app, account, _SOURCE)
         exists = 200 <= info["status"] < 300 and info.get("account_really_exists", True)
         return exists, info["sysmeta"].get(SYSMETA)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks, as keystonemiddleware's auth_token found out: from the headers that it sets."""
+"""The authenticated user, from the headers that keystonemiddleware's auth_token sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from martlet.http.environ import Environ
 from martlet.words.names import str_to_wsgi
 
 _CONFIRMED = "Confirmed"
-#: What auth_token sets, besides the names that begin so for a service.
+#: The headers that auth_token sets, also with the prefix SERVICE_.
 _HEADERS = """
     DOMAIN_ID DOMAIN_NAME IDENTITY_STATUS IS_ADMIN_PROJECT PROJECT_DOMAIN_ID PROJECT_DOMAIN_NAME
     PROJECT_ID PROJECT_NAME ROLE ROLES TENANT TENANT_ID TENANT_NAME USER USER_DOMAIN_ID
@@ -22,8 +22,7 @@ _KEYS = tuple(f"HTTP_X_{s}{name}" for s in ("", "SERVICE_") for name in _HEADERS
 class Identity:
     """A user in a project, both with id and name; roles are in lower case.
 
-    The ids of the domains are None where Keystone's first API made the token, or where it has no
-    project.
+    The domain ids are None for tokens of Keystone's first API and for tokens without a project.
     """
 
     user_id: str | None
@@ -37,9 +36,9 @@ class Identity:
 
 
 def read_identity(environ: Environ) -> Identity | None:
-    """The user of a request; None without a token, or with one that is not valid.
+    """Return the user of a request; None without a valid token.
 
-    A client can send all these headers, but not what auth_token says of a token in the environment.
+    A client can send all these headers, but not the environ key ``keystone.token_info``.
     """
     token_info = environ.get("keystone.token_info")
     if token_info is None or environ.get("HTTP_X_IDENTITY_STATUS") != _CONFIRMED:
@@ -60,7 +59,7 @@ def read_identity(environ: Environ) -> Identity | None:
 
 
 def make_wsgi_headers(environ: Environ) -> None:
-    """Make headers of what auth_token sets: it writes text where WSGI has bytes, and None."""
+    """Turn auth_token's values into WSGI strings: it sets text and None."""
     for key in (*_KEYS, "HTTP_OPENSTACK_SYSTEM_SCOPE"):
         if key in environ:
             value = environ[key]
@@ -71,5 +70,5 @@ def make_wsgi_headers(environ: Environ) -> None:
 
 
 def read_roles(text: str) -> frozenset[str]:
-    """The roles in a comma-separated list; Keystone does not tell their case apart."""
+    """Return the roles of a comma-separated list; Keystone ignores their case."""
     return frozenset(role.strip().lower() for role in text.split(",") if role.strip())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which roles may do what, as the section of keystoneauth says it, for each account prefix."""
+"""The roles of each account prefix, from keystoneauth's section of the configuration."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class AccountRules:
     """The prefixes that keystoneauth is responsible for, and the rules of each."""
 
     def __init__(self, prefix_list: str, values: Mapping[str, str]) -> None:
-        """From ``reseller_prefix`` and the options ``[PREFIX_]operator_roles`` and so on."""
+        """Read ``reseller_prefix`` and the options ``[PREFIX_]operator_roles`` and so on."""
         self._resellers = Resellers.from_options(prefix_list, {})
         self._rules = {p: _rules_of(p, values) for p in self._resellers.prefixes}
 
     def is_ours(self, account: str) -> bool:
-        """Whether an account has one of the prefixes."""
+        """Whether an account has one of the prefixes of this filter."""
         return self._resellers.prefix_of(account) is not None
 
     def rules_of(self, account: str) -> PrefixRules:
-        """The rules of an account that is ours."""
+        """Return the rules of an account for which ``is_ours`` is true."""
         return self._rules[self._resellers.prefix_of(account) or ""]
 
     def is_account_of(self, identity: Identity, account: str) -> bool:
-        """Whether the account is that of the user's project, under its prefix."""
+        """Whether the account belongs to the user's project, under its prefix."""
         project_id = identity.project_id  # None in tokens for a domain or for the system
         prefix = self._resellers.prefix_of(account)
         return None not in (project_id, prefix) and account == f"{prefix}{project_id}"
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The names of the options about roles that there may be."""
+        """The names of all possible options about roles."""
         prefixes = ("", *self._resellers.prefixes)
         return frozenset(_option(p, name) for p in prefixes for name in RULE_NAMES) | frozenset(
             RULE_NAMES
@@ -54,7 +54,7 @@ class AccountRules:
 
 
 def _rules_of(prefix: str, values: Mapping[str, str]) -> PrefixRules:
-    """An option that is empty is as none."""
+    """Return the rules of a prefix; an empty option counts as absent."""
     given = {}
     for name in RULE_NAMES:
         text = values.get(_option(prefix, name)) or values.get(name)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""keystoneauth: who may do what, for users of OpenStack's Keystone.
+"""keystoneauth: authorization for users of OpenStack's Keystone.
 
-keystonemiddleware's auth_token stands left of it and finds out who asks; an account belongs to the
-project whose id follows its prefix (``AUTH_<project id>``). It leaves in the environ what tempauth
-does: ``swift.authorize``, ``swift.clean_acl``, ``reseller_request``. doc/keystone.md explains the
-options.
+keystonemiddleware's auth_token, to its left, authenticates the user. An account belongs to the
+project whose id follows its prefix (``AUTH_<project id>``). keystoneauth sets the same environ keys
+as tempauth: ``swift.authorize``, ``swift.clean_acl``, ``reseller_request``. doc/keystone.md
+explains the options.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeystoneauthOptions:
     )
     system_reader_roles: str = option("", "Roles that may read everything in every account")
     default_domain_id: str = option(
-        "default", "Domain whose users and projects ACLs may name by their names"
+        "default", "Domain whose users and projects may appear by name in ACLs"
     )
     allow_names_in_acls: bool = option(True, "Let ACLs name users and projects of that domain")
     allow_overrides: bool = option(
@@ -70,10 +70,10 @@ class Keystoneauth:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Let the request go on with its hooks."""
+        """Pass the request on with its hooks set."""
         identity = read_identity(environ)
         make_wsgi_headers(environ)
-        # Of a client: the proxy application gives every request one.
+        # Only a client's timestamp counts: the proxy application later gives every request one.
         environ[SYNC_KEY_COUNTS] = self._allow_sync_keys and "HTTP_X_TIMESTAMP" in environ
         if self._allow_overrides and environ.get("swift.authorize_override"):
             return self._app(environ, start_response)
@@ -105,5 +105,5 @@ def filter_factory(
         KeystoneauthOptions, "keystoneauth", global_conf, local_conf, rules.option_names
     )
     if options.is_admin:
-        log.warning("option is_admin of keystoneauth has no effect any more: remove it")
+        log.warning("option is_admin of keystoneauth no longer has an effect: remove it")
     return lambda app: Keystoneauth(app, options, rules)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tempauth: users from the configuration file, tokens, and who may do what.
+"""tempauth: authentication with users from the configuration file, tokens, and authorization.
 
-For each request it finds out who asks and leaves in the environ
+For each request it authenticates the user and sets in the environ
 
 - ``REMOTE_USER``: the user's groups, comma-separated (``account,account:user,...``);
-- ``swift.authorize(request)``: None when the request may go on, else the response that refuses it.
+- ``swift.authorize(request)``: None if the request is authorized, else the response to send.
   The controllers set ``request.acl`` to the container's ACL before they call it, and the hook sets
-  ``swift_owner`` for those who may see and change ACLs;
+    ``swift_owner`` for users who may see and change ACLs;
 - ``swift.clean_acl(header, value)``: the ACL in its short form, or ValueError;
 - ``reseller_request``: True for reseller admins.
 
@@ -47,7 +47,7 @@ from proxy.middleware.auth.tempauth_users import (
 )
 from proxy.middleware.subrequest import get_account_info
 
-#: Tokens whose signature a worker remembers to have checked.
+#: Tokens that a worker caches after it has checked their signatures.
 _KNOWN_TOKENS_MAX = 8192
 _URL_SCHEMES = ("default", "http", "https")
 
@@ -57,9 +57,9 @@ class TempauthOptions:
     """``[filter:tempauth]``, beside ``user_*``, ``user64_*`` and ``[PREFIX_]require_group``."""
 
     reseller_prefix: str = option(
-        "AUTH", "Prefixes of the accounts handled here; the first is that of tokens"
+        "AUTH", "Prefixes of the accounts handled here; the first is the prefix of tokens"
     )
-    auth_prefix: str = option("/auth/", "Path under which tokens are given out")
+    auth_prefix: str = option("/auth/", "Path under which tokens are issued")
     token_life: int = option(86400, "How long a token is valid", "s")
     token_secret: str = option(
         "",
@@ -99,7 +99,7 @@ class Tempauth:
         secret: bytes,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``secret`` signs the tokens; ``clock`` gives seconds since 1970."""
+        """Create the filter; ``secret`` signs the tokens, ``clock`` returns seconds since 1970."""
         self._app = app
         self._users = users
         self._resellers = resellers
@@ -114,7 +114,7 @@ class Tempauth:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """401 for a token of ours that is not valid; else the request goes on with its hooks."""
+        """Return 401 for an invalid token of tempauth; pass other requests on with hooks set."""
         path: str = environ["PATH_INFO"]
         if path.startswith(self._auth_prefix):
             rest = path[len(self._auth_prefix) - 1 :]
@@ -128,7 +128,7 @@ class Tempauth:
                 self._admit(environ, user)
             elif self._resellers.first:
                 return unauthorized(account_in(path))(environ, start_response)
-            else:  # with an empty prefix any token might be another filter's
+            else:  # with an empty prefix, the token may belong to another filter
                 environ.setdefault("swift.authorize", denied)
         elif self._resellers.prefix_of(account_in(path)):
             self._take_charge(environ)
@@ -140,7 +140,7 @@ class Tempauth:
         return self._app(environ, start_response)
 
     def user_of(self, token: str) -> User | None:
-        """The user who holds ``token``, None where it is not valid (any more)."""
+        """Return the user of ``token``; None if the token is invalid or expired."""
         known = self._known_tokens.get(token)
         if known is None:
             contents = self._signer.read(token, self._key_of)
@@ -162,7 +162,7 @@ class Tempauth:
     def _take_charge(self, environ: Environ) -> None:
         environ["swift.authorize"] = self._authorizer.authorize
         environ["swift.clean_acl"] = clean_acl
-        # For filters between here and the proxy application, which puts its own in this place.
+        # For filters to the right; the proxy application replaces this function with its own.
         environ.setdefault(ACCOUNT_INFO, self._account_info)
 
     def _account_info(self, request: Request, account: str) -> Info:
@@ -183,9 +183,9 @@ class Tempauth:
 
 
 def derive_secret(cluster: ClusterConf, users: Mapping[str, User]) -> bytes:
-    """A signing secret that all proxies with the same configuration agree on.
+    """Return a signing secret, the same on all proxies with the same configuration.
 
-    It covers every user's key, so changing one voids the tokens of all.
+    It covers every user's key, so changing one key invalidates the tokens of all users.
     """
     salts = [cluster.hash.swift_hash_path_prefix, cluster.hash.swift_hash_path_suffix]
     table = sorted((user.id, user.key, user.url, user.groups) for user in users.values())
@@ -205,7 +205,7 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     options = load_filter_options(TempauthOptions, "tempauth", global_conf, own)
     users = read_users(local_conf, resellers, section)
     if not users:
-        raise ConfigError(f"{section}: no user_<account>_<user> option, so nobody could log in")
+        raise ConfigError(f"{section}: no user_<account>_<user> option: no user could log in")
     if options.token_secret:
         secret = options.token_secret.encode("utf-8")
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tempauth's decisions: who may do what with an account, a container or an object."""
+"""Authorization in tempauth: access to accounts, containers and objects."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from proxy.middleware.auth.tempauth_login import unauthorized
 from proxy.middleware.auth.tempauth_users import RESELLER_ADMIN, RESELLER_READER, Resellers
 
 _READS = ("GET", "HEAD")
-#: The proxy application leaves here ``(request, account) -> info``, from the cache where it can.
+#: The proxy application sets this key to ``(request, account) -> info``, which uses the cache.
 ACCOUNT_INFO = "martlet.account_info"
 
 
 class Authorizer:
-    """Decides by the groups in ``REMOTE_USER``, the container's ACL and the account's."""
+    """Authorizes by the groups in ``REMOTE_USER``, the container's ACL and the account's."""
 
     def __init__(self, resellers: Resellers) -> None:
         self._resellers = resellers
 
     def authorize(self, request: Request) -> Response | None:
-        """None when the request may go on; else 400, 401, 403 or 404."""
+        """Return None if the request is authorized; otherwise 400, 401, 403 or 404."""
         try:
             _, account, container, obj = request.split_path(1, 4, True)
         except ValueError:
@@ -65,7 +65,7 @@ class Authorizer:
         if account not in groups:
             return False
         if container is None and method in ("PUT", "DELETE"):
-            return False  # creating and deleting accounts is for resellers
+            return False  # only resellers create and delete accounts
         required = self._resellers.required_groups[self._resellers.prefix_of(account) or ""]
         return not required or required in groups
 
@@ -99,7 +99,7 @@ def _is_in_account_acl(
 
 
 def _store_account_acl(request: Request) -> Response | None:
-    """Turn X-Account-Access-Control into the sysmeta it is stored as; 400 where it is no ACL."""
+    """Turn X-Account-Access-Control into sysmeta for storage; return 400 for an invalid ACL."""
     header = "X-Account-Access-Control"
     value = request.headers.get(header)
     if value is None:
@@ -116,13 +116,13 @@ def _store_account_acl(request: Request) -> Response | None:
 
 
 def denied(request: Request) -> Response:
-    """403 for somebody we know, 401 for somebody we do not."""
+    """Return 403 for an authenticated user, 401 otherwise."""
     if request.environ.get("REMOTE_USER"):
         return error_response(403, "Access was denied to this resource.")
     return unauthorized(account_in(request.environ["PATH_INFO"]))
 
 
 def account_in(path: str) -> str:
-    """The account in a WSGI path ``/version/account/...``, empty where there is none."""
+    """Return the account in a WSGI path ``/version/account/...``, empty if there is none."""
     parts = path.split("/", 3)
     return parts[2] if len(parts) > 2 and not parts[0] and parts[1] else ""

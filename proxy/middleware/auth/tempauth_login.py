@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a client gets a token of tempauth: ``GET /auth/v1.0`` with user and key in headers."""
+"""Tokens of tempauth on request: ``GET /auth/v1.0`` with user and key in headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.middleware.auth.tempauth_users import User
 
 log = get_logger("proxy.tempauth")
 
-#: Compared with when there is no such user, so that the answer takes the same time.
+#: Compared with the key when there is no such user, so that the answer takes the same time.
 _NOBODY = User("", "", "", "", ())
 
 
@@ -47,29 +47,29 @@ class Login:
         self._clock = clock
 
     def respond(self, request: Request, path: str) -> Response:
-        """200 with token and storage URL, else 400, 401, 404 or 405.
+        """Return 200 with token and storage URL, or 400, 401, 404 or 405.
 
-        ``path`` is the rest after the auth prefix, with its slash.
+        ``path`` is the part after the auth prefix, with its leading slash.
         """
         if request.method != "GET":
-            return error_response(405, "A token is asked for with GET.", {"Allow": "GET"})
+            return error_response(405, "Request a token with GET.", {"Allow": "GET"})
         parts = path[1:].split("/")
         if not parts[0]:
-            return error_response(404, "Ask for a token at v1.0.")
+            return error_response(404, "Request a token at v1.0.")
         try:
             if parts[0] in ("v1.0", "auth"):
                 realm, user_id, key = _general_credentials(request)
             elif len(parts) >= 3 and parts[0] == "v1" and parts[1] and parts[2] == "auth":
                 realm, user_id, key = _account_credentials(request, parts[1])
             else:
-                return error_response(400, "Ask for a token at v1.0 or v1/<account>/auth.")
+                return error_response(400, "Request a token at v1.0 or v1/<account>/auth.")
         except BadNameError as error:
             return error_response(400, str(error))
         return self._respond_to(request, realm, user_id, key)
 
     def _respond_to(self, request: Request, realm: str, user_id: str, key: str) -> Response:
         user = self._users.get(user_id)
-        # The key is compared before anything is decided.
+        # Compare the key in every case, so that the time does not depend on the user.
         is_right = (user or _NOBODY).has_key(key)
         if user is None or not key or not is_right:
             log.info("login refused %s", fields(user=user_id, trans_id=request.trans_id))
@@ -95,7 +95,7 @@ class Login:
 
 
 def _general_credentials(request: Request) -> tuple[str, str, str]:
-    """Realm, user id and key of a request that names the account with the user."""
+    """Return realm, user id and key of a request that names the account with the user."""
     get = request.headers.get
     user_id = wsgi_to_str(get("X-Auth-User") or get("X-Storage-User") or "")
     key = wsgi_to_str(get("X-Auth-Key") or get("X-Storage-Pass") or "")
@@ -104,7 +104,7 @@ def _general_credentials(request: Request) -> tuple[str, str, str]:
 
 
 def _account_credentials(request: Request, wsgi_account: str) -> tuple[str, str, str]:
-    """Realm, user id and key of a request that names the account in its path."""
+    """Return realm, user id and key of a request that names the account in its path."""
     get = request.headers.get
     account = wsgi_to_str(wsgi_account)
     key = wsgi_to_str(get("X-Storage-Pass") or get("X-Auth-Key") or "")
@@ -116,7 +116,7 @@ def _account_credentials(request: Request, wsgi_account: str) -> tuple[str, str,
 
 
 def unauthorized(wsgi_realm: str) -> Response:
-    """401 with the challenge for an account, whose name may be empty."""
+    """Return 401 with the challenge for an account, whose name may be empty."""
     realm = quote(wsgi_realm, encoding="latin-1") or "unknown"
-    text = "This request needs a valid token or the right user and key."
+    text = "This request requires a valid token or a valid user and key."
     return error_response(401, text, {"WWW-Authenticate": f'Swift realm="{realm}"'})

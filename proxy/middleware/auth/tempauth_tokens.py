@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tempauth's tokens: signed, so that every worker and every proxy can check one without a store.
+"""tempauth's signed tokens: every worker and every proxy can check them without a store.
 
 A token is the reseller prefix, ``tk``, and the base64url of::
 
@@ -9,7 +9,7 @@ A token is the reseller prefix, ``tk``, and the base64url of::
     6      n     user, "account:name" in UTF-8
     6+n    32    HMAC-SHA256 over SHA-256(the user's key) and the bytes before
 
-The user's key is under the signature: a new key voids the user's tokens. Groups are not in the
+The signature covers the user's key: a new key invalidates the user's tokens. Groups are not in the
 token; they are looked up when it is used.
 """
 
@@ -31,30 +31,30 @@ _TEXT_LENGTH_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class TokenContents:
-    """What a valid token says."""
+    """The contents of a valid token."""
 
     user: str
     expires: int
 
 
 class TokenSigner:
-    """Makes and checks tokens with one secret."""
+    """Issues and checks tokens with one secret."""
 
     def __init__(self, secret: bytes, prefix: str) -> None:
-        """``prefix`` is the reseller prefix with its underscore."""
+        """Create a signer; ``prefix`` is the reseller prefix with its underscore."""
         self._secret = secret
         self._prefix = f"{prefix}tk"
 
     def issue(self, user: str, user_key: str, expires: int) -> str:
-        """A token for ``user`` until ``expires``, seconds since 1970."""
+        """Return a token for ``user`` that is valid until ``expires``, seconds since 1970."""
         head = _VERSION + expires.to_bytes(_EXPIRES_BYTES, "big") + user.encode("utf-8")
         raw = head + self._mac(user_key, head)
         return self._prefix + urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
     def read(self, token: str, key_of: Callable[[str], str | None]) -> TokenContents | None:
-        """What ``token`` says, or None where it is not ours or was tampered with.
+        """Return the contents of ``token``; None if it is not tempauth's or was tampered with.
 
-        The caller compares ``expires`` with the clock. ``key_of`` gives a user's key, None where
+        The caller compares ``expires`` with the clock. ``key_of`` returns a user's key, None if
         there is no such user.
         """
         raw = self._decode(token)
@@ -78,7 +78,7 @@ class TokenSigner:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except ValueError:
             return None
-        # base64 has several texts for the same bytes; only the one that was issued counts.
+        # Several base64 texts decode to the same bytes; only the issued one is valid.
         return raw if urlsafe_b64encode(raw).decode("ascii").rstrip("=") == text else None
 
     def _mac(self, user_key: str, head: bytes) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tempauth's users and reseller prefixes, as its section of the configuration names them."""
+"""tempauth's users and reseller prefixes, from its section of the configuration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class User:
         return f"{self.account}:{self.name}"
 
     def has_key(self, key: str) -> bool:
-        """Whether ``key`` is the user's, in a time that does not depend on how much is right."""
+        """Whether ``key`` is the user's key, compared in constant time."""
         return hmac.compare_digest(_digest(key), _digest(self.key))
 
 
@@ -49,7 +49,7 @@ def _digest(key: str) -> bytes:
 class Resellers:
     """The account prefixes this filter is responsible for, each with the group it requires."""
 
-    #: With their underscores; the first is that of tokens and of users' own accounts.
+    #: With their underscores; the first is the prefix of tokens and of users' own accounts.
     prefixes: tuple[str, ...]
     #: prefix -> group, or an empty text.
     required_groups: Mapping[str, str]
@@ -60,11 +60,11 @@ class Resellers:
         return self.prefixes[0]
 
     def prefix_of(self, account: str) -> str | None:
-        """The prefix of an account, or None where it is not ours; of two the longer one."""
+        """Return the longest prefix that matches an account, or None if no prefix matches."""
         return max(filter(account.startswith, self.prefixes), key=len, default=None)
 
     def is_ordinary(self, account: str) -> bool:
-        """Whether a reseller may use it: not a bare prefix, not a hidden (dot) account."""
+        """Whether resellers may use it: it is neither a bare prefix nor a hidden (dot) account."""
         prefix = self.prefix_of(account)
         return (
             prefix is not None
@@ -74,7 +74,7 @@ class Resellers:
 
     @classmethod
     def from_options(cls, prefix_list: str, values: Mapping[str, str]) -> Resellers:
-        """From ``reseller_prefix`` and the ``[PREFIX_]require_group`` options."""
+        """Read ``reseller_prefix`` and the ``[PREFIX_]require_group`` options."""
         words = [word.strip() for word in prefix_list.split(",") if word.strip()]
         prefixes: list[str] = []
         for word in words or ["''"]:
@@ -87,7 +87,7 @@ class Resellers:
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The names of the ``require_group`` options there may be."""
+        """The names of all possible ``require_group`` options."""
         return frozenset({_REQUIRE_GROUP, *(_group_option(p) for p in self.prefixes)})
 
 
@@ -97,9 +97,9 @@ def _group_option(prefix: str) -> str:
 
 
 def read_users(values: Mapping[str, str], resellers: Resellers, where: str) -> dict[str, User]:
-    """All users among the options ``values``, by id.
+    """Return all users among the options ``values``, by id.
 
-    :raises ConfigError: a user option that cannot be understood, or a user named twice.
+    :raises ConfigError: a user option is invalid, or a user is defined twice.
     """
     users: dict[str, User] = {}
     for option_name, text in values.items():
@@ -132,9 +132,9 @@ def _read_user(option_name: str, text: str, resellers: Resellers) -> User:
     if groups and ("://" in groups[-1] or "$HOST" in groups[-1]):
         url = groups.pop()
     if set(account + name) & set(",:*"):
-        # REMOTE_USER is a list with commas, ACLs know account:user and *: such a name could claim
-        # any group.
-        raise ValueError("account and user may not hold a comma, a colon or a star")
+        # REMOTE_USER is a list with commas, and account:user and * have a meaning in ACLs. Such a
+        # name could claim any group.
+        raise ValueError("account and user may not contain a comma, a colon or an asterisk")
     if any("," in group for group in groups):
         raise ValueError("groups are separated by spaces")
     return User(account, name, key, url, tuple(_all_groups(account, name, groups, url, resellers)))
@@ -150,7 +150,7 @@ def _from_base64(text: str) -> str:
 def _all_groups(
     account: str, name: str, groups: Iterable[str], url: str, resellers: Resellers
 ) -> list[str]:
-    """An ``.admin`` is a member of his accounts: of the one under each prefix."""
+    """Return all groups of a user; ``.admin`` adds the user's account under each prefix."""
     given = list(groups)
     result = [account, f"{account}:{name}", *(g for g in given if g != ADMIN)]
     if ADMIN in given:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many objects in one request: archives that are unpacked, and bulk deletes."""
+"""Many objects in one request: extraction of archives, and bulk deletes."""

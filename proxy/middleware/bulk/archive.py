@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading an uploaded tar archive, from front to back, file by file.
+"""Sequential reading of an uploaded tar archive, file by file.
 
-tarfile reads it. What it does for each regular file of a usual archive has a short way here: of ten
-thousand small files it took an eighth of the proxy's time.
+tarfile reads the archive. Regular files with a usual header take a fast path here: for ten thousand
+small files, tarfile's own parsing took an eighth of the proxy's time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import IO, Any, NamedTuple, Self
 
 from martlet.http.response import HTTPException, http_error
 
-#: ``?extract-archive=`` and what tarfile calls the compression.
+#: ``?extract-archive=`` and tarfile's name of the compression.
 COMPRESSIONS = {"tar": "", "tar.gz": "gz", "tar.bz2": "bz2"}
 _READ_BYTES = 64 * 1024
-#: tarfile holds headers with long names or extended attributes in memory: each of the few hundred
-#: that may follow one another, and those about all files to the end. All attributes that a file can
-#: have on Linux fit, bytes.
+#: Longest header with long names or extended attributes, bytes. tarfile keeps them in memory: up to
+#: a few hundred in a row, and those about all files until the end. All attributes that a file can
+#: have on Linux fit.
 _LONG_HEADER_MAX = 128 * 1024
 _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -32,23 +32,23 @@ _LONG_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-#: All headers of one file together, with the list of a sparse one, bytes.
+#: All headers of one file together, with the map of a sparse file, bytes.
 _HEADERS_MAX = 1024 * 1024
-#: tarfile looks for a number at each digit of the attributes of a file, up to Python 3.11.9 each
-#: time to the end of the digits. A part of a file's name has 255 bytes at most.
+#: tarfile searches for a number at each digit of a file's attributes. Up to Python 3.11.9 each
+#: search goes to the end of the digits. A part of a file's name has 255 bytes at most.
 _LONG_NUMBER = re.compile(rb"\d{256}")
-# What broken archives make tarfile raise. IndexError: the list of a sparse file ends early.
-# OSError: also a client that went away.
+# The exceptions of tarfile for broken archives. IndexError: the map of a sparse file ends early.
+# OSError: also when the client disconnects.
 _BROKEN = (
     tarfile.TarError, zlib.error, EOFError, OSError, ValueError, IndexError, OverflowError,
     RecursionError,
 )  # fmt: skip
-#: So little may a packed archive unpack to whatever its ratio, bytes.
+#: Unpacked size up to which the ratio of a packed archive is not limited, bytes.
 _RATIO_COUNTS_FROM = 64 * 1024 * 1024
-#: So many unpacked bytes for each that the client sends keep the proxy no longer than the client.
+#: Unpacked bytes for each byte sent: at this ratio, unpacking takes no longer than sending.
 _FREE_RATIO = 10
-#: The header of a regular file as tools write it, all 512 bytes: numbers fill their fields with
-#: octal digits. tarfile understands more. Groups: name, size, checksum, prefix of the name.
+#: All 512 bytes of the header of a regular file as tools write it: octal digits fill the number
+#: fields. tarfile accepts more forms. Groups: name, size, checksum, prefix of the name.
 _USUAL_HEADER = re.compile(
     rb"(?=([^\0]{0,100})).{100}"
     rb"(?:[0-7]{7}[\0 ]){3}"  # mode, user and group
@@ -68,10 +68,10 @@ class Member(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """What a header says; of a regular file only what is needed here: its name and size.
+        """Parse a header; for a regular file, read only the name and the size.
 
-        :raises tarfile.HeaderError: as tarfile does.
-        :raises tarfile.ReadError: a header that would not fit into memory.
+        :raises tarfile.HeaderError: as in tarfile.
+        :raises tarfile.ReadError: the header would not fit into memory.
         """
         usual = _USUAL_HEADER.fullmatch(buf)
         if usual is not None:
@@ -91,14 +91,14 @@ class Member(tarfile.TarInfo):
 
 
 def _checksum(header: bytes | bytearray) -> int:
-    """The sum of all bytes, with spaces in the place of itself."""
+    """Return the sum of all bytes, with the checksum field counted as spaces."""
     # Most bytes are 0.
     total = sum(header.translate(None, b"\0"))
     return total - sum(header[_CHECKSUM_FIELD]) + 8 * ord(" ")
 
 
 class UnpackLimits(NamedTuple):
-    """Limits of the unpacked size of an archive; 0: none."""
+    """Limits on the unpacked size of an archive; 0: no limit."""
 
     bytes_max: int = 0
     #: Unpacked bytes for each byte that the client sent.
@@ -109,7 +109,7 @@ _NO_LIMITS = UnpackLimits()
 
 
 class _Packed:
-    """The body of the request; counts the bytes that were read."""
+    """The body of the request, which counts the bytes read from it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -122,18 +122,18 @@ class _Packed:
         return piece
 
     def readable(self) -> bool:
-        """Yes; bz2 asks."""
+        """Return True; bz2 requires the method."""
         return True
 
     def seekable(self) -> bool:
-        """No; bz2 asks."""
+        """Return False; bz2 requires the method."""
         return False
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes of an archive, never more of them at a time than are asked for.
+    """The unpacked bytes of an archive; a read unpacks no more than the requested bytes.
 
-    tarfile's own unpacking makes gigabytes of one piece of bzip2.
+    tarfile's own unpacking can turn one piece of bzip2 into gigabytes.
     """
 
     def __init__(self, stream: Any, compression: str, limits: UnpackLimits) -> None:
@@ -148,16 +148,16 @@ class _Unpacked(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
         """See ``io.RawIOBase``.
 
-        :raises HTTPException: (413) it unpacks to more than it may.
+        :raises HTTPException: (413) the archive unpacks to more than the limit.
         """
         if self._is_packed:
-            time.sleep(0)  # a packed byte may stand for a million: let other requests go on
+            time.sleep(0)  # a packed byte may expand to a million: let other requests run
         piece = self._stream.read(len(buffer))
         buffer[: len(piece)] = piece
         self._position += len(piece)
@@ -175,19 +175,19 @@ class _Unpacked(io.RawIOBase):
             raise http_error(413, f"The archive unpacks to more than {ratio_max} times its size.")
 
     def tell(self) -> int:
-        """How many bytes were read."""
+        """Return the number of bytes read so far."""
         return self._position
 
     @property
     def bytes_sent(self) -> int:
-        """How many bytes of the client they were made of."""
+        """The number of bytes that the client sent for them."""
         return self._packed.bytes_read
 
 
 class _Source(io.BufferedReader):
-    """What tarfile reads from: a stream that goes forward only.
+    """The forward-only stream from which tarfile reads.
 
-    ``headers_left`` is how many bytes of headers may follow; None while contents are read.
+    ``headers_left`` is the number of header bytes still allowed; None while contents are read.
     """
 
     headers_left: int | None = None
@@ -215,15 +215,15 @@ class _Source(io.BufferedReader):
             if self.headers_left < 0:
                 raise tarfile.ReadError("the headers of a file are too long")
             if len(piece) > tarfile.BLOCKSIZE and _LONG_NUMBER.search(piece):
-                raise tarfile.ReadError("a header holds too long a number")
+                raise tarfile.ReadError("a number in a header is too long")
         return piece
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
-        """Skip what is before ``position``.
+        """Skip the bytes before ``position``.
 
-        :raises tarfile.StreamError: it was passed already.
-        :raises tarfile.ReadError: the stream ends before, maybe long before.
-        :raises HTTPException: (403) too much is skipped of what the client may not store.
+        :raises tarfile.StreamError: the stream is already past it.
+        :raises tarfile.ReadError: the stream ends before ``position``.
+        :raises HTTPException: (403) too many bytes that the client may not store are skipped.
         """
         ahead = position - self.tell()
         if ahead < 0:
@@ -242,24 +242,24 @@ class _Source(io.BufferedReader):
 
 
 class Archive:
-    """An archive as it comes in.
+    """An archive that is read while it arrives.
 
-    :raises HTTPException: in every method: (400) it is broken, or of another kind than was said;
-        (413) it unpacks to more than ``limits`` let it; (403) see ``limit_skips``.
+    :raises HTTPException: in every method: (400) it is broken, or not of the declared kind;
+        (413) it unpacks to more than ``limits`` allow; (403) see ``limit_skips``.
     """
 
     def __init__(self, stream: Any, compression: str, limits: UnpackLimits = _NO_LIMITS) -> None:
         self._is_at_end = False
         try:
-            # In larger pieces than by default: each read of a request's body has its price.
+            # Larger pieces than the default, because each read of a request's body is costly.
             self._source = _Source(_Unpacked(stream, compression, limits))
-            self._source.headers_left = _HEADERS_MAX  # it reads those of the first file
+            self._source.headers_left = _HEADERS_MAX  # TarFile reads the first file's headers
             self._tar = tarfile.TarFile(fileobj=self._source, tarinfo=Member)
         except _BROKEN as error:
             raise _broken(error) from None
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next file; None at the end, however often it is asked."""
+        """Return the next file; None at the end and in every later call."""
         if self._is_at_end:
             return None
         self._source.headers_left = _HEADERS_MAX
@@ -273,18 +273,18 @@ class Archive:
         finally:
             self._source.headers_left = None
         self._is_at_end = member is None
-        self._tar.members = []  # type: ignore[attr-defined]  # it would remember all of them
+        self._tar.members = []  # type: ignore[attr-defined]  # tarfile would keep all of them
         return member
 
     def limit_skips(self, bytes_max: int | None) -> None:
-        """From now on pass over so many bytes of contents that nothing reads; None: any number.
+        """Limit the bytes of unread contents that may be skipped from now on; None: no limit.
 
-        More may be passed over as the client sends more. A limit that is set stays.
+        The limit grows as the client sends more. A later number does not replace a limit.
         """
         self._source.limit_skips(bytes_max)
 
     def read(self, member: tarfile.TarInfo) -> bytes:
-        """The contents of a regular file, to be read before the next one is asked for."""
+        """Return the contents of a regular file; call it before ``next``."""
         if member.sparse is not None or member.size < 0:
             body = self.body_of(member)
             content = body.read()
@@ -299,14 +299,14 @@ class Archive:
         return content
 
     def body_of(self, member: tarfile.TarInfo) -> FileBody:
-        """As `read`, for a large one."""
+        """Return the contents of a large file as a stream; see `read`."""
         contents = self._tar.extractfile(member)
-        assert contents is not None  # so it is for regular files
+        assert contents is not None  # true for regular files
         return FileBody(contents)
 
 
 class FileBody:
-    """``wsgi.input`` of a file; where the archive breaks off it ends early."""
+    """``wsgi.input`` of a file; it ends early if the archive breaks off."""
 
     def __init__(self, contents: IO[bytes]) -> None:
         self._contents = contents

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many operations in one request: archives that become objects, and lists of what to delete.
+"""Many operations in one request: extraction of archives, and lists of names to delete.
 
-Left of auth: each single operation is authorised on its own. doc/bulk.md tells how to use it.
+Place the filter left of auth: each operation is authorized separately. doc/bulk.md explains its
+use.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Bulk:
         self._constraints = constraints
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """200 with a report for a bulk request, 400 for an archive of an unknown kind."""
+        """Return 200 with a report for a bulk request, 400 for an archive of an unknown kind."""
         query = environ.get("QUERY_STRING", "")
         app = self._app
         if "extract-archive" in query or "bulk-delete" in query:
@@ -44,7 +45,7 @@ class Bulk:
         try:
             params = req.params
         except BadNameError:
-            return self._app  # the proxy application says what is wrong
+            return self._app  # the proxy application answers with the error
         if "extract-archive" in params and req.method == "PUT":
             kind = params["extract-archive"].lower().strip(".")
             if kind not in COMPRESSIONS:

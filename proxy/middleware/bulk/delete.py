@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many deletes in one request: ``POST`` or ``DELETE /v1/account?bulk-delete``.
 
-The body is a list of percent-encoded names, ``/container/object`` or ``/container``, one a line.
-Objects go first, then the containers, which by then may be empty.
+The body is a list of percent-encoded names, ``/container/object`` or ``/container``, one per line.
+Objects are deleted first, then the containers, which may be empty by then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RETRY_BASE_SECONDS = 1.5
 
 
 class Doomed(NamedTuple):
-    """What is to be deleted: ``container/object`` or ``container``, a WSGI string.
+    """A name to delete: ``container/object`` or ``container``, a WSGI string.
 
     :param query: of the DELETE, e.g. ``version-id=…``.
     """
@@ -38,12 +38,12 @@ class Doomed(NamedTuple):
 
     @property
     def is_container(self) -> bool:
-        """Whether the name is that of a container."""
+        """Whether it is the name of a container."""
         return "/" not in self.name.strip("/")
 
 
 class Deletion:
-    """A list of names on its way out; ``report`` says what became of it."""
+    """The deletion of a list of names; ``report`` holds the outcome."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Deletion:
         self._has_server_error = False
 
     def run(self, names: Iterable[Doomed]) -> Work:
-        """Delete them all; pauses every ``yield_frequency`` seconds.
+        """Delete all names; pause every ``yield_frequency`` seconds.
 
         :raises HTTPException: 400 too many failures, or nothing to delete; 404.
         """
@@ -143,7 +143,7 @@ def delete_listed(
 ) -> Work:
     """Read the names in a request's body and delete them; as ``Deletion.run``.
 
-    :raises HTTPException: besides, 406 a body that is no plain text, 411, 413 too many names.
+    :raises HTTPException: also 406 the body is not plain text, 411, 413 too many names.
     """
     content_type = environ.get("CONTENT_TYPE") or "text/plain"
     if not content_type.startswith("text/plain"):
@@ -152,9 +152,9 @@ def delete_listed(
 
 
 def read_names(environ: Environ, options: BulkOptions, constraints: Constraints) -> list[Doomed]:
-    """The names in the body of a bulk delete.
+    """Return the names in the body of a bulk delete.
 
-    :raises HTTPException: 400 a name longer than any may be, or a body that ends early; 411; 413.
+    :raises HTTPException: 400 a name is too long, or the body ends early; 411; 413.
     """
     req = Request(environ)
     length = req.content_length

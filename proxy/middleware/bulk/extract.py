@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An uploaded archive becomes objects: ``PUT /v1/account[/container[/prefix]]?extract-archive=``.
+"""Extraction of an archive: ``PUT /v1/account[/container[/prefix]]?extract-archive=``.
 
 Each regular file becomes a PUT of its own through the rest of the pipeline. Small files are read
-ahead and stored several at a time; a large one streams while no other is begun. Of files with the
-same name the last wins.
+ahead and stored in parallel. While a large file streams, no other file is started. Among files with
+the same name the last one wins.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = get_logger("proxy.bulk")
 SOURCE = "EA"
 #: Files up to this size are read ahead, bytes.
 READ_AHEAD_MAX = 64 * 1024
-#: Once a file was refused and while none is stored, so much is unpacked to find others, bytes;
-#: more as the client sends more.
+#: Bytes unpacked to find other files after a file was refused and while none is stored; the limit
+#: grows as the client sends more.
 _REFUSED_SKIPS_MAX = 16 * 1024 * 1024
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
@@ -42,7 +42,7 @@ _KEPT_HEADERS = ("x-delete-at", "x-delete-after")
 
 
 class Extraction:
-    """One archive on its way into objects; ``report`` says what became of it."""
+    """The extraction of one archive; ``report`` holds the outcome."""
 
     def __init__(
         self,
@@ -61,19 +61,19 @@ class Extraction:
         self._account = ""  # "/v1/account/", a WSGI string
         self._base = ""  # "container/prefix/" or empty
         self._archive: Archive
-        self._reading = threading.Lock()  # guards the archive and what is done before a PUT
-        self._containers: dict[str, int] = {}  # seen; the status if one could not be made
+        self._reading = threading.Lock()  # guards the archive and the steps before a PUT
+        self._containers: dict[str, int] = {}  # seen; the status if it could not be created
         self._containers_made = 0
         self._under_way: set[str] = set()  # names
-        self._awaited: str | None = None  # one of them, for which `_begin` waits
+        self._awaited: str | None = None  # the one for which `_begin` waits
         self._name_ended = threading.Condition(threading.Lock())
-        self._noting = threading.Lock()  # guards the report and what follows
+        self._noting = threading.Lock()  # guards the report and the fields below
         self._has_server_error = False
 
     def run(self) -> Work:
-        """Store everything; pauses every ``yield_frequency`` seconds.
+        """Store all files; pause every ``yield_frequency`` seconds.
 
-        :raises HTTPException: 400 no archive, or too many containers; 401; 403; 404; 411; 413.
+        :raises HTTPException: 400 not an archive, or too many containers; 401; 403; 404; 411; 413.
         """
         self._prepare()
         options = self._options
@@ -104,13 +104,13 @@ class Extraction:
                 headers[name] = value
         self._template = sub_environ(self._environ, "PUT", "", SOURCE, headers=headers)
         self._template[IN_BATCHES] = True
-        # Before anything is unpacked: somebody who is not known could keep us busy with little.
+        # Before unpacking: an unauthenticated client could cause much work with few bytes.
         path = f"/{version}/{account}"
         if ask_status(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)) == 401:
             raise http_error(401)
 
     def _store_next(self) -> bool:
-        """Store the next file of the archive; False when there is none, or enough failed."""
+        """Store the next file of the archive; return False at the end or after too many failures."""
         with self._reading:
             if len(self.report.failures) >= self._options.max_failed_extractions:
                 return False
@@ -131,7 +131,7 @@ class Extraction:
         return True
 
     def _name_of(self, member: tarfile.TarInfo) -> str | None:
-        """``container/object`` as a WSGI string; None for what does not become an object."""
+        """Return ``container/object`` as a WSGI string; None if it does not become an object."""
         if not member.isfile():
             return None
         raw = member.name.encode("utf-8", "surrogateescape").decode("latin-1")
@@ -153,7 +153,7 @@ class Extraction:
         return True
 
     def _make_container(self, container: str) -> int:
-        """0 once it is there, else the status that says why it is not."""
+        """Return 0 if it exists or was created, else the status of the failure."""
         for method in ("HEAD", "PUT"):
             path = self._account + container
             answer = ask_app(self._app, sub_environ(self._environ, method, path, SOURCE))
@@ -169,7 +169,7 @@ class Extraction:
         return answer.status
 
     def _get_to_know(self, container: str) -> None:
-        """Ask about a container once, for all: the files that begin now would do so each."""
+        """Cache the info of a container, so that the files that start now do not each ask for it."""
         account = self._account.split("/")[2]
         names = wsgi_to_str(account), wsgi_to_str(container)
         get_container_info(self._template, self._app, *names, SOURCE)
@@ -181,10 +181,10 @@ class Extraction:
             raise http_error(400, f"More than {limit} containers to create from tar.")
 
     def _begin(self, name: str) -> None:
-        """Wait while an earlier file of the same name is being stored. One thread at a time."""
+        """Wait while an earlier file of the same name is being stored; one thread at a time."""
         if name in self._under_way:
             with self._name_ended:
-                self._awaited = name  # before the look: `_end` looks the other way round
+                self._awaited = name  # set it first: `_end` checks the two in reverse order
                 while name in self._under_way:
                     self._name_ended.wait()
                 self._awaited = None
@@ -228,8 +228,8 @@ class Extraction:
         if status == 401:
             raise http_error(401)
         if status == 403 and not self.report.counts["Number Files Created"]:
-            # Another file may be for a container where the client may write, but it is not looked
-            # for through gigabytes that a few packed bytes stand for.
+            # Another file may belong to a container that the client may write to. The search for
+            # it must not go through gigabytes that a few packed bytes expand to.
             self._archive.limit_skips(_REFUSED_SKIPS_MAX)
         if status >= 500:
             self._has_server_error = True
@@ -244,12 +244,12 @@ class Extraction:
 
 
 def _headers_of(member: tarfile.TarInfo) -> Environ | None:
-    """What a file's extended attributes say of the object; None if one cannot be a header."""
+    """Return headers from a file's extended attributes; None if one cannot be a header."""
     found: Environ = {}
     for key, value in member.pax_headers.items():
         match = _XATTR.fullmatch(key)
         if match is None:
-            continue  # times, access rights, and attributes that are nobody's metadata
+            continue  # times, access rights, and attributes that are not metadata of objects
         name = "Content-Type" if match[1] else f"X-Object-Meta-{str_to_wsgi(match[2])}"
         if not _HEADER_NAME.fullmatch(name):
             return None

@@ -15,23 +15,23 @@ class BulkOptions:
     """``[filter:bulk]``."""
 
     max_containers_per_extraction: int = option(10000, "Containers that one archive may create")
-    max_failed_extractions: int = option(1000, "Failed files after which an archive is given up")
+    max_failed_extractions: int = option(1000, "Failed files after which an extraction stops")
     max_unpacked_bytes: int = option(
-        100 * 1024**3, "What a compressed archive may unpack to; 0: any size", "bytes"
+        100 * 1024**3, "Unpacked size limit of a compressed archive; 0: no limit", "bytes"
     )
     max_unpack_ratio: int = option(
         200,
-        "The same as a multiple of what was sent, once it is more than 64 MiB; 0: any multiple",
+        "The same limit as a multiple of the bytes sent, from 64 MiB on; 0: no limit",
     )
-    max_deletes_per_request: int = option(10000, "Names that one bulk delete may hold")
-    max_failed_deletes: int = option(1000, "Failed deletes after which a request is given up")
+    max_deletes_per_request: int = option(10000, "Names that one bulk delete may contain")
+    max_failed_deletes: int = option(1000, "Failed deletes after which a request stops")
     yield_frequency: float = option(
-        10.0, "How often white space is sent while the work goes on", "s"
+        10.0, "How often white space is sent while the request is in progress", "s"
     )
-    upload_concurrency: int = option(128, "Small files of one archive that are stored at once")
-    delete_concurrency: int = option(2, "Objects of one request that are deleted at once")
+    upload_concurrency: int = option(128, "Small files of one archive stored in parallel")
+    delete_concurrency: int = option(2, "Objects of one request deleted in parallel")
     delete_container_retry_count: int = option(
-        0, "How often the delete of a container that is not empty is tried again"
+        0, "Retries of the delete of a container that is not empty"
     )
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bulk request answers: how many went well, and which did not.
+"""The answer to a bulk request: the number of successes, and the failures.
 
-The answer begins before the work is done, so that nobody takes the connection for dead: it is
-always 200, white space comes while the work goes on, and the real status stands in the body.
+The answer starts before the work is done, so that the connection does not look dead. Its status is
+always 200. White space is sent while the work is in progress, and the body has the real status.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from martlet.log import get_logger
 
 log = get_logger("proxy.bulk")
 
-#: What a bulk request does while it is iterated over; each pause is a chance to say so.
+#: The work of a bulk request, done during iteration; each pause lets the answer send white space.
 Work = Generator[None, None, None]
 
-#: A name, percent-encoded, and what was wrong with it.
+#: A percent-encoded name and the status line of its failure.
 Failure = tuple[str, str]
 
 _XML_HEAD = b'<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -32,8 +32,8 @@ class Report:
     """The outcome so far. Names are WSGI strings.
 
     :param root: the XML element: ``extract`` or ``delete``.
-    :param status: what it is when nothing fails.
-    :param counts: the figures that it shows, by their names.
+    :param status: the status if nothing fails.
+    :param counts: the reported figures by name.
     """
 
     def __init__(self, root: str, status: int, counts: dict[str, int]) -> None:
@@ -44,17 +44,17 @@ class Report:
         self._root = root
 
     def add_failure(self, name: str, status: int) -> None:
-        """Note that a file or an object failed."""
+        """Record the failure of a file or an object."""
         shown = quote(name.encode("latin-1"))
         self.failures.append((shown, STATUS_LINES.get(status, str(status))))
 
     def refuse(self, error: HTTPException) -> None:
-        """The request as a whole ends with this error."""
+        """End the whole request with this error."""
         self.status = error.response.status
         self.sentence = error.response.body.decode("utf-8", "replace")
 
     def render(self, content_type: str) -> bytes:
-        """The body, without an XML declaration."""
+        """Return the body, without an XML declaration."""
         shown: dict[str, str | int] = {
             "Response Status": STATUS_LINES.get(self.status, str(self.status)),
             "Response Body": self.sentence,
@@ -66,7 +66,7 @@ class Report:
 def render_outcome(
     content_type: str, root: str, shown: Mapping[str, str | int], failures: Sequence[Failure]
 ) -> bytes:
-    """The values by their names in words, then what failed; XML without a declaration."""
+    """Return the named values, then the failures; XML has no declaration."""
     if content_type == JSON:
         return json.dumps({**shown, "Errors": failures}).encode("ascii")
     if content_type in (XML, TEXT_XML):
@@ -90,10 +90,10 @@ def _render_xml(root: str, shown: Mapping[str, str | int], failures: Sequence[Fa
 
 
 def answer(environ: Environ, report: Report, work: Work) -> Response:
-    """The response of a bulk request.
+    """Return the response of a bulk request.
 
-    :param work: does it while it is iterated over, and fills the report; each of its pauses sends
-        a piece of white space. An HTTPException that it raises becomes the status of the whole.
+    :param work: does the work during iteration and fills the report; each of its pauses sends a
+        piece of white space. An HTTPException that it raises becomes the status of the request.
     """
     try:
         content_type = listing_content_type(None, environ.get("HTTP_ACCEPT"))
@@ -109,7 +109,7 @@ def _body(report: Report, work: Work, content_type: str) -> Iterator[bytes]:
     blank = _XML_HEAD if content_type in (XML, TEXT_XML) else b" "
     separator = b""
     try:
-        with closing(work):  # it ends with the connection of the client
+        with closing(work):  # the work stops when the client disconnects
             for _ in work:
                 yield blank
                 blank, separator = b" ", b"\r\n\r\n"

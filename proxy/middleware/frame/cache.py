@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the cache into ``environ['swift.cache']``.
+"""The filter that puts the cache into ``environ['swift.cache']``.
 
-memcached when ``memcache_servers`` is set here or in ``memcache.conf``, else the memory of the
-process; see ``proxy.cache.interface`` for how to use it.
+The cache is memcached if ``memcache_servers`` is set here or in ``memcache.conf``; otherwise it is
+in the memory of the process. ``proxy.cache.interface`` documents its use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.cache.memcached import MemcachedCache
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """``[filter:cache]``, and ``[memcache]`` in ``memcache.conf``, over which the filter wins."""
+    """``[filter:cache]``, which overrides ``[memcache]`` in ``memcache.conf``."""
 
     memcache_servers: list[str] = option(
         [], "memcached servers as host:port, ...; empty: cache in the memory of each worker"
@@ -32,13 +32,13 @@ class CacheOptions:
     pool_timeout: float = option(1.0, "Longest wait for a free connection", "s")
     io_timeout: float = option(2.0, "Longest wait for memcached to answer", "s")
     error_suppression_interval: float = option(
-        60.0, "How long a memcached that keeps failing is left alone", "s"
+        60.0, "How long a memcached that keeps failing is not used", "s"
     )
-    error_suppression_limit: int = option(10, "Failures after which a memcached is left alone")
+    error_suppression_limit: int = option(10, "Failures after which a memcached is not used")
     item_size_warning_threshold: int = option(
         -1, "Values larger than this are logged; -1 never", "bytes"
     )
-    tls_enabled: bool = option(False, "Speak TLS to memcached")
+    tls_enabled: bool = option(False, "Use TLS to memcached")
     tls_cafile: str = option("", "CA certificates (PEM) for memcached; empty: the system's")
     tls_certfile: str = option("", "Client certificate (PEM) for memcached")
     tls_keyfile: str = option("", "Key of the client certificate; empty: in tls_certfile")
@@ -67,10 +67,10 @@ class CacheFilter:
 
 
 def make_cache(options: CacheOptions) -> Cache:
-    """The cache that the options ask for.
+    """Return the cache that the options select.
 
-    :raises ValueError: a server that is not ``host[:port]``.
-    :raises OSError: a certificate that cannot be read.
+    :raises ValueError: a server is not ``host[:port]``.
+    :raises OSError: a certificate cannot be read.
     """
     if not options.memcache_servers:
         return LocalCache(options.local_max_entries)
@@ -97,9 +97,9 @@ def _tls_context(options: CacheOptions) -> ssl.SSLContext | None:
 
 
 def load_cache_options(global_conf: dict[str, str], local_conf: dict[str, str]) -> CacheOptions:
-    """The options of the filter, on top of those of ``memcache.conf`` in ``swift_dir``.
+    """Return the options of the filter, which override those of ``memcache.conf`` in ``swift_dir``.
 
-    :raises ConfigError: a bad option in either, named with its file.
+    :raises ConfigError: either file has a bad option; the message names the file.
     """
     path = Path(global_conf.get("swift_dir", "/etc/martlet")) / "memcache.conf"
     shared: dict[str, str] = {}
@@ -117,7 +117,7 @@ def filter_factory(
     """PasteDeploy's entry point."""
     options = load_cache_options(global_conf, local_conf)
     try:
-        # Made here, before the workers are forked, because they share part of it.
+        # Created here, before the workers are forked, because they share part of it.
         cache = make_cache(options)
     except (ValueError, OSError) as error:
         raise ConfigError(f"{where('cache', global_conf)}: {error}") from None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outermost filter: gives every request its transaction id and every failure an answer.
+"""The outermost filter: adds a transaction id to every request and answers unhandled errors.
 
-- The id (``tx`` + 21 hex digits + ``-`` + the time as 10 hex digits + suffix) stands in the
-  response and in every log line about the request.
-- An exception that nothing else handled becomes a 500 that names the id, and one line in the log,
-  as long as no byte of the answer has been sent. After that only the connection can be closed.
-- A body longer or shorter than its Content-Length would confuse the next request on the same
-  connection, so it ends with an exception, on which the server closes the connection.
+- The id (``tx`` + 21 hex digits + ``-`` + the time as 10 hex digits + suffix) is in the response
+  and in every log line about the request.
+- An unhandled exception becomes a 500 that names the id, and one log line. Once a byte of the
+  answer has been sent, the connection is closed instead.
+- A body longer or shorter than its Content-Length would corrupt the next request on the same
+  connection. So it ends with an exception, and the server closes the connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BODYLESS_STATUSES = frozenset({"204", "304"})
 class CatchErrorsOptions:
     """``[filter:catch_errors]``."""
 
-    trans_id_suffix: str = option("", "Put after each transaction id, to tell clusters apart")
+    trans_id_suffix: str = option("", "Suffix of each transaction id, to distinguish clusters")
 
 
 class BadResponseLength(Exception):
@@ -48,7 +48,7 @@ class CatchErrors:
         self._suffix = quote(options.trans_id_suffix)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """The response of the rest of the pipeline, or a 500."""
+        """Return the response of the rest of the pipeline, or a 500."""
         trans_id = environ["swift.trans_id"] = self._new_trans_id(environ)
         try:
             status, headers, body = call_app(self._app, environ)
@@ -76,7 +76,7 @@ class CatchErrors:
 def _checked_body(
     environ: Environ, status: str, headers: HeaderList, body: Iterable[bytes]
 ) -> Iterable[bytes]:
-    """``body``, with its first chunk made and its length held to Content-Length."""
+    """Return ``body`` with its first chunk produced and its length checked against Content-Length."""
     expected = _expected_length(environ["REQUEST_METHOD"], status, headers)
     if type(body) is list and (expected is None or sum(map(len, body)) == expected):
         return body
@@ -93,10 +93,10 @@ def _expected_length(method: str, status: str, headers: HeaderList) -> int | Non
 
 
 class _CheckedBody:
-    """Passes a body on and raises ``BadResponseLength`` where it ends too early or too late.
+    """Passes a body on and raises ``BadResponseLength`` if it ends too early or too late.
 
-    Surplus bytes of an answer that has no body (HEAD, 204, 304) are dropped without complaint: the
-    client does not see the difference.
+    Surplus bytes of an answer that has no body (HEAD, 204, 304) are dropped silently: the client
+    does not see the difference.
     """
 
     def __init__(self, environ: Environ, body: Iterable[bytes], expected: int | None) -> None:
@@ -165,7 +165,7 @@ class _CheckedBody:
         return chunk[:left] if left else self._next_chunk()
 
     def close(self) -> None:
-        """Close the body below."""
+        """Close the wrapped body."""
         close = getattr(self._body, "close", None)
         if close is not None:
             close()

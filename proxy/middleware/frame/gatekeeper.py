@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The border between clients and the inside: private headers pass in neither direction.
+"""Removes private headers from clients' requests and from the responses to them.
 
-System metadata and ``X-Backend-*`` headers steer the services; a client that could send them could
-give orders, and one that could read them would learn what is not its business. Place it right
-after catch_errors.
+System metadata and ``X-Backend-*`` headers control the services. A client that could send them
+could control the services as well; a client that could read them would see internal data. Place
+the filter directly after catch_errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PRIVATE_NAMES = (
     "(account|container|object)-sysmeta-",
     "object-transient-sysmeta-",
     "backend",
-    # These steered the services before there were X-Backend headers, and still do.
+    # These controlled the services before the X-Backend headers existed, and still do.
     "account-(host|device|partition)$",
     "container-(host|device|partition|root-db-state)$",
     "delete-at-(host|device|partition|container)$",
@@ -42,7 +42,7 @@ class GatekeeperOptions:
         True, "Move a client's X-Timestamp to X-Backend-Inbound-X-Timestamp, where it has no effect"
     )
     allow_reserved_names_header: bool = option(
-        False, "Let X-Allow-Reserved-Names of clients open reserved names; for tests only"
+        False, "Let clients use reserved names with X-Allow-Reserved-Names; for tests only"
     )
 
 
@@ -84,7 +84,7 @@ class Gatekeeper:
 
 
 def _without_host(name: str, value: str) -> tuple[str, str]:
-    """A header as it was before a foreign filter, as auth_token, put the host into it."""
+    """Return a header without the host that a third-party filter, such as auth_token, added."""
     if name.lower() == "location":
         value = urlsplit(value)._replace(scheme="", netloc="").geturl()
     return name, value

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Account and container listings in the form the client wants: plain text, JSON or XML.
+"""Account and container listings in the requested format: plain text, JSON or XML.
 
-The application answers listings in JSON, so that the filters between here and there need to know
-one form only. Place it right of the first proxy-logging.
+The application answers listings in JSON, so that the filters between need to support one format
+only. Place the filter right of the first proxy-logging.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class ListingFormats:
         self._api_versions = frozenset(api_versions)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """GET and HEAD of accounts and containers; everything else goes on.
+        """Convert listings of accounts and containers; pass other requests on.
 
         204 in place of 200 for an empty listing in plain text; 400 malformed Accept or parameter;
-        406 nothing that Accept admits can be given.
+        406 Accept admits none of the formats.
         """
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return self._app(environ, start_response)
         path: str = environ["PATH_INFO"]
         if any(path.split("/", 4)[4:]):
-            return self._app(environ, start_response)  # an object, and by far the most requests
+            return self._app(environ, start_response)  # the fast path: an object, like most requests
         try:
             version, account, container = split_path(path, 2, 3)
         except ValueError:
@@ -94,14 +94,14 @@ def _format_parameter(environ: Environ) -> str:
 
 
 def _add_vary(headers: Headers) -> None:
-    """Tell caches that the answer depends on Accept."""
+    """Mark the answer as dependent on Accept, for caches."""
     known = headers.get("vary", "")
     if "accept" not in [name.strip().lower() for name in known.split(",")]:
         headers["Vary"] = f"{known}, Accept" if known else "Accept"
 
 
 def _read(body: Iterable[bytes]) -> bytes:
-    """The whole of a listing, whose number of entries is limited."""
+    """Read a whole listing; its number of entries is limited."""
     try:
         return b"".join(body)
     finally:

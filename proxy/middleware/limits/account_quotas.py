@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Account quotas: how many bytes and objects an account may hold, altogether or in one policy.
+"""Account quotas: limits on an account's bytes and objects, in total or in one policy.
 
 ==================================== ==============================================
 header of the account                limits
 ==================================== ==============================================
 ``X-Account-Quota-Bytes``            bytes of all objects
 ``X-Account-Quota-Count``            number of objects
-``...-Policy-<storage policy>``      the same, of containers with that policy
+``...-Policy-<storage policy>``      the same, for containers with that policy
 ``X-Account-Meta-Quota-Bytes``       old name of the first
 ==================================== ==============================================
 
-Reseller admins set them, and are not held to them. ``X-Remove-...`` or an empty value takes one
-away. They are stored as system metadata, a policy by its index. doc/quotas.md says what is
-promised.
+Only reseller admins set quotas, and quotas do not apply to them. ``X-Remove-...`` or an empty value
+removes a quota. Quotas are stored as system metadata, a policy by its index. doc/quotas.md states
+the guarantees.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class AccountQuotasOptions:
 
 
 class AccountQuotas:
-    """The filter. Right of auth and of copy, so that it sees who asks and how large a copy is."""
+    """The filter. Place it right of auth and copy: it needs the user and the size of a copy."""
 
     def __init__(self, app: WSGIApp, policies: Iterable[StoragePolicy]) -> None:
         self._app = app
         self._stored_names = dict(_stored_names(policies))
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """400 and 403 for a change of a quota, 413 for an upload beyond one."""
+        """Return 400 or 403 for a change of a quota, 413 for an upload beyond a quota."""
         try:
             _, account, container, obj = split_path(wsgi_to_str(environ["PATH_INFO"]), 2, 4, True)
         except (ValueError, BadNameError):
@@ -83,9 +83,9 @@ class AccountQuotas:
         return self._app(environ, show_quotas)
 
     def _store_quotas(self, environ: Environ) -> None:
-        """Turn the quotas in a request's headers into the system metadata that they are kept as.
+        """Turn the quotas in a request's headers into system metadata.
 
-        :raises HTTPException: 403 for anybody but a reseller admin, 400 for what is no number.
+        :raises HTTPException: 403 unless the user is a reseller admin, 400 if it is not a number.
         """
         headers = RequestHeaders(environ)
         asked = {}
@@ -96,7 +96,7 @@ class AccountQuotas:
         if not asked:
             return
         if not _is_reseller(environ):
-            raise http_error(403, "Quotas of an account are set by reseller admins.")
+            raise http_error(403, "Only reseller admins may set the quotas of an account.")
         for stored, value in asked.items():
             if value and parse_quota(value) is None:
                 raise http_error(400, "A quota must be a whole number.")
@@ -109,12 +109,12 @@ class AccountQuotas:
             return None
         info = get_container_info(environ, self._app, account, container, _SOURCE)
         if not 200 <= info["status"] < 300:
-            return None  # the proxy application says what is wrong
+            return None  # the proxy application answers with the error
         policy = f"-policy-{info['storage_policy']}"
         if not any("-policy-" not in name or name.endswith(policy) for name in quotas):
             return None
         used = get_account_usage(environ, self._app, account, container, _SOURCE)
-        if used is None:  # no account server can say: what is remembered is the best there is
+        if used is None:  # no account server answers: fall back to the cached values
             whole = Usage(account_info["bytes"], account_info["total_object_count"])
             used = AccountUsage(whole, Usage(0, 0))
         checks = (("", used.all, _REFUSED), (policy, used.in_policy, _REFUSED_BY_POLICY))
@@ -130,7 +130,7 @@ class AccountQuotas:
 
 
 def _stored_names(policies: Iterable[StoragePolicy]) -> Iterator[tuple[str, str]]:
-    """The headers that clients see, and those under which the quotas are kept."""
+    """Yield pairs of the header that clients see and the header that stores the quota."""
     policies = list(policies)
     for kind in _KINDS:
         yield f"X-Account-{kind}", f"X-Account-Sysmeta-{kind}"
@@ -142,7 +142,7 @@ def _stored_names(policies: Iterable[StoragePolicy]) -> Iterator[tuple[str, str]
 
 
 def _new_quota(headers: RequestHeaders, shown: str) -> str | None:
-    """What a request says of a quota: a value, an empty one to take it away, or None."""
+    """Return the quota in a request: a value, an empty text to remove it, or None if absent."""
     names = [shown]
     if shown == "X-Account-Quota-Bytes":
         names.append("X-Account-Meta-Quota-Bytes")
@@ -157,7 +157,7 @@ def _new_quota(headers: RequestHeaders, shown: str) -> str | None:
 
 
 def _quotas(info: Mapping[str, Any]) -> dict[str, int]:
-    """The quotas of an account by the names of their system metadata."""
+    """Return the quotas of an account by the names of their system metadata."""
     found = {}
     for name, text in info["sysmeta"].items():
         if name.startswith(("quota-bytes", "quota-count")):

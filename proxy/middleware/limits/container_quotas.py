@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container quotas: ``X-Container-Meta-Quota-Bytes`` and ``X-Container-Meta-Quota-Count``.
 
-An upload, or a copy, that would take the container beyond its quota is refused with 413. Of a
-container with a quota it is asked, for each upload, how full it is now: see doc/quotas.md.
+An upload or copy that would exceed the container's quota is refused with 413. For each upload to a
+container with a quota, the filter asks for the container's current usage: see doc/quotas.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class ContainerQuotasOptions:
 
 
 class ContainerQuotas:
-    """The filter. Right of auth and of copy, so that it sees who asks and how large a copy is."""
+    """The filter. Place it right of auth and copy: it needs the user and the size of a copy."""
 
     def __init__(self, app: WSGIApp) -> None:
         self._app = app
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """400 for a quota that is no number, 413 for an upload beyond one."""
+        """Return 400 for a quota that is not a number, 413 for an upload beyond a quota."""
         if environ["REQUEST_METHOD"] not in ("PUT", "POST"):
             return self._app(environ, start_response)
         try:
@@ -56,13 +56,13 @@ class ContainerQuotas:
     def _check_upload(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
         info = get_container_info(environ, self._app, account, container, _SOURCE)
         if not 200 <= info["status"] < 300:
-            return None  # the proxy application says what is wrong
+            return None  # the proxy application answers with the error
         bytes_quota = parse_quota(info["meta"].get("quota-bytes"))
         count_quota = parse_quota(info["meta"].get("quota-count"))
         if bytes_quota is None and count_quota is None:
             return None
         usage = get_container_usage(environ, self._app, account, container, _SOURCE)
-        if usage is None:  # no container server can say: what is remembered is the best there is
+        if usage is None:  # no container server answers: fall back to the cached values
             usage = Usage(info["bytes"], info["object_count"])
         fits = count_quota is None or usage.object_count < count_quota
         if fits and bytes_quota is not None:
@@ -71,7 +71,7 @@ class ContainerQuotas:
 
 
 def parse_quota(text: str | None) -> int | None:
-    """A quota as a number; None where there is none, or what is stored is none."""
+    """Return a quota as a number; None if it is absent or not a number."""
     if not text or not (text.isascii() and text.isdigit()):
         return None
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses names that an operator does not want: with certain characters, or too long.
+"""Refuses names that the operator forbids: names with certain characters, or too long.
 
-It looks at the whole path, before anything else has read it. Place it right of the first
+It checks the whole path before any other filter reads it. Place it right of the first
 proxy-logging.
 """
 
@@ -24,17 +24,17 @@ _WHAT = "Object/Container/Account name"
 class NameCheckOptions:
     """``[filter:name_check]``."""
 
-    forbidden_chars: str = option("'\"`<>", "Characters that no path may hold")
+    forbidden_chars: str = option("'\"`<>", "Characters that no path may contain")
     maximum_length: int = option(255, "Longest path", "bytes")
     forbidden_regexp: str = option(
-        r"/\./|/\.\./|/\.$|/\.\.$", "What no path may match anywhere; empty: nothing"
+        r"/\./|/\.\./|/\.$|/\.\.$", "Regular expression that no path may match; empty: none"
     )
 
     def __post_init__(self) -> None:
         try:
             re.compile(self.forbidden_regexp)
         except re.error as error:
-            raise ValueError(f"forbidden_regexp is no regular expression: {error}") from None
+            raise ValueError(f"forbidden_regexp is not a regular expression: {error}") from None
 
 
 class NameCheck:
@@ -50,7 +50,7 @@ class NameCheck:
         self._is_forbidden = re.compile(regexp).search if regexp else None
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """400 for a path that is not wanted; the others go on."""
+        """Return 400 for a forbidden path; pass other requests on."""
         complaint = self._complaint(environ["PATH_INFO"])
         if complaint:
             return error_response(400, f"{_WHAT} {complaint}")(environ, start_response)
@@ -63,7 +63,7 @@ class NameCheck:
         if len(path) > options.maximum_length:
             return f"longer than the allowed maximum {options.maximum_length}"
         if self._is_forbidden and self._is_forbidden(path):
-            return f"contains what the regular expression {options.forbidden_regexp} forbids"
+            return f"matches the forbidden regular expression {options.forbidden_regexp}"
         return ""
 
 

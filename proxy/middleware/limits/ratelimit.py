@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates of requests: writes to an account and to a container, listings of a container.
+"""Rate limits: writes to an account and to a container, listings of a container.
 
-A request that comes too early waits for its turn; one that would wait too long is refused with 498.
-The turns are counted in the cache, with memcached for all proxies together. doc/ratelimit.md
+A request above the rate waits for its turn. If the wait would be too long, it is refused with 498.
+The turns are counted in the cache; with memcached, all proxies share the count. doc/ratelimit.md
 explains the options.
 """
 
@@ -35,7 +35,7 @@ from proxy.middleware.subrequest import get_account_info, get_container_info
 log = get_logger("proxy.ratelimit")
 
 _SOURCE = "RL"
-#: One request is counted once, however many a filter makes of it.
+#: Set on a counted request, so that the sub-requests of filters are not counted again.
 _COUNTED = "swift.ratelimit.handled"
 _SYSMETA = "global-write-ratelimit"
 _OBJECT_WRITES = ("PUT", "DELETE", "POST", "COPY")
@@ -52,10 +52,10 @@ class RatelimitOptions:
     )
     max_sleep_time_seconds: float = option(60.0, "A longer wait is refused with 498", "s")
     log_sleep_time_seconds: float = option(0.0, "Waits longer than this are logged; 0: none", "s")
-    rate_buffer_seconds: int = option(5, "Time for which unused turns are not lost", "s")
-    clock_accuracy: int = option(1000, "Steps in which time is counted", "1/s")
+    rate_buffer_seconds: int = option(5, "Time for which unused turns are kept", "s")
+    clock_accuracy: int = option(1000, "Number of clock steps in a second", "1/s")
     account_whitelist: list[str] = option([], "Accounts without limits")
-    account_blacklist: list[str] = option([], "Accounts of which all is refused, with 497")
+    account_blacklist: list[str] = option([], "Accounts whose requests are all refused with 497")
 
     def __post_init__(self) -> None:
         for name in ("account_ratelimit", "max_sleep_time_seconds", "log_sleep_time_seconds"):
@@ -66,7 +66,7 @@ class RatelimitOptions:
 
 
 class Ratelimit:
-    """The filter. Right of the cache."""
+    """The filter. Place it right of the cache."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Ratelimit:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``clock`` gives seconds since 1970, ``sleep`` waits."""
+        """Create the filter; ``clock`` returns seconds since 1970, ``sleep`` waits."""
         self._app = app
         self._options = options
         self._write_steps = write_steps
@@ -88,7 +88,7 @@ class Ratelimit:
         self._sleep = sleep
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """497 for a blacklisted account, 498 for too many requests; else on, perhaps later."""
+        """Return 497 for a blacklisted account, 498 for too many requests; delay the others."""
         app = self._app
         cache: Cache | None = environ.get("swift.cache")
         if cache is not None and not environ.get(_COUNTED):
@@ -96,7 +96,7 @@ class Ratelimit:
                 path = wsgi_to_str(environ["PATH_INFO"])
                 version, account, container, obj = split_path(path, 2, 4, True)
             except (ValueError, BadNameError):
-                version = None  # /info and the like; the proxy application says what is wrong
+                version = None  # e.g. /info; the proxy application answers errors
             if version in self._api_versions:
                 environ[_COUNTED] = True
                 app = self._hold(environ, cache, account or "", container, obj) or app
@@ -105,7 +105,7 @@ class Ratelimit:
     def _hold(
         self, environ: Environ, cache: Cache, account: str, container: str | None, obj: str | None
     ) -> WSGIApp | None:
-        """None once it is the request's turn."""
+        """Wait for the request's turn and return None, or return the refusal."""
         info = get_account_info(environ, self._app, account, _SOURCE)
         account_limit: str = info.get("sysmeta", {}).get(_SYSMETA, "")
         options = self._options
@@ -135,7 +135,7 @@ class Ratelimit:
         obj: str | None,
         account_limit: str,
     ) -> Iterator[tuple[str, float]]:
-        """The keys under which the request is counted, each with its rate."""
+        """Yield the keys under which the request is counted, each with its rate."""
         method = environ["REQUEST_METHOD"]
         is_write = method in _OBJECT_WRITES
         if container and not obj and method in ("PUT", "DELETE"):
@@ -153,17 +153,17 @@ class Ratelimit:
             yield f"ratelimit/global-write/{account}", rate
 
     def _wait_for(self, cache: Cache, key: str, rate: float) -> float:
-        """How long to wait for the next turn, seconds; not taken where that is too long.
+        """Take the next turn and return the wait in seconds; take none if the wait is too long.
 
-        Under the key stands when the turn after the last one begins, in steps of the clock.
+        The cache holds under the key the time of the next free turn, in steps of the clock.
         """
         accuracy = self._options.clock_accuracy
         now = round(self._clock() * accuracy)
-        # In whole steps, and right on the average: 700 a second is a step of 1 or of 2.
+        # Whole steps, correct on average: a rate of 700 a second takes 1 or 2 steps a turn.
         step = int(accuracy / rate + random.random())
         following = cache.incr(key, step)
         if following is None:
-            return 0.0  # the cache is out of reach: better without limits than not at all
+            return 0.0  # the cache is unreachable: serve without limits rather than fail
         if now - following > self._options.rate_buffer_seconds * accuracy:
             cache.set(key, now + step)
             return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rate a request is held to: by its kind, and by the size of the container."""
+"""The rate limit of a request, by its kind and by the size of the container."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ LISTINGS_PREFIX = "container_listing_ratelimit_"
 
 
 class RateStep(NamedTuple):
-    """From so many objects in the container on, so many requests a second."""
+    """A rate in requests per second for containers with at least ``object_count`` objects."""
 
     object_count: int
     rate: float
 
 
 def read_steps(values: Mapping[str, str], prefix: str) -> list[RateStep]:
-    """The steps among options, ``<prefix><objects> = <requests a second>``, smallest first.
+    """Return the steps among options, ``<prefix><objects> = <requests a second>``, smallest first.
 
-    :raises ValueError: an option of another form; the message names it.
+    :raises ValueError: an option has another form; the message names it.
     """
     steps = []
     for name, text in values.items():
@@ -38,9 +38,9 @@ def read_steps(values: Mapping[str, str], prefix: str) -> list[RateStep]:
 
 
 def rate_for(steps: Sequence[RateStep], object_count: int) -> float | None:
-    """The rate for a container of that size: between two steps it goes down in a straight line.
+    """Return the rate for a container of that size, interpolated linearly between two steps.
 
-    None where there is no limit: below the first step.
+    The result is None, without a limit, below the first step.
     """
     below = [step for step in steps if step.object_count <= object_count]
     if not below or not object_count:

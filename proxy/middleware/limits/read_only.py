@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster, or single accounts, that can be read but not written.
+"""Refuses writes to the whole cluster or to single accounts.
 
-The option says what holds for all accounts; an account's system metadata ``Read-Only`` (true or
-false, set by an operator at the account servers) goes before it. Place it right of ratelimit.
+The option applies to all accounts. An account's system metadata ``Read-Only`` (true or false, set
+by an operator at the account servers) overrides it. Place the filter right of ratelimit.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WRITES = frozenset({"COPY", "DELETE", "POST", "PUT"})
 class ReadOnlyOptions:
     """``[filter:read_only]``."""
 
-    read_only: bool = option(False, "Refuse writes to accounts that do not say otherwise")
-    allow_deletes: bool = option(False, "Let what is read-only be deleted")
+    read_only: bool = option(False, "Refuse writes to accounts unless their metadata overrides it")
+    allow_deletes: bool = option(False, "Allow DELETE in read-only accounts")
 
 
 class ReadOnly:
@@ -38,7 +38,7 @@ class ReadOnly:
         self._writes = _WRITES - {"DELETE"} if options.allow_deletes else _WRITES
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """405 for a write to what is read-only; everything else goes on."""
+        """Return 405 for a write to a read-only account; pass other requests on."""
         if environ["REQUEST_METHOD"] in self._writes and self._is_read_only(environ):
             text = "Writes are disabled for this account."
             return error_response(405, text)(environ, start_response)
@@ -47,7 +47,7 @@ class ReadOnly:
     def _is_read_only(self, environ: Environ) -> bool:
         parts = environ["PATH_INFO"].split("/", 3)
         if len(parts) < 3 or parts[1] not in ("v1", "v1.0") or not parts[2]:
-            return False  # a token, or something else that is not stored
+            return False  # a request for a token, or another path that is not stored
         account = parts[2]
         if environ["REQUEST_METHOD"] == "COPY" and "HTTP_DESTINATION_ACCOUNT" in environ:
             account = unquote(environ["HTTP_DESTINATION_ACCOUNT"], encoding="latin-1").strip("/")

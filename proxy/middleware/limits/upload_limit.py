@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both quota filters do to an upload: refuse it, or cut it off where its room ends."""
+"""Limits on uploads for both quota filters: refuse an upload, or cut it off at the limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LimitedBody:
 
         :raises HTTPException: (413) it is larger than there is room for.
         """
-        # One byte more than there is room for tells a body that fits from one that does not.
+        # One byte beyond the room distinguishes a body that fits from a body that does not.
         most = self._room + 1
         return self._counted(self._body.read(most if size < 0 else min(size, most)))
 
@@ -44,7 +44,7 @@ class LimitedBody:
 
 
 def limit_upload(environ: Environ, room_bytes: int, sentence: str) -> bool:
-    """Whether an upload fits; one of unknown length is let in and will be cut off.
+    """Whether an upload fits; an upload of unknown length is accepted and cut off at the limit.
 
     :raises HTTPException: (400) the Content-Length is malformed.
     """
@@ -58,9 +58,9 @@ def limit_upload(environ: Environ, room_bytes: int, sentence: str) -> bool:
 
 
 def refuse_upload(environ: Environ, info: Mapping[str, Any], sentence: str) -> WSGIApp:
-    """413; for somebody who may not write to the container anyway, what auth says to that.
+    """Return 413, or the refusal of auth if the user may not write to the container.
 
-    :param info: of the container.
+    :param info: the container's info.
     """
     authorize = environ.get("swift.authorize")
     if authorize is not None:

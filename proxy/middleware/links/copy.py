@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server-side copy: ``COPY`` with ``Destination``, ``PUT`` with ``X-Copy-From``.
 
-A copy is a GET of the source whose body streams into a PUT of the destination, both through the
-rest of the pipeline, where each is authorised on its own. The copy keeps the source's metadata,
-overridden by the request's; ``X-Fresh-Metadata: true`` leaves the source's behind. With ``Range``
-only that part is copied.
+A copy is a GET of the source whose body streams into a PUT of the destination. Both go through the
+rest of the pipeline and are authorized separately. The copy keeps the source's metadata, overridden
+by the request's; ``X-Fresh-Metadata: true`` drops the source's metadata. With ``Range`` only that
+part is copied.
 
-Conditions: ``If-None-Match: *`` is about the destination, all others are about the source.
+Conditions: ``If-None-Match: *`` applies to the destination, all others apply to the source.
 
-A large object is copied as the bytes that it stands for, a symlink as its target; with
-``?multipart-manifest=get`` and ``?symlink=get`` as the manifest and the symlink that they are.
+A copy of a large object has the contents of its segments; a copy of a symlink has the contents of
+its target. ``?multipart-manifest=get`` and ``?symlink=get`` copy the manifest and the symlink.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from proxy.middleware.body_reader import BodyReader
 
 _SYSMETA = "x-object-sysmeta-"
 _METADATA_PREFIXES = ("x-object-meta-", _SYSMETA, "x-object-transient-sysmeta-")
-#: What the container is told of an object whose body is not what is listed; true of the whole only.
+#: Listing values that differ from the body; they are valid only for a copy of the whole object.
 _UPDATE_OVERRIDE = "HTTP_X_OBJECT_SYSMETA_CONTAINER_UPDATE_OVERRIDE_"
-#: The headers beside metadata that an object keeps, and a copy with it.
+#: The headers other than metadata that are stored with an object, and with its copy.
 _KEPT_HEADERS = frozenset(
     {
         "cache-control",
@@ -48,9 +48,9 @@ _KEPT_HEADERS = frozenset(
         "x-robots-tag",
     }
 )
-#: Of a symlink, where the request asks for the symlink itself and names no other target.
+#: Copied with a symlink if the request asks for the symlink itself and names no other target.
 _SYMLINK_HEADERS = ("X-Symlink-Target", "X-Symlink-Target-Account", "X-Symlink-Target-Etag")
-#: What the request says about the copy or its source, not about the object to be written.
+#: Keys about the copy or its source, not about the object to be written.
 _NOT_FOR_SINK = (
     "HTTP_DESTINATION",
     "HTTP_DESTINATION_ACCOUNT",
@@ -65,7 +65,7 @@ _NOT_FOR_SINK = (
     "HTTP_X_FRESH_METADATA",
     "RAW_PATH_INFO",
 )
-#: What the request says about the object to be written, not about the source.
+#: Keys about the object to be written, not about the source.
 _NOT_FOR_SOURCE = (
     "CONTENT_TYPE",
     "HTTP_DESTINATION",
@@ -77,7 +77,7 @@ _NOT_FOR_SOURCE = (
     "HTTP_X_COPY_FROM",
     "HTTP_X_COPY_FROM_ACCOUNT",
     "RAW_PATH_INFO",
-    # The sub-request has an access line of its own.
+    # The sub-request has its own access log line.
     "swift.proxy_access_log_made",
 )
 
@@ -88,7 +88,7 @@ class CopyOptions:
 
 
 class _Place(NamedTuple):
-    """Where an object is; WSGI strings."""
+    """The path of an object; WSGI strings."""
 
     version: str
     account: str
@@ -108,10 +108,10 @@ class Copy:
         self._constraints = constraints
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a copy; everything else goes on.
+        """Answer a copy; pass other requests on.
 
         400 the request has a body; 412 a bad source, destination or account; 413 the source is
-        larger than an object may be; 503 the source broke off; else what GET or PUT answered.
+        larger than an object may be; 503 the source broke off; else the answer of GET or PUT.
         """
         method = environ["REQUEST_METHOD"]
         is_put_copy = method == "PUT" and environ.get("HTTP_X_COPY_FROM")
@@ -141,7 +141,7 @@ class Copy:
         return _Place(source.version, account, container, obj)
 
     def _source(self, environ: Environ, sink: _Place) -> _Place:
-        # Unlike an empty Destination-Account, an empty one says nothing: so it is in Swift.
+        # As in Swift, an empty value counts as absent, unlike an empty Destination-Account.
         named = environ.get("HTTP_X_COPY_FROM_ACCOUNT") or None
         account = self._account(named, sink.account)
         container, obj = _container_and_object(environ["HTTP_X_COPY_FROM"], "X-Copy-From")
@@ -187,7 +187,7 @@ class Copy:
     def _copied_length(self, source: Headers) -> int:
         text = source.get("content-length", "")
         if not text.isdecimal():
-            # Made up of more segments than one listing shows: its size is not known.
+            # It has more segments than one listing shows: its size is unknown.
             raise http_error(413, "The source is too large to be copied.")
         if int(text) > self._constraints.max_file_size:
             limit = self._constraints.max_file_size
@@ -216,7 +216,7 @@ def _source_environ(environ: Environ, source: _Place) -> Environ:
         del result["HTTP_IF_NONE_MATCH"]
     query = environ.get("QUERY_STRING", "")
     if _asks_for(query, "multipart-manifest"):
-        # As it can be PUT again.
+        # The raw form can be uploaded again.
         result["QUERY_STRING"] = f"{query}&format=raw"
     result["REQUEST_METHOD"] = "GET"
     result["PATH_INFO"] = source.path
@@ -240,13 +240,13 @@ def _sink_environ(
         lowered = name.lower()
         is_kept = lowered in _KEPT_HEADERS or lowered.startswith(_METADATA_PREFIXES)
         if lowered.startswith(_SYSMETA) if is_fresh else is_kept:
-            # What the request says goes before what the source says.
+            # Headers of the request override those of the source.
             result.setdefault(environ_key(name), value)
     if not result.get("CONTENT_TYPE") and "content-type" in source:
         result["CONTENT_TYPE"] = source["content-type"]
     is_large = "x-static-large-object" in source or "x-object-manifest" in source
     if source_status[:3] == "200" and "etag" in source and not is_large:
-        # The PUT verifies that what arrives is what the source says it sent.
+        # The PUT verifies the body against the source's ETag.
         result["HTTP_ETAG"] = source["etag"].strip('"')
     else:
         result.pop("HTTP_ETAG", None)
@@ -263,13 +263,13 @@ def _sink_environ(
 
 
 def _without_version(query: str) -> str:
-    """The query without the version id, which is the source's."""
+    """Return the query without the version id, which applies to the source."""
     parts = query.split("&")
     return "&".join([p for p in parts if unquote(p.partition("=")[0]) != "version-id"])
 
 
 def _keep_manifest(sink: Environ, source: Headers) -> None:
-    """Make the copy of a manifest a manifest, of a static large object one checked anew."""
+    """Make the copy of a manifest a manifest; that of a static large object is checked again."""
     query = sink.get("QUERY_STRING", "")
     if not _asks_for(query, "multipart-manifest"):
         return
@@ -292,7 +292,7 @@ def _keep_symlink(sink: Environ, source: Headers) -> None:
 
 
 def _asks_for(query: str, name: str) -> bool:
-    """Whether the source itself is asked for, not what it stands for."""
+    """Whether the request asks for the manifest or symlink itself, not for its contents."""
     return name in query and dict(_pairs(query)).get(name) == "get"
 
 
@@ -301,7 +301,7 @@ def _pairs(query: str) -> list[tuple[str, str]]:
 
 
 def _copied_from(source: _Place, headers: Headers, sink_environ: Environ) -> HeaderList:
-    """The response headers that tell where a copy came from, and what metadata it has now."""
+    """Return the response headers about the source of a copy and its metadata."""
     result = [
         ("X-Copied-From", quote(f"{source.container}/{source.obj}", encoding="latin-1")),
         ("X-Copied-From-Account", quote(source.account, encoding="latin-1")),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ETags of objects in double quotes, as RFC 7232 wants them, for those who ask for it.
+"""ETags of objects in double quotes, as RFC 7232 requires, where this is enabled.
 
-Swift gives bare MD5 sums, which some CDNs do not understand. ``X-Account-Rfc-Compliant-Etags`` and
-``X-Container-Rfc-Compliant-Etags`` (true or false) decide, the container's before the account's
-before the operator's. Place it right of cache and left of listing_formats.
+Swift sends bare MD5 sums, which some CDNs do not accept. ``X-Account-Rfc-Compliant-Etags`` and
+``X-Container-Rfc-Compliant-Etags`` (true or false) decide. The container's setting overrides the
+account's, which overrides the operator's. Place it right of cache and left of listing_formats.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EtagQuoterOptions:
     """``[filter:etag-quoter]``."""
 
     enable_by_default: bool = option(
-        False, "Quote the ETags of accounts and containers that do not say otherwise"
+        False, "Quote ETags unless the account's or the container's setting overrides it"
     )
 
 
@@ -41,7 +41,7 @@ class EtagQuoter:
         self._is_default = options.enable_by_default
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answers about objects get quoted ETags; accounts and containers take the setting."""
+        """Quote ETags in answers about objects; store the setting of accounts and containers."""
         try:
             _, account, container, obj = split_path(environ["PATH_INFO"], 2, 4, True)
         except ValueError:
@@ -72,7 +72,7 @@ class EtagQuoter:
             account, container = wsgi_to_str(wsgi_account), wsgi_to_str(wsgi_container)
         except BadNameError:
             return self._is_default
-        # By now the application has left in the environ what it knows.
+        # By now the application has cached the infos in the environ.
         of_container = get_container_info(environ, self._app, account, container, _SOURCE)
         setting = of_container["sysmeta"].get(_SETTING)
         if not setting:
@@ -86,7 +86,7 @@ def _is_quoted(etag: str) -> bool:
 
 
 def _store_setting(environ: Environ, kind: str) -> None:
-    """Turn the client's header into the system metadata in which it is kept."""
+    """Turn the client's header into the system metadata that stores it."""
     value = environ.get(f"HTTP_X_{kind}_{_SETTING_KEY}")
     if environ.get(f"HTTP_X_REMOVE_{kind}_{_SETTING_KEY}"):
         value = ""

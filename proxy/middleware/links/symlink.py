@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symlinks: an object without bytes that stands for another one.
+"""Symlinks: empty objects that refer to another object.
 
-A GET or HEAD of a symlink is answered with the target, whose path is told in Content-Location;
-``?symlink=get`` with the symlink itself. A static symlink knows the ETag of its target and is good
-for nothing else (409). Everything but reading concerns the symlink: DELETE deletes it, POST changes
-its metadata and redirects (307) those who meant the target. Place it right of slo, dlo and
+A GET or HEAD of a symlink is answered with the target, and Content-Location has the target's path.
+``?symlink=get`` returns the symlink itself. A static symlink stores the ETag of its target; if the
+target's ETag differs, the answer is 409. Other methods apply to the symlink: DELETE deletes it,
+POST changes its metadata and redirects (307) to the target. Place the filter right of slo, dlo and
 versioned_writes, left of encryption; see doc/large-objects.md.
 """
 
@@ -69,12 +69,12 @@ class SymlinkOptions:
     """``[filter:symlink]``."""
 
     symloop_max: int = option(
-        SYMLOOP_MAX_DEFAULT, "Symlinks followed one after the other; below 1: the default", "count"
+        SYMLOOP_MAX_DEFAULT, "Longest chain of symlinks to follow; below 1: the default", "count"
     )
 
 
 class _Answer(NamedTuple):
-    """An answer not yet read, and the WSGI path it is of: None if no symlink was followed."""
+    """An unread answer and the WSGI path of its object: None if no symlink was followed."""
 
     status: str
     header_list: HeaderList
@@ -91,7 +91,7 @@ class Symlink:
         self.symloop_max = options.symloop_max if options.symloop_max > 0 else SYMLOOP_MAX_DEFAULT
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Objects, and GETs of containers; everything else goes on."""
+        """Serve requests for objects and GETs of containers; pass other requests on."""
         try:
             version, account, container, obj = split_path(environ["PATH_INFO"], 3, 4, True)
         except ValueError:
@@ -135,19 +135,19 @@ class Symlink:
     def _follow(
         self, environ: Environ, etag: str | None = None, *, only_static: bool = False
     ) -> _Answer:
-        """The answer of what is at the end of the symlinks.
+        """Follow the symlinks and return the answer of the object at their end.
 
-        :param etag: that it must have.
-        :param only_static: stop at a symlink that has no ETag: it is then the end itself.
-        :raises HTTPException: (409) another ETag, or too many symlinks.
+        :param etag: the ETag that the object must have.
+        :param only_static: stop at a symlink that has no ETag and return its answer.
+        :raises HTTPException: (409) the ETag differs, or there are too many symlinks.
         """
         path: str | None = None
-        # The symlink's own bytes are none, and could not satisfy it.
+        # A symlink is empty and could not satisfy a Range.
         ignore_range_of(environ, STORED_TARGET)
         for _ in range(self.symloop_max + 1):
             status, header_list, body = call_app(self._app, environ)
             if not etag and find_header(header_list, _STORED_TARGET_LOWERED) is None:
-                return _Answer(status, header_list, body, path)  # as nearly all objects
+                return _Answer(status, header_list, body, path)  # the fast path for nearly all objects
             headers = Headers(header_list)
             target = stored_target(headers)
             found = headers.get("etag", "").strip('"')
@@ -167,9 +167,9 @@ class Symlink:
         raise _conflict(text, path)
 
     def _prepare_put(self, environ: Environ) -> None:
-        """Turn the PUT of a symlink into that of an object; any other PUT is left alone.
+        """Turn the PUT of a symlink into the PUT of an object; leave other PUTs unchanged.
 
-        :raises HTTPException: 400 it has a body; 409 the target is not there, or another; 412.
+        :raises HTTPException: 400 it has a body; 409 the target is missing or differs; 412.
         """
         if "HTTP_X_SYMLINK_TARGET" not in environ:
             return
@@ -180,7 +180,7 @@ class Symlink:
         size = headers.get(TARGET_BYTES)
         parameters: dict[str, str] = {}
         if STORED_ETAG in headers and STORED_BYTES in headers:
-            # The filter that sends this has just read or written the target itself.
+            # The filter that sends these headers has just read or written the target.
             etag, size = headers[STORED_ETAG], headers[STORED_BYTES]
         elif etag and not environ.get("swift.symlink_override"):
             size, parameters = self._check_target(environ, target, etag)
@@ -202,11 +202,11 @@ class Symlink:
     def _check_target(
         self, environ: Environ, target: Target, etag: str
     ) -> tuple[str, dict[str, str]]:
-        """Size of the target of a new static symlink, and what its row says of it.
+        """Return the size of the target of a new static symlink, and parameters for its row.
 
-        Gives the symlink the content type of the target where the client gave none.
+        The symlink gets the content type of the target if the client sent none.
 
-        :raises HTTPException: (409) it is not there, or has another ETag.
+        :raises HTTPException: (409) the target is missing or has another ETag.
         """
         path = target.path(environ["PATH_INFO"])
         request = sub_environ(environ, "HEAD", path, "SYM")
@@ -248,7 +248,7 @@ class Symlink:
 
 
 def _environ_of_target(environ: Environ, path: str) -> Environ:
-    """The same request for the target. Who may read a symlink need not be able to read that."""
+    """Return the same request for the target, which is authorized separately."""
     result = environ.copy()
     result["PATH_INFO"] = path
     result["QUERY_STRING"] = ""
@@ -283,7 +283,7 @@ def _quoted(path: str) -> str:
 
 
 def _show(row: dict[str, Any], own_base: str) -> None:
-    """Take what a row's hash says of a symlink's target out of it."""
+    """Move the facts about a symlink's target from a row's hash into fields of the row."""
     etag, parameters = split_row_etag(row["hash"])
     place = parameters.pop("symlink_target", None)
     if place is None:
@@ -292,7 +292,7 @@ def _show(row: dict[str, Any], own_base: str) -> None:
     target_etag = parameters.pop("symlink_target_etag", None)
     size = parameters.pop("symlink_target_bytes", None)
     row["hash"] = join_row_etag(etag, parameters)
-    if "version_symlink" in row:  # it leads to the version, which leads on
+    if "version_symlink" in row:  # it refers to the version, which refers to the target
         return
     version = own_base.split("/")[1]
     base = f"/{version}/{account}" if account else _quoted(own_base)

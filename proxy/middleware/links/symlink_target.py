@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a symlink points to: the headers of a client, the metadata stored, the row of a listing.
+"""The target of a symlink: in a client's headers, in stored metadata, in the row of a listing.
 
-Clients name a target as percent-encoded ``container/object``; it is stored as system metadata,
-percent-encoded in one way, whichever way the client chose.
+Clients name a target as percent-encoded ``container/object``. It is stored as system metadata with
+normalized percent-encoding.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.response import http_error, plain_error
 from martlet.words.names import BadNameError, split_path, wsgi_to_str
 
-#: Of clients.
+#: Headers of clients.
 TARGET = "X-Symlink-Target"
 TARGET_ACCOUNT = "X-Symlink-Target-Account"
 TARGET_ETAG = "X-Symlink-Target-Etag"
 TARGET_BYTES = "X-Symlink-Target-Bytes"
-#: As stored.
+#: Stored headers.
 STORED_TARGET = "X-Object-Sysmeta-Symlink-Target"
 STORED_ACCOUNT = "X-Object-Sysmeta-Symlink-Target-Account"
 STORED_ETAG = "X-Object-Sysmeta-Symlink-Target-Etag"
@@ -35,26 +35,26 @@ _CLIENT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a symlink points; percent-encoded.
+    """The target of a symlink; percent-encoded.
 
     :param place: ``container/object``.
-    :param account: empty: that of the symlink.
+    :param account: if empty, the account of the symlink.
     """
 
     place: str
     account: str = ""
 
     def path(self, link_path: str) -> str:
-        """The WSGI path of the target of a symlink that has the WSGI path ``link_path``."""
+        """Return the target's WSGI path for a symlink with the WSGI path ``link_path``."""
         version, account, _, _ = split_path(link_path, 4, 4, True)
         named = unquote(self.account, encoding="latin-1") or account
         return f"/{version}/{named}/{unquote(self.place, encoding='latin-1')}"
 
 
 def wanted_target(headers: Mapping[str, str], link_path: str, constraints: Constraints) -> Target:
-    """The target that the headers of a client's PUT name.
+    """Return the target that the headers of a client's PUT name.
 
-    :raises HTTPException: (400, 412) it is not a place, or the symlink itself.
+    :raises HTTPException: (400, 412) it is not a valid path, or it is the symlink itself.
     """
     place = unquote(headers[TARGET], encoding="latin-1")
     container, _, obj = place.partition("/")
@@ -93,13 +93,13 @@ def _quoted(value: str) -> str:
 
 
 def stored_target(headers: Mapping[str, str]) -> Target | None:
-    """The target in the metadata of an object, None if it is no symlink."""
+    """Return the target in the metadata of an object; None if it is not a symlink."""
     place = headers.get(STORED_TARGET)
     return Target(place, headers.get(STORED_ACCOUNT, "")) if place else None
 
 
 def show_link(headers: MutableMapping[str, str]) -> None:
-    """Name the stored metadata of a symlink as clients know it."""
+    """Replace a symlink's stored headers by the headers for clients."""
     for stored, name in _CLIENT_NAMES.items():
         value = headers.pop(stored, None)
         if value is not None:
@@ -107,7 +107,7 @@ def show_link(headers: MutableMapping[str, str]) -> None:
 
 
 def row_parameters(target: Target, etag: str | None, size: str | None) -> dict[str, str]:
-    """The parameters of a symlink's row (``row_etag``)."""
+    """Return the parameters of a symlink's row (``row_etag``)."""
     values = {
         "symlink_target": target.place,
         "symlink_target_account": target.account,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web in front of Swift's API: static sites, domains as accounts, Flash policies."""
+"""Web features in front of Swift's API: static sites, domains as accounts, Flash policies."""

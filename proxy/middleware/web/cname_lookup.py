@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Customers' own domains: a host that DNS knows as an alias (CNAME) of one of the cluster's.
+"""Customers' own domains: hosts that are DNS aliases (CNAME) of hosts of the cluster.
 
-The Host header becomes the name that the alias stands for, so that domain_remap finds account and
-container in it. What DNS said is kept in the cache for as long as DNS allows. Place it right of
-cache and left of domain_remap.
+The filter replaces the Host header by the target of the alias, so that domain_remap finds account
+and container in it. DNS answers are cached for their time to live. Place the filter right of cache
+and left of domain_remap.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ log = get_logger("proxy.cname_lookup")
 
 _DNS_PORT = 53
 _LIFETIME_SECONDS = 5.0
-#: How long it is believed that a host is no alias.
+#: How long the cache keeps the answer that a host is not an alias.
 _NO_ALIAS_SECONDS = 60.0
 
-#: Host name -> the name that it is an alias of or None, and for how many seconds that holds.
+#: Host name -> the name that it is an alias of or None, and the time to live in seconds.
 LookUp = Callable[[str], tuple[str | None, float]]
 
 
@@ -41,8 +41,8 @@ LookUp = Callable[[str], tuple[str | None, float]]
 class CnameLookupOptions:
     """``[filter:cname_lookup]``."""
 
-    storage_domain: list[str] = option(["example.com"], "Domains that are the cluster's own")
-    lookup_depth: int = option(1, "Aliases of aliases that are followed at most")
+    storage_domain: list[str] = option(["example.com"], "Domains of the cluster")
+    lookup_depth: int = option(1, "Longest chain of aliases to follow")
     nameservers: list[str] = option(
         [], "DNS servers to ask, with or without port ([::1]:5353); empty: the system's"
     )
@@ -55,19 +55,19 @@ class CnameLookupOptions:
 
 
 def parse_nameserver(text: str) -> tuple[str, int]:
-    """Address and port.
+    """Return address and port.
 
-    :raises ValueError: it is no address.
+    :raises ValueError: it is not an address.
     """
     try:
         address = urlsplit(f"//{text}")
         return str(ipaddress.ip_address(address.hostname or "")), address.port or _DNS_PORT
     except ValueError:
-        raise ValueError(f"nameservers: {text!r} is no address of a DNS server") from None
+        raise ValueError(f"nameservers: {text!r} is not an address of a DNS server") from None
 
 
 def dns_lookup(nameservers: Iterable[str]) -> LookUp:
-    """Asks DNS."""
+    """Return a function that queries DNS."""
     servers = [parse_nameserver(server) for server in nameservers]
     resolver = dns.resolver.Resolver(configure=not servers)
     resolver.lifetime = _LIFETIME_SECONDS
@@ -99,7 +99,7 @@ class CnameLookup:
         self._look_up = look_up
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """400 for a host that is neither ours nor an alias of ours; addresses go on as they are."""
+        """Return 400 for a host that is neither the cluster's nor an alias; pass addresses on."""
         host, port = host_of(environ)
         if self._is_ours(host) or _is_address(environ.get("HTTP_HOST", ""), host):
             return self._app(environ, start_response)
@@ -143,7 +143,7 @@ def _is_address(header: str, host: str) -> bool:
 
 
 class _MappedBack:
-    """start_response that puts the client's own host into a Location."""
+    """A start_response that puts the client's own host into a Location."""
 
     def __init__(self, start_response: StartResponse, ours: str, theirs: str) -> None:
         self._start_response = start_response

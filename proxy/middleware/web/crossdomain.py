@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``GET /crossdomain.xml``: what Flash, Silverlight and Java in a browser may do here.
+"""``GET /crossdomain.xml``: the policy for Flash, Silverlight and Java in a browser.
 
-Place it left of the auth filters: the browser asks without a token.
+Place the filter left of the auth filters: the browser sends no token.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CrossDomain:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """The policy; everything else goes on."""
+        """Answer with the policy; pass other requests on."""
         if environ["PATH_INFO"] != "/crossdomain.xml" or environ["REQUEST_METHOD"] != "GET":
             return self._app(environ, start_response)
         headers = {"Content-Type": "application/xml"}

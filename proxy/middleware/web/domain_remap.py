@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host names that stand for accounts and containers.
+"""Maps host names to accounts and containers.
 
-``container.AUTH-account.example.com/object`` becomes ``/v1/AUTH_account/container/object`` where
-``example.com`` is a ``storage_domain``. DNS knows no underscores and no capitals: the first hyphen
-of the account stands for an underscore, and reseller prefixes are found in any case. Place it left
-of everything that reads the path, and right of cname_lookup.
+``container.AUTH-account.example.com/object`` becomes ``/v1/AUTH_account/container/object`` if
+``example.com`` is a ``storage_domain``. DNS has no underscores and ignores case. So the first
+hyphen of the account stands for an underscore, and reseller prefixes match in any case. Place the
+filter right of cname_lookup and left of all filters that read the path.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class DomainRemapOptions:
     storage_domain: list[str] = option(
         ["example.com"], "Domains below which accounts and containers are found"
     )
-    path_root: str = option("v1", "What paths begin with; it goes before the account")
+    path_root: str = option("v1", "First part of paths, before the account")
     reseller_prefixes: list[str] = option(["AUTH"], "Prefixes of accounts, as they are spelled")
     default_reseller_prefix: str = option(
-        "", "Put before an account that has none of them; empty: such hosts are left alone"
+        "", "Prefix for accounts that have none of them; empty: such hosts are not mapped"
     )
     mangle_client_paths: bool = option(
-        False, "Take the path_root out of a client's path, as old clients send it"
+        False, "Remove the path_root from a client's path, for old clients that send it"
     )
 
 
@@ -51,7 +51,7 @@ class DomainRemap:
         self._mangle = options.mangle_client_paths
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Requests for other hosts go on; 400 for more than two labels, or empty ones."""
+        """Map the host, or return 400 for more than two labels or an empty one."""
         label = label_in(host_of(environ)[0], self._domains)
         if label is None:
             return self._app(environ, start_response)
@@ -69,7 +69,7 @@ class DomainRemap:
         return self._app(environ, _Unmapping(environ, start_response, path))
 
     def _account(self, name: str) -> str | None:
-        """The account that a label of a host name stands for."""
+        """Return the account of a label of a host name."""
         name = name.replace("-", "_", 1) if "_" not in name.partition("-")[0] else name
         lowered = name.lower()
         for prefix in self._prefixes:
@@ -86,7 +86,7 @@ class DomainRemap:
 
 
 class _Unmapping:
-    """start_response that turns a Location on the same host into what the client would send."""
+    """A start_response that maps a Location on the same host back to the client's form."""
 
     def __init__(self, environ: Environ, start_response: StartResponse, path: str) -> None:
         self._host = environ.get("HTTP_HOST", "")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where something lies: ``GET /endpoints/[v1/|v2/]account[/container[/object]]``.
+"""Locations of data: ``GET /endpoints/[v1/|v2/]account[/container[/object]]``.
 
-For software that runs beside the data (Hadoop and the like). v1, also without its name, answers
-with a JSON list of URLs at the storage servers; v2 with ``{"endpoints": [...], "headers": {...}}``,
-headers being what a request to them needs. Nobody is asked who he is: keep a proxy with this filter
-inside the cluster. Place it right of cache.
+The filter serves software that runs beside the data, such as Hadoop. v1 is the default and answers
+with a JSON list of URLs at the storage servers. v2 answers with
+``{"endpoints": [...], "headers": {...}}``; requests to the endpoints need these headers. There is
+no authentication: keep a proxy with this filter inside the cluster. Place it right of cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _POLICY_HEADER = "X-Backend-Storage-Policy-Index"
 class ListEndpointsOptions:
     """``[filter:list-endpoints]``."""
 
-    list_endpoints_path: str = option("/endpoints/", "Path below which it answers")
+    list_endpoints_path: str = option("/endpoints/", "Path prefix of the requests")
 
     def __post_init__(self) -> None:
         if not self.list_endpoints_path.strip("/"):
@@ -47,7 +47,7 @@ class ListEndpoints:
         self._path = f"/{options.list_endpoints_path.strip('/')}/"
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """200 with JSON; 400 a bad path; 404 no such storage policy; 405 other methods than GET."""
+        """Return 200 with JSON; 400 bad path; 404 no such storage policy; 405 not a GET."""
         if not environ["PATH_INFO"].startswith(self._path):
             return self._app(environ, start_response)
         try:
@@ -76,14 +76,14 @@ class ListEndpoints:
         return Response(200, {"Content-Type": "application/json"}, json.dumps(shown))
 
     def _parse(self, path: str) -> tuple[int, list[str]]:
-        """The version that is asked for, and one to three names."""
+        """Return the requested version, and one to three names."""
         try:
             rest = wsgi_to_str(path.removeprefix(self._path))
         except BadNameError as error:
             raise http_error(400, str(error)) from None
         first, _, behind = rest.partition("/")
         version = 1
-        # An account may not be called like a version.
+        # An account may not have the name of a version.
         if first in _VERSIONS:
             version, rest = _VERSIONS[first], behind
         elif first.startswith("v") and first[1:].replace(".", "", 1).isdecimal():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers as web sites: index files, listings as pages, error pages.
 
-A container's metadata turn it on: ``X-Container-Meta-Web-Index``, ``-Web-Listings``,
+A container's metadata enable it: ``X-Container-Meta-Web-Index``, ``-Web-Listings``,
 ``-Web-Listings-CSS``, ``-Web-Listings-Label``, ``-Web-Error`` and ``-Web-Directory-Type``. It
-serves anonymous readers, holders of temporary URLs, and others who say ``X-Web-Mode: true``. Each
-request it makes itself is authorised as the reader's. Place it right of the auth filters.
+serves anonymous requests, temporary URLs, and requests with ``X-Web-Mode: true``. Each sub-request
+is authorized like the client's request. Place the filter right of the auth filters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proxy.middleware.web.staticweb_pages import ListingPage, no_listing_page
 _SOURCE = "SW"
 _DIRECTORY_TYPE = "application/directory"
 _HTML = "text/html; charset=UTF-8"
-#: Those of a temporary URL that a link within a listing needs as well.
+#: The parameters of a temporary URL that the links in a listing need as well.
 _LINK_PARAMETERS = (
     "temp_url_prefix",
     "temp_url_expires",
@@ -83,7 +83,7 @@ class _Site(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An answer whose body has not been read."""
+    """An answer whose body is still unread."""
 
     status: str
     headers: list[tuple[str, str]]
@@ -113,7 +113,7 @@ class _Visit:
         self._is_directory = self._path.endswith("/")
 
     def serve(self, start_response: StartResponse) -> Iterable[bytes]:
-        """The page of a container or a directory in it, or an object."""
+        """Serve the page of a container or of a directory in it, or an object."""
         if not self._obj:
             return (
                 self._directory(start_response)
@@ -190,7 +190,7 @@ class _Visit:
         return Response(200, headers, page)(self._environ, start_response)
 
     def _entries(self, limit: int) -> bool:
-        """Whether there is anything below this path."""
+        """Whether there are objects below this path."""
         answer = ask_app(self._app, self._listing_request(limit))
         return answer.is_success and bool(json.loads(answer.body or b"[]"))
 
@@ -212,7 +212,7 @@ class _Visit:
         return f"{self._site.label}/{wsgi_to_str(self._obj)}"
 
     def _link_query(self) -> tuple[str, str]:
-        """What links carry so that a temporary URL goes on to open them, and its prefix."""
+        """Return the query for links, so that a temporary URL also opens them, and its prefix."""
         if self._environ.get("REMOTE_USER") != TEMPURL_USER:
             return "", ""
         query = self._environ.get("QUERY_STRING", "")
@@ -225,7 +225,7 @@ class _Visit:
         return f"?{escape('&'.join(kept))}", given["temp_url_prefix"]
 
     def _redirect(self, start_response: StartResponse) -> Iterable[bytes]:
-        """To the same path with a slash at its end, where links within the page are right."""
+        """Redirect to the path with a slash at its end, so that relative links are correct."""
         denial = self._denial()
         if denial is not None:
             return self._failed(denial.status, start_response, denial)
@@ -237,7 +237,7 @@ class _Visit:
         return Response(301, {"Location": location, "Content-Type": _HTML})(environ, start_response)
 
     def _denial(self) -> Response | None:
-        """What the auth system has against an answer that asks no other part of the proxy."""
+        """Return the refusal of auth, for answers that need no sub-request."""
         request = Request(self._environ)
         request.acl = self._site.read_acl
         denial: Response | None = self._environ["swift.authorize"](request)
@@ -246,7 +246,7 @@ class _Visit:
     def _failed(
         self, status: int, start_response: StartResponse, response: WSGIApp | None = None
     ) -> Iterable[bytes]:
-        """The owner's page for an error where there is one, else the error itself."""
+        """Answer with the owner's error page if there is one, else with the error itself."""
         if self._site.error and status in (401, 404):
             name = f"{status}{self._site.error}".encode().decode("latin-1")
             path = "/".join([*self._path.split("/", 4)[:4], name])
@@ -260,7 +260,7 @@ class _Visit:
         return (response or error_response(status))(self._environ, start_response)
 
     def _ask(self, path: str) -> _Found:
-        """The reader's own request for ``path``, conditions and ranges included."""
+        """Repeat the client's request for ``path``, with its conditions and ranges."""
         environ = dict(self._environ)
         if path != self._path:
             environ["PATH_INFO"] = path
@@ -277,7 +277,7 @@ class StaticWeb:
         self._url_base = options.url_base
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Pages for GET and HEAD of containers that are sites; everything else goes on."""
+        """Serve pages for GET and HEAD of containers that are sites; pass other requests on."""
         if not _is_visitor(environ):
             return self._app(environ, start_response)
         try:
@@ -302,7 +302,7 @@ class StaticWeb:
 
 
 def _is_visitor(environ: Environ) -> bool:
-    """Whether to show pages: to those whom no token brought here, or who ask for them."""
+    """Whether to serve pages: to requests without a token, or that ask for pages."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         return False
     if "swift.authorize" not in environ:

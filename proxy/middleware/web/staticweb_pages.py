@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages that staticweb makes: a listing, and what to say in place of one.
+"""The pages of staticweb: a listing, and a page for disabled listings.
 
-The structure of a listing, its ids and classes, is OpenStack Swift's: style sheets rely on it.
+The structure, ids and classes of a listing are OpenStack Swift's: style sheets rely on them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _HEADING_ROW = """\
 
 @dataclass(frozen=True)
 class ListingPage:
-    """What a listing shows; all text.
+    """The contents of a listing page; all text.
 
-    ``label``: of what it is a listing; ``prefix``: the directory, with its slash; ``css``: URL of a
-    style sheet, relative to the container, or empty; ``query``: put behind every link, escaped;
-    ``has_parent``: whether the reader may go up.
+    ``label``: title of the listing; ``prefix``: the directory, with its slash; ``css``: URL of a
+    style sheet, relative to the container, or empty; ``query``: appended to every link, escaped;
+    ``has_parent``: whether to show a link to the parent directory.
     """
 
     label: str
@@ -44,7 +44,7 @@ class ListingPage:
     has_parent: bool
 
     def render(self, entries: Iterable[Mapping[str, Any]]) -> str:
-        """The page for the entries of a JSON listing: directories first."""
+        """Return the page for the entries of a JSON listing: directories first."""
         entries = list(entries)
         rows = [_HEADING_ROW]
         if self.has_parent:
@@ -81,7 +81,7 @@ class ListingPage:
 
 
 def _link(name: str) -> str:
-    # A name of dots, or with a colon, must not be taken for something else.
+    # A name of dots, or with a colon, must not be read as a relative path or a scheme.
     return f"./{quote(name).replace('.', '%2E')}"
 
 
@@ -93,7 +93,7 @@ def _row(attributes: str, href: str, name: str, size: str = "&nbsp;", date: str 
 
 
 def readable_size(count: int) -> str:
-    """Bytes as people read them: 4Ki."""
+    """Return a size in readable form: 4Ki."""
     power = 0
     while count >= 1024 and power + 1 < len(_UNITS):
         count = round(count / 1024)
@@ -102,7 +102,7 @@ def readable_size(count: int) -> str:
 
 
 def no_listing_page(label: str, index: str) -> str:
-    """In place of a listing that the owner does not want; ``index``: the file that is missing."""
+    """Return the page for a disabled listing; ``index`` is the missing index file."""
     missing = ""
     if index:
         missing = (

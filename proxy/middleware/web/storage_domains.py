@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host names below the domains that are the cluster's own."""
+"""Host names below the domains of the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from martlet.http.environ import Environ
 
 
 def host_of(environ: Environ) -> tuple[str, str]:
-    """Name and port (with its colon, or empty) that a request was sent to; "" for an IPv6 host."""
+    """Return the request's host name and port (with its colon, or empty); "" for an IPv6 host."""
     host: str = environ.get("HTTP_HOST") or environ.get("SERVER_NAME") or ""
     if host.startswith("["):
         return "", ""
@@ -18,12 +18,12 @@ def host_of(environ: Environ) -> tuple[str, str]:
 
 
 def dotted(domains: Iterable[str]) -> list[str]:
-    """The domains of an option, each with one dot before it."""
+    """Return the domains of an option, each with one leading dot."""
     return [f".{domain.lower().lstrip('.')}" for domain in domains]
 
 
 def label_in(name: str, domains: Iterable[str]) -> str | None:
-    """What stands before the first of ``domains`` that ``name`` is below; None for none."""
+    """Return the part of ``name`` before the first matching domain; None if no domain matches."""
     for domain in domains:
         if name.lower().endswith(domain):
             return name[: -len(domain)]
