@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy's cache: memcached where it is configured, else memory shared by invalidation only."""
+"""The proxy's cache: memcached if configured, else process memory with shared invalidation."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every cache offers, and the one rule that keeps cached information true.
+"""The interface of every cache, and the rule that prevents stale entries.
 
-A process that reads something from the backends and caches it races with a process that changes
-it: the reader may have read before the change and store after it. So a read that ends in the cache
-goes like this::
+A process that caches a value from the backends races with a process that changes it. The reader
+may read before the change and store after it. So a read with caching looks like this::
 
     value, lease = cache.lookup(key)
     if value is None:
@@ -12,16 +11,16 @@ goes like this::
 
 and a change like this::
 
-    ...change it on the backends...      # also when the answer was an error: it may have happened
+    ...change it on the backends...      # also after an error: the change may have happened
     cache.delete(key)
 
-A ``delete`` between ``lookup`` and ``set`` voids the lease, whichever worker process does it, and
-the late ``set`` is dropped.
+A ``delete`` between ``lookup`` and ``set``, in any worker process, invalidates the lease. The late
+``set`` is then dropped.
 
-A ``set`` without a lease is for what holds whoever fetched it and whenever, such as what Keystone
-says of a token: other workers keep what they have.
+A ``set`` without a lease is for values that do not depend on the time or the worker, such as
+Keystone's answer about a token: other workers keep their entries.
 
-Values are what JSON can carry. Whoever gets a value must not change it: it may be shared.
+Values are JSON values. A caller must not change a value that it gets: it may be shared.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ Lease = int | bytes
 
 
 class Cache(Protocol):
-    """A cache of JSON values; no method raises for a cache that is out of reach."""
+    """A cache of JSON values; no method raises an error if the cache is unreachable."""
 
     def get(self, key: str) -> Any:
-        """The value, or None on a miss."""
+        """Return the value, or None on a miss."""
 
     def lookup(self, key: str) -> tuple[Any, Lease]:
-        """The value or None, and the lease under which a value fetched from now on may be set."""
+        """Return the value or None, and the lease for setting a value fetched after this call."""
 
     def set(self, key: str, value: Any, time: float = 0, lease: Lease | None = None) -> None:
-        """Keep ``value`` for ``time`` seconds (0: until there is no room).
+        """Store ``value`` for ``time`` seconds (0: until it is evicted).
 
-        With a lease, only if the key has not been deleted since ``lookup`` gave it. Bytes are
-        kept as the text that they encode in UTF-8.
+        With a lease, store it only if the key was not deleted since the ``lookup``. Bytes are
+        stored as the text that they encode in UTF-8.
         """
 
     def delete(self, key: str) -> None:
-        """Forget the value, in every process, and void the leases given so far."""
+        """Remove the value in every process and invalidate the existing leases."""
 
     def incr(self, key: str, delta: int) -> int | None:
-        """Add ``delta`` to the whole number under ``key``, 0 if there is none; the sum.
+        """Add ``delta`` to the whole number under ``key`` (0 if absent) and return the sum.
 
-        A sum is not below 0. None if the cache is out of reach. In memcached all proxies add to one
-        number; without it each worker has its own.
+        A sum is not below 0. The result is None if the cache is unreachable. In memcached all
+        proxies share the number; otherwise each worker has its own.
         """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache in the memory of one worker process, kept true by ``SharedGenerations``.
+"""The cache in the memory of one worker process, invalidated through ``SharedGenerations``.
 
-Each worker has values of its own; a change made by any worker is seen by all at their next look.
+Each worker has its own values. A change by one worker is visible to all at their next look-up.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NEVER = float("inf")
 
 
 class LocalCache:
-    """A ``Cache`` in process memory, least recently used out first.
+    """A ``Cache`` in process memory that evicts the least recently used entry.
 
-    Make it before the workers are forked. Its calls do no I/O, so green threads cannot interleave
-    within one; it is not made for several operating system threads.
+    Create it before the workers are forked. Its calls do no I/O, so green threads cannot interleave
+    within one. It is not safe for several operating system threads.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LocalCache:
         return len(self._entries)
 
     def __bool__(self) -> bool:
-        """True while it is empty, too: others ask ``if environ["swift.cache"]``."""
+        """Return True also for an empty cache: other code tests ``if environ["swift.cache"]``."""
         return True
 
     def get(self, key: str) -> Any:
@@ -58,15 +58,15 @@ class LocalCache:
 
     def lookup(self, key: str) -> tuple[Any, Lease]:
         """See ``Cache``."""
-        # The generation is read before the value is looked for, so that a change in between
-        # voids this lease too.
+        # The generation is read before the value, so that a change in between also invalidates
+        # this lease.
         lease = self._generations.current(self._generations.slot_of(key))
         return self.get(key), lease
 
     def set(self, key: str, value: Any, time: float = 0, lease: Lease | None = None) -> None:
         """See ``Cache``."""
         slot = self._generations.slot_of(key)
-        # What the other workers hold stays: if a set were news to them, workers that fetch the same
+        # The entries of other workers stay: if a set invalidated them, workers that fetch the same
         # key would evict each other forever.
         generation = self._generations.current(slot)
         if lease is not None and lease != generation:

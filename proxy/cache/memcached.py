@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache in memcached: shared by all workers and all proxies.
 
-A memcached that is out of reach means misses and values not kept, never an error for a client.
+An unreachable memcached causes misses and lost values, never an error for a client.
 
-Two flags mark what is stored: a value is JSON, a tombstone is what ``delete`` leaves in place of
-the value for ``TOMBSTONE_SECONDS``. memcached's own compare-and-swap ids serve as leases:
-``lookup`` learns that the key is absent (then the late ``set`` is an ``add``) or the id of the
-tombstone (then it is a ``cas``); both fail when somebody changed the key meanwhile.
+Two flags mark the entries: a value is JSON; a tombstone replaces a deleted value for
+``TOMBSTONE_SECONDS``. memcached's own compare-and-swap ids serve as leases. ``lookup`` finds that
+the key is absent, and the late ``set`` is an ``add``; or it finds the id of the tombstone, and the
+``set`` is a ``cas``. Both fail if the key was changed meanwhile.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FLAG_JSON = 2
 FLAG_TOMBSTONE = 4
 #: Longer than any fetch from the backends may take between ``lookup`` and ``set``.
 TOMBSTONE_SECONDS = 60
-#: memcached takes a longer time to live for a date.
+#: memcached reads a longer time to live as a date.
 _RELATIVE_TIME_MAX_SECONDS = 30 * 24 * 3600
-#: One line in this time about a memcached out of reach, however many requests miss.
+#: An unreachable memcached is logged once in this time, for any number of misses.
 _LOG_INTERVAL_SECONDS = 10.0
 _ABSENT: Lease = b""
 _VOID: Lease = b"void"
@@ -41,7 +41,7 @@ _TOMBSTONE = object()
 
 
 class _JsonSerde:
-    """How values become bytes and flags; what others wrote there reads as a miss."""
+    """Converts values to bytes and flags; entries of other programs read as a miss."""
 
     def serialize(self, key: str, value: object) -> tuple[bytes, int]:
         if value is _TOMBSTONE:
@@ -74,9 +74,9 @@ class MemcachedCache:
         tls_context: SSLContext | None = None,
         item_size_warning_bytes: int = -1,
     ) -> None:
-        """Connects at the first use, so that forked workers share no socket.
+        """Create the client; it connects at the first use, so that forked workers share no socket.
 
-        :raises ValueError: a server that is not ``host[:port]``.
+        :raises ValueError: a server is not ``host[:port]``.
         """
         connection_count = max_connections * len(servers)
         self._client = HashClient(
@@ -89,12 +89,12 @@ class MemcachedCache:
             max_pool_size=connection_count,
             retry_attempts=error_limit,
             dead_timeout=error_interval_seconds,
-            # With replies, because memcached answers an oversized value even when told not to,
-            # and because a delete must have happened when the client gets its answer.
+            # With replies, because memcached answers an oversized value even with noreply, and
+            # because a delete must be done before the client gets its answer.
             default_noreply=False,
             tls_context=tls_context,
         )
-        # pymemcache's pool raises when it is used up; waiting for a turn keeps that from happening.
+        # pymemcache's pool raises an error when it is empty; waiting for a turn prevents that.
         self._turns = BoundedSemaphore(connection_count)
         self._pool_timeout = pool_timeout_seconds
         self._item_size_warning_bytes = item_size_warning_bytes
@@ -108,7 +108,7 @@ class MemcachedCache:
         """See ``Cache``."""
         answer = self._run("gets", key)
         if answer is None:
-            return None, _VOID  # out of reach: what happened to the key cannot be known
+            return None, _VOID  # unreachable: the state of the key is unknown
         value, cas_id = answer
         return value, (_ABSENT if cas_id is None else cas_id)
 
@@ -133,10 +133,10 @@ class MemcachedCache:
     def incr(self, key: str, delta: int) -> int | None:
         """See ``Cache``."""
         command = "incr" if delta >= 0 else "decr"
-        for _ in range(2):  # again, if another proxy began the number between our two steps
+        for _ in range(2):  # again, if another proxy created the number between our two steps
             total = self._run(command, key, abs(delta), noreply=False)
             if total is False:
-                return None  # so says a server that is left alone for a while
+                return None  # the answer for a server that is suppressed after errors
             if total is not None:
                 number: int = total
                 return number
@@ -150,7 +150,7 @@ class MemcachedCache:
             return None
         try:
             return getattr(self._client, command)(_hashed(key), *args, **kwargs)
-        except Exception as error:  # whatever goes wrong in a cache is a miss
+        except Exception as error:  # every error of a cache counts as a miss
             self._log_failure(f"{type(error).__name__}: {error}")
             return None
         finally:
@@ -160,7 +160,7 @@ class MemcachedCache:
         now = clock.monotonic()
         if now >= self._log_again_at:
             self._log_again_at = now + _LOG_INTERVAL_SECONDS
-            log.warning("memcached out of reach, going on without: %s", reason)
+            log.warning("memcached out of reach, continuing without it: %s", reason)
 
     def _warn_of_size(self, key: str, value: object) -> None:
         size = len(_JsonSerde().serialize(key, value)[0])

@@ -1,11 +1,11 @@
-"""Attack a cluster of this tree from all sides, and check each acknowledged operation.
+"""Attack a cluster of this tree in many ways, and check each acknowledged operation.
 
-Four nodes. At the same time: clients that know what each of their objects may be; clients that
-send nonsense and streams without an end; connections that are idle or say a byte a second; servers
-that are killed or stopped by chance. Afterwards every object is read from all replicas.
+The cluster has four nodes. These run in parallel: clients that know the possible states of their
+objects; clients that send invalid requests and endless streams; connections that are idle or send a
+byte a second; random kills and stops of servers. Afterwards every object is read from all replicas.
 
-Fails when an acknowledged change is lost, an object has bytes that were never stored in it, an
-answer is wrong, or a health check takes too long.
+The run fails if an acknowledged change is lost, an object has bytes that were never stored in it,
+an answer is wrong, or a health check takes too long.
 
 examples:
   make attack                                          five minutes
@@ -37,17 +37,17 @@ from running_cluster import RunningCluster
 from slow_clients import Health, check_health, keep_connections
 
 HEALTH_SECONDS_MAX = 0.5
-#: A read this long after a server was back is never outdated while a live replica knows better.
+#: A read this long after a server's return is never outdated if a live replica is newer.
 SETTLED_SECONDS = 5.0
 _FILES_WANTED = 40_000
 _QUIET_SECONDS = 10.0
 _START_SECONDS_MAX = 120.0
-#: Of a process of the pool: shared with the others.
+#: In a process of the pool: shared with the other processes.
 _barrier: list[Barrier] = []
 
 
 def main() -> int:
-    """The exit status: 0 when nothing was found."""
+    """Return the exit status: 0 if no fault was found."""
     arguments = _parse()
     _raise_file_limit(arguments.idle + arguments.dripping)
     with tempfile.TemporaryDirectory(prefix="martlet-attack-") as directory:
@@ -79,10 +79,10 @@ def _attack(cluster: RunningCluster, arguments: argparse.Namespace) -> dict[str,
             incidents = []
             if arguments.kills:
                 incidents = attack_servers(cluster, seed, until)
-            time.sleep(max(0.0, until - time.monotonic()))  # the attack has a length of its own
+            time.sleep(max(0.0, until - time.monotonic()))  # the attack has a fixed length
         findings = [text for seen in nonsense for text in seen.result().findings]
         checked = health.result()
-    time.sleep(_QUIET_SECONDS)  # idle connections of the proxy end, and memory is given back
+    time.sleep(_QUIET_SECONDS)  # the proxy closes idle connections and frees memory
     clients.check_all()
     clients.close()
     findings += [*clients.verdicts.violations, *_outdated(clients, incidents), *_slow(checked)]
@@ -107,12 +107,12 @@ def _share(barrier: Barrier) -> None:
 
 
 def _await_all(_: int) -> None:
-    """Hold this process until each process of the pool has come up."""
+    """Block this process until each process of the pool has started."""
     _barrier[0].wait(_START_SECONDS_MAX)
 
 
 def _outdated(clients: CheckedClients, incidents: list[Incident]) -> list[str]:
-    """Outdated reads when no server had been away for a while."""
+    """Return the outdated reads at times when no server had been down for a while."""
     return [
         f"outdated read: {what}"
         for at, what in clients.verdicts.outdated
@@ -121,7 +121,7 @@ def _outdated(clients: CheckedClients, incidents: list[Incident]) -> list[str]:
 
 
 def _slow(health: Health) -> list[str]:
-    """The proxy itself is killed as well: some checks fail or wait for the next one."""
+    """Judge the median of the checks: the proxy is killed as well, so some checks fail or wait."""
     typical = statistics.median(health.seconds)
     if typical > HEALTH_SECONDS_MAX:
         return [f"a health check took {typical:.2f} s in the median"]
@@ -159,7 +159,7 @@ def _table(report: dict[str, Any]) -> str:
 
 
 def _raise_file_limit(connections: int) -> None:
-    """More connections than files cannot be kept."""
+    """Raise the limit of open files: each connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(_FILES_WANTED, 2 * connections)
     if most != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Clients that write, read and delete without pause, and know what each object may be now."""
+"""Clients that write, read and delete continuously and know each object's possible states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class State:
-    """An object as the PUT and the last POST of these numbers made it; 0 for none."""
+    """The state of an object after the PUT and the last POST of these numbers; 0 for none."""
 
     put: int = 0
     post: int = 0
@@ -35,23 +35,23 @@ ABSENT = State()
 
 @dataclass
 class Object:
-    """One object, which one client alone changes."""
+    """One object, which only one client changes."""
 
     container: str
     name: str
-    #: States that it may have now: one, but for requests whose answer said nothing.
+    #: Its possible states: one, unless the outcome of a request is unknown.
     may_be: set[State] = field(default_factory=lambda: {ABSENT})
     #: The numbers of all PUTs and POSTs that were sent, in any order and to any replica.
     sent: set[int] = field(default_factory=lambda: {0})
 
     def body(self, put: int) -> bytes:
-        """The body of a PUT: unlike that of any other PUT."""
+        """Return the body of a PUT, unique to that PUT."""
         seed = hashlib.sha256(f"{self.container}/{self.name}/{put}".encode()).digest()
         size = _SIZES[seed[0] % len(_SIZES)]
         return b"%d:" % put + (seed * (size // len(seed) + 1))[:size]
 
     def after(self, answer: Answer | None, change: Callable[[State], State]) -> None:
-        """Note the answer to a change; None where there was none."""
+        """Record the answer to a change; None if there was no answer."""
         changed = {change(state) for state in self.may_be}
         if answer is not None and answer.status < 300:
             self.may_be = changed
@@ -61,21 +61,21 @@ class Object:
 
 @dataclass
 class Verdicts:
-    """Answers that the clients got, by kind; and wrong ones, in words."""
+    """The clients' answers by kind, and a description of each wrong one."""
 
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
-    #: Reads that gave an older state than a later read of all replicas found.
+    #: Reads with an older state than a later read of all replicas.
     outdated: list[tuple[float, str]] = field(default_factory=list)
 
 
 class CheckedClients:
-    """Threads with objects of their own each, until the block ends."""
+    """Threads, each with its own objects, until the block ends."""
 
     def __init__(self, port: int, count: int, seed: int) -> None:
         self.verdicts = Verdicts()
         self._stop = threading.Event()
-        # Not the account of those that send nonsense: they may set a quota.
+        # Not the account of the hostile clients: they may set a quota.
         self._accounts = [Account(port, "test2:tester2", "testing2") for _ in range(count)]
         for number in range(CONTAINERS):
             answer = self._accounts[0].call("PUT", f"attack-{number}")
@@ -104,7 +104,7 @@ class CheckedClients:
                 thread.join(120)
 
     def check_all(self) -> None:
-        """Read each object from all replicas: is it as it must be?"""
+        """Read each object from all replicas and check its state."""
         account = self._accounts[0]
         for mine in self.objects:
             for item in mine:
@@ -154,7 +154,7 @@ class CheckedClients:
             self.verdicts.outdated.append((at, f"{item.container}/{item.name}: {state}"))
 
     def _read(self, account: Account, item: Object, newest: bool = False) -> State | None:
-        """The state that a GET shows; None where it was refused."""
+        """Return the state that a GET shows; None if it was refused."""
         headers = {"X-Newest": "true"} if newest else {}
         answer = self._ask(account, "GET", item, headers, None)
         if answer is None or answer.status not in (200, 404):
@@ -180,7 +180,7 @@ class CheckedClients:
             answer = account.call(method, item.container, item.name, headers=headers, body=body)
         except (OSError, http.client.HTTPException) as error:
             self.verdicts.counts[f"{method} {type(error).__name__}"] += 1
-            self._stop.wait(_PAUSE_SECONDS)  # the proxy may be away
+            self._stop.wait(_PAUSE_SECONDS)  # the proxy may be down
             return None
         self.verdicts.counts[f"{method} {answer.status}"] += 1
         if answer.status not in (200, 201, 202, 204, 404, 503, 507):

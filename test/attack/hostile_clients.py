@@ -1,4 +1,4 @@
-"""Clients that send what no client should. Each goes on until a time by the monotonic clock."""
+"""Clients that send invalid requests. Each runs until a time of the monotonic clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDLESS_BYTES = 8 << 20
 _BOMB = gzip.compress(bytes(256 << 20))
 _CHUNKED = b" HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PUT = b"PUT /v1/AUTH_test/c/o" + _CHUNKED
-#: Streams that never end: what is sent once, and what is sent again and again.
+#: Endless streams: the first bytes, and the bytes that are repeated.
 _ENDLESS = (
     (b"GET /", b"a" * 60_000),
     (b"GET / HTTP/1.1\r\nHost: h\r\n", b"A: b\r\n" * 10_000),
@@ -40,15 +40,15 @@ _ENDLESS = (
 
 @dataclass
 class Nonsense:
-    """Answers to requests that make no sense."""
+    """Answers to invalid requests."""
 
     statuses: Counter[int] = field(default_factory=Counter)
-    #: Requests whose 5xx no killed server explains.
+    #: Requests whose 5xx is not explained by a killed server.
     findings: list[str] = field(default_factory=list)
 
 
 def send_nonsense(port: int, seed: int, until: float) -> Nonsense:
-    """Requests of the fuzzer, one after another. No answer, 503 and 507 come of killed servers."""
+    """Send requests of the fuzzer. Killed servers explain missing answers, 503 and 507."""
     seen = Nonsense()
     client = NonsenseClient(f"http://{HOST}:{port}", seed)
     number = 0
@@ -65,7 +65,7 @@ def send_nonsense(port: int, seed: int, until: float) -> Nonsense:
 
 
 def pour(port: int, seed: int, until: float) -> int:
-    """Streams without an end, one after another; how many the server took no more of."""
+    """Send endless streams sequentially; return how many of them the server cut off."""
     chance = random.Random(seed)
     refused = 0
     while time.monotonic() < until:

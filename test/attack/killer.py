@@ -1,4 +1,4 @@
-"""Kills and stops servers of a cluster by chance, and looks at what their processes hold."""
+"""Kills and stops random servers of a cluster, and reads the resources of their processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from running_cluster import RunningCluster, await_true
 
 _PAUSE_SECONDS = (0.5, 12.0)
 _STOPPED_SECONDS = (0.05, 3.0)
-#: Of ten attacks on a server, how many stop it for a moment; the others kill it.
+#: How many of ten attacks on a server stop it for a moment; the others kill it.
 _STOPS_OF_TEN = 2
 
 
@@ -24,21 +24,21 @@ class Incident:
     """One server killed, or stopped and continued."""
 
     service: str
-    #: When it began, and when the server was there again, by the monotonic clock.
+    #: The start, and the return of the server, by the monotonic clock.
     began: float
     ended: float
     is_kill: bool
 
 
 def attack_servers(cluster: RunningCluster, seed: int, until: float) -> list[Incident]:
-    """One server at a time, whole with its workers or one worker alone."""
+    """Attack one server at a time, either with all its workers or one worker alone."""
     chance = random.Random(seed)
     incidents: list[Incident] = []
     while True:
         pause = chance.uniform(*_PAUSE_SECONDS)
         if time.monotonic() + pause + _STOPPED_SECONDS[1] > until:
             return incidents
-        time.sleep(pause)  # the cluster at work, between two attacks
+        time.sleep(pause)  # normal operation between two attacks
         service = chance.choice([name for name in services(cluster.home) if name != "supervisor"])
         incidents.append(_attack(cluster, service, chance))
 
@@ -53,7 +53,7 @@ def _attack(cluster: RunningCluster, service: str, chance: random.Random) -> Inc
             os.kill(victim, signal.SIGKILL)
         else:
             os.kill(victim, signal.SIGSTOP)
-            time.sleep(chance.uniform(*_STOPPED_SECONDS))  # how long it is away
+            time.sleep(chance.uniform(*_STOPPED_SECONDS))  # the time it is stopped
             os.kill(victim, signal.SIGCONT)
     if is_kill and victim == tree[0]:
         await_true(lambda: _is_new(cluster, service, victim), f"a new {service}")
@@ -68,7 +68,7 @@ def _is_new(cluster: RunningCluster, service: str, old: int) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """By one service with all its workers."""
+    """The resources of one service with all its workers."""
 
     resident_mib: float
     files: int
@@ -76,7 +76,7 @@ class Held:
 
 
 def held(home: Path) -> dict[str, Held]:
-    """Memory, files and threads of each service now, by its name."""
+    """Return the current memory, files and threads of each service, by its name."""
     memory = usage(home)
     found = {}
     for name, pid in services(home).items():

@@ -1,4 +1,4 @@
-"""Clients that take their time, and one that looks whether others are served meanwhile."""
+"""Slow clients, and a client that checks whether others are served meanwhile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HEALTH_SECONDS_MAX = 30.0
 
 
 def keep_connections(port: int, idle: int, dripping: int, until: float) -> int:
-    """Keep connections open that say nothing, and ones that say a byte a second.
+    """Keep idle connections open, and connections that send a byte a second.
 
-    What the server closes is opened again. Returns how many were opened.
+    Connections that the server closes are reopened. The result is the number of opened ones.
     """
     heads = [b""] * idle + [_DRIPPING[number % 3] for number in range(dripping)]
     clients: list[socket.socket | None] = [None] * len(heads)
@@ -40,7 +40,7 @@ def keep_connections(port: int, idle: int, dripping: int, until: float) -> int:
             elif not _is_open_after_byte(client, b"a" if head else b""):
                 client.close()
                 clients[number] = None
-        time.sleep(_PAUSE_SECONDS)  # a byte a second is what such a client does
+        time.sleep(_PAUSE_SECONDS)  # such a client sends a byte a second
     for client in clients:
         if client is not None:
             client.close()
@@ -48,7 +48,7 @@ def keep_connections(port: int, idle: int, dripping: int, until: float) -> int:
 
 
 def _open(port: int, head: bytes) -> socket.socket | None:
-    """None where no connection comes about now."""
+    """Open a connection; return None if it fails now."""
     try:
         client = socket.create_connection((HOST, port), timeout=_CONNECT_SECONDS)
     except OSError:
@@ -71,7 +71,7 @@ def _is_open_after_byte(client: socket.socket, byte: bytes) -> bool:
 
 @dataclass
 class Health:
-    """Of a health check every fifth of a second: how long each took, and how some failed."""
+    """The durations and failures of a health check every fifth of a second."""
 
     seconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)

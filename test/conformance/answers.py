@@ -1,4 +1,4 @@
-"""What of an answer an application can rely on, and two servers can have in common."""
+"""The part of an answer that applications can rely on and that two servers can share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# Of one connection or one server.
+# Specific to one connection or one server.
 _IGNORED = [
     "connection",
     "date",
@@ -20,7 +20,7 @@ _IGNORED = [
     "x-openstack-request-id",
     "x-trans-id",
 ]
-# Moments, and the ETag of a manifest, which holds those of its segments.
+# Times, and the ETag of a manifest, which contains the times of its segments.
 _MOMENTS = [
     "last-modified",
     "x-copied-from-last-modified",
@@ -35,9 +35,9 @@ _SETS = [
     "allow",
     "vary",
 ]
-# The rest of a refusal is for people, in each server's own words.
+# The rest of a refusal is text for people, in each server's own words.
 _TOLD_BY_REFUSALS = ["allow", "content-range", "location", "retry-after", "www-authenticate"]
-# But for these, which have an object's metadata, and of them what is about the sentence.
+# Except these, which have an object's metadata; their headers about the text are left out.
 _TELL_OF_THE_OBJECT = (412, 416)
 _OF_THE_SENTENCE = [
     "content-disposition",
@@ -46,7 +46,7 @@ _OF_THE_SENTENCE = [
     "content-length",
     "content-type",
 ]
-# Container servers tell account servers a while later.
+# Container servers report to account servers with a delay.
 _LATE = re.compile(r"x-account-.*(count|bytes-used.*)")
 #: Values of X-Delete-At that walks set; others come from X-Delete-After.
 FIXED_TIMES = ("4102444800", "9999999999", "2147483648")
@@ -55,7 +55,7 @@ _TIME = re.compile(
 )
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BOUNDARY = re.compile(r"boundary=(\S+)")
-# Of manifests of ranges within ranges, too.
+# Also for manifests of ranges within ranges.
 _BOUNDARY_LINE = re.compile(rb"--[0-9a-f]{32}")
 _SENTENCE = re.compile(rb"(?<=Response Body: )[^\n]*|(?<=<response_body>)[^<]*")
 _SHOWN_MAX = 2000
@@ -63,14 +63,14 @@ _SHOWN_MAX = 2000
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers by lower-case name, and body: bytes, or what JSON holds. Status 0: none."""
+    """Status (0: no answer), headers by lower-case name, and body: bytes or parsed JSON."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = b""
 
     def differences(self, other: Answer) -> list[str]:
-        """What is not the same, a line each; of a status nothing but that."""
+        """Return a line for each difference; if the status differs, only that line."""
         if self.status != other.status:
             return [f"status {self.status} != {other.status}"]
         found = [
@@ -85,7 +85,7 @@ class Answer:
 
 
 def normal(response: http.client.HTTPResponse, body: bytes) -> Answer:
-    """An answer without what is of one server or one moment."""
+    """Return an answer without the parts that depend on one server or one moment."""
     headers = _normal_headers(response)
     status, content_type = response.status, headers.get("content-type", "")
     if status in _TELL_OF_THE_OBJECT:
@@ -126,7 +126,7 @@ def _normal_headers(response: http.client.HTTPResponse) -> dict[str, str]:
 
 
 def _unparsed_headers(response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
-    """Those from one on whose name is not ASCII: http.client takes them for a body."""
+    """Yield the headers from the first non-ASCII name on: http.client reads them as a body."""
     for line in str(response.headers.get_payload()).split("\r\n"):
         name, colon, value = line.partition(":")
         if colon:
@@ -138,7 +138,7 @@ def _normal_body(body: bytes, content_type: str) -> Any:
         try:
             return _without_times(json.loads(body))
         except ValueError:
-            pass  # none, or a part of it
+            pass  # no JSON, or a part of it
     if "xml" in content_type:
         body = _normal_xml(body)
     if content_type.startswith("multipart/") or body.startswith(b"--"):
@@ -147,7 +147,7 @@ def _normal_body(body: bytes, content_type: str) -> Any:
 
 
 def _normal_xml(body: bytes) -> bytes:
-    # Swift sends some characters as they are, and so no reader of XML takes the whole.
+    # Swift does not escape some characters, so no XML parser accepts the document.
     text = _NOT_IN_XML.sub("\ufffd", body.decode("utf-8", "replace"))
     try:
         text = xml.etree.ElementTree.canonicalize(text).replace("&#xD;", "\n")

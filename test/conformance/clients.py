@@ -1,4 +1,4 @@
-"""Programs that people use with Swift, each driven through what it is used for."""
+"""Programs that people use with Swift, each driven through its usual tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SEGMENT = "5M"
 
 
 def run_clients(url: str) -> list[Result]:
-    """The outcome of each program; one that is not installed is skipped with the reason."""
+    """Return the outcome of each program; a program that is not installed is skipped."""
     scratch = judges.WORK / "clients"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -47,7 +47,7 @@ def _outcome(name: str, check: Callable[[str, Path], None], url: str, scratch: P
 
 
 def _make_tree(root: Path) -> Path:
-    """Files of many sizes, one larger than a segment, with names that need care."""
+    """Create files of many sizes, one larger than a segment, with unusual names."""
     chance = random.Random(1)
     tree = root / "tree"
     names = ["a.txt", "deep/er/b.bin", "empty", "with space", "ümlaut/ß%2F?#.txt", "plus+&=.txt"]
@@ -74,7 +74,7 @@ def _say(command: list[str], environ: dict[str, str], cwd: Path | None = None) -
 
 
 def _rclone(url: str, scratch: Path) -> None:
-    """Up in segments, check, list, move, copy on the server, sync a change, down, purge."""
+    """Upload in segments, check, list, move, copy on the server, sync a change, download, purge."""
     environ = {
         "RCLONE_CONFIG": str(scratch / "none.conf"),
         "RCLONE_CONFIG_M_TYPE": "swift",
@@ -106,7 +106,7 @@ def _rclone(url: str, scratch: Path) -> None:
 
 
 def _swift(url: str, scratch: Path) -> None:
-    """python-swiftclient's command: static and dynamic segments, resumed, downloaded, deleted."""
+    """Run python-swiftclient's command: static and dynamic segments, resume, download, delete."""
     binaries = judges.environment("python-swiftclient-cli", "python-swiftclient")
     tree = _make_tree(scratch)
     environ = {"ST_AUTH": f"{url}/auth/v1.0", "ST_USER": _USER, "ST_KEY": _KEY}
@@ -120,7 +120,7 @@ def _swift(url: str, scratch: Path) -> None:
         back.mkdir()
         swift("download", container, cwd=back)
         assert _digests(back) == _digests(tree), f"{kind}: what came back differs"
-        # By its name: what is deleted in bulk leaves its segments.
+        # By its name: a bulk delete would leave its segments.
         swift("delete", container, "large.bin")
         swift("delete", container)
         assert container not in swift("list").split()
@@ -129,7 +129,7 @@ def _swift(url: str, scratch: Path) -> None:
 
 
 def _openstack(url: str, scratch: Path) -> None:
-    """The OpenStack command line: containers, objects, metadata."""
+    """Run the OpenStack command line: containers, objects, metadata."""
     binaries = judges.environment("openstack", "python-openstackclient", "python-swiftclient")
     environ = {
         "OS_AUTH_TYPE": "v1password",

@@ -1,8 +1,8 @@
-"""The same requests to OpenStack Swift and to martlet: what an application could tell apart.
+"""Differences that applications can see, from the same requests to OpenStack Swift and martlet.
 
-Walks (``walks_*.py``) are drawn by chance from a seed; of the answers is compared what a client can
-rely on (``answers.py``). What differs and is meant to stands in ``expected/differences.toml``, each
-with its reason. A 5xx of Swift's where martlet answers otherwise is only counted.
+Walks (``walks_*.py``) are random, from a seed. The parts of the answers that a client can rely on
+are compared (``answers.py``). ``expected/differences.toml`` lists the intended differences, each
+with its reason. A 5xx of Swift that martlet answers otherwise is only counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WRITES = ("PUT", "POST", "DELETE", "COPY")
 
 @dataclass(frozen=True)
 class _Decision:
-    """A difference that is meant to be: patterns of the request and of the line that tells it."""
+    """An intended difference: patterns of the request and of the line that describes it."""
 
     ask: re.Pattern[str]
     line: re.Pattern[str]
@@ -47,7 +47,7 @@ class _Decision:
 
 @dataclass
 class Comparison:
-    """What came of it so far."""
+    """The results so far."""
 
     asked: int = 0
     swift_failed: int = 0
@@ -58,7 +58,7 @@ class Comparison:
 def run_differences(
     peer_url: str, own_url: str, rounds: int, seed: int, only: Sequence[str] = ()
 ) -> list[Result]:
-    """Walk each kind of walk ``rounds`` times; one failed result for each answer that differs."""
+    """Run each kind of walk ``rounds`` times; return a failed result for each difference."""
     servers = Server(peer_url), Server(own_url)
     seen = Comparison()
     decisions = _read_decisions()
@@ -67,7 +67,7 @@ def run_differences(
             if only and walk.__name__ not in only:
                 continue
             name = f"{walk.__name__}.{seed}.{number}"
-            # Of its own in each run: what an earlier one left is not met.
+            # Unique to each run, so that earlier runs leave no trace.
             container = f"{walk.__name__[:4]}{secrets.token_hex(4)}"
             asks = walk(random.Random(name), container)
             _compare(servers, name, asks, decisions, seen)
@@ -99,9 +99,9 @@ def _compare(
             )
         did_other = theirs.status // 100 != ours.status // 100
         if ask.method == "DELETE":
-            did_other |= theirs.body != ours.body  # reports of what was deleted
+            did_other |= theirs.body != ours.body  # reports of deletions
         if ask.method in _WRITES and did_other:
-            return  # from here on the two have different things
+            return  # from here on the two servers have different objects
 
 
 def _fails(answer: Answer) -> bool:

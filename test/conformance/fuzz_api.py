@@ -1,7 +1,7 @@
-"""Requests without a schema: known headers, parameters and paths with values that make no sense.
+"""Requests without a schema: known headers, parameters and paths with senseless values.
 
-Whatever a client sends, the answer is a status below 500 and the servers go on. One seed gives one
-sequence of requests; a finding names the request.
+The answer to every request must be a status below 500, and the servers must continue. A seed
+determines the sequence of requests; a finding names the request.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class NonsenseClient:
         self._account = ""
 
     def log_in(self) -> None:
-        """Get a token, and things that requests may hit."""
+        """Get a token, and create the objects of the requests."""
         headers = {"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}
         self._connection.request("GET", "/auth/v1.0", headers=headers)
         answer = self._connection.getresponse()
@@ -99,7 +99,7 @@ class NonsenseClient:
         self.ask("POST", f"{self._account}/fv", {"X-Versions-Enabled": "true"}, b"")
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
-        """The status; 0 where the server hung up without one."""
+        """Return the status; 0 if the server closed the connection without one."""
         try:
             self._connection.putrequest(
                 method, path, skip_accept_encoding=True, skip_host="host" in headers
@@ -119,7 +119,7 @@ class NonsenseClient:
         return answer.status
 
     def ask_nonsense(self) -> tuple[str, int]:
-        """One request, described, and its status."""
+        """Send one request; return its description and its status."""
         chance = self._chance
         method = chance.choice(_METHODS)
         path = self._account + chance.choice(_PLACES)
@@ -143,19 +143,19 @@ class NonsenseClient:
         return self._chance.choice(_WORDS)
 
     def _header(self) -> str:
-        """A word that a client can put on the wire."""
+        """Return a word that a client can send."""
         return self._word().replace("\x00", "").strip()
 
 
 def run_fuzz(url: str, requests: int, seed: int) -> list[Result]:
-    """One result a status class; failed where an answer was 5xx or none at all."""
+    """Return one result for each status class; it failed if an answer was 5xx or missing."""
     client = NonsenseClient(url, seed)
     client.log_in()
     statuses: Counter[int] = Counter()
     findings = []
     for number in range(requests):
         if number % 200 == 199:
-            client.log_in()  # what the requests hit may have been deleted by one
+            client.log_in()  # a request may have deleted its objects
         described, status = client.ask_nonsense()
         statuses[status] += 1
         if status >= 500 or not status:

@@ -1,4 +1,4 @@
-"""The judges' own environments: what they need, installed apart from ours, and their sources."""
+"""The environments of the judges, separate from ours, with their requirements and sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONSTRAINTS = tuple(ROOT / f"constraints{part}.txt" for part in ("", "-conforma
 
 
 def pinned(package: str) -> str:
-    """The version of ``package`` in the constraints."""
+    """Return the version of ``package`` in the constraints."""
     match = re.search(rf"(?m)^{re.escape(package)}==(\S+)$", _pins())
     assert match, f"no constraint pins {package}"
     return match.group(1)
@@ -27,7 +27,7 @@ def _pins() -> str:
 
 
 def environment(name: str, *requirements: str) -> Path:
-    """A virtual environment with the requirements, made at the first call; its ``bin``."""
+    """Return ``bin`` of a virtual environment with the requirements, created at the first call."""
     home = WORK / name
     stamp = home / "installed"
     wanted = "\n".join([*requirements, _pins()])
@@ -42,7 +42,7 @@ def environment(name: str, *requirements: str) -> Path:
 
 
 def source(package: str) -> Path:
-    """The source distribution of ``package``, in the version that we pin, unpacked."""
+    """Return the unpacked source distribution of ``package`` in the pinned version."""
     name = f"{package}-{pinned(package)}"
     found = [*WORK.glob(f"{name.replace('-', '?')}/setup.py")]
     if not found:

@@ -1,4 +1,4 @@
-"""A real OpenStack Swift on this machine, from PyPI: the measure."""
+"""A real OpenStack Swift on this machine, from PyPI, as the reference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PIPELINE = (
 
 @contextmanager
 def real_swift(home: Path, auth: Filters | None = None) -> Iterator[str]:
-    """Run one of each server over four devices in memory, the rest in ``home``; its URL.
+    """Run one of each server with four devices in memory, the rest in ``home``; yield its URL.
 
     :param auth: the filters in place of tempauth, each with its options.
     """
@@ -60,7 +60,7 @@ def _servers(home: Path, devices: Path, auth: Filters) -> Iterator[str]:
             environ = {
                 **os.environ,
                 "PATH": f"{binaries}:{os.environ['PATH']}",
-                # An error that is logged in a thread of eventlet's pool stops the object server.
+                # An error logged in a thread of eventlet's pool stops the object server.
                 "EVENTLET_THREADPOOL_SIZE": "0",
             }
             processes.append(
@@ -81,9 +81,9 @@ def _servers(home: Path, devices: Path, auth: Filters) -> Iterator[str]:
 
 
 def _make_devices(devices: Path) -> None:
-    """Make the devices, where an object's metadata find room in extended attributes.
+    """Create devices with enough room for an object's metadata in extended attributes.
 
-    Swift asks for XFS. ext4 gives 4 KiB to a file, which is less than its own limits allow: the
+    Swift requires XFS. ext4 allows 4 KiB in a file, which is less than Swift's own limits: the
     tests of these limits then get a 507, and the thread that logs it stops the object server.
     """
     try:
@@ -96,7 +96,7 @@ def _make_devices(devices: Path) -> None:
 
 
 def _point_to(binaries: Path, conf: Path) -> None:
-    """Whatever swift_dir says, Swift reads policies and limits from a path in its code."""
+    """Redirect the fixed path from which Swift reads policies and limits despite swift_dir."""
     (module,) = binaries.parent.glob("lib/python*/site-packages/swift/common/utils/__init__.py")
     path = re.compile(r"(?m)^SWIFT_CONF_FILE = .*$")
     text, count = path.subn(f"SWIFT_CONF_FILE = {str(conf)!r}", module.read_text())
@@ -192,7 +192,7 @@ def _proxy_conf(home: Path, ports: dict[str, int], auth: Filters) -> Filters:
 
 
 def _origin(name: str) -> Mapping[str, object]:
-    """Where PasteDeploy finds a filter that is Swift's own."""
+    """Return the options with which PasteDeploy finds a filter of Swift."""
     entry = {"cache": "memcache"}.get(name, name.replace("-", "_"))
     return {} if name == "authtoken" else {"use": f"egg:swift#{entry}"}
 

@@ -1,16 +1,16 @@
-"""What others' suites and programs say of a cluster of this tree.
+"""Run other projects' suites and programs against a cluster of this tree.
 
-  swift        OpenStack Swift's functional tests, held against what real Swift passes
-  swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
-  clients      rclone, Glance's store, openstack and swift, each through what it is used for
-  fuzz         requests that make no sense: no answer may be a 5xx
-  differences  odd requests to real Swift and to the cluster: what an application could tell apart
-  versions     sequences of requests about versions to both, with the listings that they leave
-  keystone     both suites with users of a real Keystone, Swift's held against real Swift with it
+swift        OpenStack Swift's functional tests, compared with the results of real Swift
+swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
+  clients      rclone, Glance's store, openstack and swift, each through its usual tasks
+  fuzz         invalid requests: no answer may be a 5xx
+  differences  unusual requests to real Swift and to the cluster: differences for applications
+  versions     sequences of requests about versions to both, with the resulting listings
+  keystone     both suites with users of a real Keystone, Swift's compared with real Swift
 
-Without a name all but the last three. For keystone, MARTLET_KEYSTONE names a directory with
-Keystone and a martlet-proxy-server that has keystonemiddleware. Fails when a test that passes on
-real Swift does not pass here, nor at a second go by itself, or when any of the others fails.
+Without a name, all but the last three run. For keystone, MARTLET_KEYSTONE names a directory with
+Keystone and a martlet-proxy-server that has keystonemiddleware. The run fails if any other judge
+fails, or if a test that passes on real Swift fails here twice, the second time alone.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
 _JUDGES = ("swift", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
 _ON_REQUEST = ("differences", "versions", _KEYSTONE)
-# What the tests of storage policies need.
+# Needed by the tests of storage policies.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
-# A machine that is busy may make a test miss its moment; more than these are no accident.
+# On a busy machine a few tests may fail by timing; more failures than this are real.
 _SECOND_GOES_MAX = 5
 
 
 def main() -> int:
-    """The exit status: 0 when nothing failed that should not."""
+    """Return the exit status: 0 without unexpected failures."""
     arguments = _parse()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if arguments.reference and _KEYSTONE in arguments.judge:
@@ -147,7 +147,7 @@ def _beside_swift(judge: str, arguments: argparse.Namespace, url: str) -> list[R
 
 
 def _judge_with_keystone(home: Path, selection: Sequence[str]) -> tuple[list[Result], list[Result]]:
-    """All results, and those that fail the run; ``selection`` is of Swift's tests only."""
+    """Return all results, and those that fail the run; ``selection`` applies to Swift's tests."""
     with with_keystone(home) as test_conf:
         results, failed = _compare(test_conf, selection, EXPECTED_WITH_KEYSTONE)
         if selection:
@@ -161,7 +161,7 @@ def _judge_with_keystone(home: Path, selection: Sequence[str]) -> tuple[list[Res
 def _compare(
     test_conf: str, selection: Sequence[str], kept: Path
 ) -> tuple[list[Result], list[Result]]:
-    """All results, the better of two where a test had a second go; and those worse than Swift's."""
+    """Return all results, the better one of repeated tests, and those worse than Swift's."""
     results = SWIFT.run(test_conf, selection)
     expected = read_expected(kept)
     if selection:

@@ -1,4 +1,4 @@
-"""A suite of tests of somebody else's: run by pytest in an environment of its own, and read."""
+"""A test suite of another project: run by pytest in its own environment, with its results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import judges
 
 STORAGE_DOMAIN = "example.net"
-#: A suite that has not ended by then stands still.
+#: A suite that has not ended by then hangs.
 SECONDS_MAX = 3600.0
-#: Swift's suite announces objects of the largest size, for which servers reserve room: a small one.
+#: A small limit: Swift's suite announces objects of the largest size, and servers reserve room.
 CONSTRAINTS: dict[str, object] = {"max_file_size": (8 << 20) + 2}
 # The users are those of `martlet up`.
 _CONF = """\
@@ -45,7 +45,7 @@ storage_domain = {storage_domain}
 
 @dataclass(frozen=True)
 class Result:
-    """How one test ended: passed, failed or skipped; and why it did not pass."""
+    """The outcome of one test: passed, failed or skipped, and the reason if it did not pass."""
 
     test: str
     outcome: str
@@ -56,8 +56,8 @@ class Result:
 class Suite:
     """Tests in a source distribution.
 
-    :param requirements: what they import.
-    :param options: of pytest.
+    :param requirements: the packages that they import.
+    :param options: the options of pytest.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Suite:
     def run(
         self, test_conf: str, selection: Sequence[str] = (), output: str = "output.txt"
     ) -> list[Result]:
-        """Run the tests, or those that ``selection`` (pytest's arguments) picks, by name.
+        """Run all tests or those of ``selection`` (pytest's arguments); return results by name.
 
-        What pytest says is in the file ``output`` of ``scratch``.
+        The output of pytest is in the file ``output`` of ``scratch``.
 
-        :param test_conf: says where the cluster is and who its users are.
+        :param test_conf: the address and the users of the cluster.
         """
         binaries = judges.environment(self.name, *self.requirements)
         source = judges.source(self.package)
@@ -111,11 +111,11 @@ class Suite:
 
     @property
     def scratch(self) -> Path:
-        """Where the results and what pytest said are."""
+        """The directory of the results and of pytest's output."""
         return judges.WORK / f"{self.name}-results"
 
 
-#: ``s3api`` is left out: the S3 API has judges of its own.
+#: ``s3api`` is left out: the S3 API has its own judges.
 SWIFT = Suite(
     "swift",
     "swift",
@@ -133,7 +133,7 @@ SWIFT = Suite(
     ),
     ("--ignore=test/functional/s3api", "--override-ini=python_files=test_*.py tests.py"),
 )
-#: With OpenStack's SDK and command line, which use swiftclient's way to log in.
+#: With OpenStack's SDK and command line, which log in like swiftclient.
 SWIFTCLIENT = Suite(
     "python-swiftclient",
     "python-swiftclient",
@@ -142,15 +142,15 @@ SWIFTCLIENT = Suite(
 
 
 def node_of(test: str) -> str:
-    """pytest's argument that picks the test of a `Result`."""
+    """Return pytest's argument that selects the test of a `Result`."""
     module, case, name = test.rsplit(".", 2)
     return f"test/functional/{module.replace('.', '/')}.py::{case}::{name}"
 
 
 def trial_users(url: str) -> str:
-    """The suites' conf for the users of `martlet up`.
+    """Return the suites' conf for the users of `martlet up`.
 
-    Tests expect that the account is there; it comes into being with the first write to it.
+    Tests expect that the account exists; the first write to it creates it.
     """
     headers = {"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}
     with urllib.request.urlopen(
@@ -163,7 +163,7 @@ def trial_users(url: str) -> str:
 
 
 def read_report(report: Path) -> list[Result]:
-    """The results in a JUnit report, by name. A test with sub-tests fails when one of them does."""
+    """Return the results of a JUnit report, by name. A failed sub-test fails its test."""
     found: dict[str, Result] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         module = case.get("classname", "").removeprefix("test.functional.")
@@ -185,18 +185,18 @@ def _first_line(message: str | None) -> str:
 
 
 def write_expected(path: Path, results: Sequence[Result]) -> None:
-    """Keep the outcomes, one ``outcome test`` a line."""
+    """Write the outcomes, one ``outcome test`` per line."""
     path.write_text("".join(f"{result.outcome} {result.test}\n" for result in results))
 
 
 def read_expected(path: Path) -> dict[str, str]:
-    """Test -> outcome."""
+    """Return the outcomes by test."""
     lines = path.read_text().splitlines()
     return {test: outcome for outcome, _, test in (line.partition(" ") for line in lines)}
 
 
 def worse(expected: dict[str, str], results: Sequence[Result]) -> list[Result]:
-    """What passed at the peer and does not pass here; absent tests count as failed."""
+    """Return the tests that pass at the peer and not here; absent tests count as failed."""
     here = {result.test: result for result in results}
     return [
         here.get(test, Result(test, "failed", "did not run"))
@@ -206,7 +206,7 @@ def worse(expected: dict[str, str], results: Sequence[Result]) -> list[Result]:
 
 
 def with_second_go(results: Sequence[Result], again: Sequence[Result]) -> list[Result]:
-    """The results, with those that passed at the second go in place of the first ones."""
+    """Return the results, with passes of the second run in place of the first results."""
     passed = {result.test: result for result in again if result.outcome == "passed"}
     first = {result.test: result for result in results}
     merged = first | passed
@@ -214,6 +214,6 @@ def with_second_go(results: Sequence[Result], again: Sequence[Result]) -> list[R
 
 
 def summary(results: Sequence[Result]) -> str:
-    """``851 passed, 0 failed, 16 skipped``."""
+    """Return a summary: ``851 passed, 0 failed, 16 skipped``."""
     counts = Counter(result.outcome for result in results)
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))

@@ -1,8 +1,8 @@
-"""Object versioning beside real Swift: the same requests to both, and the same answers wanted.
+"""Object versioning compared with real Swift: the same requests must get the same answers.
 
-Hypothesis makes up the requests and shortens a sequence that is answered differently. Version ids
-are timestamps, so each server's are replaced by the number of the request that made the version.
-Left out is what doc/versioning.md says is meant to differ.
+Hypothesis generates the requests and shortens a sequence with different answers. Version ids are
+timestamps, so they are replaced by the number of the request that created the version. Intended
+differences, listed in doc/versioning.md, are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _USAGE = ("x-container-object-count", "x-container-bytes-used", "x-versions-enab
 
 
 class Step(NamedTuple):
-    """A request. ``version`` picks one of the versions that there were, -1 is the null version."""
+    """A request; ``version`` selects one of the earlier versions, -1 is the null version."""
 
     kind: str
     name: str = "a"
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Side:
-    """One of the two servers, and what it called the versions."""
+    """One of the two servers, and its ids of the versions."""
 
     def __init__(self, url: str) -> None:
         self.account = Account(urlsplit(url).port or 80)
@@ -59,7 +59,7 @@ class Side:
         assert self.account.call("PUT", container).status in (201, 202)
 
     def label(self, version: str) -> str:
-        """What both sides call a version."""
+        """Return the common label of a version."""
         return self.labels.get(_plain(version), version)
 
     def ask(self, method: str, name: str, version: str = "", **more: Any) -> Answer:
@@ -69,7 +69,7 @@ class Side:
         return self.account.send(method, path, **more)
 
     def told(self, method: str, answer: Answer) -> tuple[Any, ...]:
-        """What of an answer both must agree on; the sentences of errors are anybody's."""
+        """Return the part of an answer that must be equal; the texts of errors may differ."""
         headers = answer.headers
         wanted = _TOLD if method in ("GET", "HEAD") and answer.status < 300 else ("etag",)
         shown = {name: headers[name] for name in wanted if name in headers}
@@ -80,7 +80,7 @@ class Side:
         return answer.status, shown, answer.body if answer.status == 200 else b""
 
     def listing(self, query: dict[str, Any]) -> tuple[int, Any]:
-        """A listing of versions."""
+        """Return a listing of versions."""
         query = dict(query)
         if "version_marker" in query:
             query["version_marker"] = self.ids.get(query["version_marker"], _NULL)
@@ -96,7 +96,7 @@ class Side:
                 self.ids[label] = entry["version_id"]
                 entry["version_id"] = label
             if entry.get("name") in latest and entry["hash"] == _MARKER_ETAG:
-                entry["is_latest"] = False  # Swift calls two of them the latest
+                entry["is_latest"] = False  # Swift marks two of them as the latest
         return 200, entries
 
     def state(self) -> Any:
@@ -125,11 +125,12 @@ class Pair:
         self.requests: Counter[str] = Counter()
 
     def run(self, steps: list[Step], prefix: str) -> None:
-        """
-        :raises AssertionError: they differ.
+        """Send the steps to both servers.
+
+        :raises AssertionError: the answers differ.
         """
         container = f"{prefix}-{next(self.numbers)}"
-        made: dict[tuple[str, str], None] = {}  # name and label of the versions that were listed
+        made: dict[tuple[str, str], None] = {}  # name and label of the listed versions
         for side in self.sides:
             side.begin(container)
         is_versioned = False
@@ -167,7 +168,7 @@ class Pair:
             if version:
                 query |= {"marker": name, "version_marker": version}
             elif "reverse" in query:
-                query.pop("marker", None)  # Swift then lists the marker's versions, too
+                query.pop("marker", None)  # Swift then lists the marker's versions as well
             return side.listing(query)
         if step.kind in ("enable", "suspend"):
             headers = {"X-Versions-Enabled": str(step.kind == "enable")}
@@ -186,7 +187,7 @@ class Pair:
     def _learn(
         self, side: Side, step: Step, answer: Answer, name: str, number: int, version: str
     ) -> None:
-        """Remember what this side calls what the request wrote."""
+        """Record this side's id of the version that the request wrote."""
         if step.kind not in ("PUT", "POST", "COPY", "DELETE") or (version and step.kind != "COPY"):
             return
         found, label = answer.headers.get("x-object-version-id"), f"v{number}"
@@ -194,8 +195,8 @@ class Pair:
             head = side.ask("HEAD", name).headers
             if head.get("x-object-version-id", _NULL) != _NULL:
                 return
-            # What was written without versioning has a timestamp for an id later on: Swift takes
-            # that of the last POST.
+            # An object written without versioning later gets a timestamp as its id: Swift uses
+            # the timestamp of the last POST.
             found = head["x-timestamp"]
             label = side.nulls[name] if step.kind == "POST" else label
             side.nulls[name] = label
@@ -209,7 +210,7 @@ class Pair:
 
         states: list[Any] = []
         try:
-            await_true(same, "the same state", 0.5)  # rows may come a little later
+            await_true(same, "the same state", 0.5)  # rows may arrive later
         except AssertionError:
             _agree(states, steps)
 
@@ -250,7 +251,7 @@ def _steps() -> st.SearchStrategy[list[Step]]:
 
 
 def run_versions(theirs: str, ours: str, sequences: int, number: int) -> list[Result]:
-    """Failed when some sequence of requests is answered otherwise than by real Swift."""
+    """Run the comparison; it fails if a sequence gets other answers than from real Swift."""
     pair = Pair(theirs, ours)
     prefix = f"versions-{Timestamp.now().internal}"
 

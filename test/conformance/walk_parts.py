@@ -1,4 +1,4 @@
-"""What walks are made of: requests that many begin with, and values for headers."""
+"""Parts of walks: requests that many walks start with, and values for headers."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def etags() -> tuple[str, ...]:
 
 
 def large(base: str) -> Iterator[Ask]:
-    """One object, ``0123456789``, as a plain one, by a manifest of each kind, and by symlinks."""
+    """Create ``0123456789`` as a plain object, as a manifest of each kind, and as symlinks."""
     yield put(base, b"", ("X-Container-Read", ".r:*"))
     yield put(f"{base}/plain", WHOLE)
     for first, last, name in ((0, 4, "s1"), (4, 7, "s2"), (7, 10, "s3")):

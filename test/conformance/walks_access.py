@@ -1,4 +1,4 @@
-"""Walks about who may do what, and how browsers come in."""
+"""Walks about authorization and access by browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks about many objects in one request."""
+"""Walks about bulk requests."""
 
 from __future__ import annotations
 

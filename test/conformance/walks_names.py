@@ -323,7 +323,7 @@ _METHODS = (
 
 
 def protocols(chance: random.Random, container: str) -> Iterator[Ask]:
-    """Methods, paths, encodings and versions that few use."""
+    """Yield unusual methods, paths, encodings and versions."""
     base = f"{ACCOUNT}/{container}"
     yield put(base)
     yield put(f"{base}/o", b"0123456789")
@@ -383,7 +383,7 @@ def protocols(chance: random.Random, container: str) -> Iterator[Ask]:
 
 
 def unmade_accounts(chance: random.Random, container: str) -> Iterator[Ask]:
-    """An account that nobody has made, as one sees it who may see all."""
+    """Yield requests of a reseller admin for an account that does not exist."""
     account = f"/v1/AUTH_{container}"
     queries = ("", "", "?format=json", "?format=xml", "?format=x", "?limit=0", "?marker=a")
     for method in ("HEAD", "GET", "HEAD", "GET"):
@@ -411,7 +411,7 @@ _ARCHIVES = (
 
 
 def archive_names(chance: random.Random, container: str) -> Iterator[Ask]:
-    """Where a container has its old versions kept."""
+    """Yield requests that set and remove archive containers of various names."""
     for number, value in enumerate(chance.sample(_ARCHIVES, 6)):
         base = f"{ACCOUNT}/{container}{number}"
         mode = chance.choice(("X-Versions-Location", "X-History-Location"))

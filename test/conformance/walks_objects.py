@@ -146,7 +146,7 @@ _MOMENTS = (
 
 
 def posts(chance: random.Random, container: str) -> Iterator[Ask]:
-    """What a PUT sets and a POST keeps, sets and clears, with expiry."""
+    """Yield PUTs that set headers and POSTs that keep, set and clear them, with expiry."""
     base = f"{ACCOUNT}/{container}"
     yield put(base)
     for number in range(7):
@@ -172,7 +172,7 @@ def _object_headers(chance: random.Random) -> Iterator[tuple[str, str]]:
         "X-Remove-Object-Meta-A": ("x",),
         "X-Object-Manifest": ("c/o", "", "c", "c/", "/c/o", "c/o?x", "c/%ff", "none/%00", "c/o&d"),
         "X-Delete-At": _MOMENTS,
-        # One second would be over for one of the two.
+        # One second would already have passed on one of the two servers.
         "X-Delete-After": tuple(moment for moment in _MOMENTS if moment != "1"),
         "X-Remove-Delete-At": ("x", ""),
         "X-Static-Large-Object": ("true", "false"),

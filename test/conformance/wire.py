@@ -1,4 +1,4 @@
-"""Requests as they go over the wire, odd ones too."""
+"""Requests on the wire, including unusual ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _KEYS = {name: value.split()[0] for name, value in TRIAL_USERS.items()}
 
 @dataclass(frozen=True)
 class Ask:
-    """One request. ``target`` stands in the request line as it is, one character a byte.
+    """One request; ``target`` is sent unchanged in the request line, one character per byte.
 
-    :param user: who sends it, None for a stranger.
+    :param user: the sender, None for an anonymous request.
     :param chunked: send the body in chunks.
     """
 
@@ -49,14 +49,14 @@ class Ask:
 
 
 class Server:
-    """One of the two that are compared."""
+    """One of the two compared servers."""
 
     def __init__(self, url: str) -> None:
         self._address = urlsplit(url)
         self._tokens: dict[str, str] = {}
 
     def ask(self, ask: Ask) -> Answer:
-        """Send it over a connection of its own; status 0 where no answer came."""
+        """Send it over its own connection; the status is 0 if no answer came."""
         headers = list(ask.headers)
         if ask.user is not None:
             headers.append(("X-Auth-Token", self._token(ask.user)))

@@ -1,4 +1,4 @@
-"""Suites whose users are those of a real Keystone, on our cluster and on real Swift alike."""
+"""Suites with users of a real Keystone, on our cluster and on real Swift."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from real_swift import real_swift
 from suite import STORAGE_DOMAIN
 
 _DOMAIN = "test-domain"
-#: Number in the suites' conf -> project, user, password, role; as Swift asks for them.
+#: Number in the suites' conf -> project, user, password, role; as Swift requires them.
 _USERS = {
     "": ("test", "tester", "testing", "admin"),
     "2": ("test2", "tester2", "testing2", "admin"),
@@ -34,14 +34,14 @@ _OPTIONS = {
 
 @contextmanager
 def with_keystone(home: Path) -> Iterator[str]:
-    """A proxy with Keystone's users in front of the cluster in ``home``; the suites' conf."""
+    """Run a proxy with Keystone's users for the cluster in ``home``; yield the suites' conf."""
     with _keystone() as keystone, keystone_proxy(_programs(), keystone, home, _OPTIONS) as port:
         yield _conf(keystone, port)
 
 
 @contextmanager
 def real_swift_with_keystone(home: Path) -> Iterator[str]:
-    """The same for real Swift."""
+    """Run real Swift with Keystone's users; yield the suites' conf."""
     with _keystone() as keystone:
         auth = {"authtoken": authtoken(keystone), "keystoneauth": _OPTIONS}
         with real_swift(home, auth) as url:
@@ -72,7 +72,7 @@ def _keystone() -> Iterator[Keystone]:
 
 
 def _conf(keystone: Keystone, port: int) -> str:
-    """What both suites read. Keystone shows the proxy in its catalogue; the account is there."""
+    """Return both suites' conf. The catalogue has the proxy, and the account exists."""
     url = f"http://{HOST}:{port}"
     keystone.publish("object-store", f"{url}/v1/AUTH_$(project_id)s")
     project, user, password, _ = _USERS[""]

@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """The default cluster. Tests leave it running and whole."""
+    """The default cluster. Tests leave it running and intact."""
     running = RunningCluster(tmp_path_factory.mktemp("one-node")).start().await_rows()
     yield running
     assert running.stop() == 0, "".join(running.output)
@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture(scope="session")
 def four_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Four storage nodes with servers of their own. Tests leave it running and whole."""
+    """Four storage nodes with their own servers. Tests leave it running and intact."""
     home = tmp_path_factory.mktemp("four-nodes")
     running = RunningCluster(home, "--nodes", "4").start().await_rows()
     yield running
@@ -33,7 +33,7 @@ def four_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningClus
 
 @pytest.fixture
 def new_cluster(tmp_path: Path) -> Iterator[Callable[..., RunningCluster]]:
-    """Makes clusters for one test, not started; they are stopped at its end."""
+    """Create clusters for one test, not started; stop them at its end."""
     made: list[RunningCluster] = []
 
     def make(*arguments: str, home: Path | None = None, port: int = 0) -> RunningCluster:
@@ -56,7 +56,7 @@ def account(cluster: RunningCluster) -> Iterator[Account]:
 
 @pytest.fixture
 def container(account: Account) -> str:
-    """A new container of that account; its objects are left behind."""
+    """A new container of that account; its objects are not deleted."""
     name = f"container-{next(_numbers)}"
     assert account.call("PUT", name).status == 201
     return name

@@ -1,4 +1,4 @@
-"""Who may read and write: container ACLs, through real processes."""
+"""Authorization with container ACLs, through real processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from running_cluster import RunningCluster, await_true
 from swift_api import Account, Answer, RawConnection
 
-#: A worker may use what it knows of a container for as long as its cache keeps it, seconds.
+#: How long a worker may use the cached info of a container, seconds.
 CACHE_SECONDS_MAX = 70.0
 
 
@@ -22,14 +22,14 @@ def stranger(cluster: RunningCluster) -> Iterator[Account]:
 
 @pytest.fixture
 def colleague(cluster: RunningCluster) -> Iterator[Account]:
-    """A user of the same account without rights of its own."""
+    """A user of the same account without own rights."""
     account = Account(cluster.port, "test:tester3", "testing3")
     yield account
     account.close()
 
 
 def anonymous(cluster: RunningCluster, path: str, referrer: str = "") -> Answer:
-    """A GET without a token."""
+    """Send a GET without a token."""
     extra = f"Referer: {referrer}\r\n" if referrer else ""
     with RawConnection(cluster.port) as connection:
         connection.send(f"GET {path} HTTP/1.1\r\nHost: martlet\r\n{extra}\r\n".encode())
@@ -37,7 +37,7 @@ def anonymous(cluster: RunningCluster, path: str, referrer: str = "") -> Answer:
 
 
 def secure(account: Account, container: str, **acls: str) -> None:
-    """Make the container with its ACLs at once: no worker knows it under others."""
+    """Create the container with its ACLs, so that no worker has cached other ACLs."""
     names = {"read": "X-Container-Read", "write": "X-Container-Write"}
     headers = {names[kind]: acl for kind, acl in acls.items()}
     assert account.call("PUT", container, headers=headers).status == 201

@@ -1,4 +1,4 @@
-"""A sample of `make attack`: all sides at once, for some seconds."""
+"""A short run of `make attack`: all attacks in parallel, for some seconds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make audit` says what it found, and never takes a database out of reach for "nothing found"."""
+"""`make audit` reports its findings, and never treats an unreachable database as a clean result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREACHABLE = "echo 'no such host' >&2; exit 1"
 
 
 def package(**about: object) -> str:
-    """A pip-audit that knows one package."""
+    """Return a fake pip-audit that knows one package."""
     known = {"dependencies": [{"name": "left-pad", "version": "1.0", **about}]}
     return f"echo '{json.dumps(known)}'"
 

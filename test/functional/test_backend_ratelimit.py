@@ -1,4 +1,4 @@
-"""Object servers that take so many requests a second: the others serve in their place."""
+"""Object servers with a rate limit: other servers take the requests above it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Limits:
         cluster.kill_and_await_restart(*(f"object-server-{node}" for node in NODES))
 
     def limit(self, node: str) -> None:
-        """From now on the node's devices take nothing of all that a client may ask."""
+        """Make the node's devices refuse all requests that a client can cause."""
         lines = [f"{method.lower()}_requests_per_device_per_second = 1e-6" for method in METHODS]
         lines.append("requests_per_device_rate_buffer = 0")
         self._file(node).write_text(NO_LIMIT + "\n".join(lines))
@@ -55,7 +55,7 @@ class Limits:
         await_true(lambda: all(self._asked(node, "GET") == 404 for node in NODES), "no limits")
 
     def refused(self, node: str) -> dict[str, int]:
-        """How many requests the node's devices refused, by method."""
+        """Return the number of requests that the node's devices refused, by method."""
         found: dict[str, int] = {}
         _, body = self._request(node, "GET", "/recon/backend_ratelimit")
         for counts in json.loads(body)["refused"].values():
@@ -64,7 +64,7 @@ class Limits:
         return found
 
     def restore(self) -> None:
-        """Without limits from now on, and the confs as they were at the next start."""
+        """Remove the limits now, and restore the confs for the next start."""
         self.lift()
         for conf, text in self.confs.items():
             conf.write_text(text)
@@ -77,7 +77,7 @@ class Limits:
         return [name for name in names if not name.startswith(".")]  # .martlet-devices
 
     def _asked(self, node: str, method: str) -> int:
-        """The answer of all of the node's devices to a request, -1 where they differ."""
+        """Return the answer of all of the node's devices to a request, -1 if they differ."""
         paths = [f"/{device}/0/a/c/nothing" for device in self._devices(node)]
         statuses = {self._request(node, method, path)[0] for path in paths}
         return statuses.pop() if len(statuses) == 1 else -1
@@ -105,7 +105,7 @@ def statuses(account: Account, method: str, container: str, body: bytes | None =
 
 
 def bulk_upload(account: Account, container: str, names: list[str]) -> dict[str, Any]:
-    """What an archive's upload says; its files travel in batches."""
+    """Return the report of an archive's upload; its files are sent in batches."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name in names:
@@ -127,7 +127,7 @@ def test_clients_see_nothing_of_one_server_that_is_busy(
     for body in (b"small", LARGE):
         assert statuses(account, "PUT", "busy", body) == {201}
         assert {account.call("GET", "busy", name).body for name in NAMES} == {body}
-        # The server may have missed the PUT, so only a read that asks all comes along there.
+        # The server may have missed the PUT, so only a read from all replicas reaches it.
         newest = {"X-Newest": "true"}
         heads = {account.call("HEAD", "busy", name, headers=newest).status for name in NAMES}
         assert heads == {200}
@@ -144,7 +144,7 @@ def test_clients_see_nothing_of_one_server_that_is_busy(
     assert "backend_busy" in text
     assert "device_suppressed" not in text
 
-    # Only where nobody has a turn left the client is told to come again; nothing is lost by it.
+    # The client must retry only if no server has a turn left; nothing is lost then.
     limits.lift()
     assert statuses(account, "PUT", "busy", b"kept") == {201}
     for node in NODES:

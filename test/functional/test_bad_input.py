@@ -1,7 +1,7 @@
 """Bad input gets a clear 4xx, and afterwards the same server serves the next request.
 
 Every test here runs between two checks: the processes of the cluster are the same as before, and a
-stored object is still read back whole.
+stored object is still read back intact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def same_server_serves_the_next_request(
 
 
 def is_clear_refusal(answer: Answer, *statuses: int) -> bool:
-    """The status, and a body of a sentence and no traceback."""
+    """Whether the status is one of these, and the body is a sentence without a traceback."""
     assert answer.status in statuses, answer
     assert 0 < len(answer.body) < 1000, answer
     assert b"Traceback" not in answer.body
@@ -278,7 +278,7 @@ def test_metadata_over_the_limits_is_refused(
 
 
 def test_metadata_that_is_not_utf8(account: Account, container: str) -> None:
-    """Of an object it is bytes, kept as they are; of containers and accounts it is text."""
+    """Metadata of objects are bytes, stored unchanged; containers and accounts have text."""
     headers = {"X-Object-Meta-N": "\xff\xfe"}
     assert account.call("PUT", container, "o", headers=headers).status == 201
     assert account.call("HEAD", container, "o").headers["x-object-meta-n"] == "\xff\xfe"
@@ -331,7 +331,7 @@ def test_a_malformed_request_line_is_refused(cluster: RunningCluster, line: byte
         try:
             assert is_clear_refusal(connection.answer(), 400, 505)
         except ConnectionError:
-            assert line == b""  # an empty line is no request: the connection is closed
+            assert line == b""  # an empty line is not a request: the connection closes
 
 
 @pytest.mark.parametrize(

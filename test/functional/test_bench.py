@@ -1,4 +1,4 @@
-"""The benchmark runs and its figures are those of the cluster; how high they are is not tested."""
+"""The benchmark runs and its figures match the cluster; the test does not judge their size."""
 
 from __future__ import annotations
 

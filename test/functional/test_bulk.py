@@ -1,4 +1,4 @@
-"""Archives and lists of deletes through real processes."""
+"""Extraction of archives and bulk deletes through real processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract(account: Account, path: str, kind: str, body: Any) -> dict[str, Any]
 
 
 def sizes(account: Account, container: str) -> dict[str, int]:
-    """Name and bytes of each object in the listing."""
+    """Return name and bytes of each object in the listing."""
     listed = account.call("GET", container, format="json").json
     return {entry["name"]: entry["bytes"] for entry in listed}
 
@@ -53,7 +53,7 @@ def test_an_archive_becomes_objects_and_goes_again(
     assert (found.body, found.headers["content-type"]) == (b"17", "text/plain")
     names = "".join(f"/{container}/in/{name}\n" for name in files) + f"/{container}\n"
     deleted = account.send("POST", f"{account.path}?bulk-delete", JSON, names.encode()).json
-    if deleted["Errors"]:  # a container server that is late knows some of the objects yet
+    if deleted["Errors"]:  # a late container server still lists some objects
         assert deleted["Errors"] == [[f"/{container}", "409 Conflict"]]
         await_true(lambda: account.call("DELETE", container).status == 204, "an empty container")
     else:

@@ -1,4 +1,4 @@
-"""What an archive's report says was stored is there, whatever happened to a server meanwhile."""
+"""Objects that an archive's report counts as stored exist, even if a server failed meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def content_of(name: str) -> bytes:
 
 
 def packed(names: list[str]) -> bytes:
-    """A piece of an archive."""
+    """Return a piece of an archive."""
     stream = io.BytesIO()
     opened = tarfile.open(fileobj=stream, mode="w")  # noqa: SIM115 (closing would end the archive)
     for name in names:
@@ -36,7 +36,7 @@ def packed(names: list[str]) -> bytes:
 
 @contextmanager
 def stopped(cluster: RunningCluster) -> Iterator[Callable[[], None]]:
-    """Yields what makes the server hang; it goes on at the end."""
+    """Yield a function that stops the server; continue it at the end."""
     pid = cluster.pid_of(VICTIM)
     try:
         yield lambda: os.kill(pid, signal.SIGSTOP)
@@ -47,7 +47,7 @@ def stopped(cluster: RunningCluster) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def killed(cluster: RunningCluster) -> Iterator[Callable[[], None]]:
-    """Yields what kills the server; at the end it has been started again."""
+    """Yield a function that kills the server; wait for its restart at the end."""
     pid = cluster.pid_of(VICTIM)
     yield lambda: os.kill(pid, signal.SIGKILL)
     await_true(lambda: cluster.pid_of(VICTIM) != pid, f"a new process for {VICTIM}")
@@ -68,7 +68,7 @@ def test_a_server_that_fails_under_an_archive(
         def body() -> Iterator[bytes]:
             yield packed(names[: FILES // 2])
             onlooker = account.again()
-            # Some are stored, hundreds of others are in the sockets and on their way.
+            # Some are stored, hundreds of others are in the sockets or in flight.
             await_true(lambda: onlooker.call("HEAD", container, names[50]).status == 200, "files")
             begin()
             onlooker.close()
@@ -79,7 +79,7 @@ def test_a_server_that_fails_under_an_archive(
     failed = {unquote(name).partition("/")[2] for name, _ in report["Errors"]}
     stored = [name for name in names if name not in failed]
     assert report["Number Files Created"] == len(stored)
-    # Three of four servers are a quorum of every partition: nothing has to fail.
+    # Three of four servers are a quorum of every partition: no file has to fail.
     assert failed == set()
     for name in stored:
         found = account.call("GET", container, name)

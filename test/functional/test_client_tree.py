@@ -26,7 +26,7 @@ def go_source() -> Path:
 
 
 def files_below(root: Path, parts: tuple[str, ...]) -> dict[str, Path]:
-    """Every regular file, by its path from ``root``."""
+    """Return every regular file, by its path from ``root``."""
     return {
         str(path.relative_to(root)): path
         for part in parts

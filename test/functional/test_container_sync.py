@@ -1,4 +1,4 @@
-"""Containers that are brought to another cluster; here the cluster is its own neighbour."""
+"""Containers that are synced to another cluster; here both ends are the same cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = str(Path(sysconfig.get_path("scripts")) / "martlet-container-sync")
 
 @pytest.fixture(scope="module")
 def synced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """A cluster that is in a realm with itself, and in one whose other cluster is out of reach."""
+    """A cluster in a realm with itself, and in a realm whose other cluster is unreachable."""
     home = tmp_path_factory.mktemp("synced")
     port = free_port()
     (home / "etc").mkdir()
@@ -40,13 +40,13 @@ def account(synced: RunningCluster) -> Iterator[Account]:
 
 
 def one_pass(cluster: RunningCluster) -> int:
-    """What the daemon does once, in this process: a process of its own takes a second to start."""
+    """Run one pass of the daemon in this process: starting another process takes a second."""
     conf = cluster.home / "etc" / "container-server.conf"
     return min(load_daemon(conf).run_once(), 1)
 
 
 def command_once(cluster: RunningCluster) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     command = [COMMAND, str(cluster.home / "etc" / "container-server.conf"), "--once"]
     return subprocess.run(command, timeout=300, check=False).returncode
 

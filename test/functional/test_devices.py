@@ -26,13 +26,13 @@ def object_ring(cluster: RunningCluster) -> Ring:
 
 
 def holders(cluster: RunningCluster, partition: int) -> set[str]:
-    """Devices with a directory for that partition's objects."""
+    """Return the devices with a directory for that partition's objects."""
     devices = cluster.home / "devices"
     return {path.parts[-3] for path in devices.glob(f"*/bundles/{partition}")}
 
 
 def name_on(ring: Ring, account: str, container: str, device: str) -> tuple[str, int]:
-    """An object name of which ``device`` holds a replica, and its partition."""
+    """Return an object name that has a replica on ``device``, and its partition."""
     for number in range(10_000):
         partition, nodes = ring.get_nodes(account, container, f"o{number}")
         if device in {node["device"] for node in nodes}:
@@ -78,7 +78,7 @@ def test_one_failed_device_leaves_every_old_object_readable(
     with Uploader(cluster.port, "c").running() as uploader:
         uploader.await_more(150)
     devices = cluster.home / "devices"
-    # Two, one after the other: what the proxy remembers of the first hides no object on the second.
+    # Two, one after the other: the proxy's memory of the first must not hide objects on the second.
     for device in ("d1", "d2"):
         (devices / device).rename(cluster.home / "aside")
         try:
@@ -88,7 +88,7 @@ def test_one_failed_device_leaves_every_old_object_readable(
 
 
 def has_replica(cluster: RunningCluster, device: str, partition: int, path: str) -> bool:
-    """Asks the object server itself."""
+    """Whether the object server itself has the replica."""
     port = cluster.storage_port("object")
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     try:
@@ -113,8 +113,8 @@ def test_a_new_ring_is_taken_up_while_running(new_cluster: Callable[..., Running
     names = (f"o{number}" for number in itertools.count())
 
     def new_uploads_avoid_the_removed_device() -> bool:
-        # By the old ring an object has a replica on d1 three times out of four: twenty in a row
-        # that have none, over connections to any worker, are no accident.
+        # With the old ring three of four objects have a replica on d1. Twenty in a row without
+        # one, over connections to any worker, are not a coincidence.
         for _ in range(20):
             account.close()
             name = next(names)

@@ -1,4 +1,4 @@
-"""One rotten record header on one device: nothing that is stored is a 404, and nothing is old."""
+"""One damaged record header on one device: no stored object is a 404 or an outdated version."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Partition(NamedTuple):
 
 
 def choose(ring: Ring, account: str, count: int) -> list[Partition]:
-    """The first partitions on the device, and names of objects in container ``c`` for each."""
+    """Return the first partitions on the device, with names of objects in container ``c``."""
     known = (n for n in itertools.count() if DEVICE in devices_of(ring, n))
     numbers = list(itertools.islice(known, count))
     names: dict[int, list[str]] = {number: [] for number in numbers}
@@ -62,9 +62,7 @@ def body_of(name: str) -> bytes:
 
 
 def write(cluster: RunningCluster, account: Account, partition: Partition, writes: str) -> None:
-    """All objects; in the middle the victim gets its ``writes``: it is "put", "replaced" or
-    "deleted".
-    """
+    """Write all objects; in the middle, the victim is ``writes``: put, replaced or deleted."""
     for name in partition.names:
         if name == partition.victim and writes != "put":
             assert account.call("PUT", "c", name, body=b"before").status == 201
@@ -81,7 +79,7 @@ def write(cluster: RunningCluster, account: Account, partition: Partition, write
 def await_replica(
     cluster: RunningCluster, account: Account, partition: Partition, status: int, body: bytes = b""
 ) -> None:
-    """A quorum was enough for the client; wait until the device has the victim's newest write."""
+    """Wait until the device has the victim's newest write: the client waited for a quorum only."""
 
     def has_it() -> bool:
         found = ask_device(cluster, account, partition, partition.victim)
@@ -94,7 +92,7 @@ def await_replica(
 def ask_device(
     cluster: RunningCluster, account: Account, partition: Partition, name: str
 ) -> http.client.HTTPResponse:
-    """HEAD at the object server itself, of the replica on the device."""
+    """Send a HEAD to the object server itself for the replica on the device."""
     connection = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
     try:
         owner = account.path.rpartition("/")[2]
@@ -105,7 +103,7 @@ def ask_device(
 
 
 def destroy_header(cluster: RunningCluster, partition: int, digest: bytes) -> None:
-    """Zeros in place of half the header of the newest record of one object on the device."""
+    """Overwrite half the header of an object's newest record on the device with zeros."""
     folder = cluster.home / "devices" / DEVICE / "bundles" / str(partition)
     (segment,) = folder.glob("*.bundle")
     data = segment.read_bytes()
@@ -124,7 +122,7 @@ def destroy_header(cluster: RunningCluster, partition: int, digest: bytes) -> No
 
 @pytest.fixture
 def damaged(new_cluster: Callable[..., RunningCluster]) -> tuple[RunningCluster, list[Partition]]:
-    """A cluster with three partitions, of each of which one device lost a record."""
+    """A cluster with three partitions; one device has lost a record of each."""
     cluster = new_cluster().start()
     hash_path = HashPath.from_conf(cluster.home / "etc" / "martlet.conf")
     ring = Ring(cluster.home / "etc" / "object.ring.gz", hash_path)
@@ -145,10 +143,10 @@ def damaged(new_cluster: Callable[..., RunningCluster]) -> tuple[RunningCluster,
 def device_denies_nothing(
     cluster: RunningCluster, account: Account, partitions: list[Partition]
 ) -> None:
-    """Asked alone, the device answers no 404 for what it lost, and marks what is old."""
+    """The device itself answers no 404 for lost records, and marks outdated answers."""
     for partition in partitions:
         told = doubt_of(cluster, account, partition, partition.victim)
-        # Of two of them an older write is left, which may be served as long as it is marked.
+        # For two of them an older write is left, which may be served if it is marked.
         allowed = [(503, "unknown")] if partition is partitions[0] else [(503, "unknown"), STALE]
         assert told in allowed
         assert doubt_of(cluster, account, partition, partition.names[0])[0] == 200
@@ -158,13 +156,13 @@ def device_denies_nothing(
 def doubt_of(
     cluster: RunningCluster, account: Account, partition: Partition, name: str
 ) -> tuple[int, str | None]:
-    """The device's own answer for one name."""
+    """Return the device's own answer for one name."""
     answer = ask_device(cluster, account, partition, name)
     return answer.status, answer.headers.get("X-Backend-Doubt")
 
 
 def test_one_rotten_record_header(damaged: tuple[RunningCluster, list[Partition]]) -> None:
-    """Clients notice nothing of it."""
+    """Clients see no effect of it."""
     cluster, partitions = damaged
     account = Account(cluster.port)
     device_denies_nothing(cluster, account, partitions)

@@ -1,4 +1,4 @@
-"""Encryption at rest with real servers: nothing in the clear on disks, and all of it to clients."""
+"""Encryption at rest with real servers: disks hold no plain data, clients get plain data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sections(**keymaster: str) -> dict[str, dict[str, str]]:
 def proxy(
     cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OtherProxy]:
-    """Encrypts, unlike the cluster's own."""
+    """A proxy that encrypts, unlike the cluster's own."""
     directory = tmp_path_factory.mktemp("encrypting")
     options = sections(encryption_root_secret=OLD)
     with OtherProxy(cluster, directory, PIPELINE, options) as running:
@@ -58,7 +58,7 @@ def box(user: Account, request: pytest.FixtureRequest) -> str:
 
 
 def on_disk(cluster: RunningCluster, needle: bytes) -> list[str]:
-    """The files below the devices that hold it, in their content or an attribute."""
+    """Return the files below the devices that contain ``needle`` in content or an attribute."""
     found = []
     for path in sorted((cluster.home / "devices").rglob("*")):
         if path.is_file() and (needle in path.read_bytes() or _in_attributes(path, needle)):
@@ -70,11 +70,11 @@ def _in_attributes(path: Path, needle: bytes) -> bool:
     try:
         return any(needle in os.getxattr(path, name) for name in os.listxattr(path))
     except OSError:
-        return False  # this file system has none
+        return False  # this file system has no attributes
 
 
 def content(size: int) -> tuple[bytes, bytes]:
-    """A body of that size, and a word that is nowhere else and in it as often as there is room."""
+    """Return a body of that size, made of one unique word, and the word."""
     word = secrets.token_hex(16).encode()
     return (word * (size // 32 + 1))[:size], word
 
@@ -98,7 +98,7 @@ def test_nothing_in_the_clear_is_on_a_disk(
     assert got.headers["x-object-meta-secret"] == secret
     assert [name for name in got.headers if "crypto" in name] == []
     assert account.call("GET", box, "o").body != body, "the other proxy has no keys"
-    # The search itself finds what is not encrypted.
+    # The search does find plain data.
     assert account.call("PUT", box, "plain", headers=headers, body=body).status == 201
     assert on_disk(cluster, word) != []
     assert on_disk(cluster, secret.encode()) != []
@@ -118,7 +118,7 @@ def test_ranges(user: Account, box: str, size: int) -> None:
     assert (got.status, got.headers["etag"].strip('"')) == (416, md5(body).hexdigest())
     assert got.headers["x-object-meta-secret"] == "s"
     if size == 1:
-        return  # there are no two ranges of it
+        return  # it has no two ranges
     asked = ",".join(f"{first}-{last}" for first, last in spans)
     got = user.call("GET", box, "o", headers={"Range": f"bytes={asked}"})
     assert got.status == 206
@@ -264,7 +264,7 @@ def test_a_new_root_secret(
         listed = client.call("GET", box, format="json").json
         assert [e["hash"] for e in listed] == [md5(b"new").hexdigest(), md5(b"old").hexdigest()]
         client.close()
-    # The proxy that does not know the new secret says so, and shows what it can.
+    # A proxy without the new secret answers with an error, and still serves the rest.
     assert user.call("GET", box, "new").status == 500
     assert user.call("GET", box, "old").body == b"old"
     assert user.call("GET", box, format="json").json[0]["hash"] == "<unknown>"

@@ -1,4 +1,4 @@
-"""Metadata known only after the body, in real object servers and a real listing."""
+"""Metadata that are sent after the body, in real object servers and a real listing."""
 
 from __future__ import annotations
 

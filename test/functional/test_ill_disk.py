@@ -1,4 +1,4 @@
-"""One disk of a server is ill under load: all that does not lie in the bad place is served."""
+"""One disk of a server fails under load: all data outside the bad place is served."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RECORDS_OF_SECTOR = 3
 
 @pytest.fixture
 def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> Iterator[RunningCluster]:
-    """Its account and container servers have databases on the ill disk, too."""
+    """A cluster whose account and container servers also have databases on the failing disk."""
     running = new_cluster().start()
     conf = running.home / "etc" / "proxy-server.conf"
     text = conf.read_text().replace("account_autocreate", "node_timeout = 2\naccount_autocreate")
     conf.write_text(text)
     running.kill_and_await_restart("proxy-server")
     yield running
-    disk.heal()  # or nothing that hangs could be stopped
+    disk.heal()  # otherwise hanging processes could not be stopped
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def assert_all_are_served(account: Account, names: list[str]) -> None:
 
 
 def names_together(cluster: RunningCluster, account: Account, count: int) -> list[str]:
-    """Names of small objects in one partition that has a replica on the ill disk."""
+    """Return names of small objects in one partition with a replica on the failing disk."""
     ring = load_rings(cluster.home / "etc").object_ring(0)
     name_of = account.path.rpartition("/")[2]
     together: dict[int, list[str]] = {}
@@ -69,7 +69,7 @@ def names_together(cluster: RunningCluster, account: Account, count: int) -> lis
 
 
 def statuses_of_device(cluster: RunningCluster, account: Account, names: list[str]) -> Counter[int]:
-    """The object server's own answers for the replicas on the ill disk."""
+    """Return the object server's own answers for the replicas on the failing disk."""
     ring = load_rings(cluster.home / "etc").object_ring(0)
     server = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
     statuses: Counter[int] = Counter()
@@ -87,7 +87,7 @@ def statuses_of_device(cluster: RunningCluster, account: Account, names: list[st
 
 
 def segments(disk: IllDisk) -> list[Path]:
-    """The longest first."""
+    """Return the segments, longest first."""
     return sorted(disk.backing.rglob("*.bundle"), key=lambda path: -path.stat().st_size)
 
 
@@ -95,7 +95,7 @@ def segments(disk: IllDisk) -> list[Path]:
 def test_a_bad_sector(
     cluster: RunningCluster, disk: IllDisk, account: Account, offset: int
 ) -> None:
-    """It is met while partitions are opened, and by clients that write and read meanwhile."""
+    """The server hits it while partitions are opened, and while clients write and read."""
     names = names_together(cluster, account, 50)
     put_all(account, names)
     disk.spoil(str(segments(disk)[0].relative_to(disk.backing)), offset, SECTOR)
@@ -113,7 +113,7 @@ def test_a_bad_sector(
 
 
 def test_a_disk_that_hangs(cluster: RunningCluster, disk: IllDisk, account: Account) -> None:
-    """The server of all four disks goes on with three, and with four when the calls return."""
+    """The server of all four disks continues with three, and with four when the calls return."""
     names = [f"small-{number}" for number in range(60)]
     put_all(account, names)
     server = cluster.pid_of("object-server")

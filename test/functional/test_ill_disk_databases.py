@@ -1,4 +1,4 @@
-"""A disk with databases hangs: the account and container servers go on with the others."""
+"""A disk with databases hangs: the account and container servers continue with the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.ports import HOST
 from ring.ring import Ring, load_rings
 
 ACCOUNT = "AUTH_ill"
-#: The longest that a request for a healthy disk may take on a machine with much else to do.
+#: Longest time for a request to a healthy disk on a busy machine.
 ANSWER_SECONDS_MAX = 8.0
 #: ``disk_timeout`` of the servers here.
 DISK_TIMEOUT = 3.0
@@ -34,7 +34,7 @@ def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> Iterat
         )
     running.kill_and_await_restart("account-server", "container-server")
     yield running
-    disk.heal()  # or nothing that hangs could be stopped
+    disk.heal()  # otherwise hanging processes could not be stopped
 
 
 class Databases:
@@ -57,7 +57,7 @@ class Databases:
                 )
 
     def request(self, method: str, path: str, **headers: str) -> int:
-        """The status, of an answer that came soon."""
+        """Return the status of an answer that came in time."""
         connection = http.client.HTTPConnection(HOST, self._port, timeout=ANSWER_SECONDS_MAX)
         sent = {"X-Timestamp": f"{time.time():.5f}", "X-Backend-Storage-Policy-Index": "0"}
         try:
@@ -83,7 +83,7 @@ class Databases:
 
 
 class Load:
-    """Requests for all databases, until the block ends, by several clients."""
+    """Requests of several clients to all databases until the block ends."""
 
     def __init__(self, databases: Databases, clients: int) -> None:
         self._databases = databases
@@ -103,7 +103,7 @@ class Load:
             try:
                 self._databases.request(("PUT", "GET", "HEAD")[turn % 3], paths[turn % len(paths)])
             except OSError:
-                continue  # what is asserted is asserted by the test
+                continue  # the test itself has the assertions
             self.count += 1
 
     def __enter__(self) -> Load:

@@ -57,7 +57,7 @@ def test_a_proxy_worker(cluster: RunningCluster) -> None:
         uploader.await_more(UPLOADS_BEFORE)
         kill_proxy_worker(cluster)
         uploader.await_more(UPLOADS_AFTER)
-    account.close()  # its connection may have been to the dead worker
+    account.close()  # it may be connected to the dead worker
     assert_nothing_is_lost(account, uploader)
 
 

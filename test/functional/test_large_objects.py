@@ -1,5 +1,5 @@
-"""Large objects and symlinks on real servers: python-swiftclient's uploads in segments, what
-happens when a segment is lost on the way, and who may read what."""
+"""Large objects and symlinks on real servers: segmented uploads of python-swiftclient, a segment
+that is lost during a read, and read access."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_swiftclient_uploads_and_downloads_segments(
 
 
 def make_slo(account: Account, container: str, parts: dict[str, bytes]) -> None:
-    """Segments ``parts`` and a manifest ``whole`` of them."""
+    """Create segments ``parts`` and a manifest ``whole`` of them."""
     for name, data in parts.items():
         assert account.call("PUT", container, name, body=data).status == 201
     manifest = json.dumps([{"path": f"/{container}/{name}"} for name in parts]).encode()
@@ -60,7 +60,7 @@ def test_a_lost_segment_cuts_the_connection(
     assert account.call("DELETE", container, "2").status == 204
     with pytest.raises(http.client.IncompleteRead) as cut:
         account.call("GET", container, "whole")
-    # What was under way when the connection was cut may be lost, too.
+    # Data in flight when the connection was cut may be lost as well.
     assert parts["1"].startswith(cut.value.partial)
     log = cluster.home / "logs" / "proxy-server.log"
     lost = f"segment /v1/AUTH_test/{container}/2: 404"

@@ -1,4 +1,4 @@
-"""Starting, stopping and starting again: what `martlet up` promises."""
+"""Start, stop and restart: the guarantees of `martlet up`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_one_sentence_and_nothing_starts(
 
 
 def test_a_service_that_cannot_start_stops_the_others(new_cluster: NewCluster) -> None:
-    """Nothing half started: a device directory that is a file stops the object server."""
+    """No partial start: a device directory that is a file stops the object server."""
     running = new_cluster().start()
     running.stop()
     conf = running.home / "etc" / "container.ring.gz"

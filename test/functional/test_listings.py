@@ -15,7 +15,7 @@ ORDER = sorted(NAMES, key=str.encode)
 
 @pytest.fixture(scope="module")
 def listed(cluster: RunningCluster) -> Account:
-    """An account with one container, ``list``, that holds NAMES."""
+    """An account with one container, ``list``, that contains NAMES."""
     account = Account(cluster.port, "test2:tester2", "testing2")
     assert account.call("PUT", "list").status in (201, 202)
     for name in NAMES:

@@ -1,6 +1,4 @@
-"""An account and a container that two of three primaries miss: everything works, and they are made
-again.
-"""
+"""An account and a container missing on two of three primaries: all works; they are restored."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def device_path(cluster: RunningCluster, node: Node) -> Path:
 
 
 def container_on(ring: Ring, account: str, devices: set[str]) -> str:
-    """A container with replicas on all of these devices."""
+    """Return a container name with replicas on all of these devices."""
     names = (f"c{number}" for number in range(10_000))
     return next(
         name
@@ -45,7 +43,7 @@ def container_on(ring: Ring, account: str, devices: set[str]) -> str:
 
 
 def call(node: Node, path: str) -> tuple[int, bytes]:
-    """GET at one storage server."""
+    """Send a GET to one storage server."""
     connection = http.client.HTTPConnection(HOST, node["port"], timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -55,7 +53,7 @@ def call(node: Node, path: str) -> tuple[int, bytes]:
 
 
 def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
-    """The rows that are not delivered, as each object server reports them."""
+    """Return the undelivered rows that each object server reports."""
     found = []
     for number in range(1, 5):
         status, body = call({"port": cluster.storage_port("object", number)}, "/recon/async")  # type: ignore[typeddict-item]
@@ -65,7 +63,7 @@ def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
 
 
 def listed(ring: Ring, *names: str) -> list[list[str] | None]:
-    """The listing of each primary; None for one that has no such database."""
+    """Return the listing of each primary; None for a primary without the database."""
     partition, nodes = ring.get_nodes(*names)
     listings = []
     for node in nodes:
@@ -84,14 +82,14 @@ def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningClus
     away, replaced, _ = accounts.get_nodes(name)[1]
     container = container_on(containers, name, {away["device"], replaced["device"]})
 
-    # Made while one primary is away: the third copy is on a hand-off.
+    # Created while one primary is down: the third copy is on a hand-off.
     aside = cluster.home / "aside"
     device_path(cluster, away).rename(aside)
     path = cluster.home / "devices" / f"node{away['device'][1:]}" / away["device"]
     assert account.call("PUT", container, headers={"X-Container-Read": ".r:*"}).status == 201
     assert account.call("PUT", container, "first", body=b"x").status == 201
     aside.rename(path)
-    # Then the databases of another go with its disk.
+    # Then another primary loses its databases with its disk.
     for kind in ("accounts", "containers", "tmp"):
         shutil.rmtree(device_path(cluster, replaced) / kind)
     assert listed(accounts, name).count(None) == 2
@@ -107,7 +105,7 @@ def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningClus
     names = sorted(["first", *(f"o{number}" for number in range(OBJECTS))])
     await_true(lambda: listed(containers, name, container) == [names] * 3, "three whole listings")
     await_true(lambda: not any(p["async_pending"] for p in pending(cluster)), "no row is pending")
-    for _ in range(9):  # whichever replica answers, the ACL of the container is there
+    for _ in range(9):  # every replica that answers has the container's ACL
         answer = account.call("HEAD", container)
         assert answer.headers["x-container-read"] == ".r:*"
     logs = "".join(path.read_text() for path in (cluster.home / "logs").glob("*-server-node*.log"))

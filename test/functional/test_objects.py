@@ -1,4 +1,4 @@
-"""Objects through the API: bodies of every kind come back as they went in."""
+"""Objects through the API: bodies of every kind are read back unchanged."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_healthcheck_and_transaction_id(cluster: RunningCluster) -> None:
 
 
 def test_many_small_objects_take_few_inodes(cluster: RunningCluster, account: Account) -> None:
-    """1000 objects on three replicas: far fewer files than a file an object and replica."""
+    """1000 objects on three replicas: far fewer files than one per object and replica."""
     devices = cluster.home / "devices"
 
     def inodes() -> int:

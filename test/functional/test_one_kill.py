@@ -27,7 +27,7 @@ def test_reads_are_right_after_one_kill(new_cluster: Callable[..., RunningCluste
         uploader.await_more(200)
         killed = cluster.pid_of(server)
         os.kill(killed, signal.SIGKILL)
-        for number in range(OBJECTS):  # while it is away, and as it comes back
+        for number in range(OBJECTS):  # while it is down, and while it restarts
             wanted = b"" if number % 2 else b"new"
             method = "DELETE" if number % 2 else "PUT"
             assert account.call(method, "c", f"o{number}", body=wanted).status in (201, 204)

@@ -32,7 +32,7 @@ BUILDER = str(Path(sysconfig.get_path("scripts")) / "martlet-ring-builder")
 
 
 class Clients(Uploader):
-    """Threads that upload new objects, and read all the time what was acknowledged."""
+    """Threads that upload new objects and continuously read acknowledged ones."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port, CONTAINER, CLIENTS, NAMES_MAX // CLIENTS)
@@ -47,7 +47,7 @@ class Clients(Uploader):
 
 
 class Operator:
-    """Types the commands."""
+    """The commands that an operator runs."""
 
     def __init__(self, cluster: RunningCluster) -> None:
         self.cluster = cluster
@@ -83,7 +83,7 @@ class Operator:
 
 
 def outcome(relinker: subprocess.Popen[str]) -> dict[str, Any]:
-    """The figures of each device, once all is done."""
+    """Return the figures of each device after completion."""
     output, errors = relinker.communicate(timeout=300)
     assert relinker.returncode == 0, (output, errors)
     figures: dict[str, Any] = json.loads(output)["devices"]
@@ -139,7 +139,7 @@ def test_the_session(new_cluster: Callable[..., RunningCluster]) -> None:
         assert powers([outcome(relinker) for relinker in relinkers]) == {(PART_POWER + 1, None)}
         operator.builder("finish_increase_partition_power")
         operator.builder("write_ring")
-    kill(cluster, "proxy-server")  # so that it has the new ring at once
+    kill(cluster, "proxy-server")  # so that it loads the new ring immediately
     assert_all_is_there(cluster, clients)
 
 

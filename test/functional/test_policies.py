@@ -1,6 +1,6 @@
 """Three storage policies on real servers: gold (default), silver (two replicas), old (deprecated).
 
-The container of the deprecated policy was made before it was deprecated.
+The container of the deprecated policy was created before the deprecation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluste
     text = conf.read_text()
     text = text.replace("name = silver", "name = silver\naliases = argentum, White")
     conf.write_text(text.replace("name = old", "name = old\ndeprecated = yes"))
-    running.arguments = ()  # the conf says it all
+    running.arguments = ()  # the conf has all settings
     running.start()
     yield running
     assert running.stop() == 0, "".join(running.output)
@@ -54,7 +54,7 @@ def put(user: Account, container: str, policy: str | None = None) -> int:
 
 
 def policy_of(user: Account, container: str) -> str | None:
-    """As HEAD and listing say; they must agree."""
+    """Return the policy from HEAD and listing, which must agree."""
     head = user.call("HEAD", container).headers.get("x-storage-policy")
     listing = user.call("GET", container, format="json")
     assert listing.status == 200
@@ -63,7 +63,7 @@ def policy_of(user: Account, container: str) -> str | None:
 
 
 def reports(running: RunningCluster, path: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """What ``martlet object-info`` says of an object, for each segment that holds it."""
+    """Yield the output of ``martlet object-info`` for each segment that holds an object."""
     for segment in sorted((running.home / "devices").rglob("*.bundle")):
         question = Question(segment, True, running.home / "etc", None, path)
         try:
@@ -76,7 +76,7 @@ def reports(running: RunningCluster, path: str) -> Iterator[tuple[Path, dict[str
 
 
 def copies(running: RunningCluster, path: str) -> dict[str, int]:
-    """How many devices hold an object, by the folder of its policy."""
+    """Return the number of devices that hold an object, by the folder of its policy."""
     return dict(Counter(segment.parts[1] for segment, _ in reports(running, path)))
 
 

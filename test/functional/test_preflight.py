@@ -1,4 +1,4 @@
-"""A machine that lacks something is told so in one sentence, before anything is built."""
+"""A missing requirement of the machine is reported in one sentence before the build."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TOOLS = ("git", "gcc", "go", "sed", "sh")
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A directory with all that is needed, and nothing else, to be PATH."""
+    """A directory for PATH with all required tools and no others."""
     for tool in TOOLS:
         found = shutil.which(tool)
         assert found is not None
         script(tmp_path / tool, f'exec {found} "$@"')
-    # What `python3` is may be decided by a script that needs more tools.
+    # `python3` may be a script that needs more tools.
     script(tmp_path / "python3", f'exec {sys.base_prefix}/bin/python3 "$@"')
     return tmp_path
 

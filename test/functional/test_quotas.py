@@ -1,4 +1,4 @@
-"""Quotas through real processes: what doc/quotas.md promises."""
+"""Quotas through real processes: the guarantees of doc/quotas.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reseller(cluster: RunningCluster) -> Iterator[Account]:
 
 @pytest.fixture
 def tenant(cluster: RunningCluster, reseller: Account) -> Iterator[Account]:
-    """The admin of an account that no other test uses; its quotas are gone afterwards."""
+    """The admin of an account that no other test uses; its quotas are removed afterwards."""
     account = Account(cluster.port, "test2:tester2", "testing2")
     assert account.call("POST").status == 204
     yield account
@@ -32,7 +32,7 @@ def tenant(cluster: RunningCluster, reseller: Account) -> Iterator[Account]:
 
 
 def used(account: Account, *names: str) -> tuple[int, int]:
-    """Objects and bytes, as a HEAD says."""
+    """Return objects and bytes from a HEAD."""
     kind = "container" if names else "account"
     headers = account.call("HEAD", *names).headers
     return int(headers[f"x-{kind}-object-count"]), int(headers[f"x-{kind}-bytes-used"])

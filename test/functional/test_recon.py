@@ -1,4 +1,4 @@
-"""OpenStack Swift's swift-recon asks our servers."""
+"""OpenStack Swift's swift-recon works with our servers."""
 
 from __future__ import annotations
 

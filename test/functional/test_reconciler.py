@@ -1,7 +1,7 @@
-"""Objects that lie in a wrong storage policy are found, queued and brought to their container's.
+"""Objects in a wrong storage policy are found, queued and moved to their container's policy.
 
-As after a split network: an object server takes an object under another policy than the container
-has, and tells the container so.
+This happens after a network partition: an object server stores an object under another policy than
+the container's, and reports it to the container.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ use = egg:swift#proxy
 [filter:catch_errors]
 use = egg:swift#catch_errors
 """
-# It looks for its swift.conf in /etc/swift, wherever its own conf lies.
+# It always reads swift.conf from /etc/swift.
 SWIFT_PROGRAM = """
 import sys
 from swift.common import storage_policy, utils
@@ -84,7 +84,7 @@ def write_misplaced(
     body: bytes = b"",
     **extra: str,
 ) -> None:
-    """What the proxy of the other side would have asked of the object servers."""
+    """Send the requests that a proxy on the other side would send to the object servers."""
     rings = rings_of(running)
     container_partition, containers = rings.container.get_nodes(*names[:2])
     partition, nodes = rings.object_ring(policy).get_nodes(*names)
@@ -107,7 +107,7 @@ def write_misplaced(
 
 
 def queue(running: RunningCluster, time: Timestamp) -> list[Entry]:
-    """The entries of an hour, as a container server lists them."""
+    """Return the entries of an hour, as a container server lists them."""
     ring = rings_of(running).container
     container = queue_container(time)
     partition, nodes = ring.get_nodes(QUEUE_ACCOUNT, container)
@@ -121,7 +121,7 @@ def queue(running: RunningCluster, time: Timestamp) -> list[Entry]:
 
 
 def reconcile(running: RunningCluster, conf: Path | None = None) -> str:
-    """One pass of the daemon; what it logged."""
+    """Run one pass of the daemon and return its log."""
     conf = conf or running.home / "etc" / "container-reconciler.conf"
     command = [sys.executable, "-m", "container.reconciler_daemon", str(conf), "once"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -130,7 +130,7 @@ def reconcile(running: RunningCluster, conf: Path | None = None) -> str:
 
 
 def records(running: RunningCluster, names: tuple[str, str, str]) -> dict[str, dict[str, int]]:
-    """For the folder of each policy, how many devices have which kind of record of an object."""
+    """Count the devices by kind of their record of an object, for the folder of each policy."""
     found: dict[str, Counter[str]] = {}
     for segment in sorted((running.home / "devices").rglob("*.bundle")):
         try:
@@ -177,7 +177,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
 
 
 def test_what_is_newer_wins(split: RunningCluster, user: Account) -> None:
-    """A deletion on the other side, an older object, a newer one, a large one: in one pass."""
+    """One pass moves a deletion, an older object, a newer one and a large one."""
     assert user.call("PUT", "sides", headers={"X-Storage-Policy": "silver"}).status == 201
     before = Timestamp.now()
     for name in ("deleted", "older", "newer"):
@@ -210,7 +210,7 @@ def test_what_is_newer_wins(split: RunningCluster, user: Account) -> None:
 def test_replicas_that_disagree_about_the_policy(
     split: RunningCluster, user: Account, tmp_path: Path
 ) -> None:
-    """The container was made here first, with gold, and later on the other side with silver.
+    """The container was created here first with gold, and later on the other side with silver.
 
     The daemon runs with the sample of its conf.
     """
@@ -241,7 +241,7 @@ def test_replicas_that_disagree_about_the_policy(
     assert "copied=1 in_place=1" in reconcile(split, conf)
     assert records(split, gold) == {"bundles": {"PUT": 3}}
     assert records(split, silver) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
-    # To the replica with the losing policy the moved object is misplaced now.
+    # For the replica with the losing policy, the moved object is misplaced now.
     again = f"{GOLD}:/{'/'.join(silver)}"
     await_true(lambda: [e.name for e in queue(split, time)] == [again], "queued again")
     assert "in_place=1" in reconcile(split)
@@ -279,9 +279,9 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
 
 
 def test_an_object_with_versions_stays_where_it_is(split: RunningCluster, user: Account) -> None:
-    """The reconciler would bring one of them: it brings none, and none is lost.
+    """The reconciler could move only one version: it moves none, and none is lost.
 
-    The last of these tests: the entry stays in the queue.
+    This test must run last: the entry stays in the queue.
     """
     headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
     assert user.call("PUT", "kept", headers=headers).status == 201

@@ -16,7 +16,7 @@ PYTHON_SERVICES = ("proxy-server", "account-server", "container-server")
 
 
 def starts(cluster: RunningCluster, name: str) -> int:
-    """How often a service has said that it listens."""
+    """Return how often a service has logged that it listens."""
     return (cluster.home / "logs" / f"{name}.log").read_text().count(" listening ip=")
 
 

@@ -1,4 +1,4 @@
-"""etc/proxy-server.conf-sample as it is, with one of its users made one."""
+"""etc/proxy-server.conf-sample unchanged, except that one of its users is enabled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 def test_the_first_upload_of_a_new_account(cluster: RunningCluster, tmp_path: Path) -> None:
-    """But for where it listens and where the rings lie nothing else is changed."""
+    """Only the listening address and the path of the rings are changed as well."""
     text = (ROOT / "etc" / "proxy-server.conf-sample").read_text()
     text = replaced(text, "# bind_ip = 0.0.0.0", "bind_ip = 127.0.0.1")
     text = replaced(text, "# swift_dir = /etc/martlet", f"swift_dir = {cluster.home / 'etc'}")

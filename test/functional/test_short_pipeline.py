@@ -1,4 +1,4 @@
-"""A proxy whose conf names hardly any filter is no way round the others."""
+"""A conf with only a few filters does not bypass the required ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that failed too often are left alone, but not where a request then finds too few."""
+"""Devices that failed too often are skipped, unless a request then has too few devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = "error_suppression_limit = 0\nnode_timeout = 6\n"
 
 @contextmanager
 def hanging(cluster: RunningCluster, devices: list[str]) -> Iterator[None]:
-    """The object servers of these devices answer nothing meanwhile."""
+    """Stop the object servers of these devices within the block."""
     pids = [cluster.pid_of(f"object-server-node{device[1:]}") for device in devices]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -36,7 +36,7 @@ def test_a_hanging_device_beside_suppressed_ones(
 ) -> None:
     cluster = new_cluster("--nodes", "4").start()
     conf = cluster.home / "etc" / "proxy-server.conf"
-    text = re.sub("workers = .*", "workers = 1", conf.read_text())  # each has a count of its own
+    text = re.sub("workers = .*", "workers = 1", conf.read_text())  # each has its own count
     conf.write_text(text.replace("account_autocreate", f"{OPTIONS}account_autocreate"))
     cluster.kill_and_await_restart("proxy-server")
     account = Account(cluster.port)

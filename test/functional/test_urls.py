@@ -15,7 +15,7 @@ from swiftclient.utils import generate_temp_url
 def anonymous(
     cluster: RunningCluster, method: str, path: str, headers: str = "", body: bytes = b""
 ) -> Answer:
-    """A request without a token."""
+    """Send a request without a token."""
     with RawConnection(cluster.port) as connection:
         head = f"{method} {path} HTTP/1.1\r\nHost: martlet\r\nContent-Length: {len(body)}\r\n"
         connection.send(f"{head}{headers}\r\n".encode() + body)
@@ -23,7 +23,7 @@ def anonymous(
 
 
 def keyed(account: Account, container: str, **meta: str) -> str:
-    """A new container with a key of its own, and metadata by names with ``_`` for ``-``."""
+    """Create a container with its own key, and metadata; ``_`` in a name stands for ``-``."""
     headers = {f"X-Container-Meta-{name.replace('_', '-')}": v for name, v in meta.items()}
     headers["X-Container-Meta-Temp-URL-Key"] = "secret"
     headers.setdefault("X-Container-Read", headers.pop("X-Container-Meta-read", ""))
@@ -60,7 +60,7 @@ def test_a_prefix_opens_one_container(cluster: RunningCluster, account: Account)
 
 
 def form_of(path: str, content: bytes, size_max: int) -> bytes:
-    """A signed form with one file."""
+    """Return a signed form with one file."""
     expires = int(time.time()) + 60
     message = f"{path}\n\n{size_max}\n1\n{expires}"
     signature = hmac.new(b"secret", message.encode(), "sha512").hexdigest()

@@ -1,4 +1,4 @@
-"""Object versioning through real processes: what doc/versioning.md promises."""
+"""Object versioning through real processes: the guarantees of doc/versioning.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def call(
     version: str,
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    """A request about one version."""
+    """Send a request about one version."""
     path = f"{account.url(container, name)}?version-id={version}"
     return account.send(method, path, headers)
 
@@ -51,14 +51,14 @@ def get(account: Account, container: str, name: str, version: str = "") -> tuple
 
 
 def listed(account: Account, container: str, name: str = "") -> list[tuple[str, bool]]:
-    """The versions of the names that begin with ``name``, as (id, is latest)."""
+    """Return the versions of the names that begin with ``name``, as (id, is latest)."""
     answer = account.call("GET", container, versions="", prefix=name)
     assert answer.status == 200, answer
     return [(entry["version_id"], entry["is_latest"]) for entry in answer.json]
 
 
 def assert_all_there(account: Account, container: str, name: str, versions: Versions) -> None:
-    """Each version can be read, is listed once all rows have come, and the latest is current."""
+    """Check that each version is readable and, after all updates, listed; the latest is current."""
     for version, body in versions.items():
         assert get(account, container, name, version) == (200, body), version
     expected = sorted(versions, reverse=True)
@@ -70,13 +70,13 @@ def assert_all_there(account: Account, container: str, name: str, versions: Vers
     assert found == sorted(found, reverse=True)
     latest = [version for version, is_latest in listed(account, container, name) if is_latest]
     assert latest == found[:1]
-    # A replica that was away for the last one may still know an older one.
+    # A replica that was down for the last write may still have an older one.
     newest = account.call("HEAD", container, name, headers={"X-Newest": "true"})
     assert newest.headers["x-object-version-id"] == found[0]
 
 
 class Writer(threading.Thread):
-    """Writes versions of one name until it is told to end; remembers what was acknowledged."""
+    """Writes versions of one name until stopped; records the acknowledged ones."""
 
     def __init__(self, account: Account, container: str, name: str, number: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def test_many_writers_of_one_name(account: Account, versioned: str) -> None:
 
 
 def test_posts_among_writers(cluster: RunningCluster, account: Account, versioned: str) -> None:
-    """A POST reaches one version, the same on all replicas, whatever is written meanwhile."""
+    """A POST reaches one version, the same on all replicas, also during other writes."""
     with writing(account, versioned, "o") as writers:
         await_more(writers, 1)
         statuses = [
@@ -202,7 +202,7 @@ def test_posts_among_writers(cluster: RunningCluster, account: Account, versione
 def posts_of_replicas(
     cluster: RunningCluster, names: tuple[str, str, str], version: str
 ) -> Iterator[str]:
-    """X-Object-Meta-N of a version, of each device that has it."""
+    """Return X-Object-Meta-N of a version from each device that has it."""
     partition, nodes = load_rings(cluster.home / "etc").object_ring(0).get_nodes(*names)
     for node in nodes:
         connection = HTTPConnection(node["ip"], node["port"], timeout=30)
@@ -245,7 +245,7 @@ def kill(cluster: RunningCluster, service: str) -> None:
 
 
 def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
-    """While the container server hangs, rows wait with the object servers, in no order."""
+    """While the container server hangs, rows wait on the object servers without an order."""
     account = Account(cluster.port)
     first = put(account, versioned, "o", b"first")
     hung = cluster.pid_of("container-server")
@@ -271,7 +271,7 @@ def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
         "the rows of gone",
     )
     account.await_names(["o"], versioned)
-    await_true(  # each request may ask another replica
+    await_true(  # each request may use another replica
         lambda: account.call("HEAD", versioned).headers["x-container-bytes-used"] == "15",
         "the bytes of all versions",
     )
@@ -280,7 +280,7 @@ def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
 
 
 def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> None:
-    """Also in those that an object server was to tell which does not answer."""
+    """Also in the listing that a stopped object server should have updated."""
     account = Account(four_nodes.port)
     names = (account.path.rpartition("/")[2], "kept-null", "o")
     assert account.call("PUT", "kept-null").status == 201
@@ -306,7 +306,7 @@ def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> 
 
 
 def listed_by_replicas(cluster: RunningCluster, names: tuple[str, str, str]) -> Iterator[set[str]]:
-    """The versions that each replica of the container lists."""
+    """Return the versions that each replica of the container lists."""
     partition, nodes = load_rings(cluster.home / "etc").container.get_nodes(*names[:2])
     for node in nodes:
         connection = HTTPConnection(node["ip"], node["port"], timeout=30)

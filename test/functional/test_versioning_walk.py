@@ -1,4 +1,4 @@
-"""A random walk over the requests on one object with versions, beside a model of the promises."""
+"""A random walk of requests on one versioned object, compared with a model of the guarantees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NULL = "null"
 
 @dataclass
 class Model:
-    """What has to be there. Ids are timestamps, so their order is that of the writes."""
+    """The expected state. Ids are timestamps, so they have the order of the writes."""
 
     is_enabled: bool = False
     versions: dict[str, bytes | None] = field(default_factory=dict)  # None: a delete marker
@@ -26,13 +26,13 @@ class Model:
     current: str | None = None  # an id that can be read, NULL, or nothing
 
     def body(self) -> bytes | None:
-        """What a GET is to answer; None for 404."""
+        """Return the expected body of a GET; None for 404."""
         if self.current is None:
             return None
         return self.null if self.current == NULL else self.versions[self.current]
 
     def keep_null(self) -> None:
-        """What is written now comes after the null version."""
+        """Give the null version an id before the next write."""
         if self.null is not None:
             self.versions[self.null_id], self.null = self.null, None
 
@@ -42,7 +42,7 @@ class Model:
             self.current = None
 
     def latest(self) -> str | None:
-        """The version that a listing calls the latest."""
+        """Return the version that a listing marks as the latest."""
         if self.current is not None:
             return self.current
         newest = max(self.versions, default=None)
@@ -50,7 +50,7 @@ class Model:
 
 
 class Walk:
-    """One object; each step is a request, and the model's view of it."""
+    """One object; each step is a request and the matching change of the model."""
 
     def __init__(self, account: Account, container: str, seed: int) -> None:
         self.account, self.container = account, container

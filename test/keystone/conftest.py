@@ -1,4 +1,4 @@
-"""A real Keystone, a cluster, and a proxy in front of it that takes Keystone's tokens."""
+"""A real Keystone, a cluster, and a proxy in front of it that accepts Keystone's tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from real_keystone import Keystone
 from running_cluster import RunningCluster
 from swift_api import Account
 
-#: Who is what where: user, project, role.
+#: The role grants: user, project, role.
 GRANTS = [
     ("ann", "blue", "swiftoperator"),
     ("ben", "blue", "swiftoperator"),
@@ -33,7 +33,7 @@ _OPTIONS = {
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
-    """Where keystone-manage, and a martlet that has keystonemiddleware, are installed."""
+    """The directory with keystone-manage and a martlet with keystonemiddleware."""
     place = os.environ.get("MARTLET_KEYSTONE")
     assert place, "MARTLET_KEYSTONE names no directory: run `make keystone`"
     return Path(place)
@@ -41,7 +41,7 @@ def programs() -> Path:
 
 @pytest.fixture(scope="session")
 def keystone(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystone]:
-    """Keystone with everybody of GRANTS."""
+    """Keystone with all users of GRANTS."""
     keystone = Keystone(programs, tmp_path_factory.mktemp("keystone"))
     try:
         keystone.start()
@@ -56,7 +56,7 @@ def keystone(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def proxy_port(
     programs: Path, keystone: Keystone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[int]:
-    """The port of a proxy that asks Keystone, in front of a cluster."""
+    """The port of a proxy that authenticates with Keystone, in front of a cluster."""
     home = tmp_path_factory.mktemp("cluster")
     cluster = RunningCluster(home).start()
     try:
@@ -67,24 +67,24 @@ def proxy_port(
 
 
 class Tenants(NamedTuple):
-    """Who uses what."""
+    """The users and their accounts."""
 
     keystone: Keystone
     port: int
 
     def path(self, project: str, prefix: str = "AUTH_") -> str:
-        """The path of a project's account."""
+        """Return the path of a project's account."""
         return f"/v1/{prefix}{self.keystone.id_of('project', project)}"
 
     def open(self, user: str, project: str, of: str | None = None) -> Account:
-        """The account of a project, of the user's own by default, as a user sees it."""
+        """Return a user's view of a project's account, by default of the user's own project."""
         token = self.keystone.token(user, project)
         return Account.with_token(self.port, token, self.path(of or project))
 
 
 @pytest.fixture(scope="session")
 def tenants(keystone: Keystone, proxy_port: int) -> Tenants:
-    """Everybody of GRANTS; the accounts of blue and red were made by their own users."""
+    """All users of GRANTS; the accounts of blue and red were created by their own users."""
     tenants = Tenants(keystone, proxy_port)
     for user, project in (("ann", "blue"), ("eve", "red")):
         assert tenants.open(user, project).call("POST").status == 204

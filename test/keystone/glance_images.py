@@ -1,4 +1,4 @@
-"""Glance's store driver with an image in one piece and one in chunks: ``AUTH_URL USER KEY``.
+"""Glance's store driver with a single-object image and a chunked one: ``AUTH_URL USER KEY``.
 
 Run by the Python of Keystone's virtual environment; the user is ``project:user``.
 """
@@ -19,7 +19,7 @@ _MIB = 1 << 20
 
 
 def configure(url: str, user: str, key: str) -> cfg.ConfigOpts:
-    """The options of a Glance that keeps its images in Swift; chunks of 4 MiB from 8 MiB on."""
+    """Return the options of a Glance that stores images in Swift; chunks of 4 MiB from 8 MiB on."""
     conf = cfg.CONF  # the driver reads this one
     glance_store.register_opts(conf)
     conf([])
@@ -43,7 +43,7 @@ def configure(url: str, user: str, key: str) -> cfg.ConfigOpts:
 
 
 def store_and_delete(conf: cfg.ConfigOpts, name: str, data: bytes, announced: int) -> None:
-    """An image's whole life; 0 bytes announced means unknown."""
+    """Store, read and delete an image; 0 announced bytes mean an unknown size."""
     location, size, _, digest, _ = backend.add_to_backend_with_multihash(
         conf, name, io.BytesIO(data), announced, "sha256", "swift"
     )
@@ -62,11 +62,11 @@ def store_and_delete(conf: cfg.ConfigOpts, name: str, data: bytes, announced: in
 
 
 def main() -> None:
-    """Both images."""
+    """Run with both images."""
     conf = configure(*sys.argv[1:])
     chance = random.Random(2)
-    # Of a large image Glance's API rarely knows the size; where it does, glance_store 5.7 announces
-    # a full last chunk and sends less, for which no server can wait to the end.
+    # Glance's API rarely knows the size of a large image. If it does, glance_store 5.7 announces a
+    # full last chunk and sends less, and no server can complete such a request.
     for name, size, announced in (("small", 1000, 1000), ("large", 11 * _MIB, 0)):
         store_and_delete(conf, name, chance.randbytes(size), announced)
         print(f"{name}: stored, read, measured, deleted")

@@ -1,4 +1,4 @@
-"""Glance keeps its images with us: its own store driver, which finds us in Keystone's catalogue."""
+"""Glance stores images through its own driver, which finds martlet in Keystone's catalogue."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def ann(open_account: Open, boss: Account) -> Iterator[Account]:
 
 @pytest.fixture
 def known_to_all(ann: Account) -> None:
-    """Each worker of the proxy has seen the token: else 64 clients let it be validated 64 times."""
+    """Make each worker of the proxy cache the token: otherwise 64 clients cause 64 validations."""
     for _ in range(16):
         account = ann.again()
         assert account.call("HEAD").status == 204
@@ -55,23 +55,23 @@ def container(ann: Account, request: pytest.FixtureRequest) -> str:
 
 
 def limit(boss: Account, room_bytes: int) -> None:
-    """Let the account of ``boss`` take so many bytes more."""
+    """Set a quota that allows so many more bytes in the account of ``boss``."""
     used = int(boss.call("HEAD").headers["x-account-bytes-used"])
-    # What containers have not reported yet is missing here: start from an account that is quiet.
+    # Usage that containers have not reported yet is missing here: start with an idle account.
     quota = {"X-Account-Quota-Bytes": str(used + room_bytes)}
     assert boss.call("POST", headers=quota).status == 204
 
 
 @pytest.fixture
 def limited(boss: Account, container: str, quiet: None) -> str:
-    """A container in an account that has room for 1000 bytes more."""
+    """A container in an account with room for 1000 more bytes."""
     limit(boss, SIZE)
     return container
 
 
 @pytest.fixture
 def quiet(ann: Account) -> None:
-    """All containers have told the account what they hold."""
+    """All containers have reported their usage to the account."""
 
     def is_told() -> bool:
         listed = ann.call("GET", format="json").json
@@ -136,7 +136,7 @@ def test_large_objects(ann: Account, limited: str) -> None:
     made = ann.send("PUT", f"{ann.url(limited, 'large')}?multipart-manifest=put", body=manifest)
     assert made.status == 201
     assert ann.call("HEAD", limited, "large").headers["content-length"] == "800"
-    # A copy is one object with the size of the whole.
+    # A copy is one object with the size of the whole large object.
     source = {"X-Copy-From": f"{limited}/large"}
     assert ann.call("PUT", limited, "copied", headers=source).status == 413
 

@@ -16,7 +16,7 @@ from proxy.app import Application
 
 
 class Reply(NamedTuple):
-    """What a client of the proxy gets."""
+    """The answer to a client of the proxy."""
 
     status: int
     headers: dict[str, str]
@@ -58,7 +58,7 @@ class FakeCluster:
         return Reply(int(status.split()[0]), {k.lower(): v for k, v in given}, content)
 
     def make_container(self) -> None:
-        """/v1/a/c on every primary, without going through the proxy's checks."""
+        """Create /v1/a/c on every primary, without the proxy's checks."""
         assert self.call("PUT", "/v1/a/c").status == 201
         self.forget()
 
@@ -67,7 +67,7 @@ class FakeCluster:
             device.seen.clear()
 
     def holders(self, name: str) -> list[str]:
-        """The devices that hold ``/a/c/o``."""
+        """Return the devices that hold ``/a/c/o``."""
         return [d.name for d in self.devices if name in d.stored and not d.stored[name].is_deleted]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage devices in memory behind real sockets, for tests of the proxy.
 
-Each device speaks as much of the backend protocol as the proxy uses, records what it was asked,
-and can be told to fail in every way in which a real one does.
+Each device supports the part of the backend protocol that the proxy uses. It records its requests,
+and can simulate every failure of a real device.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 HANG_UP = "hang up"  # closes the connection once it has read the headers
 HANG_UP_IN_BODY = "hang up in body"  # asks for the body, reads a little, and closes
 GARBAGE = "garbage"  # answers with something that is not HTTP
-SILENT = "silent"  # answers nothing until the device is stopped
-LOSE_ANSWER = "lose answer"  # does what was asked and closes the connection
+SILENT = "silent"  # sends no answer until the device is stopped
+LOSE_ANSWER = "lose answer"  # executes the request and closes the connection
 STALL_IN_ANSWER = "stall in answer"  # sends headers that announce a body, and no body
-STALL = "stall"  # asks for the body and then reads none of it
+STALL = "stall"  # asks for the body and does not read it
 
 
 @dataclass
 class Seen:
-    """A request as a device saw it; ``whole`` is False for a body that was cut short."""
+    """A request as the device received it; ``whole`` is False for a truncated body."""
 
     method: str
     path: str
@@ -49,14 +49,14 @@ class Stored:
 
 
 class FakeDevice:
-    """One device behind a port of its own.
+    """One device behind its own port.
 
     ``fault`` is None, a status, one of the constants above, or a function from Seen to one of
-    them; ``fault_headers`` go with such a status. ``cut_after`` ends the bodies of GET answers
-    after so many bytes. ``more_headers`` go with each answer to an object's write, ``read_headers``
-    with what it has for a GET or HEAD of an object. Without ``takes_footers`` it knows nothing of
-    metadata behind a body, without ``takes_batches`` nothing of batches. What came there is among
-    the headers of Seen afterwards. The requests of a batch are answered the last one first.
+    them; ``fault_headers`` are sent with such a status. ``cut_after`` ends the bodies of GET
+    answers after so many bytes. ``more_headers`` are added to each answer to an object's write,
+    ``read_headers`` to successful GETs and HEADs of an object. ``takes_footers`` enables metadata
+    after a body, ``takes_batches`` enables batches. Footers then are in the headers of Seen. The
+    requests of a batch are answered in reverse order.
     """
 
     def __init__(self, number: int) -> None:
@@ -71,7 +71,7 @@ class FakeDevice:
         self.takes_batches = True
         self.seen: list[Seen] = []
         self.stored: dict[str, Stored] = {}
-        self.listings: dict[str, Any] = {}  # by name, in place of what is stored
+        self.listings: dict[str, Any] = {}  # by name, in place of the stored data
         self.release = threading.Event()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
@@ -95,7 +95,7 @@ class FakeDevice:
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # stopped before
+            pass  # already stopped
         self._listener.close()
         self.hang_up_all()
 
@@ -105,7 +105,7 @@ class FakeDevice:
                 try:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    pass  # the other side was faster
+                    pass  # the other side closed it first
 
     def _accept(self) -> None:
         while True:
@@ -123,7 +123,7 @@ class FakeDevice:
                 while self._serve_one(sock, reader):
                     pass
         except OSError:
-            pass  # the proxy went away; what it left behind is in self.seen
+            pass  # the proxy disconnected; self.seen has its request
         finally:
             with self._lock:
                 self._sockets.discard(sock)
@@ -169,7 +169,7 @@ class FakeDevice:
         return self._answer(sock, method, status, answer_headers, body)
 
     def _serve_batch(self, sock: socket.socket, reader: Any, batch: Seen) -> bool:
-        """Faults are those of the single requests: a status, or what makes sense here."""
+        """Serve a batch; faults apply to its single requests: a status or a fitting constant."""
         batch.body, batch.whole = _read_body(reader, batch.headers)
         self.seen.append(batch)
         if not self.takes_batches:
@@ -227,7 +227,7 @@ class FakeDevice:
         return True
 
     def _refusal(self, seen: Seen) -> int | None:
-        """What can be said of a PUT before its body."""
+        """Return the refusal of a PUT before its body is read."""
         known = self.stored.get(_name(seen))
         if known is None:
             return None
@@ -238,7 +238,7 @@ class FakeDevice:
         return None
 
     def _act(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
-        if "x-size" in seen.headers:  # a row of a container, in place of an object server's
+        if "x-size" in seen.headers:  # a row that the proxy sends for an object server
             return 201, {}, b""
         depth = _name(seen).count("/")
         act: Callable[[Seen], tuple[int, dict[str, str], bytes]]
@@ -404,7 +404,7 @@ def _send_chunk(sock: socket.socket, data: bytes) -> None:
 
 
 def _take_footers(seen: Seen) -> None:
-    """Undo the MIME document, strictly."""
+    """Parse the MIME document strictly."""
     boundary = seen.headers["x-backend-obj-multipart-mime-boundary"].encode()
     opening = b"--%b\r\nX-Document: object body\r\n\r\n" % boundary
     assert seen.body.startswith(opening)
@@ -420,7 +420,7 @@ def _take_footers(seen: Seen) -> None:
 
 
 def _name(seen: Seen) -> str:
-    """``/account[/container[/object]]`` of a request, as sent."""
+    """Return ``/account[/container[/object]]`` of a request, as sent."""
     return "/" + seen.path.partition("?")[0].split("/", 3)[3]
 
 

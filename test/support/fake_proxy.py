@@ -1,6 +1,6 @@
-"""The proxy application as a filter sees it: what it knows of accounts and containers, and uploads.
+"""The proxy application as a filter sees it: infos of accounts and containers, and uploads.
 
-Uploads are read to their end in small pieces and kept.
+Uploads are read to their end in small pieces and stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.lookup.usage import ACCOUNT_USAGE_WANTED, CONTAINER_USAGE_WANTED, Acc
 
 
 class FakeProxy:
-    """``containers`` and ``account`` are what ``proxy.lookup.info`` knows; ``usage`` is right."""
+    """A fake proxy: ``containers`` and ``account`` are cached infos, ``usage`` is exact."""
 
     def __init__(self) -> None:
         self.account: dict[str, Any] = {

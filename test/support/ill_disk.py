@@ -1,4 +1,4 @@
-"""A disk that can be made ill below a real server: bad places, and calls that do not return."""
+"""A disk below a real server that simulates failures: bad places, and calls that hang."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cluster.ports import HOST
 
 MODULE = Path(__file__).resolve().parents[2] / "object-server"
 STOP_SECONDS_MAX = 30
-#: Which of the four devices of a cluster is the ill one.
+#: The failing device among the four of a cluster.
 DEVICE = "d1"
 
 
@@ -33,10 +33,10 @@ def build_ill_disk(directory: Path) -> Path:
 
 
 class IllDisk:
-    """A directory that is a disk of its own, until the block ends."""
+    """A directory that is a separate disk until the block ends."""
 
     def __init__(self, program: Path, backing: Path, mount_point: Path) -> None:
-        """Files below ``mount_point`` lie in ``backing``, where a test can damage them."""
+        """Create it; files of ``mount_point`` are in ``backing``, where a test can damage them."""
         self.backing = backing
         self._command = [str(program), str(backing), str(mount_point)]
         backing.mkdir(parents=True)
@@ -63,15 +63,15 @@ class IllDisk:
             self._process.kill()
 
     def hang(self) -> None:
-        """From now on no call returns."""
+        """Make all calls hang."""
         self._say("hang")
 
     def heal(self) -> None:
-        """Calls return again, and all places can be read."""
+        """Let calls return again and make all places readable."""
         self._say("heal")
 
     def spoil(self, suffix: str, offset: int, length: int) -> None:
-        """Reads of files whose path ends so fail where they touch these bytes."""
+        """Make reads of these bytes fail in files whose path has the suffix."""
         self._say(f"bad {suffix} {offset} {length}")
 
     def _say(self, command: str) -> None:
@@ -88,8 +88,8 @@ class IllDisk:
 def hang_at_start(cluster: RunningCluster, disk: IllDisk, kind: str) -> None:
     """Kill the server of a kind; the disk hangs before the next one starts.
 
-    A thread that waits for the disk outlives its process, and keeps its port. So the disk must not
-    hang before the killed process is gone, and the supervisor stands still meanwhile.
+    A thread that waits for the disk outlives its process and keeps its port. So the disk must not
+    hang before the killed process has ended; the supervisor is stopped meanwhile.
     """
     assert cluster.process is not None
     os.kill(cluster.process.pid, signal.SIGSTOP)

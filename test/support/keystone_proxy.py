@@ -1,4 +1,4 @@
-"""A proxy that takes Keystone's tokens, in front of a cluster whose own proxy has tempauth."""
+"""A proxy that accepts Keystone's tokens, in front of a cluster whose own proxy has tempauth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.confs import render
 
 
 def authtoken(keystone: Keystone) -> dict[str, str]:
-    """The section of keystonemiddleware's filter."""
+    """Return the section of keystonemiddleware's filter."""
     return {
         "paste.filter_factory": "keystonemiddleware.auth_token:filter_factory",
         "www_authenticate_uri": keystone.url,
@@ -31,7 +31,7 @@ def authtoken(keystone: Keystone) -> dict[str, str]:
         "include_service_catalog": "False",
         "cache": "swift.cache",
         "token_cache_time": "3600",
-        # Swift's tests send users' tokens as service tokens and expect that keystoneauth decides.
+        # Swift's tests send users' tokens as service tokens and expect keystoneauth to decide.
         "service_token_roles_required": "False",
     }
 
@@ -40,12 +40,12 @@ def authtoken(keystone: Keystone) -> dict[str, str]:
 def keystone_proxy(
     programs: Path, keystone: Keystone, home: Path, options: Mapping[str, str]
 ) -> Iterator[int]:
-    """Run the proxy of the cluster in ``home`` a second time; its port.
+    """Run a second proxy of the cluster in ``home`` and yield its port.
 
-    It has the filters of the first one, but Keystone's in place of tempauth.
+    It has the filters of the first one, with Keystone's in place of tempauth.
 
-    :param programs: holds a martlet-proxy-server that has keystonemiddleware.
-    :param options: of keystoneauth.
+    :param programs: the directory with a martlet-proxy-server that has keystonemiddleware.
+    :param options: the options of keystoneauth.
     """
     parser = ConfigParser(default_section="", interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object store in memory as the filters near the end of the proxy's pipeline see it.
+"""An object store in memory, for the filters near the end of the proxy's pipeline.
 
-PUT, POST, GET, HEAD, DELETE of objects and GET of container listings, with conditions, one range,
-and the X-Backend headers that those filters send. Remembers every request and every body it sent.
+It supports PUT, POST, GET, HEAD, DELETE of objects and GET of container listings, with conditions,
+one range, and the X-Backend headers of those filters. It records every request and every body sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stored:
 
 
 class Stream:
-    """A body in small pieces; knows whether it was closed, and may break off."""
+    """A body in small pieces; it records whether it was closed, and may break off."""
 
     def __init__(self, body: bytes, break_after: int | None) -> None:
         self._body = body
@@ -148,7 +148,7 @@ class ObjectStore:
         if ranges is not None and len(ranges) == 1:
             headers.append(("Content-Range", ranges[0].content_range(len(body))))
             body, status = body[ranges[0].first : ranges[0].last + 1], "206 Partial Content"
-        if "Content-Length" not in stored.headers:  # that a test may set wrongly
+        if "Content-Length" not in stored.headers:  # a test may set a wrong one
             headers.append(("Content-Length", str(len(body))))
         start_response(status, headers)
         if environ["REQUEST_METHOD"] == "HEAD":

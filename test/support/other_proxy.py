@@ -1,4 +1,4 @@
-"""A further proxy server of a running cluster, with a pipeline of its own."""
+"""A further proxy server of a running cluster, with its own pipeline."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SERVER = str(Path(sysconfig.get_path("scripts")) / "martlet-proxy-server")
 
 
 class OtherProxy:
-    """Runs within ``with``; tokens of the cluster's own proxy are good here as well.
+    """A proxy that runs within ``with`` and accepts tokens of the cluster's own proxy.
 
     :param pipeline: the filters and the application.
-    :param sections: beside those of the cluster's own proxy, or in place of them.
-    :param base: a conf in place of that of the cluster's own proxy.
+    :param sections: added to the sections of the cluster's own proxy, or replacing them.
+    :param base: a conf that replaces the conf of the cluster's own proxy.
     """
 
     def __init__(
@@ -76,5 +76,5 @@ class OtherProxy:
 
     @property
     def log(self) -> str:
-        """What it logged so far."""
+        """Return its log so far."""
         return self._log.read_text(errors="replace")

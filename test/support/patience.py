@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time-outs in tests: a busy machine misses a short one now and then, a defect each of them."""
+"""Time-outs in tests: a busy machine misses a short one sometimes, a defect misses all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 def patiently(attempt: Callable[[float], None]) -> None:
-    """Try longer and longer time-outs, in seconds, until one does not raise.
+    """Try increasing time-outs, in seconds, until one does not raise an exception.
 
-    :raises Exception: what the longest one raised.
+    :raises Exception: the exception of the longest time-out.
     """
     for timeout in (0.3, 2.0):
         try:

@@ -1,4 +1,4 @@
-"""Many clients that upload at the same time, as quotas have to bear."""
+"""Many clients that upload in parallel, to test quotas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UPLOADS_EACH = 6
 
 
 def race(opened: Account, upload: Callable[[Account, int], Answer]) -> list[int]:
-    """The statuses of ``CLIENTS`` clients that upload at the same time, each one after another."""
+    """Run ``CLIENTS`` clients in parallel, each uploading sequentially; return the statuses."""
     statuses: list[int] = []
     barrier = threading.Barrier(CLIENTS)
 

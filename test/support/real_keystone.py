@@ -33,13 +33,13 @@ DEFAULT_DOMAIN = "default"
 
 
 class Keystone:
-    """Projects, users, roles and domains are made by its API.
+    """A Keystone whose projects, users, roles and domains are created through its API.
 
-    A user is made in the domain of the first project that it is granted a role in.
+    A user is created in the domain of the first project in which it gets a role.
     """
 
     def __init__(self, programs: Path, directory: Path) -> None:
-        """``programs`` holds keystone-manage and the Python that it runs with."""
+        """Create it; ``programs`` has keystone-manage and its Python."""
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self._programs = programs
@@ -49,7 +49,7 @@ class Keystone:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Make the database and the keys, start the server, log in as its first admin."""
+        """Create the database and the keys, start the server, log in as its first admin."""
         conf = self._directory / "keystone.conf"
         conf.write_text(_CONF.format(directory=self._directory))
         (self._directory / "fernet-keys").mkdir(mode=0o700)
@@ -79,7 +79,7 @@ class Keystone:
             self._process.wait(10)
 
     def make(self, kind: str, name: str, **values: str) -> str:
-        """A new project, user, role or domain; its id. One that there is already is taken."""
+        """Create a project, user, role or domain unless it exists, and return its id."""
         found = self._call("GET", f"/v3/{kind}s?name={name}")[1][f"{kind}s"]
         if not found:
             wanted = {kind: {"name": name, **values}}
@@ -88,7 +88,7 @@ class Keystone:
         return self.id_of(kind, name)
 
     def id_of(self, kind: str, name: str) -> str:
-        """The id of what was made before."""
+        """Return the id of an existing project, user, role or domain."""
         return self._ids[kind, name]
 
     def grant(
@@ -99,7 +99,7 @@ class Keystone:
         password: str = PASSWORD,
         domain: str = DEFAULT_DOMAIN,
     ) -> None:
-        """Give a user, made if need be, a role in a project, made if need be, of a domain's id."""
+        """Grant a user a role in a project of a domain's id; create user and project if missing."""
         if ("user", user) not in self._ids:
             self.make("user", user, password=password, domain_id=domain)
         if ("project", project) not in self._ids:
@@ -109,18 +109,18 @@ class Keystone:
         self._call("PUT", f"{path}/roles/{self.id_of('role', role)}")
 
     def publish(self, kind: str, url: str) -> None:
-        """Put a service with this address into the catalogue."""
+        """Add a service with this address to the catalogue."""
         wanted = {"service": {"type": kind, "name": kind}}
         service = self._call("POST", "/v3/services", wanted)[1]["service"]["id"]
         endpoint = {"interface": "public", "region_id": "RegionOne", "service_id": service}
         self._call("POST", "/v3/endpoints", {"endpoint": {**endpoint, "url": url}})
 
     def revoke(self, token: str) -> None:
-        """End a token before its time."""
+        """Revoke a token before it expires."""
         self._call("DELETE", "/v3/auth/tokens", headers={"X-Subject-Token": token})
 
     def token(self, user: str, project: str, password: str = PASSWORD) -> str:
-        """A token of a user for a project, both of the default domain."""
+        """Return a token of a user for a project, both of the default domain."""
         default = {"domain": {"id": DEFAULT_DOMAIN}}
         identity = {
             "methods": ["password"],

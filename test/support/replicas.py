@@ -1,4 +1,4 @@
-"""Replicas of one account or container on servers in this process, which speak without sockets."""
+"""Replicas of one account or container on servers in this process, connected without sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRIMARIES = 3
 
 
 class Ring:
-    """Servers 1 to 3 are the primaries of everything, 4 and 5 the hand-offs."""
+    """A ring in which servers 1 to 3 are the primaries of everything, 4 and 5 the hand-offs."""
 
     def __init__(self, servers: int) -> None:
         self._nodes = tuple(
@@ -36,7 +36,7 @@ class Ring:
 
 
 class Wires:
-    """Stands for the servers' clients: calls the server of a port. Those in ``cut`` are silent."""
+    """A fake of the servers' clients: calls the server of a port. Servers in ``cut`` are silent."""
 
     node_timeout = 3.0
 
@@ -44,7 +44,7 @@ class Wires:
         self.callers: dict[int, Caller] = {}
         self.cut: set[int] = set()
         self.seen: list[tuple[int, str]] = []
-        self.spoilt: dict[int, bytes] = {}  # what a server sends in place of its copy
+        self.spoilt: dict[int, bytes] = {}  # sent by a server in place of its copy
 
     def start(
         self,
@@ -65,7 +65,7 @@ class Wires:
 
 
 class Exchange:
-    """An answer under way; also the answer."""
+    """A request in progress, and its answer."""
 
     def __init__(self, answer: Answer) -> None:
         self.status = answer.status
@@ -106,11 +106,11 @@ class Replicas:
             self.call[port] = Caller(server)
 
     def everywhere(self, ports: list[int], method: str, *arguments: Any) -> list[int]:
-        """One request to several servers; the statuses."""
+        """Send one request to several servers and return the statuses."""
         return [self.call[port](method, *arguments).status for port in ports]
 
     def scratch(self, port: int) -> list[str]:
-        """The files in tmp of a server's device."""
+        """Return the files in tmp of a server's device."""
         return entries(f"{self.servers[port].devices}/d1/tmp")
 
     def close(self) -> None:

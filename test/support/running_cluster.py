@@ -1,4 +1,4 @@
-"""A real cluster for a test: `martlet up` in a home of its own, stopped when the test is done."""
+"""A real cluster for a test: `martlet up` in its own home, stopped after the test."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ START_SECONDS_MAX = 120.0
 
 
 def await_true(condition: Callable[[], Any], what: str, seconds: float = 150.0) -> None:
-    """Wait until the condition holds; asked again after a short pause each time.
+    """Wait until the condition is true; check it again after short pauses.
 
-    A report that a busy account server does not take in time is tried again after a minute.
+    A report that a busy account server does not accept in time is repeated after a minute.
 
-    :raises AssertionError: it does not come true in time.
+    :raises AssertionError: it does not become true in time.
     """
     deadline = time.monotonic() + seconds
     while not condition():
@@ -34,12 +34,12 @@ def await_true(condition: Callable[[], Any], what: str, seconds: float = 150.0) 
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
+    """Return a port that is unused now."""
     return PortPicker(taken=0).keep_or_pick(0)
 
 
 class RunningCluster:
-    """`martlet up` in the foreground of a process of its own; its output is collected."""
+    """`martlet up` in the foreground of its own process; its output is collected."""
 
     def __init__(self, home: Path, *arguments: str, port: int = 0) -> None:
         self.home = home
@@ -79,9 +79,9 @@ class RunningCluster:
         return self
 
     def await_rows(self) -> RunningCluster:
-        """Let writes wait longer for their rows: a listing lacks nothing because servers are busy.
+        """Let writes wait longer for their rows, so that listings are complete on a busy machine.
 
-        Half of what the proxy waits for an object server.
+        The wait is half of the proxy's time-out for an object server.
         """
         confs = [*(self.home / "etc").rglob("object-server.conf")]
         for conf in confs:
@@ -101,7 +101,7 @@ class RunningCluster:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Stop it by a signal to the supervisor; returns the exit status."""
+        """Stop it by a signal to the supervisor and return the exit status."""
         assert self.process is not None
         if self.is_running:
             self.process.send_signal(number)
@@ -121,16 +121,16 @@ class RunningCluster:
         )
 
     def services(self) -> dict[str, dict[str, Any]]:
-        """What `martlet status` says of each service, by name."""
+        """Return the output of `martlet status` about each service, by name."""
         report = json.loads(self.command("status", "--json").stdout)
         return {entry["name"]: entry for entry in report.get("services", ())}
 
     def pid_of(self, name: str) -> int:
-        """The process id of a service, read from the home."""
+        """Return the process id of a service, read from the home."""
         return int((self.home / "run" / f"{name}.pid").read_text())
 
     def kill_and_await_restart(self, *services: str) -> None:
-        """Kill the services' processes; the supervisor must bring them back."""
+        """Kill the services' processes and wait until the supervisor has restarted them."""
         before = {service: self.pid_of(service) for service in services}
         for pid in before.values():
             os.kill(pid, signal.SIGKILL)
@@ -145,12 +145,12 @@ class RunningCluster:
         return all(found[service]["state"] == "ok" for service in services)
 
     def storage_port(self, kind: str, node: int = 1) -> int:
-        """The port of a node's account, container or object server."""
+        """Return the port of a node's account, container or object server."""
         layout = json.loads((self.home / "cluster.json").read_text())
         return int(layout["nodes"][node - 1]["ports"][kind])
 
     def all_pids(self) -> set[int]:
-        """The supervisor's process and everything below it."""
+        """Return the supervisor's process and all its descendants."""
         assert self.process is not None
         return {self.process.pid, *descendants(self.process.pid)}
 
@@ -162,7 +162,7 @@ class RunningCluster:
 
 
 def _prepare() -> None:
-    """A killed test run leaves no cluster behind, and one under nohup passes on no deafness."""
+    """Let a killed test run end its cluster, and reset signals that nohup ignores."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     PR_SET_PDEATHSIG = 1
@@ -170,7 +170,7 @@ def _prepare() -> None:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes below ``pid``; those that end meanwhile are left out."""
+    """Return the descendants of ``pid``, without processes that end meanwhile."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:

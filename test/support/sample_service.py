@@ -38,7 +38,7 @@ MAIN = """
     patch_standard_library()
     sys.exit(run_service("martlet-sample-server", "a sample"))
 """
-# What happens just before the process executes its program anew.
+# Code that runs just before the process re-executes its program.
 AT_EXECUTION = """\
 import os, signal, sys
 import martlet.service.server
@@ -50,7 +50,7 @@ martlet.service.server.execute_anew = execute
 
 
 class Service:
-    """A sample service in a directory of its own."""
+    """A sample service in its own directory."""
 
     def __init__(self, directory: Path, workers: int, at_execution: str = "") -> None:
         self.directory = directory
@@ -102,7 +102,7 @@ class Service:
 
     @property
     def _environment(self) -> dict[str, str]:
-        paths = [str(self.directory), *sys.path]  # the martlet under test, wherever it lies
+        paths = [str(self.directory), *sys.path]  # the martlet under test
         return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
     def connect(self) -> http.client.HTTPConnection:
@@ -123,7 +123,7 @@ class Service:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Poll until true; a condition may fail with OSError while the server is not there."""
+    """Poll until true; a condition may fail with OSError while the server is not ready."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:

@@ -10,23 +10,23 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """One thread for each connection."""
+    """A server with one thread for each connection."""
 
     daemon_threads = True
     request_queue_size = 128
 
 
 class Handler(WSGIRequestHandler):
-    """Without an access log."""
+    """A handler without an access log."""
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
     """Serve until killed."""
     directory, port = sys.argv[1:]
-    del sys.argv[1:]  # Keystone would read them, too
+    del sys.argv[1:]  # Keystone would read them as well
     os.environ["OS_KEYSTONE_CONFIG_DIR"] = directory
     from keystone.server.wsgi import (  # type: ignore[import-not-found]
         initialize_public_application,

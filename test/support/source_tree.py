@@ -16,7 +16,7 @@ GO_MODULE = "martlet/object-server"
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One of our files; ``name`` is its path from the root."""
+    """A file of the project; ``name`` is its path from the root."""
 
     path: Path
     text: str
@@ -34,17 +34,17 @@ class PythonFile(SourceFile):
 
     @property
     def package(self) -> str:
-        """The folder of the first level."""
+        """Return the first-level folder."""
         return self.path.relative_to(ROOT).parts[0]
 
 
 @dataclass(frozen=True)
 class GoFile(SourceFile):
-    """A Go file that a person wrote."""
+    """A Go file that is not generated."""
 
 
 def read_python(*folders: str) -> list[PythonFile]:
-    """Every Python file below the folders, parsed."""
+    """Return every Python file below the folders, parsed."""
     files = []
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -54,7 +54,7 @@ def read_python(*folders: str) -> list[PythonFile]:
 
 
 def read_go() -> list[GoFile]:
-    """Every Go file that a person wrote."""
+    """Return every Go file that is not generated."""
     files = []
     for path in sorted((ROOT / "object-server").rglob("*.go")):
         text = path.read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def read_go() -> list[GoFile]:
 
 
 def list_go_packages() -> list[dict[str, Any]]:
-    """What ``go list`` says of every package of the module."""
+    """Return the output of ``go list`` for every package of the module."""
     command = ["go", "list", "-json=ImportPath,Dir,Imports,TestImports,GoFiles,Doc", "./..."]
     output = subprocess.run(
         command, cwd=ROOT / "object-server", check=True, capture_output=True, text=True

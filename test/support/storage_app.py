@@ -1,4 +1,4 @@
-"""An application for filters' tests that knows accounts and containers, and answers as told."""
+"""An application for filters' tests with infos of accounts and containers and fixed answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Answer = Callable[[Environ], Response]
 
 
 class StorageApp:
-    """The inner end of a pipeline. ``infos``: what is known, by path (WSGI string).
+    """The application at the end of a pipeline; ``infos`` has infos by path (WSGI string).
 
-    ``seen`` holds the environ of each request, except those that only ask for an info; ``bodies``
-    what was sent with them.
+    ``seen`` has the environ of each request, except requests for an info; ``bodies`` has their
+    bodies.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class StorageApp:
 
 
 def account(**meta: str) -> dict[str, Any]:
-    """What is known of an account; metadata names have ``_`` for ``-``."""
+    """Return the info of an account; ``_`` in metadata names stands for ``-``."""
     return {"status": 200, "meta": _named(meta), "sysmeta": {}}
 
 
 def container(read_acl: str | None = None, **meta: str) -> dict[str, Any]:
-    """What is known of a container."""
+    """Return the info of a container."""
     return {
         "status": 200,
         "read_acl": read_acl,

@@ -1,4 +1,4 @@
-"""Calls of an account or container server through plain WSGI, and the smallest cluster for one."""
+"""Calls of an account or container server through plain WSGI, and a minimal cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ name = silver
 
 
 def write_cluster(directory: Path) -> Path:
-    """``martlet.conf`` and devices d1 and d2 in a directory, which is returned."""
+    """Create ``martlet.conf`` and devices d1 and d2 in a directory, and return it."""
     (directory / "martlet.conf").write_text(CONF)
     for device in ("d1", "d2"):
         (directory / "devices" / device).mkdir(parents=True)
@@ -36,20 +36,20 @@ def write_cluster(directory: Path) -> Path:
 
 
 def stamp(seconds: float) -> str:
-    """An X-Timestamp so many seconds after an arbitrary start."""
+    """Return an X-Timestamp so many seconds after an arbitrary start."""
     return f"{1795223500 + seconds:016.5f}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """The answer of a server."""
 
     status: int
     headers: Headers
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return json.loads(self.body)
 
 

@@ -1,4 +1,4 @@
-"""Requests of the Swift API, as plain as a test needs them, and raw ones no client would send."""
+"""Plain requests of the Swift API for tests, and raw requests that no client would send."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Account:
 
     @classmethod
     def with_token(cls, port: int, token: str, path: str) -> Account:
-        """A view of the account at ``path`` with a token that somebody else gave out."""
+        """Return a view of the account at ``path`` with a token from another source."""
         account = cls.__new__(cls)
         account.port, account.token, account.path = port, token, path
         account._connection = None
         return account
 
     def again(self) -> Account:
-        """The same view over a connection of its own, for another thread."""
+        """Return the same view over its own connection, for another thread."""
         account = copy.copy(self)
         account._connection = None
         return account
@@ -67,9 +67,9 @@ class Account:
     def send(
         self, method: str, path: str, headers: dict[str, str] | None = None, body: Body = None
     ) -> Answer:
-        """Any request; the path is sent as it is. The connection is closed after an error.
+        """Send any request with an unchanged path. The connection is closed after an error.
 
-        :raises OSError: no answer came; http.client.HTTPException: none that is HTTP.
+        :raises OSError: no answer came; http.client.HTTPException: the answer is not HTTP.
         """
         if self._connection is not None and _is_closed(self._connection.sock):
             self.close()  # the server keeps an idle connection for a minute
@@ -99,16 +99,15 @@ class Account:
         body: Body = None,
         **query: str | int,
     ) -> Answer:
-        """A request on the account, a container, or an object, by their names."""
+        """Send a request for the account, a container, or an object, by their names."""
         return self.send(method, self.url(*names, **query), headers, body)
 
     def await_names(self, listed: list[str], *names: str) -> None:
-        """Wait until an account or container lists these: the row of a write comes later where a
-        server is busy."""
+        """Wait until an account or container lists these: a busy server delays rows of writes."""
         await_true(lambda: self.call("GET", *names).lines == listed, f"{listed} in {names}")
 
     def url(self, *names: str, **query: str | int) -> str:
-        """The path of a container or object with the query."""
+        """Return the path of a container or object with the query."""
         path = "/".join((self.path, *(quote(name) for name in names)))
         return f"{path}?{urlencode(query)}" if query else path
 
@@ -119,30 +118,30 @@ class Account:
 
 
 def _is_closed(idle: socket.socket | None) -> bool:
-    """Whether the other side has hung up: else there is nothing to read between two requests."""
+    """Whether the other side has closed it: otherwise an idle connection is not readable."""
     return idle is not None and select.select([idle], [], [], 0)[0] != []
 
 
 class _Reader(io.BufferedReader):
-    """Stands for the socket where HTTPResponse wants one, and stays open from answer to answer."""
+    """Replaces the socket for HTTPResponse, and stays open between answers."""
 
     def makefile(self, _mode: str) -> _Reader:
         return self
 
     def close(self) -> None:
-        """A response closes what it has read to the end; the connection goes on."""
+        """Do nothing: a response closes the reader at its end, but the connection stays open."""
 
 
 class RawConnection:
-    """A socket to the proxy for bytes that are not proper HTTP."""
+    """A socket to the proxy for bytes that are not valid HTTP."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((HOST, port), timeout=TIMEOUT_SECONDS)
-        # One reader for all answers: each may bring bytes of the next.
+        # One reader for all answers: its buffer may already have bytes of the next.
         self._reader = _Reader(self.socket.makefile("rb", buffering=0))
 
     def send(self, data: bytes) -> None:
-        """Send all; a server that has already closed is no error here, its answer may be there."""
+        """Send all bytes; ignore a closed connection, because the answer may already be there."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -151,7 +150,7 @@ class RawConnection:
     def answer(self, method: str = "GET") -> Answer:
         """Read one response.
 
-        :raises http.client.HTTPException: there is none.
+        :raises http.client.HTTPException: there is no response.
         """
         response = http.client.HTTPResponse(self._reader, method=method)  # type: ignore[arg-type]
         response.begin()
@@ -159,7 +158,7 @@ class RawConnection:
         return Answer(response.status, headers, response.read())
 
     def interim_status(self) -> int:
-        """Read an interim response such as 100 Continue, and nothing behind it."""
+        """Read an interim response such as 100 Continue, and no byte after it."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             byte = self._reader.read(1)

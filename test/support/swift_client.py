@@ -13,7 +13,7 @@ SWIFT = str(Path(sysconfig.get_path("scripts")) / "swift")
 
 
 def swift(cluster: RunningCluster, cwd: Path, *arguments: str) -> str:
-    """What `swift` prints when it is run in ``cwd`` as test:tester; it must have no complaint."""
+    """Run `swift` in ``cwd`` as test:tester and return its output; it must report no error."""
     login = ["-A", f"{cluster.url}/auth/v1.0", "-U", "test:tester", "-K", "testing"]
     done = subprocess.run(
         [SWIFT, *login, *arguments],

@@ -1,6 +1,6 @@
 """The encryption filters of OpenStack Swift and ours, each around an application.
 
-Run as a program it writes the golden files anew, with what Swift's filters store:
+As a program it rewrites the golden files with the data that Swift's filters store:
 
     PYTHONPATH=.:test/support .venv/bin/python test/support/swift_encryption.py
 """
@@ -30,13 +30,13 @@ SECRETS = {
 }
 BODY = bytes(range(256)) + b"the end"
 METADATA = {"X-Object-Meta-Color": "blue", "X-Object-Meta-City": "Z\xc3\xbcrich"}
-# Slash in front: version 1 of Swift's key ids knows it otherwise than the others.
+# A leading slash: version 1 of Swift's key ids treats it differently from the others.
 NAMES = ("plain", "with/slashes and space", "gr\u00f6\u00dfe-\u65e5\u672c", "/in front")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to write an object."""
+    """A combination of name, version and secret for an object."""
 
     name: str
     version: str
@@ -44,12 +44,12 @@ class Case:
 
     @property
     def path(self) -> str:
-        """Percent-encoded, with the account and the container."""
+        """Return the percent-encoded path with the account and the container."""
         return quote(f"/v1/AUTH_a/c\u00f6ntainer/{self.name}")
 
 
 def cases() -> Iterator[Case]:
-    """Every name, version and secret."""
+    """Yield every combination of name, version and secret."""
     for name in NAMES:
         for version in ("1", "2", "3"):
             for secret_id in ("", "2026"):
@@ -57,7 +57,7 @@ def cases() -> Iterator[Case]:
 
 
 def swift_filters(app: WSGIApp, version: str = "2", secret_id: str = "") -> WSGIApp:
-    """Real Swift's keymaster and encryption."""
+    """Return real Swift's keymaster and encryption."""
     from swift.common.middleware import crypto
     from swift.common.middleware.crypto import keymaster
 
@@ -74,14 +74,14 @@ def our_filters(
     secrets: Mapping[str, str] | None = None,
     **options: Any,
 ) -> WSGIApp:
-    """Our keymaster and encryption."""
+    """Return our keymaster and encryption."""
     inner = Encryption(app, EncryptionOptions(**options), Constraints())
     keys = read_secrets(SECRETS if secrets is None else secrets, "test")
     return Keymaster(inner, keys, secret_id or None, version)
 
 
 def write_golden() -> None:
-    """Put an object with Swift's filters in each way, and keep what the devices have of it."""
+    """Put an object with Swift's filters in each case, and save the data on the devices."""
     from fake_cluster import FakeCluster
     from fake_devices import FakeDevice, FakeRing
 

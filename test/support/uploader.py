@@ -1,4 +1,4 @@
-"""Clients that upload without pause and remember what was acknowledged, while servers die."""
+"""Clients that upload continuously while servers die, and record acknowledged uploads."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _SIZES = (0, 1, 100, 4096, 4096, 4096, 70_000, 300_000)
 
 
 def content_of(name: str) -> bytes:
-    """What the object of that name holds: always the same, unlike that of any other name."""
+    """Return the content of the object of that name: fixed, and unique to the name."""
     seed = hashlib.sha256(name.encode()).digest()
     size = _SIZES[seed[0] % len(_SIZES)]
     return (seed * (size // len(seed) + 1))[:size]
 
 
 class Uploader:
-    """Threads that upload new objects to one container until told to stop."""
+    """Threads that upload new objects to one container until stopped."""
 
     def __init__(
         self, port: int, container: str, threads: int = 6, names_max: int | None = None
     ) -> None:
-        """``names_max`` is the number of names that each thread uploads at most."""
+        """Create the threads; each uploads at most ``names_max`` names."""
         self.names_max = names_max
         self.container = container
         self.acknowledged: list[str] = []
@@ -60,10 +60,10 @@ class Uploader:
             self.failures.append(f"{answer.status} {answer.body[:200]!r}")
 
     def _between_uploads(self, account: Account) -> None:
-        """What else a thread does."""
+        """Run between two uploads of a thread; for subclasses."""
 
     def await_more(self, count: int, seconds: float = 120.0) -> None:
-        """Wait until ``count`` more uploads are acknowledged than now."""
+        """Wait until ``count`` more uploads are acknowledged."""
         wanted = len(self.acknowledged) + count
         await_true(
             lambda: len(self.acknowledged) >= wanted,
@@ -85,7 +85,7 @@ class Uploader:
 
 
 def assert_nothing_is_lost(account: Account, uploader: Uploader, seconds: float = 120.0) -> None:
-    """Every acknowledged object is read back byte for byte, and is listed once updates are sent."""
+    """Check that acknowledged objects are read back unchanged and are listed after updates."""
     assert uploader.acknowledged
     for name in uploader.acknowledged:
         answer = account.call("GET", uploader.container, name)
@@ -100,7 +100,7 @@ def assert_nothing_is_lost(account: Account, uploader: Uploader, seconds: float 
 
 
 def listing(account: Account, container: str) -> list[str]:
-    """All names in a container, page by page."""
+    """Return all names in a container, read page by page."""
     names: list[str] = []
     while True:
         marker = names[-1] if names else ""

@@ -18,10 +18,10 @@ LIMITS = Limits(client_timeout=10.0, idle_timeout=10.0)
 
 
 def show_request(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Answer with what arrived."""
+    """Answer with the received request."""
     try:
         body = environ["wsgi.input"].read()
-    except (ValueError, OSError):  # a body that breaks off is the application's to refuse
+    except (ValueError, OSError):  # the application must refuse a body that breaks off
         return Response(400)(environ, start_response)
     lines = [f"{k}={v}" for k, v in sorted(environ.items()) if k.isupper() or k.startswith("HTTP_")]
     lines.append("body=" + body.decode("latin-1"))
@@ -39,7 +39,7 @@ def serving(
     requests: int = 100,
     connections: int = 500,
 ) -> Iterator[tuple[int, HttpServer]]:
-    """A server in threads; its port, and the server."""
+    """Run a server in threads; yield its port and the server."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
     logger = logging.getLogger("test.wsgi")
     server = HttpServer(listener, app, limits, logger, in_thread, requests, connections)
@@ -53,7 +53,7 @@ def serving(
 
 
 def exchange(port: int, raw: bytes) -> bytes:
-    """Send bytes, say no more, and read all that comes back."""
+    """Send bytes, close the sending side, and read the whole answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         with contextlib.suppress(OSError):
             client.sendall(raw)
@@ -70,11 +70,11 @@ def status_of(answer: bytes) -> int:
 
 
 def stream_of(raw: bytes) -> ClientStream:
-    """A client that sends these bytes, and then goes."""
+    """Return the stream of a client that sends these bytes and disconnects."""
     mine, theirs = socket.socketpair()
 
     def send() -> None:
-        with theirs, contextlib.suppress(OSError):  # who reads may have had enough
+        with theirs, contextlib.suppress(OSError):  # the reader may have closed it
             theirs.sendall(raw)
 
     in_thread(send)
@@ -86,5 +86,5 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def refuse(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Without a look at the body."""
+    """Refuse without reading the body."""
     return Response(401)(environ, start_response)

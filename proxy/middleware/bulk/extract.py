@@ -110,7 +110,7 @@ class Extraction:
             raise http_error(401)
 
     def _store_next(self) -> bool:
-        """Store the next file of the archive; return False at the end or after too many failures."""
+        """Store the next file of the archive; return False at the end or after many failures."""
         with self._reading:
             if len(self.report.failures) >= self._options.max_failed_extractions:
                 return False
@@ -169,7 +169,7 @@ class Extraction:
         return answer.status
 
     def _get_to_know(self, container: str) -> None:
-        """Cache the info of a container, so that the files that start now do not each ask for it."""
+        """Cache the info of a container once, so that the PUTs of its files do not ask for it."""
         account = self._account.split("/")[2]
         names = wsgi_to_str(account), wsgi_to_str(container)
         get_container_info(self._template, self._app, *names, SOURCE)

@@ -26,7 +26,7 @@ class BulkOptions:
     max_deletes_per_request: int = option(10000, "Names that one bulk delete may contain")
     max_failed_deletes: int = option(1000, "Failed deletes after which a request stops")
     yield_frequency: float = option(
-        10.0, "How often white space is sent while the request is in progress", "s"
+        10.0, "Interval of the white space sent while the request is in progress", "s"
     )
     upload_concurrency: int = option(128, "Small files of one archive stored in parallel")
     delete_concurrency: int = option(2, "Objects of one request deleted in parallel")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AES-256 in counter mode, as everything at rest is encrypted: bodies, metadata, ETags, body keys.
+"""AES-256 in counter mode, for all data at rest: bodies, metadata, ETags, body keys.
 
-Counter mode keeps lengths as they are, and can begin at any byte, which is what ranges need. It
-does not tell whether a ciphertext was changed; that is for checksums to find. Key and IV must never
-meet twice: each body has a random key of its own, each value an IV of its own.
+Counter mode preserves lengths and can start at any byte, as ranges need. It does not detect a
+changed ciphertext; checksums do. A pair of key and IV must never be used twice: each body has its
+own random key, each value its own IV.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-#: How the metadata names what is done here.
+#: The name of this cipher in the metadata.
 CIPHER = "AES_CTR_256"
 KEY_BYTES = 32
 IV_BYTES = 16
@@ -26,23 +26,23 @@ class Transform(Protocol):
     """Encrypts or decrypts a stream, piece by piece."""
 
     def update(self, data: bytes, /) -> bytes:
-        """The next piece, of the same length."""
+        """Return the next piece, of the same length."""
 
 
 def new_key() -> bytes:
-    """A random key."""
+    """Return a random key."""
     return os.urandom(KEY_BYTES)
 
 
 def new_iv() -> bytes:
-    """A random IV."""
+    """Return a random IV."""
     return os.urandom(IV_BYTES)
 
 
 def transform(key: bytes, iv: bytes, offset: int = 0) -> Transform:
-    """What encrypts and decrypts (it is the same) a stream from its byte ``offset`` on.
+    """Return the transform that encrypts and decrypts a stream from its byte ``offset`` on.
 
-    :raises ValueError: key or IV are not as long as they must be.
+    :raises ValueError: key or IV have the wrong length.
     """
     if len(key) != KEY_BYTES or len(iv) != IV_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes, an IV {IV_BYTES}")
@@ -57,8 +57,8 @@ def transform(key: bytes, iv: bytes, offset: int = 0) -> Transform:
 
 
 def apply(key: bytes, iv: bytes, data: bytes) -> bytes:
-    """``data`` encrypted or decrypted at once.
+    """Encrypt or decrypt ``data`` in one step.
 
-    :raises ValueError: key or IV are not as long as they must be.
+    :raises ValueError: key or IV have the wrong length.
     """
     return transform(key, iv).update(data)

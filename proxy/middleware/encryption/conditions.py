@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """If-Match and If-None-Match on objects whose ETag the storage server cannot read.
 
-Beside the encrypted ETag stands its HMAC with the object's key. The client's ETags are sent as they
-are, for objects that are not encrypted, and as HMACs with the key of every root secret.
+The HMAC of the ETag with the object's key is stored beside the encrypted ETag. The client's ETags
+are sent unchanged for plain objects, and as HMACs with the key of every root secret.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ETAG_IS_AT = "HTTP_X_BACKEND_ETAG_IS_AT"
 
 
 def etag_mac(key: bytes, etag: str) -> str:
-    """The HMAC of an ETag (WSGI string), in base64."""
+    """Return the HMAC of an ETag (WSGI string), in base64."""
     return b64encode(hmac.digest(key, etag.encode("latin-1"), "sha256")).decode("ascii")
 
 
 @contextmanager
 def masked_conditions(environ: Environ) -> Iterator[None]:
-    """The request's conditions with HMACs, within the ``with``.
+    """Replace the request's conditions by HMACs within the ``with`` block.
 
     :raises CryptoError: there are no keys.
     """

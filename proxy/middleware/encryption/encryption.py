@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects are encrypted on their way to the storage servers and decrypted on their way back.
+"""The filter that encrypts objects for the storage servers and decrypts them for clients.
 
-Encrypted are bodies, ETags and the values of user metadata; names, sizes, content types and the
-times of writing are not. The formats are OpenStack Swift's (doc/formats/encryption.md), so that
-either reads what the other wrote. Rightmost in the pipeline but for proxy-logging, with a keymaster
-on its left. See doc/encryption.md.
+It encrypts bodies, ETags and the values of user metadata. Names, sizes, content types and
+timestamps stay in the clear. The formats are OpenStack Swift's (doc/formats/encryption.md), so that
+each system reads the other's data. Place the filter right of all filters except proxy-logging, with
+a keymaster to its left. See doc/encryption.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = get_logger("proxy.encryption")
 class EncryptionOptions:
     """``[filter:encryption]``."""
 
-    disable_encryption: bool = option(False, "Store what is new as it is; still decrypt the old")
+    disable_encryption: bool = option(False, "Store new data in the clear; still decrypt old data")
 
 
 class Encryption:
@@ -44,7 +44,7 @@ class Encryption:
         self._constraints = constraints
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """PUT and POST of objects, GET and HEAD of objects, GET of containers; others go on."""
+        """Serve PUT, POST, GET and HEAD of objects and GET of containers; pass others on."""
         if environ.get("swift.crypto.override"):
             return self._app(environ, start_response)
         try:
@@ -54,7 +54,7 @@ class Encryption:
             if len(segments) >= 4 and segments[3] and environ["REQUEST_METHOD"] == "GET":
                 return read_listing(self._app, environ, start_response)
         except BadNameError:
-            pass  # the application says what is wrong with it
+            pass  # the application answers with the error
         except HTTPException as refusal:
             return refusal(environ, start_response)
         except CryptoError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives the encryption filter its keys: each is derived from a root secret and a path.
+"""Provides the keys of the encryption filter: each is derived from a root secret and a path.
 
-The key of a path is HMAC-SHA256(root secret, path), as in OpenStack Swift; nothing but the root
-secrets has to be kept. There may be several, each with an id of its own: one is used to write, all
-to read. See doc/encryption.md.
+The key of a path is HMAC-SHA256(root secret, path), as in OpenStack Swift. Only the root secrets
+have to be stored. There may be several, each with its own id: one is used to write, all to read.
+See doc/encryption.md.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _CACHED_KEYS_MAX = 1024
 
 @dataclass(frozen=True)
 class KeymasterOptions:
-    """``[filter:keymaster]``; beside them ``encryption_root_secret_<id>`` for further secrets."""
+    """``[filter:keymaster]``, beside ``encryption_root_secret_<id>`` for further secrets."""
 
     encryption_root_secret: str = option("", "At least 32 random bytes, in base64")
     active_root_secret_id: str = option("", "Id of the secret to write with; empty: without id")
     keymaster_config_path: str = option("", "File whose section [keymaster] has the options")
-    meta_version_to_write: str = option("2", "How paths are written beside ciphertexts: 1, 2 or 3")
+    meta_version_to_write: str = option("2", "Version of the paths in crypto metadata: 1, 2 or 3")
 
     def __post_init__(self) -> None:
         if self.meta_version_to_write not in META_VERSIONS:
-            raise ValueError(f"meta_version_to_write is one of {', '.join(META_VERSIONS)}")
+            raise ValueError(f"meta_version_to_write must be one of {', '.join(META_VERSIONS)}")
 
 
 class Keymaster:
-    """The filter; a keymaster with another source of secrets is made of the same."""
+    """The filter; keymasters with other sources of secrets reuse it."""
 
     def __init__(
         self, app: WSGIApp, secrets: Mapping[str | None, bytes], active: str | None, version: str
@@ -63,16 +63,16 @@ class Keymaster:
 
 
 def _derive(keyed: hmac.HMAC, path: str) -> bytes:
-    """The HMAC of a path; a copy of one that knows its key is quicker than a new one."""
+    """Return the HMAC of a path; copying a keyed HMAC is faster than creating one."""
     code = keyed.copy()
     code.update(path.encode("utf-8"))
     return code.digest()
 
 
 def read_secrets(values: Mapping[str, str], section: str) -> dict[str | None, bytes]:
-    """The root secrets by id among the options of a section.
+    """Return the root secrets by id among the options of a section.
 
-    :raises ConfigError: one is not base64 or too short.
+    :raises ConfigError: a secret is not base64 or is too short.
     """
     secrets: dict[str | None, bytes] = {}
     for name, text in values.items():
@@ -83,7 +83,7 @@ def read_secrets(values: Mapping[str, str], section: str) -> dict[str | None, by
         except ValueError:
             secret = b""
         if len(secret) < _SECRET_BYTES_MIN:
-            # The value stays out of the message: it may be most of a secret.
+            # The message omits the value, which may be most of a secret.
             raise ConfigError(
                 f"{section}: option {name} must be the base64 of at least {_SECRET_BYTES_MIN} bytes"
             )
@@ -99,10 +99,11 @@ def is_secret_option(name: str) -> bool:
 def options_of_file(
     path: str, section: str, given: Mapping[str, str], where_given: str
 ) -> dict[str, str]:
-    """The options in the file that ``keymaster_config_path`` names; all of ``given``, those of the
-    filter's own section, when there is none.
+    """Return the options of the file that ``keymaster_config_path`` names, or else ``given``.
 
-    :raises ConfigError: options stand in both places, or the file cannot be read.
+    ``given`` holds the options of the filter's own section.
+
+    :raises ConfigError: both places have options, or the file cannot be read.
     """
     if not path:
         return dict(given)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a request's path, or one that stands beside a ciphertext, to its keys.
+"""Keys from the path of a request, or from the path that is stored with a ciphertext.
 
 A key id is ``{"v": version, "path": path, "secret_id": id}``, without ``secret_id`` for the secret
-that has none. The versions tell how the path was written, for OpenStack Swift wrote it in three
-ways:
+without an id. The version gives the form of the path, which OpenStack Swift has changed twice:
 
 ====  ==================================================================================
-1     an object name that begins with a slash stood for the whole path, and so its key was
-      made of that; and as version 2
-2     text that is not ASCII may stand as a WSGI string (each byte a character), or as it is
+1     an object name that begins with a slash replaced the whole path, and its key was
+      derived from that; otherwise as version 2
+2     text that is not ASCII may be a WSGI string (each byte a character), or plain text
 3     text
 ====  ==================================================================================
 """
@@ -33,9 +32,9 @@ META_VERSIONS = ("1", "2", "3")
 class Secrets:
     """The root secrets of a keymaster.
 
-    :param ids: of all of them.
-    :param active: the id of the one to write with.
-    :param derive: the key of an id and a path (text).
+    :param ids: the ids of all secrets.
+    :param active: the id of the secret for writing.
+    :param derive: returns the key of an id and a path (text).
     """
 
     ids: tuple[str | None, ...]
@@ -44,7 +43,7 @@ class Secrets:
 
 
 class _Place(NamedTuple):
-    """Names of an account, a container and an object, as far as there are any; text."""
+    """Names of an account and, if present, of a container and an object; text."""
 
     account: str
     container: str | None
@@ -59,7 +58,7 @@ class PathKeys:
     def __init__(
         self, secrets: Secrets, version: str, path_info: str, further: FetchKeys | None
     ) -> None:
-        """``further`` is asked for keys of secrets that are not ours: another keymaster's."""
+        """Create it; ``further`` is another keymaster's callable, for secrets not known here."""
         self._secrets = secrets
         self._version = version
         self._path_info = path_info
@@ -68,7 +67,7 @@ class PathKeys:
     def fetch(self, key_id: KeyId | None = None) -> Keys:
         """See `proxy.middleware.encryption.keys`.
 
-        :raises CryptoError: the key id is malformed, or of a secret that nobody has.
+        :raises CryptoError: the key id is malformed, or no keymaster has its secret.
         """
         here = self._requested()
         if key_id is None:
@@ -129,13 +128,13 @@ def _key_id(path: str, secret_id: str | None, version: str) -> KeyId:
 
 
 def _read_path(key_id: KeyId, here: _Place) -> tuple[_Place, bool]:
-    """The place that a key id names, and whether the object's name alone was its key's path."""
+    """Return the place that a key id names, and whether its path is the object's name alone."""
     version, path = key_id.get("v"), key_id.get("path")
     if version not in META_VERSIONS or not isinstance(path, str):
         raise CryptoError("unknown version of a key id")
     accounts = (f"/{here.account}/", f"/{str_to_wsgi(here.account)}/")
     if version == "1" and not path.startswith(accounts):
-        # Container and account are those of the request, unless it was moved meanwhile.
+        # Account and container are those of the request, unless the object was moved.
         return _Place(here.account, here.container, _as_text(path, here.obj)), True
     try:
         account, container, obj = split_path(path, 1, 3, True)
@@ -146,18 +145,18 @@ def _read_path(key_id: KeyId, here: _Place) -> tuple[_Place, bool]:
         other = _decoded(place) if version != "3" else place
         if _is_here(other, here):
             return other, False
-        # A copy that was made right of the encryption filter keeps the path of its source.
+        # A copy made right of the encryption filter keeps the path of its source.
         log.info("key of another path %s", fields(path=path))
     return place, False
 
 
 def _is_here(place: _Place, here: _Place) -> bool:
-    """Whether a place agrees with as much as the request names."""
+    """Whether a place matches all the names in the request."""
     return all(wanted is None or wanted == found for found, wanted in zip(place, here, strict=True))
 
 
 def _decoded(place: _Place) -> _Place:
-    """The place, if its names are WSGI strings."""
+    """Return the place with its names decoded, if they are WSGI strings."""
     try:
         return _Place(*(part and wsgi_to_str(part) for part in place))  # type: ignore[arg-type]
     except BadNameError:

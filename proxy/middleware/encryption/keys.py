@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a keymaster and the encryption filter agree on, the same as in OpenStack Swift.
+"""The interface between a keymaster and the encryption filter, the same as in OpenStack Swift.
 
 The keymaster, left of the encryption filter, puts a callable into the environ. Without an argument
-it gives the keys to write with, with the ``key_id`` found beside a ciphertext those to read it. The
-answer is a mapping: ``object`` and ``container`` (keys of 32 bytes, for as much of the path as the
-request has), ``id`` (JSON to be kept beside the ciphertext), ``all_ids`` (one for each secret that
+it returns the keys for writing; with the ``key_id`` stored with a ciphertext, the keys for reading.
+The result is a mapping: ``object`` and ``container`` (keys of 32 bytes, if the request's path has
+these parts), ``id`` (JSON to be stored with the ciphertext), ``all_ids`` (one for each secret that
 may have been used).
 """
 
@@ -29,7 +29,7 @@ class UnknownSecretError(CryptoError):
 
 
 def fetch_keys(environ: Environ, key_id: KeyId | None = None) -> Keys:
-    """The keys that ``key_id`` names, by default those to write with.
+    """Return the keys that ``key_id`` names, by default those for writing.
 
     :raises CryptoError: there is no keymaster, or it has no such keys.
     """
@@ -44,9 +44,9 @@ def fetch_keys(environ: Environ, key_id: KeyId | None = None) -> Keys:
 
 
 def all_keys(environ: Environ) -> list[Keys]:
-    """Those to write with, and those of every other secret.
+    """Return the keys for writing, then the keys of every other secret.
 
-    :raises CryptoError: as `fetch_keys`.
+    :raises CryptoError: see `fetch_keys`.
     """
     active = fetch_keys(environ)
     others = [key_id for key_id in active["all_ids"] if key_id != active["id"]]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How encrypted values and what is needed to decrypt them are written in headers and listings.
+"""The encoding of encrypted values and their crypto metadata in headers and listings.
 
-OpenStack Swift's forms, so that either reads what the other wrote. The crypto metadata of a value
-is a JSON object, percent-encoded: ``cipher``; ``iv`` in base64; ``key_id``, which the keymaster
-alone understands; for a body also ``body_key``, its own key, encrypted (``key`` and ``iv``). An
-encrypted value is base64 with its crypto metadata behind it: ``…; swift_meta=…``. See
+The forms are OpenStack Swift's, so that each system reads the other's data. The crypto metadata of
+a value is a percent-encoded JSON object: ``cipher``; ``iv`` in base64; ``key_id``, which only the
+keymaster interprets; for a body also ``body_key``, its encrypted key (``key`` and ``iv``). An
+encrypted value is base64 followed by its crypto metadata: ``…; swift_meta=…``. See
 doc/formats/encryption.md.
 """
 
@@ -21,20 +21,20 @@ from urllib.parse import quote_plus, unquote_plus
 
 from proxy.middleware.encryption.cipher import CIPHER, IV_BYTES, KEY_BYTES, apply, new_iv
 
-#: JSON that a keymaster gives out with a key and takes to find that key again.
+#: JSON that a keymaster returns with a key and uses to find that key again.
 KeyId = Mapping[str, Any]
 
 _MARK = "swift_meta="
 
-# What the JSON of crypto metadata is made of, nearly always. Percent-encoding just that gives what
-# urllib's quote_plus gives, in less time; "+" comes first, for it then stands for the space.
+# The characters of nearly all crypto metadata. Percent-encoding only these gives the result of
+# urllib's quote_plus in less time. "+" comes first, because it then replaces the space.
 _OFTEN_QUOTED = [(c, f"%{ord(c):02X}") for c in '+":{},=/\\']
 _is_often_quoted = re.compile(r"[\w.~\-+\":{},=/\\ ]*", re.ASCII).fullmatch
 _encode = json.JSONEncoder(sort_keys=True).encode
 
 
 class CryptoError(Exception):
-    """Something cannot be encrypted or decrypted; the message holds no secret."""
+    """A failed encryption or decryption; the message contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class WrappedKey:
 
     @classmethod
     def wrap(cls, wrapping_key: bytes, key: bytes) -> WrappedKey:
-        """``key`` encrypted."""
+        """Return ``key`` encrypted with ``wrapping_key``."""
         iv = new_iv()
         return cls(apply(wrapping_key, iv, key), iv)
 
     def unwrap(self, wrapping_key: bytes) -> bytes:
-        """The key.
+        """Return the decrypted key.
 
-        :raises CryptoError: the key or its IV are not as long as they must be.
+        :raises CryptoError: the key or its IV have the wrong length.
         """
         if len(self.key) != KEY_BYTES:
-            raise CryptoError("the body key is not as long as a key must be")
+            raise CryptoError("the body key has the wrong length")
         try:
             return apply(wrapping_key, self.iv, self.key)
         except ValueError as error:
@@ -65,14 +65,14 @@ class WrappedKey:
 
 @dataclass(frozen=True, slots=True)
 class CryptoMeta:
-    """What is needed, beside the keymaster, to decrypt something; parts may be missing."""
+    """The parameters of a decryption, without the keymaster's keys; parts may be missing."""
 
     iv: bytes | None = None
     key_id: KeyId | None = None
     body_key: WrappedKey | None = None
 
     def dump(self) -> str:
-        """As a header has it."""
+        """Return the value for a header."""
         fields: dict[str, Any] = {"cipher": CIPHER}
         if self.iv is not None:
             fields["iv"] = _base64(self.iv)
@@ -85,7 +85,7 @@ class CryptoMeta:
 
     @classmethod
     def load(cls, text: str) -> CryptoMeta:
-        """What `dump` made.
+        """Parse the result of `dump`.
 
         :raises CryptoError: it is malformed, or names another cipher.
         """
@@ -104,19 +104,19 @@ class CryptoMeta:
 
 
 def encrypt_value(key: bytes, value: bytes, key_id: KeyId | None = None) -> str:
-    """A value with its crypto metadata behind it."""
+    """Return the encrypted value followed by its crypto metadata."""
     iv = new_iv()
     meta = CryptoMeta(iv, key_id).dump()
     return f"{_base64(apply(key, iv, value))}; {_MARK}{meta}"
 
 
 def is_encrypted(text: str) -> bool:
-    """Whether there is crypto metadata behind a value."""
+    """Whether crypto metadata follow the value."""
     return _MARK in text
 
 
 def split_value(text: str) -> tuple[str, CryptoMeta | None]:
-    """A value and its crypto metadata; None where it has none, and then it is all of ``text``.
+    """Return a value and its crypto metadata; if it has none, ``text`` and None.
 
     :raises CryptoError: the metadata is malformed.
     """
@@ -131,7 +131,7 @@ def split_value(text: str) -> tuple[str, CryptoMeta | None]:
 
 
 def decrypt_value(key: bytes, value: str, meta: CryptoMeta) -> bytes:
-    """The value that `split_value` gave.
+    """Decrypt a value that `split_value` returned.
 
     :raises CryptoError: it has no IV or is not base64.
     """

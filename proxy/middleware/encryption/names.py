@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers in which encrypted things are stored: OpenStack Swift's, on disk, never change."""
+"""Headers that store encrypted data; they are OpenStack Swift's, on disk, and never change."""
 
 BODY_META = "X-Object-Sysmeta-Crypto-Body-Meta"
 ETAG = "X-Object-Sysmeta-Crypto-Etag"
-#: HMAC-SHA256 of the ETag with the object's key: equal ETags are seen to be equal without telling.
+#: HMAC-SHA256 of the ETag with the object's key, to compare ETags without revealing them.
 ETAG_MAC = "X-Object-Sysmeta-Crypto-Etag-Mac"
-#: Which keys the user metadata was encrypted with.
+#: The key id of the user metadata.
 USER_META = "X-Object-Transient-Sysmeta-Crypto-Meta"
-#: Before the name of each item of user metadata, in place of X-Object-Meta-.
+#: The prefix of each item of user metadata, in place of X-Object-Meta-.
 USER_META_PREFIX = "X-Object-Transient-Sysmeta-Crypto-Meta-"
 #: The ETag for the listing of the container, encrypted with the container's key.
 LISTED_ETAG = "X-Object-Sysmeta-Container-Update-Override-Etag"
 
-#: What no filter on the left needs to see; lower case.
+#: Prefixes of headers that filters to the left do not need; lower case.
 PRIVATE_PREFIXES = ("x-object-sysmeta-crypto-", "x-object-transient-sysmeta-crypto-")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a multipart/byteranges body decrypted where they stand: the frame stays as it is."""
+"""Decryption of the parts of a multipart/byteranges body; the frame stays unchanged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HEAD_BYTES_MAX = 64 * 1024
 def decrypted_parts(
     chunks: Iterable[bytes], stream_from: Callable[[int], Transform]
 ) -> Iterator[bytes]:
-    """The body with its parts decrypted; ``stream_from`` decrypts from a byte of the object on.
+    """Yield the body with its parts decrypted; ``stream_from`` decrypts from a given byte on.
 
-    :raises CryptoError: it is not what a storage server sends.
+    :raises CryptoError: it is not a multipart body as storage servers send it.
     """
     buffer = b""
     left = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers about encrypted objects, and listings of them, in the clear."""
+"""Decryption of answers about objects, and of listings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ log = get_logger("proxy.encryption")
 _LISTED_ETAG = LISTED_ETAG.lower()
 _USER_META_START = USER_META_PREFIX.lower()
 _RANGE_START = re.compile(r"bytes (\d+)-")
-#: Stands in a listing for an ETag that cannot be decrypted.
+#: Replaces an ETag that cannot be decrypted in a listing.
 _UNKNOWN = "<unknown>"
 
 
 def read_object(app: WSGIApp, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """GET and HEAD of an object, encrypted or not.
+    """Serve GET and HEAD of an object, encrypted or not.
 
     :raises CryptoError: it cannot be decrypted.
     """
@@ -84,7 +84,7 @@ class _Decrypted:
         self._keys_by_meta: list[tuple[CryptoMeta | None, Keys]] = []
 
     def headers(self) -> HeaderList:
-        """With metadata and ETags in the clear, without what is of use here alone."""
+        """Return the headers with decrypted metadata and ETags, without the crypto headers."""
         shown = Headers(
             (name, value)
             for name, value in self._given.as_list()
@@ -105,7 +105,7 @@ class _Decrypted:
         return shown.as_list()
 
     def body(self, body: Iterable[bytes]) -> Iterable[bytes]:
-        """The object's bytes, where these are any and encrypted."""
+        """Return the body, decrypted if it holds encrypted bytes of the object."""
         meta = self._meta
         if meta is None or self._status[:1] != "2":
             return body
@@ -116,7 +116,7 @@ class _Decrypted:
             return _Body(decrypted_parts(body, lambda start: transform(key, iv, start)), body)
         found = _RANGE_START.match(self._given.get("Content-Range", ""))
         stream = transform(key, iv, int(found[1]) if found else 0)
-        if isinstance(body, list):  # small, and cheaper for filters and server as it is
+        if isinstance(body, list):  # small; filters and server handle a list at less cost
             return [stream.update(chunk) for chunk in body]
         return _Body(map(stream.update, body), body)
 
@@ -150,7 +150,7 @@ class _Decrypted:
 
 
 def _expose(shown: Headers, user_metadata: Iterable[str]) -> None:
-    """Let scripts of other origins see what the application could not name."""
+    """Name the decrypted metadata for scripts of other origins; the application could not."""
     name = "Access-Control-Expose-Headers"
     known = shown.get(name)
     if known is not None:
@@ -158,7 +158,7 @@ def _expose(shown: Headers, user_metadata: Iterable[str]) -> None:
 
 
 class _Body:
-    """A decrypted body; close() closes the one below."""
+    """A decrypted body; close() closes the encrypted one."""
 
     def __init__(self, chunks: Iterator[bytes], encrypted: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -168,12 +168,12 @@ class _Body:
         return self._chunks
 
     def close(self) -> None:
-        """Give up what has not been read."""
+        """Discard the unread rest."""
         close_body(self._encrypted)
 
 
 def read_listing(app: WSGIApp, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """GET of a container; an ETag that cannot be decrypted is shown as unknown."""
+    """Serve GET of a container; show an ETag that cannot be decrypted as unknown."""
     status, headers, body = call_app(app, environ)
     shown = Headers(headers)
     if status[:3] != "200" or not shown.get("Content-Type", "").startswith("application/json"):

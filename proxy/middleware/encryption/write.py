@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PUT and POST of an object that is to be encrypted."""
+"""Encryption in PUT and POST of objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MD5_OF_NOTHING = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 def put_object(
     app: WSGIApp, environ: Environ, start_response: StartResponse, constraints: Constraints
 ) -> Iterable[bytes]:
-    """Let the app store the object encrypted; the client is told the ETag of what it sent.
+    """Let the app store the object encrypted; return the ETag of the plain body to the client.
 
     :raises HTTPException: (400) the metadata breaks a limit.
     :raises CryptoError: there are no keys.
@@ -62,7 +62,7 @@ def put_object(
 def post_object(
     app: WSGIApp, environ: Environ, start_response: StartResponse, constraints: Constraints
 ) -> Iterable[bytes]:
-    """Let the app store the metadata encrypted, whether the body is or not.
+    """Let the app store the metadata encrypted, even if the body is not.
 
     :raises HTTPException: (400) the metadata breaks a limit.
     :raises CryptoError: there are no keys.
@@ -73,7 +73,7 @@ def post_object(
 
 
 def _check_metadata(environ: Environ, constraints: Constraints) -> None:
-    """As the application would: afterwards it cannot know names and lengths any more."""
+    """Check metadata here: the application sees only the encrypted names and lengths."""
     try:
         constraints.check_metadata("object", Request(environ).headers.items())
     except ConstraintError as error:
@@ -102,11 +102,11 @@ class EncryptedBody:
         self._meta = CryptoMeta(iv, keys["id"], WrappedKey.wrap(keys["object"], key))
         self._sent = hashlib.md5(usedforsecurity=False)
         self._stored = hashlib.md5(usedforsecurity=False)
-        #: Anything was read: an empty body is stored as it is.
+        #: True once a byte was read: an empty body is stored unchanged.
         self.is_encrypted = False
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes, all of them when negative; empty at the end."""
+        """Return up to ``size`` bytes, all bytes if ``size`` is negative, none at the end."""
         chunk = self._body.read(size)
         if not chunk:
             return chunk
@@ -118,23 +118,23 @@ class EncryptedBody:
 
     @property
     def etag(self) -> str:
-        """The MD5 of what the client sent so far."""
+        """The MD5 of the client's bytes so far."""
         return self._sent.hexdigest()
 
     @property
     def stored_etag(self) -> str:
-        """The MD5 of what was made of it."""
+        """The MD5 of the encrypted bytes so far."""
         return self._stored.hexdigest()
 
     @property
     def meta(self) -> str:
-        """How it can be decrypted, as a header."""
+        """The crypto metadata of the body, as a header value."""
         return self._meta.dump()
 
 
 def _footers_callback(environ: Environ, body: EncryptedBody, keys: Keys) -> UpdateFooters:
     inner: Callable[..., object] | None = environ.get(UPDATE_FOOTERS)
-    sent_etag: str | None = environ.pop("HTTP_ETAG", None)  # it is not that of what is stored
+    sent_etag: str | None = environ.pop("HTTP_ETAG", None)  # of the plain body, not the stored one
     listed_header: str | None = environ.get(environ_key(LISTED_ETAG))
 
     def add_footers(footers: MutableMapping[str, str]) -> None:
@@ -147,7 +147,7 @@ def _footers_callback(environ: Environ, body: EncryptedBody, keys: Keys) -> Upda
                 listed = body.etag
         elif sent_etag is not None:
             footers.setdefault("Etag", sent_etag)
-        # What everybody knows of an object without a body need not be hidden.
+        # The ETag of an empty object is public, so it is not encrypted.
         if listed and (body.is_encrypted or listed != _MD5_OF_NOTHING):
             footers[LISTED_ETAG] = encrypt_value(
                 keys["container"], listed.encode("latin-1"), keys["id"]

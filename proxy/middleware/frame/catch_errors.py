@@ -76,7 +76,7 @@ class CatchErrors:
 def _checked_body(
     environ: Environ, status: str, headers: HeaderList, body: Iterable[bytes]
 ) -> Iterable[bytes]:
-    """Return ``body`` with its first chunk produced and its length checked against Content-Length."""
+    """Return ``body`` with its first chunk produced and its length checked."""
     expected = _expected_length(environ["REQUEST_METHOD"], status, headers)
     if type(body) is list and (expected is None or sum(map(len, body)) == expected):
         return body

@@ -45,7 +45,7 @@ class ListingFormats:
             return self._app(environ, start_response)
         path: str = environ["PATH_INFO"]
         if any(path.split("/", 4)[4:]):
-            return self._app(environ, start_response)  # the fast path: an object, like most requests
+            return self._app(environ, start_response)  # the fast path: requests for objects
         try:
             version, account, container = split_path(path, 2, 3)
         except ValueError:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamic large objects: all objects of a container under a prefix, sent as one.
 
-An object with ``X-Object-Manifest: container/prefix`` is a manifest, whatever its own bytes are;
-``?multipart-manifest=get`` gives those. What the whole is made of is found in the container's
-listing at each GET. One page of it is asked for before the answer begins: ETag and size of the
-whole are known, and ranges of it served, where that page holds all segments. Place it right of slo,
-left of versioned_writes; see doc/large-objects.md.
+An object with ``X-Object-Manifest: container/prefix`` is a manifest, independent of its own bytes;
+``?multipart-manifest=get`` returns those bytes. Each GET takes the segments from the container's
+listing. The filter requests one page of it before the answer starts. If that page has all segments,
+ETag and size of the whole are known, and ranges are served. Place the filter right of slo, left of
+versioned_writes; see doc/large-objects.md.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class DloOptions:
     """``[filter:dlo]``."""
 
     rate_limit_after_segment: int = option(
-        10, "Segments of one GET that are not held back", "count"
+        10, "Segments of one GET before the rate limit applies", "count"
     )
     rate_limit_segments_per_sec: float = option(
-        1, "Segments begun in a second by one GET after those; 0: any number", "count"
+        1, "Segments that one GET may start in a second after those; 0: no limit", "count"
     )
     max_get_time: int = option(
-        86400, "How long after its begin a GET may begin a segment", "seconds"
+        86400, "How long after its start a GET may start a segment", "seconds"
     )
 
 
 class _Refused(Exception):
-    """The listing of the segments could not be had; ``response`` says why."""
+    """The listing of the segments failed; ``response`` is the answer to send."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_line)
@@ -69,7 +69,7 @@ class _Refused(Exception):
 
 
 class _Source(NamedTuple):
-    """Where segments are: WSGI path ``/version/account/container``, text of the prefix."""
+    """The location of segments: WSGI path ``/version/account/container``, text of the prefix."""
 
     container: str
     prefix: str
@@ -87,7 +87,7 @@ class Dlo:
     """The filter."""
 
     def __init__(self, app: WSGIApp, options: DloOptions, page_size: int) -> None:
-        """``page_size`` is the number of names in a full listing."""
+        """Create the filter; ``page_size`` is the number of names in a full listing."""
         self._app = app
         self._page_size = page_size
         self._pace = Pace(
@@ -97,7 +97,7 @@ class Dlo:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Objects; everything else goes on."""
+        """Serve requests for objects; pass other requests on."""
         method = environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD", "PUT", "POST"):
             return self._app(environ, start_response)
@@ -118,7 +118,7 @@ class Dlo:
     def _get(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         ignore_range_of(environ, MANIFEST)
         status, header_list, body = call_app(self._app, environ)
-        # Also with 304 and 412: those speak of the manifest's own ETag, not of the whole's.
+        # Also 304 and 412: they refer to the manifest's own ETag, not to the ETag of the whole.
         is_manifest = find_header(header_list, "x-object-manifest") is not None
         if not is_manifest or status[:3] not in ("200", "206", "304", "412"):
             start_response(status, header_list)
@@ -160,10 +160,10 @@ class Dlo:
         return send_ranges(environ, start_response, large, ranges)
 
     def _ranges(self, environ: Environ, size: int, is_all: bool) -> list[ByteRange] | None:
-        """The range that the request wants; None for all.
+        """Return the requested range; None for the whole.
 
-        Several are answered with all. So is one that might reach beyond the first page of the
-        listing, of which ``size`` is the size: whether it can be satisfied is not known.
+        Several ranges are answered with the whole. So is a range that might reach beyond the first
+        page of the listing (``size`` bytes), because it may not be satisfiable.
         """
         header = environ.get("HTTP_RANGE", "")
         if "," in header:
@@ -178,7 +178,7 @@ class Dlo:
     def _parts(
         self, environ: Environ, source: _Source, page: Sequence[_Row], wanted: ByteRange
     ) -> Iterator[Segment]:
-        """The segments of the bytes ``wanted``; further pages are asked for as they are reached."""
+        """Yield the segments of the bytes ``wanted``; request further pages when needed."""
         begin = 0
         while True:
             for row in page:
@@ -197,9 +197,9 @@ class Dlo:
                 raise SegmentError(text, refusal.response.status) from None
 
     def _list(self, environ: Environ, source: _Source, marker: str) -> list[_Row]:
-        """One page of segments, those after ``marker``.
+        """Return one page of segments, those after ``marker``.
 
-        :raises _Refused: with what the container server or the auth system said.
+        :raises _Refused: with the answer of the container server or of auth.
         """
         query = urlencode({"format": "json", "prefix": source.prefix, "marker": marker})
         request = sub_environ(environ, "GET", source.container, "DLO", query=query)
@@ -232,16 +232,16 @@ def _is_manifest_value(value: str) -> bool:
 
 
 def _source(environ: Environ, headers: Headers) -> _Source:
-    """Where the segments are.
+    """Return the location of the segments.
 
-    The account is that of the manifest, also where the path is a symlink to it.
+    The account is the manifest's, also if the path is a symlink to the manifest.
     """
     path = environ["PATH_INFO"]
     if "content-location" in headers:
         path = unquote(headers["content-location"], encoding="latin-1")
     version, account, _, _ = split_path(path, 4, 4, True)
     container, _, prefix = unquote(headers[MANIFEST], encoding="latin-1").partition("/")
-    # No object has a name that is not UTF-8: none is found under such a prefix.
+    # Object names are always UTF-8, so a prefix that is not UTF-8 matches no object.
     text = prefix.encode("latin-1").decode("utf-8", "replace")
     return _Source(f"/{version}/{account}/{container}", text)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters in the ETag of a listing's row: ``<md5>; slo_etag=<md5>``.
 
-A filter that stores something else than the client sees puts there what the listing is to show
-(X-Object-Sysmeta-Container-Update-Override-Etag), and takes it out again when a listing passes.
+A filter whose stored object differs from the client's view adds parameters with the values for
+listings (X-Object-Sysmeta-Container-Update-Override-Etag). It removes them when a listing passes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ OVERRIDE_ETAG = "X-Object-Sysmeta-Container-Update-Override-Etag"
 
 
 def split_row_etag(text: str) -> tuple[str, dict[str, str]]:
-    """The ETag itself, and its parameters in their order."""
+    """Return the ETag itself, and its parameters in their order."""
     etag, *parameters = [part.strip() for part in text.split(";")]
     pairs = [part.partition("=") for part in parameters if part]
     return etag, {name: value for name, _, value in pairs}
 
 
 def join_row_etag(etag: str, parameters: dict[str, str]) -> str:
-    """The inverse of ``split_row_etag``."""
+    """Join an ETag and its parameters; the inverse of ``split_row_etag``."""
     return "; ".join([etag, *(f"{name}={value}" for name, value in parameters.items())])
 
 
@@ -44,7 +44,7 @@ def pass_listing(
 ) -> Iterable[bytes]:
     """Pass a container GET on, and ``change`` each row of its JSON that has a hash.
 
-    A listing without ``mark`` in it, and that is nearly every one, is not parsed at all.
+    The fast path: a listing without ``mark``, which is nearly every listing, is not parsed.
     """
     status, header_list, body = call_app(app, environ)
     content_type = find_header(header_list, "content-type") or ""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Large objects as one body: segments fetched one after the other while the client reads.
 
-What is sent is what the manifest speaks of, or nothing: a segment that is gone, or that is not of
-the ETag and size it had, ends the body. Before the first byte that is a 409 (or a 503 where the
-servers are at fault); after it, only the connection can be cut.
+Only the bytes that the manifest describes are sent. A segment that is missing, or whose ETag or
+size has changed, ends the body. Before the first byte the answer is 409, or 503 if the servers
+failed. After the first byte the connection is closed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from proxy.middleware.subrequest import close_body, sub_environ
 
 log = get_logger("proxy.segments")
 
-#: Keeps whatever is right of us from putting a large object together: a segment is plain bytes.
+#: Stops filters to the right from assembling a large object: a segment is plain bytes.
 AS_STORED = "multipart-manifest=get"
 
 
 class SegmentError(Exception):
-    """A segment is not what the manifest says; ``status`` is for a client that has seen nothing."""
+    """A segment differs from the manifest; ``status`` is sent if no byte has been sent."""
 
     def __init__(self, text: str, status: int = 409) -> None:
         super().__init__(text)
@@ -41,9 +41,9 @@ class Segment:
     """A part of an object.
 
     :param path: WSGI path of the object.
-    :param etag: of the object, without quotes; empty: not checked.
-    :param size: of the object, bytes.
-    :param wanted: which of its bytes.
+    :param etag: ETag of the object, without quotes; empty: not checked.
+    :param size: size of the object, bytes.
+    :param wanted: the range of its bytes to read.
     """
 
     path: str
@@ -53,16 +53,16 @@ class Segment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the object is wanted."""
+        """Whether the whole object is to be read."""
         return self.wanted == (0, self.size - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast segments may be read by one request.
+    """The rate limit on the segments that one request reads.
 
-    Of those smaller than ``small_bytes`` (None: of all), after the first ``free_count``,
-    ``per_second`` are begun in a second; ``seconds_max`` after the request began, no other is.
+    Small segments are those below ``small_bytes`` (None: all). After the first ``free_count`` of
+    them, ``per_second`` are started in a second. After ``seconds_max`` no segment is started.
     """
 
     seconds_max: float
@@ -75,7 +75,7 @@ class SegmentReader:
     """Reads segments on behalf of one request."""
 
     def __init__(self, app: WSGIApp, environ: Environ, source: str, pace: Pace) -> None:
-        """``source`` names the filter in the access log."""
+        """Create a reader; ``source`` names the filter in the access log."""
         self._app = app
         self._environ = environ
         self._source = source
@@ -85,9 +85,9 @@ class SegmentReader:
         self._next_small_at = 0.0
 
     def read(self, parts: Iterable[Segment | bytes]) -> Iterator[bytes]:
-        """The bytes of all parts; those given as bytes as they are.
+        """Yield the bytes of all parts; parts given as bytes are passed unchanged.
 
-        :raises SegmentError: one cannot be had, or is not what it should be.
+        :raises SegmentError: a segment is unavailable or differs from the manifest.
         """
         for part in parts:
             if isinstance(part, bytes):
@@ -125,7 +125,7 @@ class SegmentReader:
 
 
 def _check_answer(segment: Segment, status: str, headers: Headers) -> None:
-    """:raises SegmentError: it is not the object that the manifest names."""
+    """:raises SegmentError: it is not the object that the manifest describes."""
     number = int(status[:3])
     if number not in (200, 206):
         text = f"segment {segment.path}: {status}"
@@ -143,10 +143,10 @@ def _check_answer(segment: Segment, status: str, headers: Headers) -> None:
 
 
 def _checked(segment: Segment, body: Iterable[bytes]) -> Iterator[bytes]:
-    """The body, of just the length that is wanted.
+    """Yield the body and check its length.
 
-    Its MD5 is not compared with the ETag: the object server has verified what it read against
-    checksums of its own, and here it would take twice the CPU of all the rest.
+    Its MD5 is not compared with the ETag: the object server has already verified the bytes with its
+    own checksums. The MD5 would take twice the CPU time of everything else here.
     """
     left = segment.wanted.length
     for chunk in body:
@@ -159,7 +159,7 @@ def _checked(segment: Segment, body: Iterable[bytes]) -> Iterator[bytes]:
         raise SegmentError(f"segment {segment.path} ended {left} bytes early", 503)
 
 
-# The end of what has a size that is not known.
+# The end of an object of unknown size.
 _BYTES_MAX = 2**63
 
 #: The bytes of a range of a large object.
@@ -168,11 +168,11 @@ ReadRange = Callable[[ByteRange], Iterator[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class LargeObject:
-    """A large object about to be sent.
+    """A large object to send.
 
-    :param headers: of its manifest, with the ETag of the whole and without Content-Length.
-    :param size: bytes, None where it is not known; then all is sent, whatever the Range.
-    :param read: None where nobody wants the bytes.
+    :param headers: the manifest's, with the ETag of the whole and without Content-Length.
+    :param size: bytes, None if unknown; then the whole is sent and the Range is ignored.
+    :param read: None if the bytes are not requested.
     """
 
     headers: Headers
@@ -181,18 +181,18 @@ class LargeObject:
 
 
 def unmet_condition(environ: Environ, headers: Headers) -> Response | None:
-    """304 or 412 where the request has a condition that an object with these headers fails."""
+    """Return 304 or 412 if an object with these headers fails a condition of the request."""
     status = condition_status(environ, headers["Etag"], headers.get("last-modified"))
     return unmet(status, headers) if status else None
 
 
 def unmet(status: int, headers: Headers) -> Response:
-    """304 or 412, with what is known of the object."""
+    """Return 304 or 412 with the headers of the object."""
     return Response(status, headers, app_iter=[] if status == 304 else None)
 
 
 def send(environ: Environ, start_response: StartResponse, large: LargeObject) -> Iterable[bytes]:
-    """200, or 206 or 416 as the Range has it; 409 or 503 if the first segment is not right."""
+    """Send 200, or 206 or 416 for a Range; 409 or 503 if the first segment is wrong."""
     headers, size = large.headers, large.size
     is_head = environ["REQUEST_METHOD"] == "HEAD" or large.read is None
     ranges = None if is_head or size is None else parse_ranges(environ.get("HTTP_RANGE"), size)
@@ -209,7 +209,7 @@ def send(environ: Environ, start_response: StartResponse, large: LargeObject) ->
 def not_satisfiable(
     headers: Headers, size: int | None, text: str = "The requested range is not available."
 ) -> Response:
-    """416, with what is known of the object, but for what ``text`` is not."""
+    """Return 416 with the headers of the object that also apply to ``text``."""
     response = error_response(416, text, headers)
     response.headers["Content-Range"] = f"bytes */{size or 0}"
     for name in ("Content-Disposition", "Content-Encoding", "Content-Language"):
@@ -223,7 +223,7 @@ def send_ranges(
     large: LargeObject,
     ranges: list[ByteRange] | None,
 ) -> Iterable[bytes]:
-    """206 with ``ranges``, or 200 with everything; 409 or 503 if its first segment is not right."""
+    """Send 206 with ``ranges``, or 200 with the whole; 409 or 503 if the first segment is wrong."""
     headers, size, read = large.headers, large.size, large.read
     assert read is not None
     frame = None
@@ -251,7 +251,7 @@ def send_ranges(
 
 
 class _Body:
-    """The bytes of one range, or of several in their frame."""
+    """The bytes of one range, or of several ranges as multipart."""
 
     def __init__(self, read: ReadRange, parts: list[ByteRange], frame: Multipart | None) -> None:
         self._read = read
@@ -262,7 +262,7 @@ class _Body:
         self._chunks = self._all()
 
     def begin(self) -> None:
-        """Fetch the first piece, while an error can still be told."""
+        """Fetch the first piece while an error can still change the status."""
         self._begun = next(self._first, b"")
 
     def __iter__(self) -> Iterator[bytes]:
@@ -284,6 +284,6 @@ class _Body:
             yield frame.tail
 
     def close(self) -> None:
-        """Give up what has not been read, and the connection it comes from."""
+        """Discard the unread rest and release its connection."""
         for chunks in (self._chunks, self._first):
             close_body(chunks)

@@ -3,11 +3,11 @@
 
     PUT    ?multipart-manifest=put     store a manifest (``slo_upload``)
     GET                                the whole, or a range or part of it (``slo_download``)
-    GET    ?multipart-manifest=get     the manifest itself, &format=raw as it can be PUT again
+    GET    ?multipart-manifest=get     the manifest itself; &format=raw: in the form of a PUT
     DELETE ?multipart-manifest=delete  the segments, then the manifest (``slo_delete``)
 
-In listings a large object stands with the size of the whole and its ETag beside that of the
-manifest. Place it right of copy and of the quotas, left of dlo; see doc/large-objects.md.
+Listings show the size of the whole object, and its ETag beside the manifest's. Place the filter
+right of copy and of the quotas, left of dlo; see doc/large-objects.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Slo:
         self._delete = SloDelete(app, options)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Objects, and GETs of containers; everything else goes on."""
+        """Serve requests for objects and GETs of containers; pass other requests on."""
         try:
             _, _, container, obj = split_path(environ["PATH_INFO"], 3, 4, True)
         except ValueError:
@@ -74,7 +74,7 @@ class Slo:
 
 
 def _show(row: Row) -> None:
-    """Take the ETag of the whole out of a row's hash."""
+    """Move the ETag of the whole object from a row's hash into ``slo_etag``."""
     etag, parameters = split_row_etag(row["hash"])
     large_etag = parameters.pop("slo_etag", None)
     if large_etag is not None:
@@ -93,7 +93,7 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
         max_manifest_segments=options.max_manifest_segments,
         max_manifest_size=options.max_manifest_size,
         yield_frequency=options.yield_frequency,
-        # Always 1; older clients ask for it.
+        # Always 1; older clients read it.
         min_segment_size=1,
         allow_async_delete=False,
     )

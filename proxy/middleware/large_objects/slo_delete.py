@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DELETE of a static large object together with its segments.
 
-Segments go first and manifests after them: what breaks off in the middle can be repeated, for as
-long as the manifest is there it tells what is left.
+Segments are deleted first and manifests after them. So an interrupted DELETE can be repeated: the
+manifest still names the remaining segments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.middleware.large_objects.slo_manifest import Entry, ManifestError, lo
 from proxy.middleware.large_objects.slo_options import SloOptions, is_slo
 from proxy.middleware.subrequest import close_body, read_body, sub_environ
 
-# One DELETE may take so many times the segments of one manifest, in manifests within manifests.
+# With nested manifests, one DELETE may delete this many times the segments of one manifest.
 _MANIFESTS_FULL_MAX = 10
 
 
@@ -44,9 +44,9 @@ class _NotLarge(_Unreadable):
 
 
 class _Place(NamedTuple):
-    """What the request is about: text paths ``/version/account`` and ``/container/object``.
+    """The object of the request: text paths ``/version/account`` and ``/container/object``.
 
-    :param version_query: what the query says of the version that is meant.
+    :param version_query: the part of the query that selects a version.
     """
 
     base: str
@@ -65,13 +65,13 @@ class SloDelete:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Always 200, with counts, the true status and the errors in the body."""
+        """Return 200 in all cases; the body has the counts, the real status and the errors."""
         deletion = Deletion(self._app, environ, self._bulk, "SLO", "MultipartDELETE")
         response = answer(environ, deletion.report, self._work(environ, deletion))
         return response(environ, start_response)
 
     def _work(self, environ: Environ, deletion: Deletion) -> Work:
-        """:raises HTTPException: 400 too many segments; 412 a name that is none."""
+        """:raises HTTPException: 400 too many segments; 412 an invalid name."""
         report = deletion.report
         place = _place(environ)
         try:
@@ -85,15 +85,14 @@ class SloDelete:
             yield from deletion.run([Doomed(str_to_wsgi(name)) for name in segments])
         for name in manifests:
             if report.failures:
-                return  # the manifest still tells what is left
+                return  # the manifest still names the remaining segments
             query = place.version_query if name == place.name else ""
             yield from deletion.run([Doomed(str_to_wsgi(name), query)])
 
     def _collect(self, environ: Environ, place: _Place) -> tuple[list[str], list[str], int]:
-        """Names of the segments, of the manifests, those within before those around them, and how
-        many manifests are missing.
+        """Return segments, manifests (inner ones first), and the count of missing manifests.
 
-        :raises _Unreadable: a manifest is damaged, forbidden, or the object is none.
+        :raises _Unreadable: a manifest is damaged or forbidden, or the object is not a manifest.
         """
         top = self._load(environ, place.base, place.name, place.version_query)
         if top is None:
@@ -114,7 +113,7 @@ class SloDelete:
                 try:
                     within = self._load(environ, place.base, entry.name)
                 except _NotLarge:
-                    segments[entry.name] = None  # a symlink goes, its target stays
+                    segments[entry.name] = None  # delete the symlink, keep its target
                     continue
                 if within is None:
                     missing += 1
@@ -126,9 +125,9 @@ class SloDelete:
     def _load(
         self, environ: Environ, base: str, name: str, version_query: str = ""
     ) -> list[Entry] | None:
-        """The entries of a manifest, None if there is none.
+        """Return the entries of a manifest, None if it does not exist.
 
-        :raises _Unreadable: it cannot be read; _NotLarge: it is none.
+        :raises _Unreadable: it cannot be read; _NotLarge: it is not a manifest.
         """
         query = f"{AS_STORED}&symlink=get"
         if version_query:
@@ -136,7 +135,7 @@ class SloDelete:
         request = sub_environ(environ, "GET", str_to_wsgi(base + name), "SLO", query=query)
         status, header_list, body = call_app(self._app, request)
         if status[:1] == "2" and not is_slo(Headers(header_list)):
-            close_body(body)  # as large as it may be
+            close_body(body)  # unread: it may be large
             raise _NotLarge(name)
         text = read_body(body)
         number = int(status[:3])

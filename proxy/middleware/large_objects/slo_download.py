@@ -48,16 +48,16 @@ from proxy.middleware.large_objects.slo_options import (
 from proxy.middleware.query import parameter
 from proxy.middleware.subrequest import ask_app, close_body, read_body, sub_environ
 
-#: How deep static large objects may lie within each other.
+#: Greatest depth of nested static large objects.
 DEPTH_MAX = 10
 _IS_SLO_LOWERED = IS_SLO.lower()
 _UNREADABLE = "Unable to load SLO manifest"
-#: True of the manifest only, not of what it stands for.
+#: Headers of the manifest alone, not of the large object.
 _OF_THE_MANIFEST = (SLO_ETAG, SLO_SIZE, OVERRIDE_ETAG)
 
 
 class SloDownload:
-    """Serves GET and HEAD of objects, of which few are static large objects."""
+    """Serves GET and HEAD of objects, few of which are static large objects."""
 
     def __init__(self, app: WSGIApp, options: SloOptions) -> None:
         self._app = app
@@ -69,8 +69,10 @@ class SloDownload:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """What the object's GET or HEAD answers, or for a large one 200, 206, 304; 400 a bad part
-        number; 409 its first segment is not what it was; 412, 416; 500 a damaged manifest; 503.
+        """Return the answer of the object's GET or HEAD, or the large object.
+
+        A large object: 200, 206, 304; 400 a bad part number; 409 the first segment has changed;
+        412; 416; 500 the manifest is damaged; 503.
         """
         if parameter(environ, "multipart-manifest") == "get":
             is_raw = parameter(environ, "format") == "raw"
@@ -78,7 +80,7 @@ class SloDownload:
         etag_is_at(environ, SLO_ETAG)
         ignore_range_of(environ, IS_SLO)
         status, header_list, body = call_app(self._app, environ)
-        if not is_true(find_header(header_list, _IS_SLO_LOWERED)):  # as of nearly all objects
+        if not is_true(find_header(header_list, _IS_SLO_LOWERED)):  # the fast path
             start_response(status, header_list)
             return body
         part_number = parameter(environ, "part-number")
@@ -120,8 +122,8 @@ class SloDownload:
         part_number: str | None,
     ) -> Iterable[bytes]:
         is_head = environ["REQUEST_METHOD"] == "HEAD"
-        # Before Swift 2.12 a manifest had no ETag and size of the whole beside it; and an object
-        # server from before it knew large objects answers a Range with a part of the manifest.
+        # Before Swift 2.12 a manifest was stored without ETag and size of the whole. An object
+        # server older than large objects answers a Range with a part of the manifest.
         is_known = SLO_ETAG in headers and SLO_SIZE in headers and status != 206
         number = _check_part_number(environ, part_number, body)
         entries: list[Entry] | None = None
@@ -144,7 +146,7 @@ class SloDownload:
         return send(environ, start_response, large)
 
     def _fetch_manifest(self, environ: Environ) -> list[Entry]:
-        # The rest of the query may say which version is meant.
+        # The rest of the query may select a version.
         query = "&".join(filter(None, (environ.get("QUERY_STRING"), AS_STORED)))
         newest = {"X-Newest": "true"}
         request = sub_environ(
@@ -158,7 +160,7 @@ class SloDownload:
     def _large_object(
         self, environ: Environ, headers: Headers, entries: list[Entry] | None
     ) -> LargeObject:
-        """``entries`` may be None where the manifest's headers say all that is wanted."""
+        """Build the large object; ``entries`` may be None if the manifest's headers suffice."""
         manifest_etag = headers.get("etag", "").strip('"')
         if entries is None:
             etag, size = headers[SLO_ETAG], int(headers[SLO_SIZE])
@@ -185,9 +187,9 @@ def _load(text: bytes) -> list[Entry]:
 
 
 def _check_part_number(environ: Environ, text: str | None, body: Iterable[bytes]) -> int:
-    """The number of the part that is wanted, 0 for all.
+    """Return the number of the requested part, 0 for all parts.
 
-    :raises HTTPException: (400) it is none; ``body`` is closed then.
+    :raises HTTPException: (400) it is not a valid number; ``body`` is closed then.
     """
     if text is None:
         return 0
@@ -210,7 +212,7 @@ def _send_part(
     entries: list[Entry],
     number: int,
 ) -> Iterable[bytes]:
-    """206 with one segment, or 416 where there are not so many."""
+    """Answer 206 with one segment, or 416 if the number is too large."""
     headers, size = large.headers, large.size or 0
     headers["X-Parts-Count"] = len(entries)
     if number > len(entries):
@@ -229,7 +231,7 @@ def _send_part(
 
 
 def _base_path(environ: Environ, headers: Headers) -> str:
-    """``/version/account`` of the manifest: that of the target where the path is a symlink."""
+    """Return ``/version/account`` of the manifest, or of the target if the path is a symlink."""
     path = environ["PATH_INFO"]
     location = headers.get("content-location")
     if location:
@@ -239,27 +241,27 @@ def _base_path(environ: Environ, headers: Headers) -> str:
 
 
 class _Manifest(NamedTuple):
-    """Entries, and the WSGI path ``/version/account`` that their names go behind."""
+    """Entries, and the WSGI path ``/version/account`` that precedes their names."""
 
     base: str
     entries: list[Entry]
 
 
 class _Walk:
-    """Goes through a manifest and those within it, and finds the segments of a range."""
+    """Traverses a manifest and its nested manifests to find the segments of a range."""
 
     def __init__(self, app: WSGIApp, environ: Environ) -> None:
         self._app = app
         self._environ = environ
-        # The one read last: a manifest may name it many times in a row, with different ranges.
+        # The last manifest read: one may be named many times in a row, with different ranges.
         self._last: tuple[str, _Manifest] | None = None
 
     def parts(
         self, manifest: _Manifest, wanted: ByteRange, depth: int = 1
     ) -> Iterator[Segment | bytes]:
-        """The parts of the bytes ``wanted``, in order; manifests are read as they are reached.
+        """Yield the parts of the bytes ``wanted``, in order; read manifests when they are reached.
 
-        :raises SegmentError: a manifest cannot be had, has changed, or lies too deep.
+        :raises SegmentError: a manifest is unavailable, has changed, or is nested too deep.
         """
         begin = 0
         for entry in manifest.entries:
@@ -281,7 +283,7 @@ class _Walk:
 
     def _load(self, path: str, etag: str, depth: int) -> _Manifest:
         if depth >= DEPTH_MAX:
-            raise SegmentError(f"{path}: large objects within large objects, too deep")
+            raise SegmentError(f"{path}: large objects are nested too deep")
         if self._last is not None and self._last[0] == path:
             return self._last[1]
         request = sub_environ(self._environ, "GET", path, "SLO", query=AS_STORED)

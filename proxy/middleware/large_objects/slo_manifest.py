@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest of a static large object: what a client sends, what is stored, what is made of it.
+"""The manifest of a static large object: parsing a client's, writing and reading the stored one.
 
-Stored is a JSON list, the same that OpenStack Swift stores, in the order of the bytes:
+The stored manifest is a JSON list in the order of the bytes, as in OpenStack Swift:
 
     {"name": "/container/object", "hash": ETag, "bytes": size of the object, "content_type": ...,
      "last_modified": ..., "range": "first-last" if not all of it, "sub_slo": true if it is one}
     {"data": base64}
 
-The ETag of the whole is the MD5 of the segments' ETags, of a part as ``etag:first-last;``.
+The ETag of the whole is the MD5 of the segments' ETags; a part counts as ``etag:first-last;``.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _SWIFT_BYTES = re.compile(r"\s*;\s*swift_bytes=(\d+)", re.ASCII)
 
 
 class ManifestError(Exception):
-    """A manifest that cannot be used; ``str()`` has a line for each thing wrong with it."""
+    """A manifest is invalid; ``str()`` has a line for each error."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSegment:
     """A segment as the client describes it.
 
-    :param path: as the client wrote it.
-    :param data: inline bytes, instead of all others.
-    :param range_text: such as ``5-9`` or ``-5``, empty for all of the object.
+    :param path: the path in the client's form.
+    :param data: inline bytes; the other fields are then unset.
+    :param range_text: such as ``5-9`` or ``-5``, empty for the whole object.
     """
 
     path: str = ""
@@ -54,7 +54,7 @@ class WantedSegment:
         return "/" + self.path.lstrip("/")
 
     def range_within(self, size: int) -> ByteRange | None:
-        """Which bytes of an object of ``size`` bytes; None where there are no such."""
+        """Return the range within an object of ``size`` bytes; None if it is not satisfiable."""
         if not self.range_text:
             return ByteRange(0, size - 1)
         ranges = parse_ranges(f"bytes={self.range_text}", size)
@@ -62,10 +62,10 @@ class WantedSegment:
 
 
 def parse_wanted(text: bytes, own_name: str) -> list[WantedSegment]:
-    """The segments that the body of a PUT names.
+    """Return the segments that the body of a PUT names.
 
     :param own_name: ``/container/object`` of the manifest, which may not be a segment of itself.
-    :raises ManifestError: it is no manifest; every segment that is wrong has its line.
+    :raises ManifestError: it is not a manifest; every invalid segment has a line.
     """
     try:
         items = json.loads(text)
@@ -149,7 +149,7 @@ def _parse_range_text(value: Any) -> str:
 
 
 def _is_text(path: str) -> bool:
-    """Half of a surrogate pair, which JSON can express, cannot be part of a name."""
+    """Whether a path is valid text; JSON can express half a surrogate pair, which is not."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -162,9 +162,9 @@ class Entry:
     """A segment as it is stored.
 
     :param name: ``/container/object``; empty for inline data.
-    :param etag: of the object, without quotes.
-    :param size: of the object, bytes.
-    :param wanted: which of its bytes.
+    :param etag: ETag of the object, without quotes.
+    :param size: size of the object, bytes.
+    :param wanted: the range of its bytes that the segment uses.
     """
 
     name: str
@@ -178,16 +178,16 @@ class Entry:
 
     @property
     def length(self) -> int:
-        """Bytes that it adds to the whole."""
+        """Number of bytes that it adds to the whole."""
         return self.wanted.length
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the object is wanted."""
+        """Whether the segment is the whole object."""
         return self.wanted == (0, self.size - 1)
 
     def as_stored(self) -> dict[str, Any]:
-        """Its element of the JSON list."""
+        """Return its element of the JSON list."""
         if self.data is not None:
             return {"data": base64.b64encode(self.data).decode("ascii")}
         stored: dict[str, Any] = {
@@ -204,7 +204,7 @@ class Entry:
         return stored
 
     def as_wanted(self) -> dict[str, Any]:
-        """The element of a manifest that a client would send for it."""
+        """Return the element that a client's manifest would have for it."""
         if self.data is not None:
             return self.as_stored()
         wanted: dict[str, Any] = {"path": self.name, "etag": self.etag, "size_bytes": self.size}
@@ -214,15 +214,15 @@ class Entry:
 
 
 def inline_entry(data: bytes) -> Entry:
-    """The entry of bytes that stand in the manifest."""
+    """Return the entry of inline bytes."""
     etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
     return Entry("", etag, len(data), ByteRange(0, len(data) - 1), data=data)
 
 
 def load_entries(text: bytes) -> list[Entry]:
-    """The entries of a stored manifest, also of one that an older Swift stored.
+    """Return the entries of a stored manifest, including the formats of older Swift releases.
 
-    :raises ManifestError: it is none.
+    :raises ManifestError: it is not a manifest.
     """
     try:
         return [_load_entry(item) for item in json.loads(text)]
@@ -235,7 +235,7 @@ def _load_entry(item: Mapping[str, Any]) -> Entry:
         return inline_entry(base64.b64decode(item["data"], validate=True))
     content_type = str(item.get("content_type") or "")
     size, is_large = int(item["bytes"]), bool(item.get("sub_slo", False))
-    # Once the size of a large object stood in its content type only.
+    # In old manifests only the content type has the size of a large object.
     old_size = _SWIFT_BYTES.search(content_type)
     if old_size:
         size, is_large = int(old_size[1]), True
@@ -251,7 +251,7 @@ def _load_entry(item: Mapping[str, Any]) -> Entry:
 
 
 def large_etag(entries: list[Entry]) -> str:
-    """The ETag of the whole, without quotes."""
+    """Return the ETag of the whole, without quotes."""
     md5 = hashlib.md5(usedforsecurity=False)
     for entry in entries:
         text = entry.etag
@@ -262,5 +262,5 @@ def large_etag(entries: list[Entry]) -> str:
 
 
 def large_size(entries: list[Entry]) -> int:
-    """Bytes of the whole."""
+    """Return the size of the whole in bytes."""
     return sum(entry.length for entry in entries)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of ``[filter:slo]``, and the headers by which a static large object is known."""
+"""Options of ``[filter:slo]``, and the headers that identify a static large object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from martlet.conf.options import is_true, option
 
-#: On the manifest of a static large object.
+#: The header that marks the manifest of a static large object.
 IS_SLO = "X-Static-Large-Object"
 #: System metadata of a manifest: ETag (without quotes) and size of the whole.
 SLO_ETAG = "X-Object-Sysmeta-Slo-Etag"
@@ -22,22 +22,22 @@ class SloOptions:
     max_manifest_segments: int = option(1000, "Most segments of one manifest that are objects")
     max_manifest_size: int = option(8 * 1024 * 1024, "Longest manifest in a PUT", "bytes")
     yield_frequency: float = option(
-        10, "How long the client of a long PUT or DELETE may see nothing", "seconds"
+        10, "Longest silence before white space is sent in a long PUT or DELETE", "seconds"
     )
     rate_limit_after_segment: int = option(
-        10, "Small segments of one GET that are not held back", "count"
+        10, "Small segments of one GET before the rate limit applies", "count"
     )
     rate_limit_segments_per_sec: float = option(
-        1, "Small segments begun in a second by one GET after those; 0: any number", "count"
+        1, "Small segments that one GET may start in a second after those; 0: no limit", "count"
     )
     rate_limit_under_size: int = option(
-        1024 * 1024, "What is wanted of a small segment is less than this", "bytes"
+        1024 * 1024, "A segment is small if fewer bytes of it are requested", "bytes"
     )
     max_get_time: int = option(
-        86400, "How long after its begin a GET may begin a segment", "seconds"
+        86400, "How long after its start a GET may start a segment", "seconds"
     )
-    concurrency: int = option(2, "Segments that one PUT looks at together", "count")
-    delete_concurrency: int = option(2, "Objects that one DELETE deletes together", "count")
+    concurrency: int = option(2, "Segments that one PUT checks in parallel", "count")
+    delete_concurrency: int = option(2, "Objects that one DELETE deletes in parallel", "count")
     allow_async_delete: bool = option(
         False, "Leave the segments of a DELETE to the object expirer; only false has an effect"
     )

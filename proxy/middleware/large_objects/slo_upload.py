@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PUT of a static large object's manifest: every segment is looked at before anything is stored."""
+"""PUT of a static large object's manifest, which is stored after every segment was checked."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from proxy.middleware.subrequest import (
 )
 
 _READ_BYTES = 64 * 1024
-# What Swift's clients find in the body of an answer that came with status 202.
+# The reasons that Swift sends in the body of an answer with status 202.
 _REASONS = {
     400: "Bad Request\nThe server could not comply with the request since it is either malformed "
     "or otherwise incorrect.",
@@ -67,7 +67,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """One PUT; ``base`` is the WSGI path ``/version/account`` that segments' names go behind."""
+    """One PUT; ``base`` is the WSGI path ``/version/account`` that precedes segments' names."""
 
     environ: Environ
     base: str
@@ -79,16 +79,16 @@ class SloUpload:
     """Serves ``PUT ?multipart-manifest=put``."""
 
     def __init__(self, app: WSGIApp, slo: WSGIApp, options: SloOptions) -> None:
-        """``slo`` is the filter itself: it knows the ETag and size of segments that are SLOs."""
+        """Create the handler; ``slo`` is the filter, which answers for segments that are SLOs."""
         self._app = app
         self._slo = slo
         self._options = options
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """201; 400, 411, 413, 422 a bad manifest; else what the PUT of the manifest answered.
+        """Return 201; 400, 411, 413, 422 for a bad manifest; else the answer of the manifest's PUT.
 
-        With ``heartbeat=on`` 202 at once, white space while segments are looked at, and the
-        outcome in the body.
+        With ``heartbeat=on`` the status is an immediate 202. White space is sent while segments are
+        checked, and the body has the outcome.
         """
         version, account, container, name = split_path(environ["PATH_INFO"], 4, 4, True)
         denial = self._denial(environ, wsgi_to_str(account or ""), wsgi_to_str(container or ""))
@@ -108,7 +108,7 @@ class SloUpload:
         return self._store(upload, entries)(environ, start_response)
 
     def _denial(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
-        """What auth says to this PUT, before any work is done and any 202 is sent."""
+        """Return auth's refusal of this PUT, before any work is done and any 202 is sent."""
         authorize = environ.get("swift.authorize")
         if authorize is None:
             return None
@@ -132,15 +132,15 @@ class SloUpload:
             while chunk := request.body_file.read(min(_READ_BYTES, wanted - len(text))):
                 text += chunk
         except TimeoutError:
-            raise http_error(408, "The client sent nothing for too long.") from None
+            raise http_error(408, "The client sent no data before the timeout.") from None
         except OSError:
-            raise http_error(499, "The client went away.") from None
+            raise http_error(499, "The client disconnected.") from None
         except ValueError:
             raise http_error(400, "The chunked encoding of the body is malformed.") from None
         if len(text) > limit:
             raise plain_error(413, f"Manifest File > {limit} bytes")
         if length is not None and len(text) < length:
-            raise http_error(499, "The client went away before the end of the manifest.")
+            raise http_error(499, "The client disconnected before the end of the manifest.")
         return bytes(text)
 
     def _parse(self, text: bytes, own_name: str) -> list[WantedSegment]:
@@ -155,7 +155,7 @@ class SloUpload:
         return segments
 
     def _look_up(self, upload: _Upload, problems: list[Failure]) -> Iterator[Entry | None]:
-        """The entries in order; None, before all of them, when nothing happened for a while."""
+        """Yield the entries in order; before them, yield None after each period of silence."""
         waiting = iter(dict.fromkeys(s.name for s in upload.segments if s.data is None))
         lock = threading.Lock()  # guards the iterator
         heads: dict[str, tuple[int, Headers]] = {}
@@ -219,7 +219,7 @@ class SloUpload:
 
 
 def _content_type(accept: str | None) -> str:
-    """The form of the outcome; plain text where Accept names none of ours."""
+    """Return the content type of the outcome; plain text if Accept admits none of ours."""
     try:
         return listing_content_type(None, accept)
     except HTTPException:
@@ -228,7 +228,7 @@ def _content_type(accept: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """What the PUT of the manifest answered, to be passed on."""
+    """The answer to the PUT of the manifest, to be passed on."""
 
     status: str
     headers: Headers
@@ -242,7 +242,7 @@ class _Answered:
 def _outcome(
     status: str, header_list: list[tuple[str, str]], body: Iterable[bytes]
 ) -> dict[str, str | int]:
-    """What the body of a 202 tells of the PUT."""
+    """Return the values about the PUT for the body of a 202."""
     headers = Headers(header_list)
     values: dict[str, str | int] = {"Response Status": status, "Response Body": ""}
     if status[:1] == "2":
@@ -258,7 +258,7 @@ def _outcome(
 def _compare(
     segment: WantedSegment, status: int, headers: Headers, *, may_be_empty: bool
 ) -> tuple[Entry | None, list[str]]:
-    """The entry for a segment, or what is wrong with it."""
+    """Return the entry for a segment, or its errors."""
     if not 200 <= status < 300:
         return None, [STATUS_LINES.get(status, str(status))]
     size, etag = int(headers.get("content-length", "0")), headers.get("etag", "").strip('"')
@@ -287,7 +287,7 @@ def _iso_date(http_date: str | None) -> str:
 
 
 def _make_manifest_put(environ: Environ, entries: list[Entry], etag: str) -> None:
-    """Turn the client's request into that for the manifest as it is stored."""
+    """Turn the client's request into the PUT of the stored manifest."""
     text = json.dumps([entry.as_stored() for entry in entries]).encode("ascii")
     manifest_etag = hashlib.md5(text, usedforsecurity=False).hexdigest()
     size = large_size(entries)

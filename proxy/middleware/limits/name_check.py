@@ -63,7 +63,7 @@ class NameCheck:
         if len(path) > options.maximum_length:
             return f"longer than the allowed maximum {options.maximum_length}"
         if self._is_forbidden and self._is_forbidden(path):
-            return f"matches the forbidden regular expression {options.forbidden_regexp}"
+            return f"contains text that the regular expression {options.forbidden_regexp} forbids"
         return ""
 
 

@@ -147,7 +147,7 @@ class Symlink:
         for _ in range(self.symloop_max + 1):
             status, header_list, body = call_app(self._app, environ)
             if not etag and find_header(header_list, _STORED_TARGET_LOWERED) is None:
-                return _Answer(status, header_list, body, path)  # the fast path for nearly all objects
+                return _Answer(status, header_list, body, path)  # the fast path: not a symlink
             headers = Headers(header_list)
             target = stored_target(headers)
             found = headers.get("etag", "").strip('"')

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that a signature allows in place of a token: temporary URLs and form posts."""
+"""Requests authorized by a signature instead of a token: temporary URLs and form posts."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploads from a browser's form: a signed ``POST`` of ``multipart/form-data`` becomes PUTs.
 
-The form names what it allows (``max_file_size``, ``max_file_count``, ``expires``, ``redirect``) and
-carries a signature over that and the path, made with a key of the account or the container, as
-temporary URLs are. Fields count for the files that come after them. doc/tempurl.md explains how to
-make such a form. Place it left of the auth filters.
+The form states its limits (``max_file_size``, ``max_file_count``, ``expires``, ``redirect``). A
+signature covers them and the path; its key is a key of the account or the container, as for
+temporary URLs. Fields apply to the files after them. doc/tempurl.md explains how to create such a
+form. Place the filter left of the auth filters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from proxy.middleware.subrequest import ask_app, sub_environ
 
 _SOURCE = "FP"
 _FIELD_COUNT_MAX = 100
-#: Where a browser may be sent: not to a scheme that runs what stands behind it.
+#: Allowed redirects: no scheme whose URL is executed as a script.
 _is_web_url = re.compile(r"https?://|/", re.IGNORECASE).match
 _PLAIN = {"Content-Type": "text/plain"}
 #: The fields that the signature covers, after the path.
@@ -62,7 +62,7 @@ class FormPostOptions:
     """``[filter:formpost]``."""
 
     allowed_digests: str = option(
-        " ".join(DIGESTS), "Digests that a signature may be made with, separated by spaces"
+        " ".join(DIGESTS), "Digests allowed in signatures, separated by spaces"
     )
 
     def __post_init__(self) -> None:
@@ -70,11 +70,11 @@ class FormPostOptions:
 
 
 class _FormUnauthorized(Exception):
-    """The form is expired or its signature is not good."""
+    """The form is expired or its signature is invalid."""
 
 
 class _Outcome(NamedTuple):
-    """The status of the last upload; what is wrong with the form; what the upload's error said."""
+    """The status of the last upload, the error of the form, and the upload's error page."""
 
     status: int
     message: str = ""
@@ -90,10 +90,10 @@ class FormPost:
         self._digests = options.allowed_digests.split()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """POSTs of forms; everything else goes on.
+        """Serve POSTs of forms; pass other requests on.
 
         303 to the form's ``redirect`` with status and message; without it the status of the last
-        upload; 400 the form is not one; 401 expired or not signed.
+        upload; 400 the form is invalid; 401 it is expired or not signed.
         """
         if environ["REQUEST_METHOD"] != "POST":
             return self._app(environ, start_response)
@@ -111,7 +111,7 @@ class FormPost:
 
 
 class _Form:
-    """A form on its way in: ``fields`` as far as they have come, ``redirect`` once it is signed."""
+    """A form while it arrives: ``fields`` so far, ``redirect`` once the signature is checked."""
 
     def __init__(self, app: WSGIApp, environ: Environ, digests: list[str]) -> None:
         self.fields: dict[str, str] = {}
@@ -129,7 +129,7 @@ class _Form:
         """Store file after file, up to the first that fails.
 
         :raises FormError: before anything has been stored.
-        :raises _FormUnauthorized: the fields so far are not what was signed.
+        :raises _FormUnauthorized: the signature does not match the fields so far.
         """
         outcome = _Outcome(400, "no files to process")
         file_count = 0
@@ -141,8 +141,8 @@ class _Form:
                         raise FormError("too many fields")
                     continue
                 if not part.filename:
-                    continue  # the browser's user chose none
-                self._key = self._check()  # a field may have come again since the last file
+                    continue  # the user chose no file
+                self._key = self._check()  # a field may have been repeated since the last file
                 file_count += 1
                 if file_count > int(self.fields.get("max_file_count") or 0):
                     return _Outcome(400, "max file count exceeded")
@@ -154,20 +154,20 @@ class _Form:
                 raise
             return _Outcome(400, str(error))
         if not file_count:
-            self._check()  # nobody is sent on but by the owner
+            self._check()  # only the owner's signature may redirect
         return outcome
 
     def _check(self) -> ScopedKey:
-        """The key with which the owner signed this form.
+        """Return the key with which the owner signed this form.
 
-        :raises FormError: a field that must be a number, or a URL, is none.
-        :raises _FormUnauthorized: it is over, or was not signed.
+        :raises FormError: a field is not the number or URL that it must be.
+        :raises _FormUnauthorized: the form is expired or not signed.
         """
         for name, complaint in _WHOLE_NUMBERS.items():
             _whole_number(self.fields.get(name), complaint)
         if int(self.fields.get("expires") or 0) < time.time():
             raise _FormUnauthorized("Form Expired")
-        # What is not UTF-8 is signed as the bytes it is.
+        # Values that are not UTF-8 are signed as raw bytes.
         values = [self.fields.get(name, "").encode("utf-8", "surrogateescape") for name in _SIGNED]
         message = "\n".join([self._environ["PATH_INFO"], *(v.decode("latin-1") for v in values)])
         signature = parse_signature(self.fields.get("signature", ""))
@@ -196,14 +196,14 @@ class _Form:
             answer = ask_app(self._app, upload)
         except FormError as error:
             return _Outcome(400, str(error))
-        if part.error is not None:  # the application took it for a broken connection
+        if part.error is not None:  # the application treated it as a broken connection
             return _Outcome(400, str(part.error))
         if answer.is_success:
             return _Outcome(answer.status)
         return _Outcome(answer.status, "", answer.headers.get("content-type", ""), answer.body)
 
     def _describe(self, upload: Environ, part: Part) -> None:
-        """The headers of the new object: from the form, else from the file's part of it."""
+        """Set the headers of the new object from the form, else from the part of the file."""
         for field, key in _EXPIRY_FIELDS.items():
             if self.fields.get(field):
                 upload[key] = self.fields[field].strip()
@@ -219,7 +219,7 @@ def _boundary(environ: Environ) -> str:
 
 
 def _whole_number(text: str | None, complaint: str) -> None:
-    """:raises FormError: it is no whole number."""
+    """:raises FormError: it is not a whole number."""
     try:
         int(text or 0)
     except ValueError:
@@ -227,14 +227,14 @@ def _whole_number(text: str | None, complaint: str) -> None:
 
 
 def _checked_redirect(url: str) -> str:
-    """:raises FormError: a browser must not be sent there."""
+    """:raises FormError: it is not an allowed redirect."""
     if url and not _is_web_url(url):
         raise FormError("redirect must be an http or https URL")
     return url
 
 
 def _report(outcome: _Outcome, redirect: str) -> Response:
-    """What the browser gets."""
+    """Return the response for the browser."""
     if not redirect:
         text = STATUS_LINES.get(outcome.status, str(outcome.status))
         if outcome.message:
@@ -244,7 +244,7 @@ def _report(outcome: _Outcome, redirect: str) -> Response:
     mark = "&" if "?" in redirect else "?"
     location = f"{redirect}{mark}status={outcome.status}&message={quote(outcome.message)}"
     page = f'<html><body><p><a href="{escape(location)}">Click to continue...</a></p></body></html>'
-    # Header values are bytes; what a browser cannot take in a URL is quoted.
+    # Header values are bytes; characters not allowed in a URL are quoted.
     target = quote(location, safe="%/:=&?~#+!$,;'@()*[]", errors="surrogateescape")
     headers = {"Location": target, "Content-Type": "text/html; charset=UTF-8"}
     return Response(303, headers, page.encode("utf-8", "surrogateescape"))

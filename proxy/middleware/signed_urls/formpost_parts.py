@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a browser's form (``multipart/form-data``, RFC 7578) as they arrive, one by one.
+"""A stream of the parts of a browser's form (``multipart/form-data``, RFC 7578).
 
-Nothing is kept but the chunk at hand: a file is read from the client's connection while it is being
+Only the current chunk is in memory: a file is read from the client's connection while it is being
 stored.
 """
 
@@ -15,16 +15,16 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser
 _CHUNK_BYTES = 65536
 _VALUE_BYTES_MAX = 4096
 
-#: What the parser gives: a MultipartSegment, then pieces of its bytes, then None.
+#: The parser's events: a MultipartSegment, then pieces of its bytes, then None.
 Event = Any
 
 
 class FormError(ValueError):
-    """The form cannot be read, or breaks its own rules; the message is fit for the client."""
+    """The form is unreadable or violates its own limits; the message may be sent to the client."""
 
 
 class Part:
-    """A field or a file of a form: a stream for as long as the next part is not asked for."""
+    """A field or a file of a form: a stream that is valid until the next part is requested."""
 
     def __init__(self, segment: MultipartSegment, events: Iterator[Event]) -> None:
         self.name: str = (segment.name or "").lower()
@@ -39,7 +39,7 @@ class Part:
         self._received = 0
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most ``size``; empty at the end of the part.
+        """Return the next bytes, at most ``size``; empty at the end of the part.
 
         :raises FormError: the form breaks off, or the part is larger than ``bytes_max``.
         """
@@ -51,7 +51,7 @@ class Part:
         return chunk
 
     def value(self) -> str:
-        """A field's text, as far as a field may be long."""
+        """Return a field's text, up to the longest allowed length."""
         return self.read(_VALUE_BYTES_MAX).decode("utf-8", "surrogateescape")
 
     def skip(self) -> None:
@@ -77,9 +77,9 @@ class Part:
 
 
 def parts_of(stream: BinaryIO, boundary: str) -> Iterator[Part]:
-    """The parts in order; each is at its end when the next is asked for.
+    """Yield the parts in order; requesting the next one skips the rest of a part.
 
-    :raises FormError: not multipart/form-data with this boundary, or it breaks off.
+    :raises FormError: it is not multipart/form-data with this boundary, or it breaks off.
     """
     events = _events(stream, boundary)
     while True:

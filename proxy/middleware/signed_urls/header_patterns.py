@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of header names as options hold them: separated by spaces, ``x-some-*`` for a prefix."""
+"""Lists of header names in options: separated by spaces, ``x-some-*`` for a prefix."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HeaderPatterns:
-    """Which headers an option names."""
+    """The headers that an option names."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> HeaderPatterns:
-        """The patterns of an option's value."""
+        """Return the patterns of an option's value."""
         words = text.lower().split()
         return cls(
             frozenset(word for word in words if not word.endswith("*")),

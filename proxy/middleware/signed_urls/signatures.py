@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signatures of temporary URLs and of forms: HMACs under a key of the account or the container.
 
-A signature is written in hex, where its length tells the digest, or as ``sha256:`` and base64,
-with either alphabet and with or without padding.
+A signature is written in hex, and its length determines the digest. Or it is ``sha256:`` and
+base64, with either alphabet and with or without padding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from martlet.words.names import BadNameError, wsgi_to_str
 from proxy.middleware.subrequest import get_account_info, get_container_info
 
 DIGESTS = ("sha1", "sha256", "sha512")
-#: Still accepted, but named in /info as what should not be used any more.
+#: Still accepted, but listed in /info as deprecated.
 DEPRECATED_DIGESTS = ("sha1",)
 
 _BY_HEX_LENGTH = {40: "sha1", 64: "sha256", 128: "sha512"}
@@ -42,19 +42,19 @@ class Signature(NamedTuple):
 
 
 class ScopedKey(NamedTuple):
-    """A key and what it opens: everything in the account, or one container only."""
+    """A key and its scope: the whole account, or one container only."""
 
     key: bytes
     is_of_account: bool
 
 
 def parse_signature(text: str) -> Signature | None:
-    """A signature as clients write it; None where it is none."""
+    """Parse a client's signature; return None if it is invalid."""
     if ":" not in text:
         digest = _BY_HEX_LENGTH.get(len(text))
         return Signature(digest, text) if digest and _is_hex(text) else None
     digest, _, encoded = text.partition(":")
-    # A plus sign that was not quoted has become a space.
+    # An unquoted plus sign has become a space.
     encoded = encoded.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
     try:
         raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
@@ -64,16 +64,16 @@ def parse_signature(text: str) -> Signature | None:
 
 
 def is_signed(signature: Signature, message: str, key: bytes) -> bool:
-    """Whether ``signature`` is that of ``message`` (a WSGI string) under ``key``.
+    """Whether ``signature`` is the signature of ``message`` (a WSGI string) under ``key``.
 
-    :param signature: with one of DIGESTS.
+    :param signature: its digest must be one of DIGESTS.
     """
     good = hmac.new(key, message.encode("latin-1"), signature.digest).hexdigest()
     return hmac.compare_digest(good, signature.hex)
 
 
 def parse_expiry(text: str) -> int | None:
-    """Seconds since 1970 of a time in the future, written as a whole number or ISO 8601 in UTC."""
+    """Parse a future time, a whole number or ISO 8601 in UTC; return seconds since 1970."""
     if _is_whole_number(text):
         seconds = int(text)
     else:
@@ -87,7 +87,7 @@ def parse_expiry(text: str) -> int | None:
 def scoped_keys(
     environ: Environ, app: WSGIApp, account: str, container: str, source: str
 ) -> Iterator[ScopedKey]:
-    """The keys of an account and of a container in it (WSGI strings), two of each at most."""
+    """Yield the keys of an account and of a container in it (WSGI strings), at most two each."""
     try:
         names = wsgi_to_str(account), wsgi_to_str(container)
     except BadNameError:
@@ -103,9 +103,9 @@ def _keys(meta: Mapping[str, str]) -> list[bytes]:
 
 
 def authorize_within(environ: Environ, account: str, container: str | None) -> None:
-    """Let the request go past auth, and read or write within the account or one container only.
+    """Override auth for the request, within the account or one container only.
 
-    :param account: WSGI strings, as in the path.
+    :param account: a WSGI string, as in the path; so is ``container``.
     """
 
     def authorize(request: Request) -> Response | None:
@@ -119,21 +119,21 @@ def authorize_within(environ: Environ, account: str, container: str | None) -> N
 
 
 def unauthorized(text: str = "") -> Response:
-    """401, which names no account: whether there is one is not for a stranger to know."""
+    """Return 401 without an account, so that it does not reveal whether the account exists."""
     return error_response(401, text, {"WWW-Authenticate": 'Swift realm="unknown"'})
 
 
 def check_digests(names: list[str]) -> None:
-    """:raises ValueError: the option ``allowed_digests`` names none that there is."""
+    """:raises ValueError: the option ``allowed_digests`` is empty or names an unknown digest."""
     unknown = [name for name in names if name not in DIGESTS]
     if unknown or not names:
         raise ValueError(
-            f"allowed_digests may hold {', '.join(DIGESTS)}, not {' '.join(unknown) or 'nothing'}"
+            f"allowed_digests may list {', '.join(DIGESTS)}, not {' '.join(unknown) or 'nothing'}"
         )
 
 
 def digests_info(allowed: list[str]) -> dict[str, Any]:
-    """What /info says about digests."""
+    """Return the values about digests for /info."""
     info = {"allowed_digests": sorted(allowed)}
     deprecated = sorted(set(allowed) & set(DEPRECATED_DIGESTS))
     return info | ({"deprecated_digests": deprecated} if deprecated else {})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary URLs: who holds one may read or write one object, or all below a prefix, for a while.
+"""Temporary URLs: signed URLs for one object, or for all below a prefix, until they expire.
 
-The URL carries ``temp_url_sig``, an HMAC over method, expiry and path under a key that the owner
-keeps in the metadata of the account or the container, ``temp_url_expires``, and perhaps
-``temp_url_prefix``, ``temp_url_ip_range``, ``filename`` and ``inline``. doc/tempurl.md explains how
-to make one. Place it left of the auth filters.
+``temp_url_sig`` is an HMAC over method, expiry and path. Its key is in the metadata of the account
+or the container. The URL also has ``temp_url_expires`` and may have ``temp_url_prefix``,
+``temp_url_ip_range``, ``filename`` and ``inline``. doc/tempurl.md explains how to create one.
+Place the filter left of the auth filters.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from proxy.middleware.signed_urls.signatures import (
 )
 from proxy.middleware.subrequest import close_body
 
-#: REMOTE_USER of a request that a temporary URL lets in.
+#: REMOTE_USER of a request that a temporary URL authorizes.
 TEMPURL_USER = ".wsgi.tempurl"
-#: The header, and its value, by which staticweb tells that a page is its own.
+#: The header, and its value, with which staticweb marks its pages.
 GENERATOR_HEADER = "X-Backend-Content-Generator"
 STATICWEB = "staticweb"
 
-# Whoever may write one object must not thereby read another.
+# A URL that allows to write one object must not allow to read another.
 _POINTERS = ("X-Object-Manifest", "X-Symlink-Target", "X-Copy-From")
 _METHODS_FOR_HEAD = ("HEAD", "GET", "POST", "PUT")
 
@@ -54,25 +54,25 @@ _METHODS_FOR_HEAD = ("HEAD", "GET", "POST", "PUT")
 class TempURLOptions:
     """``[filter:tempurl]``; lists are separated by spaces."""
 
-    methods: str = option("GET HEAD PUT POST DELETE", "Methods that a temporary URL may be for")
+    methods: str = option("GET HEAD PUT POST DELETE", "Methods that a temporary URL may allow")
     incoming_remove_headers: str = option(
-        "x-timestamp x-open-expired", "Headers taken out of requests; NAME* is a prefix"
+        "x-timestamp x-open-expired", "Headers removed from requests; NAME* is a prefix"
     )
     incoming_allow_headers: str = option("", "Exceptions to incoming_remove_headers")
     outgoing_remove_headers: str = option(
-        "x-object-meta-*", "Headers taken out of responses; NAME* is a prefix"
+        "x-object-meta-*", "Headers removed from responses; NAME* is a prefix"
     )
     outgoing_allow_headers: str = option(
         "x-object-meta-public-*", "Exceptions to outgoing_remove_headers"
     )
-    allowed_digests: str = option(" ".join(DIGESTS), "Digests that a signature may be made with")
+    allowed_digests: str = option(" ".join(DIGESTS), "Digests allowed in signatures")
 
     def __post_init__(self) -> None:
         check_digests(self.allowed_digests.split())
 
 
 class _Claim(NamedTuple):
-    """What the query of a temporary URL says; WSGI strings."""
+    """The parameters of a temporary URL; WSGI strings."""
 
     signature: str
     expires: str
@@ -101,10 +101,10 @@ class TempURL:
         self._outgoing_allow = HeaderPatterns.parse(options.outgoing_allow_headers)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Requests without the parameters of a temporary URL go on as they are.
+        """Check temporary URLs; pass requests without their parameters on.
 
-        401 the signature is not good, for another request, or expired; 400 a header that would
-        make the new object a pointer to another one.
+        401 the signature is invalid, for another request, or expired; 400 a header would make the
+        new object a pointer to another one.
         """
         claim = _claim(environ)
         if environ["REQUEST_METHOD"] == "OPTIONS" or claim is None:
@@ -125,7 +125,7 @@ class TempURL:
         return self._answer(environ, start_response, claim, expires, place)
 
     def _place(self, environ: Environ, claim: _Claim) -> _Place | None:
-        """What the request is about, where a temporary URL may be about it."""
+        """Return the object of the request; None if a temporary URL cannot refer to it."""
         method = environ["REQUEST_METHOD"]
         parts = environ["PATH_INFO"].split("/", 4)
         if method not in self._methods or parts[:2] != ["", "v1"] or not all(parts[2:4]):
@@ -133,7 +133,7 @@ class TempURL:
         if len(parts) == 5 and parts[4].strip("/"):
             place = _Place(*parts[2:])
         elif claim.prefix == "" and method in ("GET", "HEAD") and len(parts) >= 4:
-            # The page that staticweb makes of the whole container.
+            # staticweb's page of the whole container.
             place = _Place(parts[2], parts[3], parts[4] if len(parts) == 5 else "")
         else:
             return None
@@ -142,7 +142,7 @@ class TempURL:
     def _signing_key(
         self, environ: Environ, claim: _Claim, expires: int, place: _Place
     ) -> ScopedKey | None:
-        """The key under which the signature is right."""
+        """Return the key under which the signature is valid."""
         signature = parse_signature(claim.signature)
         if signature is None or signature.digest not in self._digests:
             return None
@@ -177,7 +177,7 @@ class TempURL:
         generator = _value_of(headers, GENERATOR_HEADER)
         is_listing = generator != STATICWEB and not place.obj.strip("/")
         if is_listing and status.startswith("2"):
-            close_body(body)  # a listing, which no temporary URL gives
+            close_body(body)  # temporary URLs do not allow listings
             return _refused()(environ, start_response)
         headers = [
             (name, value)
@@ -191,7 +191,7 @@ class TempURL:
 
 
 def _claim(environ: Environ) -> _Claim | None:
-    """The parameters of a temporary URL, the first of each name; None without any."""
+    """Return the parameters of a temporary URL, the first of each name; None if there are none."""
     query = environ.get("QUERY_STRING", "")
     if "temp_url_" not in query:
         return None
@@ -211,7 +211,7 @@ def _claim(environ: Environ) -> _Claim | None:
 
 
 def _is_from(environ: Environ, ip_range: str) -> bool:
-    """Whether the client's address is one of those that the URL is for."""
+    """Whether the client's address is in the range of the URL."""
     if not ip_range:
         return True
     try:
@@ -222,7 +222,7 @@ def _is_from(environ: Environ, ip_range: str) -> bool:
 
 
 def _message(method: str, claim: _Claim, expires: int, place: _Place) -> str:
-    """What is signed."""
+    """Return the text that is signed."""
     if claim.prefix is None:
         path = f"/v1/{'/'.join(place)}"
     else:
@@ -241,7 +241,7 @@ def _first_match(
 
 
 def _passed_query(claim: _Claim) -> str:
-    """The query as the rest of the pipeline sees it: other parameters were not signed."""
+    """Return the query for the rest of the pipeline, without unsigned parameters."""
     query = {"temp_url_sig": claim.signature, "temp_url_expires": claim.expires}
     if claim.prefix is not None:
         query["temp_url_prefix"] = claim.prefix
@@ -255,7 +255,7 @@ def _passed_query(claim: _Claim) -> str:
 
 
 def _present(headers: HeaderList, claim: _Claim, expires: int, path: str, is_page: bool) -> None:
-    """Say how a browser shows or names what it gets, and until when it may keep it."""
+    """Set Content-Disposition and Expires for browsers."""
     if claim.is_inline:
         disposition: str | None = _disposition("inline", claim.filename)
     elif claim.filename:
@@ -272,7 +272,7 @@ def _present(headers: HeaderList, claim: _Claim, expires: int, path: str, is_pag
 
 
 def _disposition(kind: str, filename: str) -> str:
-    """A Content-Disposition that names the file for old browsers and for others."""
+    """Return a Content-Disposition that names the file for old and new browsers."""
     if not filename:
         return kind
     plain = quote(filename, safe=" /", encoding="latin-1")

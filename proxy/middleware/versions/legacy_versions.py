@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two older modes of versioning: ``X-Versions-Location`` and ``X-History-Location``.
 
-What a PUT is about to overwrite is copied to the archive, another container, under
-``<length of the name, 3 hexadecimal digits><name>/<timestamp>``. A DELETE brings the newest of the
-archive back (``X-Versions-Location``, a stack), or archives what is there and a delete marker
-(``X-History-Location``). See doc/versioning.md.
+A PUT first copies the current object to the archive, another container, under
+``<length of the name, 3 hexadecimal digits><name>/<timestamp>``. With ``X-Versions-Location`` (a
+stack) a DELETE restores the newest version from the archive. With ``X-History-Location`` it
+archives the current object and a delete marker. See doc/versioning.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from proxy.replicas.versions import MARKER_TYPE
 
 STACK_HEADER = "X-Versions-Location"
 HISTORY_HEADER = "X-History-Location"
-#: The names that OpenStack Swift stores them under.
+#: The names under which OpenStack Swift stores them.
 LOCATION_SYSMETA = "X-Container-Sysmeta-Versions-Location"
 MODE_SYSMETA = "X-Container-Sysmeta-Versions-Mode"
 ALLOWED_FLAGS = ("x-versions-location", "x-history-location")
@@ -48,9 +48,9 @@ _HEADER_OF_MODE = {_STACK: STACK_HEADER, _HISTORY: HISTORY_HEADER}
 _SOURCE = "VW"
 #: Entries of an archive in one listing.
 _PAGE = 100
-_NO_ARCHIVE = "The container for old versions is not there, or refuses them."
+_NO_ARCHIVE = "The container for old versions does not exist, or refuses them."
 
-#: What an object has beside its body; a copy that is to be the same object gets all of it.
+#: The headers of an object, all of which an archived copy keeps.
 _COPIED_PREFIXES = ("x-object-meta-", "x-object-sysmeta-", "x-object-transient-sysmeta-")
 _COPIED_NAMES = """
     cache-control content-disposition content-encoding content-language content-type etag expires
@@ -58,12 +58,12 @@ _COPIED_NAMES = """
     x-symlink-target x-symlink-target-account x-symlink-target-bytes x-symlink-target-etag
 """
 _COPIED = frozenset(_COPIED_NAMES.split())
-#: An object as it is stored, not what it stands for.
+#: The query for a manifest or symlink itself, not for its contents.
 _AS_STORED = "multipart-manifest=get&symlink=get"
 
 
 class _Place(NamedTuple):
-    """An object of a container with an archive; WSGI strings, but for the mode."""
+    """An object of a container with an archive; WSGI strings, except the mode."""
 
     version: str
     account: str
@@ -82,7 +82,7 @@ class _Place(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of this object's versions in the archive begin with."""
+        """The prefix of this object's versions in the archive."""
         return f"{len(self.obj):03x}{self.obj}/"
 
 
@@ -90,13 +90,15 @@ class LegacyVersions:
     """The filter."""
 
     def __init__(self, app: WSGIApp, is_allowed: bool = True) -> None:
-        """Unless it is allowed, the headers are refused; containers that have them go on."""
+        """Create the filter; unless ``is_allowed``, new headers are refused, old ones stay."""
         self._app = app
         self._is_allowed = is_allowed
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """400 both headers at once; 412 a bad location, or an archive that takes nothing; 503 one
-        that cannot be reached; else what the rest of the pipeline answers.
+        """Archive or restore versions around the request; pass other requests on.
+
+        400 both headers at once; 412 a bad location, or an archive that refuses versions; 503 the
+        archive is unreachable.
         """
         try:
             version, account, container, obj = split_path(environ["PATH_INFO"], 3, 4, True)
@@ -113,7 +115,7 @@ class LegacyVersions:
             elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
                 answer = self._show_location
         except BadNameError:
-            return self._app(environ, start_response)  # which says what is wrong with it
+            return self._app(environ, start_response)  # it answers with the error
         except HTTPException as error:
             answer = error
         return answer(environ, start_response)
@@ -138,7 +140,7 @@ class LegacyVersions:
             headers[LOCATION_SYSMETA], headers[MODE_SYSMETA] = location, mode
         if not wanted:
             headers[LOCATION_SYSMETA] = headers[MODE_SYSMETA] = ""
-        # Where a server of older times keeps the plain header.
+        # Old servers store the plain header.
         headers[STACK_HEADER] = ""
 
     def _check_location(
@@ -192,9 +194,9 @@ class LegacyVersions:
         return self._app
 
     def _archive_current(self, environ: Environ, place: _Place) -> None:
-        """Copy what is there to the archive.
+        """Copy the current object to the archive.
 
-        :raises HTTPException: 412 or 503, and nothing may be written then.
+        :raises HTTPException: 412 or 503; the write must not happen then.
         """
         status, headers, body = self._get(environ, place.path)
         try:
@@ -214,10 +216,10 @@ class LegacyVersions:
         _check(ask_status(self._app, request))
 
     def _pop(self, environ: Environ, place: _Place) -> WSGIApp:
-        """Bring the newest version back in place of the object.
+        """Restore the newest version in place of the object.
 
-        A delete marker stands for an object that was not there: it is taken away, with the version
-        below it brought back, unless that is another marker, or the object has come back since.
+        A delete marker stands for a deleted object. It is removed and the version below it is
+        restored, unless that is another marker, or the object exists again.
         """
         is_marker_gone = False
         for entry in self._archived(environ, place):
@@ -234,7 +236,7 @@ class LegacyVersions:
         return _no_content if is_marker_gone else self._app
 
     def _restore(self, environ: Environ, place: _Place, path: str) -> WSGIApp | None:
-        """Move a version from the archive to its name; None if it is gone meanwhile."""
+        """Move a version from the archive to its name; return None if it is gone by now."""
         status, headers, body = self._get(environ, path)
         try:
             if status == 404:
@@ -247,7 +249,7 @@ class LegacyVersions:
         return _no_content
 
     def _archived(self, environ: Environ, place: _Place) -> Iterator[dict[str, Any]]:
-        """The versions in the archive, the newest first; none if there is no archive."""
+        """Yield the versions in the archive, newest first; none if there is no archive."""
         marker = ""
         while True:
             query = f"format=json&reverse=on&limit={_PAGE}&prefix={_quoted(place.prefix)}"
@@ -288,10 +290,10 @@ class LegacyVersions:
             for name, value in source.items()
             if name.lower() in _COPIED or name.lower().startswith(_COPIED_PREFIXES)
         }
-        if SLO_SIZE in source:  # that listings go on showing the size of the whole
+        if SLO_SIZE in source:  # so that listings still show the size of the whole
             headers["Content-Type"] = f"{source['Content-Type']};swift_bytes={source[SLO_SIZE]}"
         request = sub_environ(environ, "PUT", path, _SOURCE, headers=headers, pre_authorized=True)
-        request["swift.symlink_override"] = True  # its target may be another by now
+        request["swift.symlink_override"] = True  # the target may have changed by now
         reader = BodyReader(body)
         request["wsgi.input"] = reader
         request["CONTENT_LENGTH"] = source["Content-Length"]
@@ -307,8 +309,9 @@ class LegacyVersions:
         )
 
     def _info(self, environ: Environ, account: str, container: str) -> Info:
-        """
-        :raises HTTPException: 503 nobody can say; what is there would be overwritten.
+        """Return the container's info.
+
+        :raises HTTPException: 503 it is unknown; a version could be overwritten.
         """
         info = get_container_info(environ, self._app, account, container, _SOURCE)
         if info["status"] >= 500:
@@ -317,9 +320,7 @@ class LegacyVersions:
 
 
 def _denial(environ: Environ, info: Info) -> WSGIApp | None:
-    """What the auth system answers if it does not allow the write. It is asked before anything is
-    copied on behalf of it.
-    """
+    """Return auth's refusal of the write, before anything is copied."""
     check = environ.get("swift.authorize")
     if check is None:
         return None
@@ -334,7 +335,7 @@ def _check(status: int) -> None:
         return
     if 400 <= status < 500:
         raise http_error(412, _NO_ARCHIVE)
-    raise http_error(503, "The old version could not be kept or brought back; try again.")
+    raise http_error(503, "The old version could not be archived or restored; try again.")
 
 
 def _no_content(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``[filter:versioned_writes]``: object versioning, and the two older modes beside it."""
+"""``[filter:versioned_writes]``: object versioning and the two older modes."""
 
 from __future__ import annotations
 

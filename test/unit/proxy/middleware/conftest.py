@@ -1,4 +1,4 @@
-"""What the filters' tests share: asking an application, and the inner end of a pipeline."""
+"""Fixtures of the filters' tests: requests to an application, and a fake application."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ask(
     body: bytes = b"",
     environ: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """One request, as a server would make it: the body is read to its end and closed."""
+    """Send one request as a server does: read the body to its end and close it."""
     request = Request.blank(path, method, headers, body, environ)
     status, header_list, chunks = call_app(app, request.environ)
     try:
@@ -45,7 +45,7 @@ def ask(
 
 
 class Inner:
-    """The application behind the filter: answers what it is told to and remembers the environ."""
+    """The application behind the filter: gives a fixed answer and records the environ."""
 
     def __init__(
         self,

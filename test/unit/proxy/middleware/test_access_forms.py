@@ -1,4 +1,4 @@
-"""Access lines of an operator's own form, headers in them, and figures for StatsD."""
+"""Access lines with an operator's template, headers in them, and metrics for StatsD."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def level() -> Iterator[None]:
 
 
 def line_of(ask: Any, caplog: pytest.LogCaptureFixture, Inner: Any, **options: str) -> str:
-    """The line of one request."""
+    """Return the access line of one request."""
     caplog.clear()
     app = filter_factory({}, **options)(Inner())
     headers = {
@@ -156,7 +156,7 @@ def test_no_secret_of_a_request_is_logged(
 
 
 def figures(ask: Any, app: Any, listener: socket.socket, path: str, method: str) -> set[str]:
-    """The names and kinds of the figures of one request."""
+    """Return the names and kinds of the metrics of one request."""
     ask(app, path, method, {}, b"xyz" if method == "PUT" else b"")
     packet = listener.recv(4096).decode()
     lines = [line.rpartition("|")[::2] for line in packet.splitlines()]

@@ -149,7 +149,7 @@ def test_remove_goes_before_a_value(ask: Any, proxy: FakeProxy) -> None:
 def test_nobody_else_does(ask: Any, proxy: FakeProxy, header: str) -> None:
     app = AccountQuotas(proxy, POLICIES)
     assert ask(app, "/v1/a", "POST", {header: "5"}).status == 403
-    if "Remove" in header:  # whatever it says, the proxy application obeys it
+    if "Remove" in header:  # the proxy application removes it for any value
         assert ask(app, "/v1/a", "POST", {header: ""}).status == 403
     assert ask(app, "/v1/a", "POST", {"X-Account-Meta-Other": "5"}).status == 204
     assert len(proxy.requests) == 1

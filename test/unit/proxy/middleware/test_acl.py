@@ -1,4 +1,4 @@
-"""Container and account ACLs: what is accepted, what it means."""
+"""Container and account ACLs: validation and meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxy.middleware.auth.acl import (
 
 
 def format_acl(acl: ContainerAcl) -> str:
-    """The text of an ACL; commas in group names are percent-encoded."""
+    """Return the text of an ACL; commas in group names are percent-encoded."""
     groups = [g.replace("%", "%25").replace(",", "%2C") for g in sorted(acl.groups)]
     return ",".join([*(f".r:{r}" for r in acl.referrers), *groups])
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the filters answer: none of them fails."""
+"""Every filter answers any request of a client without an unhandled error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of an archive is what tarfile would read."""
+"""Archives are read with the same result as tarfile's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def filled(content: bytes, size: int) -> bytes:
 def sealed(
     header: bytes, checksum: bytes = b"%06o\0 ", signed: bool = False, off: int = 0
 ) -> bytes:
-    """The header with its checksum in it."""
+    """Return the header with its checksum."""
     number = tarfile.calc_chksums(header)[signed] + off  # type: ignore[attr-defined]
     return header[:148] + filled(checksum % max(number, 0), 8) + header[156:]
 
@@ -32,7 +32,7 @@ def usual_number(size: int) -> st.SearchStrategy[bytes]:
 
 
 def odd_number(size: int) -> st.SearchStrategy[bytes]:
-    """Forms that are seldom, and some that are none."""
+    """Rare and invalid forms of a number."""
     form = st.sampled_from([b"%o", b"%o ", b" %o\0", b" %o \0", b"%o\0x", b"+%o", b"-%o", b"%o_0"])
     octal = st.builds(lambda f, n: f % n, form, st.integers(0, 8 ** (size - 4)))
     base256 = st.builds(
@@ -49,7 +49,7 @@ def texts(size: int) -> st.SearchStrategy[bytes]:
     return st.one_of(named, st.binary(max_size=size)).map(lambda c: filled(c, size))
 
 
-# Fields in their order: how large they are, what usually is in them, and what else may be.
+# Fields in their order: size, usual values, other values.
 _Strategy = st.SearchStrategy[bytes]
 _FIELDS: list[tuple[_Strategy, _Strategy]] = [
     (texts(100), texts(100)),
@@ -68,7 +68,7 @@ _FIELDS: list[tuple[_Strategy, _Strategy]] = [
 
 @st.composite
 def headers(draw: st.DrawFn) -> bytes:
-    """The header of a regular file, of which up to two fields are out of the ordinary."""
+    """The header of a regular file with up to two unusual fields."""
     odd = draw(st.sets(st.integers(0, len(_FIELDS)), max_size=2))
     header = b"".join(draw(_FIELDS[i][i in odd]) for i in range(len(_FIELDS)))
     if len(_FIELDS) not in odd:
@@ -170,7 +170,7 @@ def test_files_are_read_one_after_another() -> None:
 
 
 def test_a_sparse_file_has_its_holes() -> None:
-    """The old form of GNU: the list of pieces in the header."""
+    """The old GNU format has the map of the file in the header."""
     header = bytearray(tarfile.TarInfo("c/o").tobuf(tarfile.GNU_FORMAT))
     header[124:136] = b"%011o\0" % 4
     header[156:157] = tarfile.GNUTYPE_SPARSE
@@ -184,7 +184,7 @@ def test_a_sparse_file_has_its_holes() -> None:
 
 
 def test_what_goes_back_is_refused() -> None:
-    """Else a size below zero would lead to the same header again and again."""
+    """A size below zero would otherwise lead to the same header forever."""
     header = bytearray(tarfile.TarInfo("c/o").tobuf())
     header[124:136] = (-1024).to_bytes(12, "big", signed=True)
     archive = Archive(io.BytesIO(sealed(bytes(header)) + bytes(2048)), "")
@@ -206,7 +206,7 @@ def test_a_list_of_pieces_that_breaks_off_is_refused() -> None:
 
 
 class Counted(io.BytesIO):
-    """Counts what is read of it."""
+    """A stream that counts the bytes read from it."""
 
     count = 0
 
@@ -223,7 +223,7 @@ def read_headers(stream: io.BytesIO, count: int) -> None:
 
 
 def refusal(stream: io.BytesIO, files_before: int) -> bytes:
-    """How an archive is refused after so many files."""
+    """Return the refusal of an archive after ``files_before`` files."""
     with pytest.raises(HTTPException) as refused:
         read_headers(stream, files_before + 1)
     assert refused.value.response.status == 400
@@ -248,9 +248,9 @@ def test_a_list_of_pieces_without_end_is_refused(before: bytes) -> None:
 
 @pytest.mark.parametrize("before", [b"", FIRST], ids=["first", "second"])
 def test_attributes_of_digits_alone_are_refused(before: bytes) -> None:
-    """Looking for a number at each of them would take seconds."""
+    """A search for a number at each digit would take seconds."""
     header = tarfile.TarInfo("c/o")
     header.type, header.size = tarfile.XHDTYPE, 100_000
     stream = io.BytesIO(before + header.tobuf() + b"1" * 100_352 + FIRST)
     said = refusal(stream, files_before=len(before) // 512)
-    assert said == b"Invalid Tar File: a header holds too long a number"
+    assert said == b"Invalid Tar File: a number in a header is too long"

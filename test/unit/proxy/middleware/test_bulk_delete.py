@@ -23,7 +23,7 @@ URL = "/v1/a?bulk-delete"
 
 
 class Store:
-    """Knows which paths exist; ``statuses`` answers for others, the last one again and again."""
+    """A store of existing paths; ``statuses`` answers for others, the last one repeatedly."""
 
     def __init__(self, *paths: str) -> None:
         self.paths = set(paths)

@@ -1,4 +1,4 @@
-"""Archives that become objects."""
+"""Extraction of archives into objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Store:
         self.most_at_once = self.at_once = 0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/v1/a":  # whether who asks is known
+        if environ["PATH_INFO"] == "/v1/a":  # the authentication check
             return Response(self.account_status)(environ, start_response)
         with self.lock:
             self.requests.append(environ)
@@ -86,7 +86,7 @@ def store() -> Store:
 
 
 def tar(files: dict[str, bytes], **pax: dict[str, str]) -> bytes:
-    """An archive; ``pax`` are the extended attributes of files by their name."""
+    """Return an archive; ``pax`` has the extended attributes of files by name."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files.items():
@@ -196,11 +196,11 @@ def test_of_files_of_one_name_the_last_wins(ask: Any, store: Store) -> None:
 
 
 def test_a_file_waits_for_an_earlier_one_of_its_name(ask: Any, store: Store) -> None:
-    """And is woken up: else this would not end."""
+    """It is also woken up: otherwise the test would not end."""
 
     def slow(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"].count("/") > 3:
-            time.sleep(0.005)  # the next one has long been waiting
+            time.sleep(0.005)  # by now the next file is waiting
         return store(environ, start_response)
 
     stream = io.BytesIO()
@@ -405,7 +405,7 @@ def test_white_space_while_the_work_goes_on(store: Store) -> None:
     def slow(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/v1/a/c/o1":
             for _ in range(2):
-                assert pauses.acquire(timeout=60)  # it takes as long as two pieces of white space
+                assert pauses.acquire(timeout=60)  # it lasts until two pieces of white space
         return store(environ, start_response)
 
     app = Bulk(slow, BulkOptions(yield_frequency=0.01), Constraints())

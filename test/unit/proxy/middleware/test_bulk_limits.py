@@ -1,4 +1,4 @@
-"""How far an archive is unpacked: not for a client that was refused, and not to any size."""
+"""Limits on unpacking: for a client that was refused, and by size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "/v1/a/c?extract-archive=tar.gz"
 
 
 class Store:
-    """Answers a PUT by the name of the object; what it takes it reads, and wants all of it."""
+    """A store that answers a PUT by the object's name and reads the whole body it accepts."""
 
     def __init__(self, **statuses: int) -> None:
         self.statuses = statuses
@@ -44,7 +44,7 @@ class Store:
 
 
 def packed(*files: tuple[str, int], kind: str = "gz") -> bytes:
-    """A compressed archive of files full of zeros, with their sizes in MiB."""
+    """Return a compressed archive of files of zeros, with their sizes in MiB."""
     packer = {"gz": zlib.compressobj(wbits=31), "bz2": bz2.BZ2Compressor()}[kind]
     body = b""
     for name, size in files:
@@ -59,7 +59,7 @@ def packed(*files: tuple[str, int], kind: str = "gz") -> bytes:
 def extract(
     ask: Any, store: Store, body: bytes, url: str = URL, **options: int
 ) -> tuple[dict[str, Any], int]:
-    """The report, and how much of the body was read."""
+    """Return the report, and the number of bytes read from the body."""
     app = Bulk(store, BulkOptions(**options), Constraints())
     answer = ask(app, url, "PUT", {"Accept": "application/json"}, body)
     return json.loads(answer.body), answer.environ["wsgi.input"].tell()
@@ -76,7 +76,7 @@ def test_who_was_refused_does_not_keep_us_unpacking(ask: Any) -> None:
 
 
 def test_a_small_file_that_was_refused_is_passed_over(ask: Any) -> None:
-    """As in OpenStack Swift: another one may be for a container where the client may write."""
+    """As in OpenStack Swift: another file may belong to a container that the client may write."""
     store = Store(first=403)
     report, _ = extract(ask, store, packed(("first", 10), ("second", 1)))
     assert report["Response Status"] == "400 Bad Request"
@@ -110,7 +110,7 @@ def test_a_small_archive_may_have_any_ratio(ask: Any) -> None:
 
 
 def tarred(*files: tuple[str, bytes]) -> bytes:
-    """A plain archive."""
+    """Return a plain archive."""
     body = b""
     for name, content in files:
         header = tarfile.TarInfo(name)
@@ -121,7 +121,7 @@ def tarred(*files: tuple[str, bytes]) -> bytes:
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.bz2"])
 def test_what_was_refused_is_passed_over_if_the_client_sent_it(ask: Any, kind: str) -> None:
-    """It keeps the proxy no longer than the client. OpenStack Swift stores the second one, too."""
+    """It occupies the proxy no longer than the client. OpenStack Swift also stores the second."""
     noise = random.Random(0).randbytes(20 * MIB)
     body = tarred(("first", noise), ("second", b"x"))
     pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress}[kind]

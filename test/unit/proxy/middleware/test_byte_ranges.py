@@ -1,4 +1,4 @@
-"""The Range header and multipart bodies of what a filter puts together."""
+"""The Range header and multipart bodies for content that a filter assembles."""
 
 from __future__ import annotations
 

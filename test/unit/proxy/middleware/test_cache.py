@@ -1,4 +1,4 @@
-"""Which cache the pipeline gets, and from which configuration."""
+"""The choice of the pipeline's cache by the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each request has a transaction id; each failure an answer; each body the length it claims."""
+"""Each request has a transaction id, each failure an answer, each body its declared length."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_unhandled_error_becomes_a_500_with_the_id(
 
 
 class Body:
-    """A streamed body that knows whether it was closed."""
+    """A streamed body that records whether it was closed."""
 
     def __init__(self, *chunks: bytes, error: Exception | None = None) -> None:
         self._chunks = chunks
@@ -111,7 +111,7 @@ class Body:
 
 
 def stream(app: CatchErrors, method: str = "GET") -> tuple[str, HeaderList, list[bytes], str]:
-    """Read a response chunk by chunk up to its end or an error, whose name comes last."""
+    """Read a response in chunks to its end or an error; the error's name comes last."""
     status, headers, chunks = call_app(app, Request.blank("/v1/a", method).environ)
     got, error = [], ""
     try:

@@ -1,4 +1,4 @@
-"""If-Match and its kin for an ETag that a filter computed."""
+"""If-Match and the other conditions for an ETag that a filter computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option of every filter stands in the sample confs, with its default; and no other."""
+"""The sample confs have every option of every filter with its default, and no other."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_memcache_conf() -> None:
 
 
 def test_the_users_of_the_sample_are_no_users() -> None:
-    """Their keys are known to everybody."""
+    """Their keys are public."""
     path = ETC / "proxy-server.conf-sample"
     assert not [name for name in read_ini(path)["filter:tempauth"] if name.startswith("user")]
     users = read_users(

@@ -18,7 +18,7 @@ from proxy.middleware.links.copy import Copy, filter_factory
 
 
 class Stream:
-    """A GET's body, in small chunks; knows whether it was closed, and may break off."""
+    """A GET's body in small chunks; it records whether it was closed, and may break off."""
 
     def __init__(self, data: bytes, stop_after: int | None, error: Exception | None) -> None:
         self._data, self._stop, self._error = data, stop_after, error
@@ -36,7 +36,7 @@ class Stream:
 
 
 class Store:
-    """An object store that knows just enough: GET with one range, PUT that checks its body."""
+    """A minimal object store: GET with one range, PUT that checks its body."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, dict[str, str]]] = {}
@@ -137,7 +137,7 @@ def make(store: Store, **limits: int) -> Copy:
             "/v1/AUTH_b/c2/o2",
         ),
         (
-            "COPY",  # its source is its path, whatever other headers say
+            "COPY",  # its source is always its path
             SOURCE,
             {"Destination": "c2/o2", "X-Copy-From": "c9/o9", "X-Copy-From-Account": "AUTH_z"},
             "/v1/AUTH_a/c2/o2",
@@ -197,7 +197,7 @@ def test_metadata_of_the_request_goes_first(ask: Any, store: Store) -> None:
 
 
 def test_names_of_metadata_beyond_ascii_are_kept(ask: Any, store: Store) -> None:
-    """In each there is a byte that Python would take for a letter, and change."""
+    """Each has a byte that Python would treat as a letter and change."""
     names = [f"X-Object-Meta-{n.encode().decode('latin-1')}" for n in ("\u00f5", "\u65e5")]
     store.objects[SOURCE][1].update(dict.fromkeys(names, "1"))
     assert ask(make(store), SOURCE, "COPY", {"Destination": "c2/o2"}).status == 201

@@ -139,7 +139,7 @@ def test_any_text_is_metadata_or_an_error(text: str) -> None:
     try:
         CryptoMeta.load(text)
     except CryptoError:
-        pass  # the one error there may be
+        pass  # the only allowed error
 
 
 def test_a_value_needs_an_iv_and_base64() -> None:

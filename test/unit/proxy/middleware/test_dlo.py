@@ -136,7 +136,7 @@ def test_pages_of_the_listing(ask: Ask, store: ObjectStore, page_size: int) -> N
     ("header", "status", "body"),
     [
         ("bytes=1-8", 206, DATA[1:9]),  # within the first page
-        ("bytes=1-10", 200, DATA),  # might reach beyond
+        ("bytes=1-10", 200, DATA),  # may reach beyond the first page
         ("bytes=1-", 200, DATA),
         ("bytes=-3", 200, DATA),
         ("bytes=12-13", 200, DATA),

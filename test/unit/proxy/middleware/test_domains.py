@@ -1,4 +1,4 @@
-"""Hosts that stand for accounts and containers: domain_remap and cname_lookup."""
+"""Hosts mapped to accounts and containers: domain_remap and cname_lookup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clean() -> Iterator[None]:
 
 
 def path_of(ask: Any, host: str, path: str, **options: str) -> str:
-    """The path that the application sees."""
+    """Return the path that the application sees."""
     inner = StorageApp()
     app = domain_remap.filter_factory({}, **options)(inner)
     assert ask(app, path, headers={"Host": host}).status == 200
@@ -103,7 +103,7 @@ ALIASES = {
 
 
 class Names:
-    """DNS, as far as ALIASES goes."""
+    """A fake DNS with the names in ALIASES."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

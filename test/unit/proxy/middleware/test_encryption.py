@@ -1,4 +1,4 @@
-"""What is stored is encrypted, what is read is not, and what cannot be read is said to be so."""
+"""Stored data is encrypted, reads are decrypted, and unreadable data gives an error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def filtered(cluster: FakeCluster, **options: Any) -> FakeCluster:
 
 @pytest.fixture
 def encrypting(cluster: FakeCluster) -> FakeCluster:
-    """As `cluster`, with our filters."""
+    """`cluster` with our filters."""
     return filtered(cluster)
 
 
@@ -107,7 +107,7 @@ def test_footers_of_a_filter_on_the_left(encrypting: FakeCluster) -> None:
 
 
 def test_an_override_of_an_object_without_a_body(encrypting: FakeCluster) -> None:
-    """A symlink, say. The ETag of nothing is no secret, any other may be one."""
+    """For example a symlink. The ETag of an empty body is public, any other may be secret."""
     encrypting.call("PUT", OBJECT, b"", {LISTED: md5(b"")})
     assert encrypting.devices[0].stored["/a/c/o"].headers[LISTED] == md5(b"")
     encrypting.call("PUT", OBJECT, b"", {LISTED: "target"})

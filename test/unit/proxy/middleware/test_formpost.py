@@ -1,4 +1,4 @@
-"""Uploads from forms: what a signed form may do, and what no form may."""
+"""Uploads from forms: allowed and refused ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def form(
     end: str = f"--{BOUNDARY}--\r\n",
     **fields: str,
 ) -> bytes:
-    """A signed form; ``fields`` overrides LIMITS and adds to them, by names with ``-`` as ``_``."""
+    """Return a signed form; ``fields`` overrides and extends LIMITS; ``_`` stands for ``-``."""
     limits = {name: fields.pop(name, value) for name, value in LIMITS.items()}
     message = "\n".join([path, *limits.values()])
     signature = hmac.new(key.encode(), message.encode(), digest).hexdigest()

@@ -1,4 +1,4 @@
-"""/healthcheck says whether the proxy should get requests."""
+"""/healthcheck reports whether the proxy should get requests."""
 
 from __future__ import annotations
 

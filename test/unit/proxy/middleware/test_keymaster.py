@@ -1,4 +1,4 @@
-"""Which keys a path has, and what an operator may get wrong."""
+"""The keys of a path, and errors in the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRETS: dict[str | None, bytes] = {None: OLD, "new": NEW}
 def fetcher(
     path: str, version: str = "2", active: str | None = None, method: str = "GET", **environ: Any
 ) -> Any:
-    """The callable that a request for ``path`` (percent-encoded) gets."""
+    """Return the callable for a request of ``path`` (percent-encoded)."""
     request = Request.blank(path, method, environ=environ)
     keymaster = Keymaster(Response(200), SECRETS, active, version)
     list(keymaster(request.environ, lambda status, headers: None))
@@ -91,7 +91,7 @@ def test_another_keymaster_is_asked_for_its_secrets() -> None:
 def test_what_is_written_is_read_again(version: str, path: str) -> None:
     account, container, obj = path[1:].split("/", 2)
     encoded = "/v1" + str_to_wsgi(path).encode("latin-1").decode("latin-1")
-    fetch = fetcher("/v1/x", version)  # any request; the path is set as a server would
+    fetch = fetcher("/v1/x", version)  # any request; a server would set the path
     fetch = _fetch_for(encoded, version)
     written = fetch()
     assert fetch(written["id"]) == written

@@ -1,4 +1,4 @@
-"""keystoneauth: what auth_token found out, and who may do what."""
+"""keystoneauth: the identity from auth_token, and authorization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OBJECT, CONTAINER, ACCOUNT = "/v1/AUTH_p1/c/o", "/v1/AUTH_p1/c", "/v1/AUTH_p1"
 
 
 class Proxy:
-    """Asks auth with the ACL that it is told, knows the account, and shows its sysmeta."""
+    """A proxy with a given ACL and account that calls auth and shows the sysmeta."""
 
     def __init__(self) -> None:
         self.acl: str | None = None
@@ -52,7 +52,7 @@ def proxy() -> Proxy:
 def token(
     roles: str = "", project: str = "p1", user: str = "u1", domain: str = "default", **more: str
 ) -> dict[str, Any]:
-    """The environ that auth_token makes of a valid token."""
+    """Return the environ that auth_token creates for a valid token."""
     return {
         "HTTP_X_IDENTITY_STATUS": "Confirmed",
         "HTTP_X_USER_ID": user,
@@ -333,7 +333,7 @@ def test_container_sync_without_realms(
 
 
 def test_only_a_clients_own_timestamp_goes_with_a_sync_key(ask: Any, proxy: Proxy) -> None:
-    """The proxy application sets one in every request before it asks."""
+    """The proxy application sets one in every request before it calls auth."""
 
     def application(environ: Any, start_response: Any) -> Any:
         environ["HTTP_X_TIMESTAMP"] = "1"

@@ -1,5 +1,4 @@
-"""Large objects and symlinks that OpenStack Swift's own filters wrote, read by ours, and the other
-way round, over one store."""
+"""Large objects and symlinks written by OpenStack Swift's filters, read by ours, and vice versa."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def swifts(store: ObjectStore) -> Any:
 
 
 def write(ask: Ask, app: Any, store: ObjectStore) -> None:
-    """Segments, a manifest, one with the first within, symlinks to them."""
+    """Write segments, a manifest, a manifest that contains it, and symlinks to them."""
     store.add("/v1/a/s/one", b"one")
     store.add("/v1/a/s/two", b"two-two")
     store.add("/v1/a/s/\xc3\xa9", b"third")

@@ -1,4 +1,4 @@
-"""Old versions in another container: stack and history, and what fails on the way."""
+"""Old versions in another container: stack, history, and failures."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ ARCHIVE = "/v1/AUTH_test/archive"
 
 
 class Store:
-    """What stands right of the filter: objects in memory, listings of the archive."""
+    """The application right of the filter: objects in memory, listings of the archive."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[dict[str, str], bytes]] = {}
@@ -92,7 +92,7 @@ class Store:
         return sorted(path for path in self.objects if path.startswith(ARCHIVE))
 
     def bodies(self) -> list[bytes]:
-        """What the archive holds, the oldest first; a marker as None's name."""
+        """The bodies in the archive, oldest first; a marker appears by its name."""
         found = [self.objects[path] for path in self.archived()]
         return [b"marker" if h["Content-Type"] == MARKER_TYPE else body for h, body in found]
 
@@ -157,7 +157,7 @@ def test_a_copy_in_the_archive_has_all_metadata(store: Store) -> None:
 
 
 def test_a_large_object_keeps_its_size_in_listings(store: Store) -> None:
-    # The application hides that part of the content type from everybody.
+    # The application hides that part of the content type from all clients.
     large = {"X-Object-Sysmeta-Slo-Size": "999", "Content-Type": "text/blue"}
     call(store, "PUT", body=b"[]", headers=large)
     call(store, "PUT", body=b"two")
@@ -203,13 +203,13 @@ def test_stack_delete_after_history(store: Store) -> None:
     put(store, b"one", b"two", mode="history")
     call(store, "DELETE", mode="history")
     call(store, "DELETE", mode="history")
-    assert call(store, "DELETE").status == 204  # of two markers one is taken away
+    assert call(store, "DELETE").status == 204  # one of two markers is removed
     assert (store.bodies(), OBJECT in store.objects) == ([b"one", b"two", b"marker"], False)
     assert call(store, "DELETE").status == 204
     assert (store.bodies(), store.objects[OBJECT][1]) == ([b"one"], b"two")
     call(store, "DELETE", mode="history")
     put(store, b"three", mode="history")
-    assert call(store, "DELETE").status == 204  # what is there is newer than the marker
+    assert call(store, "DELETE").status == 204  # the object is newer than the marker
     assert OBJECT not in store.objects
     assert store.bodies() == [b"one", b"two", b"marker"]
 

@@ -1,4 +1,4 @@
-"""Where things lie: /endpoints."""
+"""Locations of data: /endpoints."""
 
 from __future__ import annotations
 

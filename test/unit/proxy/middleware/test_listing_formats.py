@@ -1,4 +1,4 @@
-"""Listings in the form the client wants."""
+"""Listings in the requested format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Object versioning: what the object servers are asked to do, and what the client is told."""
+"""Object versioning: requests to the object servers, and answers to the client."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +26,7 @@ OBJECT = "/v1/AUTH_test/c/o"
 
 
 class Application:
-    """What stands right of the filter: notes each request, and answers as told."""
+    """The application right of the filter: records each request and gives prepared answers."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, str], bool]] = []
@@ -66,12 +66,12 @@ def test_a_write_makes_a_version_of_its_timestamp(app: Application) -> None:
     answer = call(app, "PUT", OBJECT)
     ((_, headers, owner_only),) = app.seen
     assert headers == {"X-Backend-Version-Id": app.environ["HTTP_X_TIMESTAMP"]}
-    assert not owner_only  # whoever may write
+    assert not owner_only  # all users who may write
     assert answer.headers["X-Object-Version-Id"] == app.environ["HTTP_X_TIMESTAMP"]
     assert abs(float(Timestamp(headers["X-Backend-Version-Id"])) - float(Timestamp.now())) < 60
-    app.answers = [(202, {})] * 2  # another write of that time was first
+    app.answers = [(202, {})] * 2  # another write has that timestamp
     assert call(app, "PUT", OBJECT).status == 503
-    assert call(app, "PUT", OBJECT, headers={"X-Timestamp": ID}).status == 202  # said again
+    assert call(app, "PUT", OBJECT, headers={"X-Timestamp": ID}).status == 202  # the same again
 
 
 def test_a_delete_makes_a_marker(app: Application) -> None:
@@ -83,7 +83,7 @@ def test_a_delete_makes_a_marker(app: Application) -> None:
             False,
         )
         assert (answer.status, answer.headers["X-Object-Version-Id"]) == (status, ID)
-    app.answers = [(404, {})]  # no such container, say
+    app.answers = [(404, {})]  # for example no such container
     assert "X-Object-Version-Id" not in call(app, "DELETE", OBJECT).headers
 
 
@@ -115,7 +115,7 @@ def test_a_post_names_the_version(app: Application, enabled: str, current: str |
 
 def test_a_post_of_nothing(app: Application) -> None:
     app.answers = [(404, {"X-Backend-Version-Id": ID}), (404, {})]
-    assert call(app, "POST", OBJECT).status == 404  # whoever may not write is told so
+    assert call(app, "POST", OBJECT).status == 404  # the refusal of a write is passed on
     assert app.seen[1][1] == {"X-Backend-Version-Id": app.environ["HTTP_X_TIMESTAMP"]}
     app.answers = [(503, {})]
     assert call(app, "POST", OBJECT).status == 503
@@ -159,7 +159,7 @@ def test_a_version_has_no_time_of_expiry(app: Application) -> None:
     assert "X-Delete-At" not in call(app, "GET", f"{OBJECT}?version-id={ID}").headers
     app.answers = [(200, expiring)]
     assert "X-Delete-At" in call(app, "GET", OBJECT).headers
-    # Of the target of a symlink it is said.
+    # The header appears for the target of a symlink.
     app.answers = [(200, {"X-Delete-At": "1795223999"})]
     assert "X-Delete-At" in call(app, "GET", f"{OBJECT}?version-id={ID}").headers
 

@@ -1,4 +1,4 @@
-"""The whole pipeline as PasteDeploy loads it, around an application that answers by itself."""
+"""The whole pipeline as PasteDeploy loads it, around a fake application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from martlet.http.request import Request
 
 @pytest.fixture(autouse=True)
 def _own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenStack Swift, which other tests import, puts a loader of its own into PasteDeploy."""
+    """Undo the loader that OpenStack Swift, imported by other tests, installs in PasteDeploy."""
     classes = loadwsgi.ConfigLoader.__mro__
     own = next(cls for cls in classes if cls.__module__ == loadwsgi.__name__)
     monkeypatch.setattr(loadwsgi, "ConfigLoader", own)

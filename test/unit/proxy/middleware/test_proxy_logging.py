@@ -1,4 +1,4 @@
-"""One access line a request, with what really happened."""
+"""One correct access line for each request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(app: Any) -> ProxyLogging:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
-    """The access lines as dicts; only for lines whose values hold no space."""
+    """Return the access lines as dicts; only for lines whose values contain no space."""
     messages = [r.getMessage() for r in caplog.records if r.name == "proxy.access"]
     return [dict(item.split("=", 1) for item in message.split(" ")) for message in messages]
 
@@ -109,7 +109,7 @@ def test_bytes_of_the_request_are_counted(ask: Any, caplog: pytest.LogCaptureFix
         assert stream.read(3) == b"123"
         assert stream.readline() == b"45\n"
         assert list(stream) == [b"67\n", b"8"]
-        assert stream.seekable()  # all else shows through
+        assert stream.seekable()  # other attributes are passed through
         start_response("201 Created", [])
         return [b""]
 

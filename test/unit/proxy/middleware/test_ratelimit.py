@@ -1,4 +1,4 @@
-"""Rates of requests."""
+"""Rate limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBJECT, CONTAINER, ACCOUNT = "/v1/a/c/o", "/v1/a/c", "/v1/a"
 
 
 class Time:
-    """A clock that sleeping moves on; remembers how long was slept."""
+    """A clock that sleeping advances; it records the sleeps."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -35,7 +35,7 @@ class Time:
 
 
 class Limited:
-    """A filter with a clock of its own, in front of a proxy that knows one container."""
+    """A filter with its own clock, in front of a proxy with one container."""
 
     def __init__(self, steps: list[RateStep] | None = None, **options: Any) -> None:
         self.proxy = FakeProxy()
@@ -121,7 +121,7 @@ def test_objects_and_listings_of_a_container(
 
 def test_a_wait_too_long_is_refused_and_takes_no_turn(ask: Any) -> None:
     limited = Limited([RateStep(0, 1)], max_sleep_time_seconds=3)
-    limited.app._sleep = lambda seconds: None  # all at once
+    limited.app._sleep = lambda seconds: None  # no waiting
     statuses = [limited.ask(ask) for _ in range(10)]
     assert statuses == [201] * 3 + [498] * 7
     limited.time.now += 1

@@ -33,7 +33,7 @@ def store() -> ObjectStore:
 
 @pytest.fixture
 def slo(store: ObjectStore, ask: Ask) -> Slo:
-    """The filter, with man = one-1 + two-2 (out of wide) + abc (inline) + three-3."""
+    """The filter, with man = one-1 + two-2 (part of wide) + abc (inline) + three-3."""
     slo = Slo(store, SloOptions())
     items = [
         {"path": "/s/one-1"},
@@ -63,7 +63,7 @@ def test_the_whole(ask: Ask, slo: Slo, store: ObjectStore) -> None:
     assert answer.headers["Etag"] == whole_etag(store)
     assert answer.headers["X-Manifest-Etag"] == store.objects[MAN].etag
     assert answer.headers["X-Static-Large-Object"] == "True"
-    # What is true of the manifest only would be kept by a copy of the whole.
+    # A copy of the whole would keep headers that apply to the manifest alone.
     assert not [name for name in answer.headers if "sysmeta" in name.lower()]
     assert store.calls == [
         f"GET {MAN}",
@@ -218,7 +218,7 @@ def test_large_objects_within_large_objects(ask: Ask, slo: Slo, store: ObjectSto
     expected = b"three-3" + DATA[3:17] + DATA[:1]
     del store.requests[:]
     assert ask(slo, "/v1/a/c/outer").body == expected
-    # The inner manifest is read once, though two segments are out of it.
+    # The inner manifest is read once, although two segments belong to it.
     assert store.calls.count(f"GET {MAN}?multipart-manifest=get") == 1
     for first in range(len(expected)):
         answer = ask(slo, "/v1/a/c/outer", headers={"Range": f"bytes={first}-{first + 4}"})
@@ -226,7 +226,7 @@ def test_large_objects_within_large_objects(ask: Ask, slo: Slo, store: ObjectSto
 
 
 def nest(ask: Ask, slo: Slo, depth: int) -> str:
-    """A large object of ``depth`` levels of manifests, the innermost has one-1."""
+    """Create a large object of ``depth`` levels of manifests; the innermost has one-1."""
     inner = "/s/one-1"
     for level in range(depth):
         assert put(ask, slo, f"/v1/a/c/level{level}", [{"path": inner}]) == 201
@@ -290,7 +290,7 @@ def test_a_later_segment_cuts_the_body(slo: Slo, store: ObjectStore, body: bytes
 
 
 class Lying(Stored):
-    """An object that has the ETag of another one."""
+    """An object with the ETag of another one."""
 
     @property
     def etag(self) -> str:
@@ -340,7 +340,7 @@ def test_segments_are_in_the_account_of_the_target_of_a_symlink(
     ask: Ask, slo: Slo, store: ObjectStore
 ) -> None:
     def follow(environ: Any, start_response: Any) -> Any:
-        """What the symlink filter does with /v1/b/l/link."""
+        """Behave like the symlink filter for /v1/b/l/link."""
         if environ["PATH_INFO"] != "/v1/b/l/link":
             return store(environ, start_response)
         environ = {**environ, "PATH_INFO": MAN}
@@ -385,7 +385,7 @@ def test_small_segments_have_their_pace(
     items = [{"path": "/s/one-1"}, {"path": "/s/two-2"}] * 3 + [{"path": "/s/three-3"}]
     assert put(ask, paced, MAN, items) == 201
     assert ask(paced, MAN).body == b"one-1two-2" * 3 + b"three-3"
-    # Two at once, then the third begins the pace; three-3 is not small.
+    # Two without a wait, then the rate limit starts with the third; three-3 is not small.
     assert slept == [0.25, 0.25, 0.25]
 
 

@@ -1,4 +1,4 @@
-"""Manifests of static large objects: what is taken, what is stored, what is read back."""
+"""Manifests of static large objects: parsing, storing, reading back."""
 
 from __future__ import annotations
 

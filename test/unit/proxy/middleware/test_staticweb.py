@@ -34,7 +34,7 @@ OBJECTS = {
 
 
 def serve(environ: Environ) -> Response:
-    """The container of OBJECTS, as the proxy application would answer."""
+    """Answer for the container of OBJECTS like the proxy application."""
     name = environ["PATH_INFO"].removeprefix(SITE).removeprefix("/")
     if not name:
         return listing(parse_qs(environ["QUERY_STRING"]))
@@ -254,7 +254,7 @@ def test_links_within_a_temporary_url_keep_it(site: Any) -> None:
     kept = (
         "?temp_url_prefix=deep/&amp;temp_url_expires=9&amp;temp_url_sig=sha256%3Aa%2Bb&amp;inline"
     )
-    assert links(body) == [f"./er/{kept}"]  # and none to what is above the prefix
+    assert links(body) == [f"./er/{kept}"]  # and no link above the prefix
     inner = site(web_listings="true").get("/deep/er/", **environ).body
     assert links(inner) == [f"../{kept}", f"./file{kept}"]
 

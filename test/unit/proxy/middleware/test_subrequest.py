@@ -1,4 +1,4 @@
-"""Requests that a filter makes itself."""
+"""Sub-requests of filters."""
 
 from __future__ import annotations
 

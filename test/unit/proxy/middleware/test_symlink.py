@@ -155,7 +155,7 @@ def test_the_target_of_another_account(ask: Ask, symlink: Symlink, store: Object
     link(ask, symlink, account="b")
     answer = ask(symlink, LINK, environ={"swift.authorize": "check", "REMOTE_USER": "u"})
     assert (answer.body, answer.headers["Content-Location"]) == (b"of b", "/v1/b/t/o")
-    # The target is asked for as the client, who may or may not read it.
+    # The request for the target has the client's identity and is authorized separately.
     assert store.requests[-1]["swift.authorize"] == "check"
     assert store.requests[-1]["REMOTE_USER"] == "u"
     assert store.requests[-1]["swift.source"] == "SYM"
@@ -186,7 +186,7 @@ def test_a_static_symlink_to_a_dynamic_one_has_its_etag(
     assert link(ask, symlink, "c/1", "/v1/a/c/2", etag=EMPTY).status == 201
     store.add(TARGET, b"another")
     assert ask(symlink, "/v1/a/c/2").body == b"another"
-    # No longer a symlink, so the ETag is another one.
+    # No longer a symlink, so the ETag differs.
     store.add("/v1/a/c/1", b"plain")
     assert ask(symlink, "/v1/a/c/2").status == 409
 

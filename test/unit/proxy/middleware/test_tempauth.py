@@ -1,4 +1,4 @@
-"""tempauth: logging in, tokens in requests, and who may do what."""
+"""tempauth: login, tokens in requests, and authorization."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def decide(
     account_acl: str | None = None,
     service: str | None = None,
 ) -> tuple[int, Environ]:
-    """The status with which the pipeline refuses, or 0; and the environ the controller sees."""
+    """Return the status of the refusal, or 0, and the environ that the controller sees."""
     request = Request.blank(path, method, headers)
     if user:
         key = CONF[f"user_{user.replace(':', '_')}"].split()[0]
@@ -516,7 +516,7 @@ def test_bad_configuration_is_named(swift_dir: Path, change: dict[str, str], rea
 
 
 def test_configuration_without_users_is_refused(swift_dir: Path) -> None:
-    with pytest.raises(ConfigError, match="nobody could log in"):
+    with pytest.raises(ConfigError, match="no user could log in"):
         filter_factory({"swift_dir": str(swift_dir)})
 
 

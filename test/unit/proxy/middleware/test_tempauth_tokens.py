@@ -1,4 +1,4 @@
-"""Tokens: only an issued text counts, and only as long as the user's key is the same."""
+"""Tokens: only an issued text is valid, and only while the user's key is unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_any_flipped_bit_is_refused(user: str, place: int, bit: int) -> None:
 
 
 def test_every_single_flipped_bit_is_refused() -> None:
-    for user in KEYS:  # of three lengths, so that base64 ends in each of its ways
+    for user in KEYS:  # three lengths, for each padding of base64
         token = SIGNER.issue(user, KEYS[user], EXPIRES)
         for place, character in enumerate(token):
             for bit in range(8):
@@ -70,7 +70,7 @@ def test_new_key_voids_the_users_tokens_and_no_others() -> None:
     changed = {**KEYS, "test:tester": "new"}
     assert read(mine, changed) is None
     assert read(others, changed) == TokenContents("a:b", EXPIRES)
-    assert read(mine, {"a:b": "x"}) is None  # the user is gone
+    assert read(mine, {"a:b": "x"}) is None  # the user no longer exists
 
 
 def test_other_secret_or_prefix_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Temporary URLs: what opens, and what stays shut."""
+"""Temporary URLs: allowed and refused requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def signed(
     key: str = "of account",
     **query: str,
 ) -> str:
-    """A temporary URL."""
+    """Return a temporary URL."""
     ip_range = query.get("temp_url_ip_range")
     subject = path
     if "temp_url_prefix" in query:
@@ -121,7 +121,7 @@ def test_the_time_may_be_written_for_people(ask: Any, app: Any) -> None:
 
 @pytest.mark.parametrize("expires", [253402300799, 253402300800, 1893456000000, 10**30])
 def test_times_that_are_far_away(ask: Any, app: Any, expires: int) -> None:
-    """Some sign milliseconds; dates of headers end with the year 9999."""
+    """Some clients sign milliseconds; dates in headers end with the year 9999."""
     answer = ask(app, signed(expires=expires))
     assert answer.status == 200
     assert answer.headers["expires"] == "Fri, 31 Dec 9999 23:59:59 GMT"
@@ -271,7 +271,7 @@ def test_other_parameters_are_not_passed_on(ask: Any, app: Any, inner: StorageAp
 def test_how_far_a_key_reaches(
     ask: Any, app: Any, inner: StorageApp, key: str, path: str, status: int
 ) -> None:
-    """As a filter to the right, which reads the parts of a large object, would ask."""
+    """A request like those of a filter to the right that reads parts of a large object."""
 
     def part(environ: Environ) -> Response:
         from martlet.http.request import Request
