@@ -4,8 +4,8 @@ The cluster has four nodes. These run in parallel: clients that know the possibl
 objects; clients that send invalid requests and endless streams; connections that are idle or send a
 byte a second; random kills and stops of servers. Afterwards every object is read from all replicas.
 
-The run fails if an acknowledged change is lost, an object has bytes that were never stored in it,
-an answer is wrong, or a health check takes too long.
+The run fails if an acknowledged change is lost or an object has bytes that were never stored in it.
+It also fails if an answer is wrong or health checks take too long.
 
 examples:
   make attack                                          five minutes

@@ -1,7 +1,7 @@
 """Run other projects' suites and programs against a cluster of this tree.
 
-swift        OpenStack Swift's functional tests, compared with the results of real Swift
-swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
+  swift        OpenStack Swift's functional tests, compared with the results of real Swift
+  swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through its usual tasks
   fuzz         invalid requests: no answer may be a 5xx
   differences  unusual requests to real Swift and to the cluster: differences for applications

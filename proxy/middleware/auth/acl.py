@@ -3,10 +3,10 @@
 
 A container ACL is a comma-separated list of
 
-- groups and users: ``account``, ``account:user``, percent-encoded where they hold a comma;
+- groups and users: ``account``, ``account:user``, percent-encoded if they contain a comma;
 - referrers, in read ACLs only: ``.r:*``, ``.r:host``, ``.r:.domain`` allow, ``.r:-host`` and
   ``.r:-.domain`` deny; the last that matches decides;
-  - ``.rlistings``: a client that a referrer rule admits may also list the container.
+- ``.rlistings``: a client that a referrer rule admits may also list the container.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ For each request it authenticates the user and sets in the environ
 
 - ``REMOTE_USER``: the user's groups, comma-separated (``account,account:user,...``);
 - ``swift.authorize(request)``: None if the request is authorized, else the response to send.
-  The controllers set ``request.acl`` to the container's ACL before they call it, and the hook sets
-    ``swift_owner`` for users who may see and change ACLs;
+  The controllers set ``request.acl`` to the container's ACL before they call it. The hook sets
+  ``swift_owner`` for users who may see and change ACLs;
 - ``swift.clean_acl(header, value)``: the ACL in its short form, or ValueError;
 - ``reseller_request``: True for reseller admins.
 

@@ -3,9 +3,9 @@
 
 The keymaster, left of the encryption filter, puts a callable into the environ. Without an argument
 it returns the keys for writing; with the ``key_id`` stored with a ciphertext, the keys for reading.
-The result is a mapping: ``object`` and ``container`` (keys of 32 bytes, if the request's path has
-these parts), ``id`` (JSON to be stored with the ciphertext), ``all_ids`` (one for each secret that
-may have been used).
+The result is a mapping. ``object`` and ``container`` are keys of 32 bytes, present if the request's
+path has these parts. ``id`` is JSON to be stored with the ciphertext. ``all_ids`` has an id for
+each secret that may have been used.
 """
 
 from __future__ import annotations

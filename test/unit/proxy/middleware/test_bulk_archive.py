@@ -199,7 +199,7 @@ def test_what_goes_back_is_refused() -> None:
 def test_a_list_of_pieces_that_breaks_off_is_refused() -> None:
     header = bytearray(tarfile.TarInfo("c/o").tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE
-    header[482] = 1  # the list goes on in the next block
+    header[482] = 1  # the map continues in the next block
     with pytest.raises(HTTPException) as refused:
         Archive(io.BytesIO(sealed(bytes(header)) + bytes(100)), "")
     assert refused.value.response.status == 400
@@ -238,7 +238,7 @@ FIRST = tarfile.TarInfo("c/first").tobuf()
 def test_a_list_of_pieces_without_end_is_refused(before: bytes) -> None:
     header = bytearray(tarfile.TarInfo("c/o").tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE
-    header[482] = 1  # the list goes on in the next block, and so on
+    header[482] = 1  # the map continues in the next block, and so on
     more = (b"%011o\0%011o\0" % (0, 1) * 21 + b"\1").ljust(512, b"\0")
     stream = Counted(before + sealed(bytes(header)) + more * 10_000)
     said = refusal(stream, files_before=len(before) // 512)
