@@ -206,5 +206,5 @@ def test_bytes_of_both_directions_are_counted(ask: Any) -> None:
 
 
 def test_the_fields_are_in_the_documentation() -> None:
-    text = (Path(__file__).parents[4] / "doc" / "filters.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[5] / "doc" / "filters.md").read_text(encoding="utf-8")
     assert [name for name in access_template.FIELDS if f"`{name}`" not in text] == []

@@ -80,7 +80,7 @@ def test_base64_names(account: str, name: str) -> None:
         ("user_a_b", "   ", "no key set"),
         ("user_a_b,c", "pw", "comma"),
         ("user_a:b_c", "pw", "colon"),
-        ("user_*_c", "pw", "star"),
+        ("user_*_c", "pw", "asterisk"),
         ("user_a_b", "pw g,.admin", "separated by spaces"),
         (f"user64_{base64('a,b')}_{base64('c')}", "pw", "comma"),
         ("user64_!!!_YQ", "pw", "base64"),
