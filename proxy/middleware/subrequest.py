@@ -86,7 +86,7 @@ def sub_environ(
     body: bytes = b"",
     pre_authorized: bool = False,
 ) -> Environ:
-    """The environ of a sub-request for ``environ``.
+    """Return the environ of a sub-request for ``environ``.
 
     :param path: WSGI string, not quoted, as PATH_INFO.
     :param source: the filter that asks, for the access log (``swift.source``), e.g. ``SLO``.

@@ -33,7 +33,7 @@ class ContainerSyncOptions:
     """``[filter:container_sync]``."""
 
     allow_full_urls: bool = option(
-        True, "Take URLs as X-Container-Sync-To; if not, only //realm/cluster/account/container"
+        True, "Accept URLs in X-Container-Sync-To; if false, only //realm/cluster/account/container"
     )
     current: str = option("", "The realm and name of this cluster, //REALM/CLUSTER, for /info")
 

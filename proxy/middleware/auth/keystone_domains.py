@@ -63,7 +63,7 @@ class ProjectDomains:
             domain = said or ""
         elif is_own and stored != said:
             log.warning(
-                "account and token differ about the domain %s",
+                "domains of account and token differ %s",
                 fields(account=account, stored=stored, token=said),
             )
         if domain is not None:

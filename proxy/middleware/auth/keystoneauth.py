@@ -48,7 +48,7 @@ class KeystoneauthOptions:
     )
     allow_sync_keys: bool = option(
         False,
-        "Let anyone who sends a container's X-Container-Sync-Key write objects into it: for "
+        "Let a request with a container's X-Container-Sync-Key write objects into it: for "
         "container sync without realms",
     )
     is_admin: bool = option(False, "No longer has an effect")

@@ -63,7 +63,7 @@ class TempauthOptions:
     token_life: int = option(86400, "How long a token is valid", "s")
     token_secret: str = option(
         "",
-        "Signs the tokens; the same on every proxy. Empty: made from the hash path prefix and"
+        "Signs the tokens; the same on every proxy. Empty: derived from the hash path prefix and"
         " suffix of martlet.conf and all users with their keys",
     )
     allow_overrides: bool = option(

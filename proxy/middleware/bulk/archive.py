@@ -116,7 +116,7 @@ class _Packed:
         self.bytes_read = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes."""
+        """Return up to ``size`` bytes."""
         piece: bytes = self._stream.read(size)
         self.bytes_read += len(piece)
         return piece
@@ -205,7 +205,7 @@ class _Source(io.BufferedReader):
             self._sent_before = self._unpacked.bytes_sent
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to ``size`` bytes.
+        """Return up to ``size`` bytes.
 
         :raises tarfile.ReadError: headers that would take too much memory or time.
         """
@@ -313,7 +313,7 @@ class FileBody:
         self._error: Exception | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes."""
+        """Return up to ``size`` bytes."""
         try:
             return self._contents.read(size)
         except (*_BROKEN, HTTPException) as error:

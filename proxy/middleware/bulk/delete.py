@@ -141,7 +141,7 @@ class Deletion:
 def delete_listed(
     deletion: Deletion, environ: Environ, options: BulkOptions, constraints: Constraints
 ) -> Work:
-    """Read the names in a request's body and delete them; as ``Deletion.run``.
+    """Read the names in a request's body and delete them; see ``Deletion.run``.
 
     :raises HTTPException: also 406 the body is not plain text, 411, 413 too many names.
     """

@@ -110,8 +110,7 @@ def options_of_file(
     others = sorted(given.keys() - {"keymaster_config_path", "meta_version_to_write"})
     if others:
         raise ConfigError(
-            f"{where_given}: keymaster_config_path is set, so that {', '.join(others)} must stand "
-            f"in {path}"
+            f"{where_given}: keymaster_config_path is set, so {', '.join(others)} must be in {path}"
         )
     parser = read_ini(Path(path))
     if not parser.has_section(section):

@@ -116,7 +116,7 @@ class PathKeys:
             path = wsgi_to_str(self._path_info)
             _, account, container, obj = split_path(path, 2, 4, True)
         except ValueError:
-            raise CryptoError("there are no keys for such a path") from None
+            raise CryptoError("there are no keys for this path") from None
         return _Place(account or "", container, obj)
 
 
@@ -146,7 +146,7 @@ def _read_path(key_id: KeyId, here: _Place) -> tuple[_Place, bool]:
         if _is_here(other, here):
             return other, False
         # A copy made right of the encryption filter keeps the path of its source.
-        log.info("key of another path %s", fields(path=path))
+        log.info("key id has another path %s", fields(path=path))
     return place, False
 
 

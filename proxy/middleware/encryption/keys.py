@@ -35,11 +35,11 @@ def fetch_keys(environ: Environ, key_id: KeyId | None = None) -> Keys:
     """
     fetch: FetchKeys | None = environ.get(FETCH_KEYS)
     if fetch is None:
-        raise CryptoError("no keymaster stands left of encryption in the pipeline")
+        raise CryptoError("no keymaster is left of encryption in the pipeline")
     keys = fetch(key_id=key_id)
     for name in ("container", "object"):
         if name in keys and len(keys[name]) != KEY_BYTES:
-            raise CryptoError(f"the keymaster's {name} key has not {KEY_BYTES} bytes")
+            raise CryptoError(f"the keymaster's {name} key does not have {KEY_BYTES} bytes")
     return keys
 
 

@@ -43,7 +43,7 @@ def put_object(
     _check_metadata(environ, constraints)
     keys = fetch_keys(environ)
     if "object" not in keys:
-        raise CryptoError("the keymaster gave no key for an object")
+        raise CryptoError("the keymaster returned no key for an object")
     _encrypt_user_metadata(environ, keys)
     body = EncryptedBody(environ["wsgi.input"], keys)
     environ["wsgi.input"] = body

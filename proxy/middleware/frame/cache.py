@@ -43,7 +43,7 @@ class CacheOptions:
     tls_certfile: str = option("", "Client certificate (PEM) for memcached")
     tls_keyfile: str = option("", "Key of the client certificate; empty: in tls_certfile")
     local_max_entries: int = option(
-        DEFAULT_MAX_ENTRIES, "Most values a worker keeps in memory when there is no memcached"
+        DEFAULT_MAX_ENTRIES, "Most values in the memory of a worker without memcached"
     )
 
     def __post_init__(self) -> None:

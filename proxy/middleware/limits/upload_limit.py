@@ -20,18 +20,18 @@ class LimitedBody:
         self._sentence = sentence
 
     def read(self, size: int = -1) -> bytes:
-        """As the body's own.
+        """Read up to ``size`` bytes of the body.
 
-        :raises HTTPException: (413) it is larger than there is room for.
+        :raises HTTPException: (413) the body is larger than the room.
         """
         # One byte beyond the room distinguishes a body that fits from a body that does not.
         most = self._room + 1
         return self._counted(self._body.read(most if size < 0 else min(size, most)))
 
     def readline(self, size: int = -1) -> bytes:
-        """As the body's own.
+        """Read one line of the body, at most ``size`` bytes.
 
-        :raises HTTPException: (413) it is larger than there is room for.
+        :raises HTTPException: (413) the body is larger than the room.
         """
         most = self._room + 1
         return self._counted(self._body.readline(most if size < 0 else min(size, most)))

@@ -27,10 +27,10 @@ class DomainRemapOptions:
     """``[filter:domain_remap]``."""
 
     storage_domain: list[str] = option(
-        ["example.com"], "Domains below which accounts and containers are found"
+        ["example.com"], "Domains whose subdomains name accounts and containers"
     )
     path_root: str = option("v1", "First part of paths, before the account")
-    reseller_prefixes: list[str] = option(["AUTH"], "Prefixes of accounts, as they are spelled")
+    reseller_prefixes: list[str] = option(["AUTH"], "Prefixes of accounts, in their exact case")
     default_reseller_prefix: str = option(
         "", "Prefix for accounts that have none of them; empty: such hosts are not mapped"
     )

@@ -218,7 +218,7 @@ class _Visit:
         query = self._environ.get("QUERY_STRING", "")
         given = dict(parse_qsl(query, keep_blank_values=True))
         if "temp_url_prefix" not in given:
-            return "", wsgi_to_str(self._obj)  # opens this one path, and no link from it
+            return "", wsgi_to_str(self._obj)  # valid for this path alone, not for its links
         kept = [f"{name}={quote(given[name])}" for name in _LINK_PARAMETERS if name in given]
         if "inline" in given:
             kept.append("inline")

@@ -107,7 +107,7 @@ def no_listing_page(label: str, index: str) -> str:
     if index:
         missing = (
             f"<h1>Index File Not Found</h1>\n<p>The site's index, <b>{escape(index)}</b> "
-            "(X-Container-Meta-Web-Index), is not there.</p>\n"
+            "(X-Container-Meta-Web-Index), does not exist.</p>\n"
         )
     title = f"Listing of {escape(label)}"
     return (

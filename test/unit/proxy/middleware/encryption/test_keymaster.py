@@ -151,7 +151,7 @@ GOOD = b64encode(OLD).decode()
         ({"encryption_root_secret": GOOD, "meta_version_to_write": "4"}, "one of 1, 2, 3"),
         ({"encryption_root_secret": GOOD, "encryption_rot_secret": GOOD}, "unknown option"),
         ({"keymaster_config_path": "/nowhere"}, "cannot read"),
-        ({"keymaster_config_path": "/nowhere", "encryption_root_secret": GOOD}, "must stand in"),
+        ({"keymaster_config_path": "/nowhere", "encryption_root_secret": GOOD}, "must be in"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], reason: str) -> None:
