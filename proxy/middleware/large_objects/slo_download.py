@@ -123,7 +123,7 @@ class SloDownload:
     ) -> Iterable[bytes]:
         is_head = environ["REQUEST_METHOD"] == "HEAD"
         # Before Swift 2.12 a manifest was stored without ETag and size of the whole. An object
-        # server older than large objects answers a Range with a part of the manifest.
+        # server without support for large objects answers a Range with a part of the manifest.
         is_known = SLO_ETAG in headers and SLO_SIZE in headers and status != 206
         number = _check_part_number(environ, part_number, body)
         entries: list[Entry] | None = None

@@ -311,7 +311,7 @@ class LegacyVersions:
     def _info(self, environ: Environ, account: str, container: str) -> Info:
         """Return the container's info.
 
-        :raises HTTPException: 503 it is unknown; a version could be overwritten.
+        :raises HTTPException: 503 it is unknown, so a write could overwrite an object.
         """
         info = get_container_info(environ, self._app, account, container, _SOURCE)
         if info["status"] >= 500:
