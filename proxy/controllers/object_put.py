@@ -21,7 +21,7 @@ from martlet.http.response import Response, http_date, http_error
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.batch import IN_BATCHES
 from proxy.replicas.core import Core, header_lines
-from proxy.replicas.fanout import Outcome
+from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import Answer, have_quorum, own_write_done, quorum_size

@@ -29,6 +29,9 @@ DOUBT = "x-backend-doubt"
 DOUBT_STALE = "stale"  # good, but a lost record may be a newer write or delete of this name
 DOUBT_UNKNOWN = "unknown"  # with 503: this replica cannot say
 
+# The body of an answer to a write; storage servers send a line at most.
+ANSWER_BYTES_MAX = 64 * 1024
+
 
 class BackendRequest(NamedTuple):
     """What is asked of the servers of one partition.

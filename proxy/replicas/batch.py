@@ -28,8 +28,9 @@ from martlet.http.backend_client import (
     request_head,
 )
 from proxy.replicas.alarms import Alarms
+from proxy.replicas.backends import ANSWER_BYTES_MAX
 from proxy.replicas.batch_answers import AnswerParser
-from proxy.replicas.fanout import ANSWER_BYTES_MAX, PATIENCE
+from proxy.replicas.engine import PATIENCE
 from proxy.replicas.quorum import Answer
 
 #: A filter puts this into the environ of small requests of which it makes many at once.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import httptools
 
 from martlet.http.backend_response import HEADER_BYTES_MAX, header_key
-from proxy.replicas.fanout import ANSWER_BYTES_MAX
+from proxy.replicas.backends import ANSWER_BYTES_MAX
 from proxy.replicas.quorum import Answer
 
 _PART = "x-backend-part"

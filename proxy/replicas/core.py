@@ -15,7 +15,8 @@ from proxy.config import ProxyOptions
 from proxy.replicas.backends import BackendRequest, Backends
 from proxy.replicas.batch import Batches
 from proxy.replicas.batch_fanout import ask_in_batches
-from proxy.replicas.fanout import Decided, Outcome, ask_all
+from proxy.replicas.engine import Decided, Outcome
+from proxy.replicas.fanout import ask_all
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum

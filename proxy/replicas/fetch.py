@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from martlet.http.backend_client import BackendError, BackendResponse
 from martlet.log import fields
 from martlet.words.timestamp import Timestamp
-from proxy.replicas.backends import DOUBT, DOUBT_STALE, BackendRequest
+from proxy.replicas.backends import ANSWER_BYTES_MAX, DOUBT, DOUBT_STALE, BackendRequest
 from proxy.replicas.core import Core
-from proxy.replicas.fanout import ANSWER_BYTES_MAX
 from proxy.replicas.nodes import NodeQueue, node_name
 from proxy.replicas.quorum import Answer
 from ring.ring import Node

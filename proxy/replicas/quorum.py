@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -51,14 +51,17 @@ def quorum_size(replicas: int) -> int:
     return (replicas + 1) // 2
 
 
-def have_quorum(statuses: Iterable[int], replicas: int) -> bool:
+def have_quorum(statuses: Collection[int], replicas: int) -> bool:
     """Whether enough statuses fall into one class (2xx, 3xx or 4xx) to know the outcome."""
+    needed = quorum_size(replicas)
+    if len(statuses) < needed:
+        return False
     counts = [0, 0, 0]
     for status in statuses:
         kind = status // 100
         if kind in _DECIDING_CLASSES:
             counts[kind - 2] += 1
-    return max(counts) >= quorum_size(replicas)
+    return max(counts) >= needed
 
 
 def best_answer(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core, header_lines
-from proxy.replicas.fanout import Outcome, ask_all
+from proxy.replicas.engine import Outcome
+from proxy.replicas.fanout import ask_all
 from proxy.replicas.quorum import container_update_count
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet

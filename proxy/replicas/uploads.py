@@ -10,28 +10,13 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from martlet.conf.options import is_true
-from martlet.http.backend_client import (
-    BackendError,
-    BackendExchange,
-    BackendUpload,
-    BadResponse,
-    ReadTimeout,
-)
-from proxy.replicas.backends import BackendRequest, Backends
-from proxy.replicas.fanout import (
-    ANSWER_BYTES_MAX,
-    PATIENCE,
-    Decided,
-    Outcome,
-    Slot,
-    give_up,
-    next_to_read,
-    read_slot,
-    usable_answer,
-)
+from martlet.http.backend_client import BackendError, BackendUpload, BadResponse, ReadTimeout
+from proxy.replicas.backends import ANSWER_BYTES_MAX, BackendRequest, Backends
+from proxy.replicas.engine import PATIENCE, Attempt, Decided, Outcome, ask, collect
+from proxy.replicas.fanout import Exchanges, Slot
 from proxy.replicas.footers import AGREEMENT
 from proxy.replicas.quorum import Answer
 from ring.ring import Node
@@ -73,44 +58,11 @@ class Uploads:
         replaced and holds nobody up. Returns the answers of those which refused the body for good
         (409, 412 and the like).
         """
-
-        def send(node: Node, lines: bytes) -> BackendExchange | None:
-            return self._backends.start_upload(node, self._request, lines, content_length)
-
-        refusals: list[Outcome] = []
-        slots = [Slot(index, lines, send) for index, lines in enumerate(headers)]
-        pending = [slot for slot in slots if slot.start(nodes)]
-        give_up_at: float | None = None
-        while pending:
-            if give_up_at is None and len(self._writers) + len(refusals) >= enough:
-                give_up_at = time.monotonic() + patience
-            slot = next_to_read(pending, give_up_at)
-            if slot is None:
-                for late in pending:
-                    give_up(self._backends, self._request, late, patience)
-                pending = [late for late in pending if late.start(nodes)]
-                give_up_at = None
-                continue
-            answer = read_slot(self._backends, self._request, slot, self._read_continue)
-            if slot.is_slow:
-                continue
-            pending.remove(slot)
-            if answer is _GO_ON:
-                self._writers.append(_Writer(slot, self._done))
-            elif answer is not None:
-                refusals.append(Outcome(slot.index, slot.node, answer))
-            elif slot.start(nodes):
-                pending.append(slot)
-        return refusals
-
-    def _read_continue(self, slot: Slot) -> Answer | None:
-        upload = _upload_of(slot)
-        response = upload.expect_continue(PATIENCE)
-        if response is None:
-            if self._needs_footers and not is_true(upload.continue_headers.get(AGREEMENT)):
-                raise BadResponse(upload.address, "takes no metadata after the object")
-            return _GO_ON
-        return usable_answer(self._backends, self._request, slot, response)
+        opening = _Opening(
+            self._backends, self._request, content_length, patience, self._needs_footers, self._add
+        )
+        outcomes = ask(opening, nodes, headers, lambda said: len(said) >= enough, patience)
+        return [outcome for outcome in outcomes if outcome.answer is not _GO_ON]
 
     @property
     def live_count(self) -> int:
@@ -130,36 +82,13 @@ class Uploads:
                 self._drop(writer, error)
 
     def finish(self, decided: Decided, post_quorum_timeout: float) -> list[Outcome]:
-        """End the body and collect the answers, as `ask_all` does, but nothing is sent twice."""
+        """End the body and collect the answers. No device is replaced: the body is gone."""
         for writer in list(self._writers):
             error = writer.offer(b"", self._request.timeout)
             if error is not None:
                 self._drop(writer, error)
-        waiting = list(self._writers)
-        outcomes: list[Outcome] = []
-        give_up_at: float | None = None
-        while waiting:
-            if give_up_at is None and decided([o.answer.status for o in outcomes]):
-                give_up_at = time.monotonic() + post_quorum_timeout
-            # Without an outcome yet, each writer ends by itself within its own time-outs.
-            wait = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
-            try:
-                writer = self._done.get(timeout=wait)
-            except queue.Empty:
-                break
-            if writer not in waiting:
-                continue  # dropped before
-            waiting.remove(writer)
-            if writer.error is not None:
-                self._backends.failed(writer.node, self._request, writer.error)
-            elif writer.answer is not None and self._backends.is_usable(
-                writer.node, self._request, writer.answer
-            ):
-                outcomes.append(Outcome(writer.index, writer.node, writer.answer))
-        for writer in waiting:
-            writer.abort()
-            self._backends.gave_up(writer.node)
-        return outcomes
+        ending = _Ending(self._backends, self._request, self._writers, self._done)
+        return collect(ending, iter(()), decided, post_quorum_timeout)
 
     def abort(self) -> None:
         """Give the upload up; every device sees a body that was cut short."""
@@ -167,10 +96,112 @@ class Uploads:
             writer.abort()
         self._writers = []
 
+    def _add(self, slot: Slot) -> None:
+        self._writers.append(_Writer(slot, self._done))
+
     def _drop(self, writer: _Writer, error: BackendError) -> None:
         self._backends.failed(writer.node, self._request, error)
         self._writers.remove(writer)
         writer.abort()
+
+
+class _Opening(Exchanges):
+    """A transport that sends headers and waits until the devices ask for the body.
+
+    It calls ``add`` with each attempt whose device did. At the time to give up, the late ones have
+    failed.
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        request: BackendRequest,
+        content_length: int | None,
+        patience: float,
+        needs_footers: bool,
+        add: Callable[[Slot], None],
+    ) -> None:
+        super().__init__(backends, request)
+        self._content_length = content_length
+        self._patience = patience
+        self._needs_footers = needs_footers
+        self._add = add
+
+    def send(self, index: int, headers: bytes, node: Node) -> bool:
+        """Send the headers."""
+        length = self._content_length
+        upload = self.backends.start_upload(node, self.request, headers, length)
+        if upload is None:
+            return False
+        self.pending.append(Slot(index, headers, node, upload))
+        return True
+
+    def read(self, slot: Slot) -> Answer | None:
+        """_GO_ON where the device asks for the body."""
+        upload = _upload_of(slot)
+        response = upload.expect_continue(PATIENCE)
+        if response is not None:
+            return self.usable(slot, response)
+        if self._needs_footers and not is_true(upload.continue_headers.get(AGREEMENT)):
+            raise BadResponse(upload.address, "takes no metadata after the object")
+        self._add(slot)
+        return _GO_ON
+
+    def give_up(self) -> Iterable[Attempt]:
+        """Other devices take the place of those that are late: nothing of the body is sent yet."""
+        late, self.pending = self.pending, []
+        for slot in late:
+            self.fail_silent(slot, self._patience)
+        return late
+
+
+class _Ending:
+    """A transport whose requests are under way: it waits for the writers that send the end."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        request: BackendRequest,
+        writers: Iterable[_Writer],
+        done: queue.Queue[_Writer],
+    ) -> None:
+        self.pending = list(writers)
+        self._backends = backends
+        self._request = request
+        self._done = done
+
+    def send(self, index: int, headers: bytes, node: Node) -> bool:
+        """Nothing can be sent any more."""
+        return False
+
+    def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
+        """The next writer that ends. Without a time, each ends within its own time-outs."""
+        wait = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
+        try:
+            writer = self._done.get(timeout=wait)
+        except queue.Empty:
+            return None
+        if writer not in self.pending:
+            return ()  # dropped before
+        self.pending.remove(writer)
+        answer = writer.said
+        if writer.error is not None:
+            self._backends.failed(writer.node, self._request, writer.error)
+        elif answer is not None and self._backends.is_usable(writer.node, self._request, answer):
+            writer.answer = answer
+        return (writer,)
+
+    def heard_at(self) -> float:
+        """Now: a writer is handed over when it ends."""
+        return time.monotonic()
+
+    def give_up(self) -> Iterable[Attempt]:
+        """Close the connections of the devices that are late; they may have missed the object."""
+        for writer in self.pending:
+            writer.abort()
+            self._backends.gave_up(writer.node)
+        self.pending = []
+        return ()
 
 
 def _upload_of(slot: Slot) -> BackendUpload:
@@ -178,16 +209,16 @@ def _upload_of(slot: Slot) -> BackendUpload:
     return slot.exchange
 
 
-class _Writer:
+class _Writer(Attempt):
     """Sends what is queued to one device, and reads its answer when the empty piece comes.
 
-    None in the queue is the end of an upload that was given up: nothing more is sent.
+    ``said`` is that answer, before its status is judged. None in the queue is the end of an upload
+    that was given up: nothing more is sent.
     """
 
     def __init__(self, slot: Slot, done: queue.Queue[_Writer]) -> None:
-        self.index = slot.index
-        self.node = slot.node
-        self.answer: Answer | None = None
+        super().__init__(slot.index, slot.headers, slot.node)
+        self.said: Answer | None = None
         self.error: BackendError | None = None
         self._upload = _upload_of(slot)
         self._done = done
@@ -219,7 +250,7 @@ class _Writer:
             if chunk is not None:
                 response = self._upload.finish()
                 body = response.body(ANSWER_BYTES_MAX)
-                self.answer = Answer(response.status, response.headers, body)
+                self.said = Answer(response.status, response.headers, body)
         except BackendError as error:
             self.error = error
             self._upload.abort()

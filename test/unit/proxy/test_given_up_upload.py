@@ -36,12 +36,11 @@ def test_a_connection_that_was_given_up_leaves_no_traceback(
 ) -> None:
     failures: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
-    slot = Slot(0, b"", lambda node, lines: ClosedUpload())
-    assert slot.start(iter([NODE]))
+    slot = Slot(0, b"", NODE, ClosedUpload())
     done: queue.Queue[_Writer] = queue.Queue()
     writer = _Writer(slot, done)
     writer.start()
     writer.offer(b"piece", 30)
     writer.offer(b"", 30)
     assert done.get(timeout=30) is writer
-    assert (failures, writer.answer, writer.error) == ([], None, None)
+    assert (failures, writer.said, writer.error) == ([], None, None)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request to several devices: which device is asked next, when it is decided, when to give up.
+
+The rules, the same for every request and every way to send it:
+
+- Each request goes to the next device of the queue that takes it.
+- A device that fails is replaced by the next one.
+- A 404 of a hand-off that never had the thing says nothing; the device is not replaced.
+- Once the statuses decide the outcome, the transport waits for the rest a little longer. Then it
+  gives them up.
+
+The engine does no I/O and reads no clock. Both belong to the `Transport` below it: a connection for
+each request (``fanout``), messages of many requests (``batch_fanout``), bodies in pieces
+(``uploads``). The transport also notes which devices fail, since it knows the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.replicas.quorum import Answer
+from ring.ring import Node
+
+# An answer that is later than this is no longer waited for in its turn, seconds.
+PATIENCE = 0.05
+
+#: Whether the statuses that came so far decide the outcome.
+Decided = Callable[[list[int]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer of the device that served one of the requests; ``index`` says which request."""
+
+    index: int
+    node: Node
+    answer: Answer
+
+
+class Attempt:
+    """One of the requests at one device.
+
+    ``answer`` is read when the attempt has ended; None: another device shall take the request.
+    """
+
+    __slots__ = ("answer", "headers", "index", "node")
+
+    def __init__(self, index: int, headers: bytes, node: Node) -> None:
+        self.index = index
+        self.headers = headers
+        self.node = node
+        self.answer: Answer | None = None
+
+
+class Transport(Protocol):
+    """Carries the requests of one fan-out to devices. It belongs to one thread."""
+
+    @property
+    def pending(self) -> Sized:
+        """The attempts that have not ended."""
+
+    def send(self, index: int, headers: bytes, node: Node) -> bool:
+        """Begin an attempt; False if the device does not take it, which has been noted."""
+
+    def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
+        """Wait until an attempt ends, and return those that ended; None at ``give_up_at``.
+
+        The wait may also end early, with nothing. ``give_up_at`` is a time.monotonic(), or None
+        while nothing is decided. Failures of devices have been noted.
+        """
+
+    def heard_at(self) -> float:
+        """When the last answer came, as a time.monotonic()."""
+
+    def give_up(self) -> Iterable[Attempt]:
+        """End what is pending; returns the attempts that another device shall take."""
+
+
+def ask(
+    transport: Transport,
+    nodes: Iterator[Node],
+    headers: Sequence[bytes],
+    decided: Decided,
+    post_quorum_timeout: float,
+) -> list[Outcome]:
+    """Send one request for each element of ``headers``, each to a device of its own.
+
+    There may be fewer outcomes than requests, since ``nodes`` may end before each has an answer.
+    """
+    for index, lines in enumerate(headers):
+        _place(transport, nodes, index, lines)
+    return collect(transport, nodes, decided, post_quorum_timeout)
+
+
+def collect(
+    transport: Transport, nodes: Iterator[Node], decided: Decided, post_quorum_timeout: float
+) -> list[Outcome]:
+    """The outcomes of the requests that are under way; failed ones go to the next of ``nodes``."""
+    outcomes: list[Outcome] = []
+    give_up_at: float | None = None
+    while transport.pending:
+        if give_up_at is None and decided([o.answer.status for o in outcomes]):
+            give_up_at = transport.heard_at() + post_quorum_timeout
+        ended = transport.receive(give_up_at)
+        if ended is None:
+            ended = transport.give_up()
+            give_up_at = None
+        for attempt in ended:
+            answer = attempt.answer
+            if answer is None:
+                _place(transport, nodes, attempt.index, attempt.headers)
+            elif answer.status != 404 or _knows(attempt.node, answer):
+                outcomes.append(Outcome(attempt.index, attempt.node, answer))
+    return outcomes
+
+
+def _place(transport: Transport, nodes: Iterator[Node], index: int, headers: bytes) -> None:
+    """Send to the next device that takes the request, if there is one left."""
+    for node in nodes:
+        if transport.send(index, headers, node):
+            return
+
+
+def _knows(node: Node, answer: Answer) -> bool:
+    """Whether a device that says 404 should have the thing, or had it once."""
+    return "handoff_index" not in node or "x-backend-timestamp" in answer.headers
