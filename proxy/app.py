@@ -11,7 +11,16 @@ from typing import Any
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import ConfigError, load_options, warn_once
 from martlet.conf.swift_options import PROXY_DEFAULTS, RANDOM
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import (
+    ACCOUNT_INFO,
+    AUTHORIZE,
+    LOOK_UP,
+    ORIGINAL_METHOD,
+    TRANS_ID,
+    Environ,
+    StartResponse,
+    WSGIApp,
+)
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response, http_error
 from martlet.http.trans_id import new_trans_id
@@ -26,20 +35,13 @@ from proxy.controllers.info_page import info_page
 from proxy.controllers.object import ObjectController
 from proxy.controllers.target import Denied, Route, Target
 from proxy.info_registry import register_info
-from proxy.lookup.info import INFO_WANTED, account_info, container_info
-from proxy.lookup.usage import (
-    ACCOUNT_USAGE_WANTED,
-    CONTAINER_USAGE_WANTED,
-    account_usage,
-    container_usage,
-)
-from proxy.middleware.auth.tempauth_authorize import ACCOUNT_INFO
+from proxy.lookup.info import account_info, container_info
+from proxy.lookup.known import Known
 from proxy.replicas.core import Core
 from ring.errors import RingError
 from ring.ring import RingSet, load_rings
 
 _INFO_METHODS = ("GET", "HEAD", "OPTIONS")
-_ASKED_BY_FILTERS = frozenset((INFO_WANTED, CONTAINER_USAGE_WANTED, ACCOUNT_USAGE_WANTED))
 
 
 class Application:
@@ -79,8 +81,10 @@ class Application:
         if path == "/info":
             return self._info(req)
         target = self._target(path)
-        if not _ASKED_BY_FILTERS.isdisjoint(req.environ):
-            return self._tell_filter(req, target)
+        look_up = req.environ.get(LOOK_UP)
+        if look_up is not None:
+            look_up(Known(self.core, req, target.account, target.container))
+            return Response(204)
         self._check_host(req)
         routes = self._routes_for(target)
         route = routes.get(req.method)
@@ -93,7 +97,7 @@ class Application:
             response = self._handle(req, target, route)
         finally:
             if restore is not None:
-                req.environ["swift.authorize"] = restore
+                req.environ[AUTHORIZE] = restore
         return response
 
     def _handle(self, req: Request, target: Target, route: Route) -> WSGIApp:
@@ -120,9 +124,9 @@ class Application:
             environ["HTTP_X_TIMESTAMP"] = Timestamp.now().internal
         if "HTTP_X_STORAGE_TOKEN" in environ:
             environ.setdefault("HTTP_X_AUTH_TOKEN", environ["HTTP_X_STORAGE_TOKEN"])
-        if "swift.trans_id" not in environ:
-            environ["swift.trans_id"] = new_trans_id()
-        environ.setdefault("swift.orig_req_method", req.method)
+        if TRANS_ID not in environ:
+            environ[TRANS_ID] = new_trans_id()
+        environ.setdefault(ORIGINAL_METHOD, req.method)
         environ[ACCOUNT_INFO] = self._account_info  # auth reads account ACLs there
 
     def _target(self, path: str) -> Target:
@@ -152,12 +156,12 @@ class Application:
 
         :raises Denied: it says no, and the handler has nothing to add that could change that.
         """
-        check = req.environ.get("swift.authorize")
+        check = req.environ.get(AUTHORIZE)
         if check is None:
             return None
         denial = check(req)
         if denial is None:
-            del req.environ["swift.authorize"]
+            del req.environ[AUTHORIZE]
             return check
         if not route.delays_denial:
             raise Denied(denial)
@@ -168,21 +172,6 @@ class Application:
         if target.container and "HTTP_ORIGIN" in req.environ:
             info = container_info(self.core, req, target.account, target.container)
         return preflight(req, [*routes, "OPTIONS"], info, self.core.options)
-
-    def _tell_filter(self, req: Request, target: Target) -> Response:
-        core, environ = self.core, req.environ
-        account, container = target.account, target.container
-        if CONTAINER_USAGE_WANTED in environ:
-            environ[CONTAINER_USAGE_WANTED].append(container_usage(core, req, account, container))
-        elif ACCOUNT_USAGE_WANTED in environ:
-            policy = container_info(core, req, account, container)["storage_policy"]
-            usage = account_usage(core, req, account, container, policy)
-            environ[ACCOUNT_USAGE_WANTED].append(usage)
-        elif container:
-            environ[INFO_WANTED].append(container_info(core, req, account, container))
-        else:
-            environ[INFO_WANTED].append(account_info(core, req, account))
-        return Response(204)
 
     def _info(self, req: Request) -> Response:
         if req.method not in _INFO_METHODS:

@@ -9,9 +9,6 @@ from martlet.http.request import Request
 from martlet.http.response import http_error
 from martlet.words.names import BadNameError
 
-#: A filter that answers a listing in JSON whatever the request says sets this in the environ.
-LISTING_IS_JSON = "martlet.listing_is_json"
-
 
 def json_query(req: Request, limit_max: int) -> str:
     """The query for the storage server, with its question mark; it always answers in JSON.

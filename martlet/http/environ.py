@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of WSGI (PEP 3333)."""
+"""The types of WSGI (PEP 3333), and the keys by which filters and the proxy app speak together.
+
+A request carries one ``environ`` through the whole pipeline. Filters and the proxy app leave values
+in it for each other. This module lists every such key: its type, its writers, its readers and its
+meaning. A name with ``swift.`` or ``swift_``, and ``reseller_request``, means what it means in
+OpenStack Swift, so that filters written for Swift fit. A name with ``martlet.`` is ours.
+
+A sub-request of a filter takes over nearly all of them (`proxy.middleware.subrequest`).
+"""
 
 from __future__ import annotations
 
@@ -10,3 +18,105 @@ Environ = dict[str, Any]
 HeaderList = list[tuple[str, str]]
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+# The transaction.
+
+#: ``str``. Written by catch_errors, else by the HTTP server or the app. Read by `Request.trans_id`
+#: and by filters that log. The transaction id.
+TRANS_ID = "swift.trans_id"
+#: ``str``. Written by the app. Read by filters made for Swift; none of ours does. The method of the
+#: request as the client sent it.
+ORIGINAL_METHOD = "swift.orig_req_method"
+#: ``str``, a few capitals. Written by filters, in sub-requests and in requests that they change.
+#: Read by proxy-logging. The filter that asks.
+SOURCE = "swift.source"
+
+# Authentication and authorization.
+
+#: ``Callable[[Request], Response | None]``. Written by tempauth, keystoneauth, tempurl and
+#: formpost. Read by the app, which takes it out once it allowed the request; by filters that act
+#: for the client. The check of the auth system: it reads ``Request.acl`` and returns a refusal or
+#: None.
+AUTHORIZE = "swift.authorize"
+#: ``bool``. Written by container_sync, tempurl, formpost and pre-authorized sub-requests. Read by
+#: tempauth and keystoneauth. They leave the request alone: another filter has authenticated it.
+AUTHORIZE_OVERRIDE = "swift.authorize_override"
+#: ``Callable[[str, str], str]``. Written by tempauth and keystoneauth. Read by the app. Takes the
+#: name and value of an ACL header; returns the ACL as it is stored, or raises ValueError.
+CLEAN_ACL = "swift.clean_acl"
+#: ``bool``. Written by tempauth, keystoneauth and pre-authorized sub-requests. Read by the app. The
+#: client owns the account, so it may see and set the headers in ``swift_owner_headers``.
+OWNER = "swift_owner"
+#: ``bool``. Written by tempauth and keystoneauth. Read by account_quotas. The client is a reseller
+#: admin.
+RESELLER_REQUEST = "reseller_request"
+#: ``str | None``. Written by the app where an object is to be written. Read by keystoneauth. The
+#: key by which the container is synchronized.
+SYNC_KEY = "swift_sync_key"
+#: ``bool``. Written by keystoneauth. Read by its authorization. Whether `SYNC_KEY` lets this
+#: request write.
+SYNC_KEY_COUNTS = "martlet.sync_key_counts"
+#: ``dict``. Written by authtoken of keystonemiddleware. Read by keystoneauth. The token as Keystone
+#: describes it.
+KEYSTONE_INFO = "keystone.token_info"
+
+# What is known of accounts and containers.
+
+#: ``proxy.cache.interface.Cache``. Written by cache. Read by the app, ratelimit and cname_lookup.
+#: The cache of the cluster.
+CACHE = "swift.cache"
+#: ``dict[str, Info]``. Written by the app, and by filters for their sub-requests. Read by
+#: `proxy.lookup.info`. What this request and its sub-requests have learned, by the keys of the
+#: cache.
+INFO_CACHE = "swift.infocache"
+#: ``Callable[[proxy.lookup.known.Known], None]``. Written by `proxy.middleware.subrequest` in a
+#: HEAD of an account or container. Read by the app. The app calls it with what it knows of the
+#: path, in place of serving the request.
+LOOK_UP = "martlet.look_up"
+#: ``Callable[[Request, str], Info]``. Written by the app, and by tempauth for the filters before
+#: the app. Read by tempauth's authorization. What is known of an account.
+ACCOUNT_INFO = "martlet.account_info"
+
+# Objects.
+
+#: ``proxy.replicas.footers.UpdateFooters``. Written by encryption. Read by the app, and by
+#: encryption where another filter has put one. Adds metadata once the body has been read.
+UPDATE_FOOTERS = "swift.callback.update_footers"
+#: ``proxy.middleware.encryption.keys.FetchKeys``. Written by keymaster. Read by encryption, and by
+#: keymaster where another one has put its own. Returns the keys of this path.
+FETCH_KEYS = "swift.callback.fetch_crypto_keys"
+#: ``bool``. Written by filters made for Swift; none of ours does. Read by encryption. The request
+#: passes as it is.
+CRYPTO_OVERRIDE = "swift.crypto.override"
+#: ``proxy.replicas.versions.VersionRequest``. Written by object_versioning. Read by the app, which
+#: sends its headers to the object servers. What the request says about versions.
+VERSION_REQUEST = "martlet.version_request"
+#: ``bool``. Written by bulk for the files of an archive. Read by the app. The request is small and
+#: others are made at the same time, so it may travel in one message with them.
+IN_BATCHES = "martlet.in_batches"
+#: ``bool``. Written by container_sync. Read by slo. A manifest passes as it is.
+SLO_OVERRIDE = "swift.slo_override"
+#: ``bool``. Written by container_sync and versioned_writes. Read by symlink. The ETag that a link
+#: names is not compared with that of its target.
+SYMLINK_OVERRIDE = "swift.symlink_override"
+
+# Answers.
+
+#: ``bool``. Written by object_versioning. Read by listing_formats. The listing stays JSON, whatever
+#: format the request asks for.
+LISTING_IS_JSON = "martlet.listing_is_json"
+#: ``bool``. Written by symlink. Read by gatekeeper. A Location without a host stays so.
+RELATIVE_LOCATION = "swift.leave_relative_location"
+
+# Once for each request.
+
+#: ``bool``. Written by proxy-logging, and removed by filters for what they pass on. Read by
+#: proxy-logging. The request has its line in the access log.
+ACCESS_LOG_MADE = "swift.proxy_access_log_made"
+#: ``dict[str, str | None]``, with ``user_id``. Written by tempauth and keystoneauth. Read by
+#: proxy-logging. What the access log says of the client.
+ACCESS_LOGGING = "swift.access_logging"
+#: ``list[str]``. Written by container_sync. Read by proxy-logging. Remarks for the access log.
+LOG_INFO = "swift.log_info"
+#: ``bool``. Written by ratelimit. Read by ratelimit. The request has been counted.
+RATE_COUNTED = "swift.ratelimit.handled"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from martlet.conf.constraints import ConstraintError
-from martlet.http.environ import HeaderList
+from martlet.http.environ import OWNER, HeaderList
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
@@ -110,7 +110,7 @@ class AccountController:
             raise http_error(error.status, str(error)) from None
 
     def _visible(self, req: Request, headers: Mapping[str, str]) -> HeaderList:
-        if not req.environ.get("swift_owner"):
+        if not req.environ.get(OWNER):
             return returned_headers(headers, {*self._core.options.swift_owner_headers, _STORED_ACL})
         visible = returned_headers(headers, {_STORED_ACL})
         acl = headers.get(_STORED_ACL, "")

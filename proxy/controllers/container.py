@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from martlet.conf.constraints import ConstraintError
+from martlet.http.environ import CLEAN_ACL, OWNER
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.account import create_account
@@ -111,7 +112,7 @@ class ContainerController:
         answer = search.failure() if found is None else found
         authorize(req, answer.headers.get("x-container-read"))
         hidden: Sequence[str] = ()
-        if not req.environ.get("swift_owner"):
+        if not req.environ.get(OWNER):
             hidden = core.options.swift_owner_headers
         response = Response(answer.status, returned_headers(answer.headers, hidden), answer.body)
         if response.is_success:
@@ -127,7 +128,7 @@ class ContainerController:
                 response.headers["X-Storage-Policy"] = policy.name
 
     def _check_change(self, req: Request) -> None:
-        clean_acl = req.environ.get("swift.clean_acl")
+        clean_acl = req.environ.get(CLEAN_ACL)
         try:
             if clean_acl is not None:
                 for name in _ACL_HEADERS:
@@ -160,7 +161,7 @@ class ContainerController:
             raise http_error(error.status, str(error)) from None
 
     def _drop_owner_headers(self, req: Request) -> None:
-        if not req.environ.get("swift_owner"):
+        if not req.environ.get(OWNER):
             for name in self._core.options.swift_owner_headers:
                 for given in (name, name.lower().replace("x-", "x-remove-", 1)):
                     if given in req.headers:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from martlet.conf.constraints import ConstraintError
 from martlet.conf.options import is_true
 from martlet.http.backend_client import BackendError
+from martlet.http.environ import SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.expiration import delete_at
@@ -171,7 +172,7 @@ class ObjectController:
         return info
 
     def _authorize_write(self, req: Request, info: Info) -> None:
-        req.environ["swift_sync_key"] = info["sync_key"]
+        req.environ[SYNC_KEY] = info["sync_key"]
         owner_only = version_request(req.environ).owner_only
         authorize(req, None if owner_only else info["write_acl"])
         if not 200 <= info["status"] < 300:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from martlet.http.environ import IN_BATCHES
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
 from proxy.replicas.backends import BackendRequest
-from proxy.replicas.batch import IN_BATCHES
 from proxy.replicas.core import Core, header_lines
 from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden

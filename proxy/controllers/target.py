@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from martlet.http.environ import WSGIApp
+from martlet.http.environ import AUTHORIZE, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import Response
 from martlet.words.names import quote_path
@@ -57,6 +57,6 @@ def authorize(req: Request, acl: str | None) -> None:
     :raises Denied: it says no.
     """
     req.acl = acl
-    check = req.environ.get("swift.authorize")
+    check = req.environ.get(AUTHORIZE)
     if check is not None and (denial := check(req)) is not None:
         raise Denied(denial)

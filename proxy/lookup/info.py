@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from martlet.http.environ import Environ
+from martlet.http.environ import CACHE, INFO_CACHE, Environ
 from martlet.http.request import Request
 from martlet.words.names import BadNameError, quote_path, wsgi_to_str
 from proxy.cache.interface import Cache, Lease
@@ -21,10 +21,6 @@ from proxy.replicas.fetch import Search
 from proxy.replicas.quorum import Answer
 
 Info = dict[str, Any]
-
-#: A filter that wants to know an account or container puts a list here, in the environ of a HEAD;
-#: the proxy application appends the information to it and answers nothing else.
-INFO_WANTED = "martlet.info_wanted"
 
 _MISSING_SHARE = 0.1
 
@@ -120,19 +116,19 @@ def container_info_of(answer: Answer) -> Info:
 def clear_info(environ: Environ, account: str, container: str | None = None) -> None:
     """Forget an account or container. Call it after a change, also after one that failed."""
     key = container_key(account, container) if container else account_key(account)
-    environ.get("swift.infocache", {}).pop(key, None)
-    cache: Cache | None = environ.get("swift.cache")
+    environ.get(INFO_CACHE, {}).pop(key, None)
+    cache: Cache | None = environ.get(CACHE)
     if cache is not None:
         cache.delete(key)
 
 
 def look_up(environ: Environ, key: str) -> tuple[Info | None, Lease | None]:
     """What is remembered under a key; else None, and a lease for what is learnt instead."""
-    infocache: dict[str, Info] = environ.setdefault("swift.infocache", {})
+    infocache: dict[str, Info] = environ.setdefault(INFO_CACHE, {})
     info = infocache.get(key)
     if info is not None:
         return info, None
-    cache: Cache | None = environ.get("swift.cache")
+    cache: Cache | None = environ.get(CACHE)
     if cache is None:
         return None, None
     info, lease = cache.lookup(key)
@@ -147,8 +143,8 @@ def _store(environ: Environ, key: str, info: Info, seconds: float, lease: Lease 
         seconds *= _MISSING_SHARE
     elif not 200 <= status < 300:
         return  # the servers did not say
-    environ["swift.infocache"][key] = info
-    cache: Cache | None = environ.get("swift.cache")
+    environ[INFO_CACHE][key] = info
+    cache: Cache | None = environ.get(CACHE)
     if cache is not None and seconds > 0:
         cache.set(key, info, time=seconds, lease=lease)
 

@@ -22,12 +22,6 @@ from proxy.headers import base_headers
 from proxy.replicas.core import Core, header_lines
 from proxy.replicas.quorum import Answer
 
-#: A filter that wants to know puts a list here, in the environ of a HEAD of a container; the proxy
-#: application appends the container's ``Usage`` or None, and answers nothing else.
-CONTAINER_USAGE_WANTED = "martlet.container_usage_wanted"
-#: The same for the ``AccountUsage`` of that container's account.
-ACCOUNT_USAGE_WANTED = "martlet.account_usage_wanted"
-
 
 class Usage(NamedTuple):
     """What is stored, objects and their bytes."""

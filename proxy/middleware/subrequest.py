@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, WSGIApp
+from martlet.http.environ import LOOK_UP, Environ, WSGIApp
 from martlet.http.headers import Headers, environ_key
 from martlet.words.names import str_to_wsgi
-from proxy.lookup.info import INFO_WANTED, Info, account_key, container_key, look_up
-from proxy.lookup.usage import (
-    ACCOUNT_USAGE_WANTED,
-    CONTAINER_USAGE_WANTED,
-    AccountUsage,
-    Usage,
-)
+from proxy.lookup.info import Info, account_key, container_key, look_up
+from proxy.lookup.known import Known
+from proxy.lookup.usage import AccountUsage, Usage
+
+_T = TypeVar("_T")
 
 #: The keys that a sub-request copies: the user, the connection and the transaction.
 _SHARED_NAMES = """
@@ -49,9 +47,7 @@ _SHARED_PREFIXES = (
 #: Keys about the request itself, not about the client: a sub-request does not copy them.
 _OWN = frozenset(
     [
-        INFO_WANTED,
-        ACCOUNT_USAGE_WANTED,
-        CONTAINER_USAGE_WANTED,
+        LOOK_UP,
         "swift.callback.fetch_crypto_keys",
         "swift.callback.update_footers",
         "swift.leave_relative_location",
@@ -163,10 +159,9 @@ def get_container_info(
 
 
 def _info(environ: Environ, app: WSGIApp, path: str, source: str) -> Info:
-    found: list[Info] = []
-    status = _ask_proxy(environ, app, path, source, INFO_WANTED, found)
-    if found:
-        return found[0]
+    info, status = _ask_proxy(environ, app, path, source, lambda known: known.info())
+    if info is not None:
+        return info
     return {"status": 412 if status == 412 else 503, "meta": {}, "sysmeta": {}}
 
 
@@ -175,9 +170,7 @@ def get_container_usage(
 ) -> Usage | None:
     """Return a container's current usage; None if it is unknown. See ``proxy.lookup.usage``."""
     path = f"/v1/{account}/{container}"
-    found: list[Usage | None] = []
-    _ask_proxy(environ, app, path, source, CONTAINER_USAGE_WANTED, found)
-    return found[0] if found else None
+    return _ask_proxy(environ, app, path, source, lambda known: known.container_usage())[0]
 
 
 def get_account_usage(
@@ -185,18 +178,24 @@ def get_account_usage(
 ) -> AccountUsage | None:
     """Return an account's usage, with ``container`` as it is now; None if it is unknown."""
     path = f"/v1/{account}/{container}"
-    found: list[AccountUsage | None] = []
-    _ask_proxy(environ, app, path, source, ACCOUNT_USAGE_WANTED, found)
-    return found[0] if found else None
+    return _ask_proxy(environ, app, path, source, lambda known: known.account_usage())[0]
 
 
 def _ask_proxy(
-    environ: Environ, app: WSGIApp, path: str, source: str, wanted: str, found: list[Any]
-) -> int:
-    """Ask the proxy application, which reads the key ``wanted`` and appends to ``found``.
+    environ: Environ, app: WSGIApp, path: str, source: str, question: Callable[[Known], _T]
+) -> tuple[_T | None, int]:
+    """Ask the proxy application about ``path``.
 
-    :returns: the status of its answer, which gives the reason when ``found`` stays empty.
+    :returns: the result of ``question``, None without one, and the status of the application's
+        answer, which gives the reason.
     """
+    found: _T | None = None
+
+    def take(known: Known) -> None:
+        nonlocal found
+        found = question(known)
+
     request = sub_environ(environ, "HEAD", str_to_wsgi(path), source, pre_authorized=True)
-    request[wanted] = found
-    return ask_status(app, request)
+    request[LOOK_UP] = take
+    status = ask_status(app, request)
+    return found, status

@@ -33,8 +33,6 @@ from proxy.replicas.batch_answers import AnswerParser
 from proxy.replicas.engine import PATIENCE
 from proxy.replicas.quorum import Answer
 
-#: A filter puts this into the environ of small requests of which it makes many at once.
-IN_BATCHES = "martlet.in_batches"
 #: Of one message, unless it is a single request. A server that refuses the message must still read
 #: it, or the connection would be reset before the refusal is: Go's do so up to 256 KiB.
 MESSAGE_BYTES_MAX = 224 * 1024

@@ -15,12 +15,10 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping
 
-from martlet.http.environ import Environ
+from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers
 from martlet.words.names import wsgi_to_str
 
-#: The key in the environ; its value is a callable that takes the footers.
-UPDATE_FOOTERS = "swift.callback.update_footers"
 #: What an object server says along with 100 Continue if it takes footers.
 AGREEMENT = "x-obj-metadata-footer"
 

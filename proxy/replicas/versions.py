@@ -6,10 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from martlet.http.environ import Environ
-
-#: A filter puts a ``VersionRequest`` here; the proxy application sends its headers.
-VERSION_REQUEST = "martlet.version_request"
+from martlet.http.environ import VERSION_REQUEST, Environ
 
 VERSION_ID = "X-Backend-Version-Id"
 VERSION_MARKER = "X-Backend-Version-Marker"

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import LOOK_UP, Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response
-from proxy.lookup.info import INFO_WANTED
-from proxy.lookup.usage import ACCOUNT_USAGE_WANTED, CONTAINER_USAGE_WANTED, AccountUsage, Usage
+from proxy.lookup.usage import AccountUsage, Usage
 
 
 class FakeProxy:
@@ -43,18 +42,9 @@ class FakeProxy:
         self.looks = 0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if INFO_WANTED in environ:
-            depth = environ["PATH_INFO"].count("/")
-            environ[INFO_WANTED].append(self.account if depth == 2 else self.container)
+        if LOOK_UP in environ:
+            environ[LOOK_UP](_Known(self, environ["PATH_INFO"]))
             return Response(204)(environ, start_response)
-        for key, usage in (
-            (CONTAINER_USAGE_WANTED, self.usage),
-            (ACCOUNT_USAGE_WANTED, self.account_usage),
-        ):
-            if key in environ:
-                self.looks += 1
-                environ[key].append(usage)
-                return Response(204)(environ, start_response)
         self.requests.append(environ)
         try:
             response = self._respond(Request(environ))
@@ -75,3 +65,23 @@ class FakeProxy:
         body = b"".join(iter(lambda: stream.read(3), b""))
         self.stored[req.environ["PATH_INFO"]] = body
         return Response(201)
+
+
+class _Known:
+    """What the application tells filters, as `proxy.lookup.known.Known` does."""
+
+    def __init__(self, proxy: FakeProxy, path: str) -> None:
+        self._proxy = proxy
+        self._path = path
+
+    def info(self) -> dict[str, Any]:
+        is_account = self._path.count("/") == 2
+        return self._proxy.account if is_account else self._proxy.container
+
+    def container_usage(self) -> Usage | None:
+        self._proxy.looks += 1
+        return self._proxy.usage
+
+    def account_usage(self) -> AccountUsage | None:
+        self._proxy.looks += 1
+        return self._proxy.account_usage

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import LOOK_UP, Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
-from proxy.lookup.info import INFO_WANTED
 
 Answer = Callable[[Environ], Response]
 
@@ -29,9 +29,10 @@ class StorageApp:
         self.bodies: list[bytes] = []
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if INFO_WANTED in environ:
+        if LOOK_UP in environ:
             unknown = {"status": 404, "meta": {}, "sysmeta": {}}
-            environ[INFO_WANTED].append(self.infos.get(environ["PATH_INFO"], unknown))
+            info = self.infos.get(environ["PATH_INFO"], unknown)
+            environ[LOOK_UP](SimpleNamespace(info=lambda: info))
             return Response(204)(environ, start_response)
         self.seen.append(environ)
         self.bodies.append(environ["wsgi.input"].read())

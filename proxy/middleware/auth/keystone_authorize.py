@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hmac
 
+from martlet.http.environ import SYNC_KEY_COUNTS
 from martlet.http.request import Request
 from martlet.http.response import Response, error_response
 from martlet.words.names import BadNameError
@@ -16,8 +17,6 @@ from proxy.middleware.auth.tempauth_authorize import account_in
 from proxy.middleware.auth.tempauth_login import unauthorized
 
 _READS = ("GET", "HEAD")
-#: In the environment: whether a container's sync key lets this request write.
-SYNC_KEY_COUNTS = "martlet.sync_key_counts"
 
 
 class Authorizer:

@@ -16,10 +16,10 @@ from typing import Any
 
 from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
-from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.environ import SYNC_KEY_COUNTS, Environ, HeaderList, StartResponse, WSGIApp
 from martlet.log import get_logger
 from proxy.middleware.auth.acl import clean_acl
-from proxy.middleware.auth.keystone_authorize import SYNC_KEY_COUNTS, Authorizer
+from proxy.middleware.auth.keystone_authorize import Authorizer
 from proxy.middleware.auth.keystone_domains import SYSMETA_HEADER, ProjectDomains
 from proxy.middleware.auth.keystone_identity import make_wsgi_headers, read_identity, read_roles
 from proxy.middleware.auth.keystone_rules import AccountRules

@@ -25,13 +25,12 @@ from typing import NamedTuple
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import ConfigError, option
 from martlet.filters.filter_options import load_filter_options, where
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import ACCOUNT_INFO, Environ, StartResponse, WSGIApp
 from martlet.http.request import Request
 from proxy.info_registry import register_info
 from proxy.lookup.info import Info
 from proxy.middleware.auth.acl import clean_acl
 from proxy.middleware.auth.tempauth_authorize import (
-    ACCOUNT_INFO,
     Authorizer,
     account_in,
     denied,

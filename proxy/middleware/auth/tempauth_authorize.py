@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from martlet.http.environ import ACCOUNT_INFO
 from martlet.http.request import Request
 from martlet.http.response import Response, error_response
 from proxy.middleware.auth.acl import (
@@ -19,8 +20,6 @@ from proxy.middleware.auth.tempauth_login import unauthorized
 from proxy.middleware.auth.tempauth_users import RESELLER_ADMIN, RESELLER_READER, Resellers
 
 _READS = ("GET", "HEAD")
-#: The proxy application sets this key to ``(request, account) -> info``, which uses the cache.
-ACCOUNT_INFO = "martlet.account_info"
 
 
 class Authorizer:

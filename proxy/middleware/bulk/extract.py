@@ -14,7 +14,7 @@ import threading
 from io import BytesIO
 
 from martlet.conf.constraints import Constraints
-from martlet.http.environ import Environ, WSGIApp
+from martlet.http.environ import IN_BATCHES, Environ, WSGIApp
 from martlet.http.headers import environ_key
 from martlet.http.request import Request
 from martlet.http.response import http_error
@@ -25,7 +25,6 @@ from proxy.middleware.bulk.archive import Archive, FileBody, UnpackLimits
 from proxy.middleware.bulk.options import BulkOptions
 from proxy.middleware.bulk.report import Report, Work
 from proxy.middleware.subrequest import ask_app, ask_status, get_container_info, sub_environ
-from proxy.replicas.batch import IN_BATCHES
 
 log = get_logger("proxy.bulk")
 

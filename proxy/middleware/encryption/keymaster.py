@@ -17,9 +17,9 @@ from pathlib import Path
 
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.filters.filter_options import where
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import FETCH_KEYS, Environ, StartResponse, WSGIApp
 from proxy.middleware.encryption.keymaster_paths import META_VERSIONS, PathKeys, Secrets
-from proxy.middleware.encryption.keys import FETCH_KEYS, FetchKeys
+from proxy.middleware.encryption.keys import FetchKeys
 
 SECRET_OPTION = "encryption_root_secret"
 _SECRET_BYTES_MIN = 32

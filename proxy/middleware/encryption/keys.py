@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from martlet.http.environ import Environ
+from martlet.http.environ import FETCH_KEYS, Environ
 from proxy.middleware.encryption.cipher import KEY_BYTES
 from proxy.middleware.encryption.meta import CryptoError, KeyId
-
-#: The key in the environ.
-FETCH_KEYS = "swift.callback.fetch_crypto_keys"
 
 Keys = Mapping[str, Any]
 FetchKeys = Callable[..., Keys]

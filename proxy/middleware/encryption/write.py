@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import UPDATE_FOOTERS, Environ, StartResponse, WSGIApp
 from martlet.http.headers import environ_key
 from martlet.http.request import Request
 from martlet.http.response import http_error
@@ -25,7 +25,7 @@ from proxy.middleware.encryption.names import (
     USER_META,
     USER_META_PREFIX,
 )
-from proxy.replicas.footers import UPDATE_FOOTERS, UpdateFooters
+from proxy.replicas.footers import UpdateFooters
 
 _PLAIN_PREFIX = environ_key("X-Object-Meta-")
 _ENCRYPTED_PREFIX = environ_key(USER_META_PREFIX)

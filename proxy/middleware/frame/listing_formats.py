@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from martlet.conf.cluster import ClusterConf
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import LISTING_IS_JSON, Environ, StartResponse, WSGIApp
 from martlet.http.headers import Headers
 from martlet.http.listing import JSON, listing_content_type, render_account, render_container
 from martlet.http.request import Request
 from martlet.http.response import STATUS_LINES, HTTPException, http_error
 from martlet.words.names import BadNameError, split_path, wsgi_to_str
-from proxy.listing import LISTING_IS_JSON
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,20 @@ from urllib.parse import quote
 
 from martlet.conf.options import is_true
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.environ import (
+    LISTING_IS_JSON,
+    VERSION_REQUEST,
+    Environ,
+    HeaderList,
+    StartResponse,
+    WSGIApp,
+)
 from martlet.http.headers import Headers
 from martlet.http.listing import JSON, accepts
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.names import BadNameError, split_path, wsgi_to_str
 from martlet.words.timestamp import Timestamp
-from proxy.listing import LISTING_IS_JSON
 from proxy.lookup.info import Info
 from proxy.middleware.subrequest import Answered, ask_app, close_body, get_container_info
 from proxy.middleware.subrequest import sub_environ as make_sub_environ
@@ -32,7 +38,6 @@ from proxy.replicas.versions import (
     VERSION_HIDE,
     VERSION_ID,
     VERSION_MARKER,
-    VERSION_REQUEST,
     VERSION_RESTORE,
     VersionRequest,
 )

@@ -31,8 +31,9 @@ from martlet.http.backend_client import (
     ConnectionLost,
     ReadTimeout,
 )
+from martlet.http.environ import IN_BATCHES
 from proxy.replicas.backends import BackendRequest
-from proxy.replicas.batch import IN_BATCHES, MESSAGES_MAX, Batches, Part
+from proxy.replicas.batch import MESSAGES_MAX, Batches, Part
 from proxy.replicas.batch_answers import AnswerParser
 from proxy.replicas.quorum import Answer
 

@@ -8,9 +8,9 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import FakeDevice, Seen, Stored
 
+from martlet.http.environ import IN_BATCHES
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 from proxy.middleware.frame.gatekeeper import Gatekeeper, GatekeeperOptions
-from proxy.replicas.batch import IN_BATCHES
 
 UNKNOWN = {"X-Backend-Doubt": "unknown"}
 STALE = {"X-Backend-Doubt": "stale"}

@@ -22,7 +22,7 @@ from fake_devices import (
 from patience import patiently
 
 from martlet.conf.constraints import Constraints
-from proxy.replicas.batch import IN_BATCHES
+from martlet.http.environ import IN_BATCHES
 
 SMALL = b"x" * 4096
 LARGE = bytes(range(256)) * 4096  # 1 MiB

@@ -6,8 +6,9 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP
 
+from martlet.http.environ import VERSION_REQUEST
 from martlet.http.request import Request
-from proxy.replicas.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
+from proxy.replicas.versions import MARKER_TYPE, VersionRequest
 
 OBJECT = "/v1/a/c/o"
 ID = "1795223541.91251"

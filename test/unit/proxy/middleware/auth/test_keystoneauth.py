@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from martlet.conf.options import ConfigError
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import LOOK_UP, Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
-from proxy.lookup.info import INFO_WANTED
 from proxy.middleware.auth.keystoneauth import filter_factory
 
 OBJECT, CONTAINER, ACCOUNT = "/v1/AUTH_p1/c/o", "/v1/AUTH_p1/c", "/v1/AUTH_p1"
@@ -30,8 +30,8 @@ class Proxy:
         self.environ: Environ = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if INFO_WANTED in environ:
-            environ[INFO_WANTED].append(self.account)
+        if LOOK_UP in environ:
+            environ[LOOK_UP](SimpleNamespace(info=lambda: self.account))
             return Response(204)(environ, start_response)
         self.environ = environ
         req = Request(environ)

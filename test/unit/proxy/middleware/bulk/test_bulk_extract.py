@@ -19,10 +19,9 @@ import pytest
 
 from martlet.conf.constraints import Constraints
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import LOOK_UP, Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
-from proxy.lookup.info import INFO_WANTED
 from proxy.middleware.bulk.bulk import Bulk
 from proxy.middleware.bulk.extract import READ_AHEAD_MAX
 from proxy.middleware.bulk.options import BulkOptions
@@ -145,7 +144,7 @@ def test_a_container_is_known_before_its_first_file(ask: Any, store: Store) -> N
         wanted = [
             number
             for number, environ in enumerate(store.requests)
-            if environ["PATH_INFO"] == container and INFO_WANTED in environ
+            if environ["PATH_INFO"] == container and LOOK_UP in environ
         ]
         first_put = min(n for n, path in enumerate(paths) if path.startswith(f"{container}/"))
         assert len(wanted) == 1

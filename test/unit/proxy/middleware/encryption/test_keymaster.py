@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from martlet.conf.options import ConfigError
+from martlet.http.environ import FETCH_KEYS
 from martlet.http.request import Request
 from martlet.http.response import Response
 from martlet.words.names import str_to_wsgi
 from proxy.middleware.encryption.keymaster import Keymaster, filter_factory
-from proxy.middleware.encryption.keys import FETCH_KEYS, Keys, UnknownSecretError, all_keys
+from proxy.middleware.encryption.keys import Keys, UnknownSecretError, all_keys
 from proxy.middleware.encryption.meta import CryptoError
 
 OLD, NEW = b"o" * 32, b"n" * 40

@@ -6,19 +6,18 @@ from typing import Any
 import pytest
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import LISTING_IS_JSON, VERSION_REQUEST, Environ, StartResponse
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response
 from martlet.words.timestamp import Timestamp
-from proxy.listing import LISTING_IS_JSON
 from proxy.lookup.info import container_info_of, container_key
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.middleware.versions.legacy_versions import LegacyVersions
 from proxy.middleware.versions.object_versioning import ENABLED_SYSMETA, ObjectVersioning
 from proxy.middleware.versions.versioned_writes import filter_factory
 from proxy.replicas.quorum import Answer
-from proxy.replicas.versions import MARKER_TYPE, VERSION_REQUEST, VersionRequest
+from proxy.replicas.versions import MARKER_TYPE, VersionRequest
 
 ID = "1795223541.91251"
 OTHER = "1795223540.00000"
