@@ -33,7 +33,7 @@ from proxy.controllers.container import ContainerController
 from proxy.controllers.cors import expose, preflight
 from proxy.controllers.info_page import info_page
 from proxy.controllers.object import ObjectController
-from proxy.controllers.target import Denied, Route, Target
+from proxy.controllers.resource import Denied, Resource, Route
 from proxy.info_registry import register_info
 from proxy.lookup.info import account_info, container_info
 from proxy.lookup.known import Known
@@ -80,34 +80,34 @@ class Application:
         path = check_text(req.path)
         if path == "/info":
             return self._info(req)
-        target = self._target(path)
+        resource = self._resource(path)
         look_up = req.environ.get(LOOK_UP)
         if look_up is not None:
-            look_up(Known(self.core, req, target.account, target.container))
+            look_up(Known(self.core, req, resource.account, resource.container))
             return Response(204)
         self._check_host(req)
-        routes = self._routes_for(target)
+        routes = self._routes_for(resource)
         route = routes.get(req.method)
         if req.method == "OPTIONS":
-            return self._options(req, target, routes)
+            return self._options(req, resource, routes)
         if route is None:
             raise http_error(405, headers={"Allow": _allowed(routes)})
         restore = self._authorize_early(req, route)
         try:
-            response = self._handle(req, target, route)
+            response = self._handle(req, resource, route)
         finally:
             if restore is not None:
                 req.environ[AUTHORIZE] = restore
         return response
 
-    def _handle(self, req: Request, target: Target, route: Route) -> WSGIApp:
+    def _handle(self, req: Request, resource: Resource, route: Route) -> WSGIApp:
         origin = req.environ.get("HTTP_ORIGIN") if route.cors else None
         if not origin:
-            return route.handler(req, target)
-        info = container_info(self.core, req, target.account, target.container)
+            return route.handler(req, resource)
+        info = container_info(self.core, req, resource.account, resource.container)
         response: WSGIApp
         try:
-            response = route.handler(req, target)
+            response = route.handler(req, resource)
         except HTTPException as error:
             response = error.response
         except Denied as denial:
@@ -129,7 +129,7 @@ class Application:
         environ.setdefault(ORIGINAL_METHOD, req.method)
         environ[ACCOUNT_INFO] = self._account_info  # auth reads account ACLs there
 
-    def _target(self, path: str) -> Target:
+    def _resource(self, path: str) -> Resource:
         try:
             version, account, container, obj = split_path(path, 1, 4, True)
         except ValueError:
@@ -138,17 +138,17 @@ class Application:
             raise http_error(412, "Bad URL")
         if version not in self.core.constraints.valid_api_versions:
             raise http_error(400, "Unknown API version")
-        return Target(account, container or "", obj or "")
+        return Resource(account, container or "", obj or "")
 
     def _check_host(self, req: Request) -> None:
         denied = self.core.options.deny_host_headers
         if denied and req.environ.get("HTTP_HOST", "").partition(":")[0] in denied:
             raise http_error(403, "Invalid host header")
 
-    def _routes_for(self, target: Target) -> dict[str, Route]:
-        if target.obj:
+    def _routes_for(self, resource: Resource) -> dict[str, Route]:
+        if resource.obj:
             return self._object_routes
-        return self._container_routes if target.container else self._account_routes
+        return self._container_routes if resource.container else self._account_routes
 
     def _authorize_early(self, req: Request, route: Route) -> Any:
         """Ask the auth system before anything else. Once it said yes it is not asked again: it is
@@ -167,10 +167,10 @@ class Application:
             raise Denied(denial)
         return None
 
-    def _options(self, req: Request, target: Target, routes: dict[str, Route]) -> Response:
+    def _options(self, req: Request, resource: Resource, routes: dict[str, Route]) -> Response:
         info = None
-        if target.container and "HTTP_ORIGIN" in req.environ:
-            info = container_info(self.core, req, target.account, target.container)
+        if resource.container and "HTTP_ORIGIN" in req.environ:
+            info = container_info(self.core, req, resource.account, resource.container)
         return preflight(req, [*routes, "OPTIONS"], info, self.core.options)
 
     def _info(self, req: Request) -> Response:

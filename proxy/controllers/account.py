@@ -10,10 +10,10 @@ from martlet.http.environ import OWNER, HeaderList
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
-from proxy.controllers.target import Route, Target
+from proxy.controllers.resource import Resource, Route
 from proxy.headers import base_headers, database_headers, returned_headers
 from proxy.listing import json_query
-from proxy.lookup.info import account_info, account_key, clear_info, look_up, restore_header
+from proxy.lookup.info import account_info, account_key, forget_info, look_up, restore_header
 from proxy.replicas.core import Core, header_lines
 from proxy.replicas.fetch import Search
 
@@ -35,16 +35,16 @@ class AccountController:
         if core.options.allow_account_management:
             self.routes |= {"PUT": Route(self.put), "DELETE": Route(self.delete)}
 
-    def get(self, req: Request, target: Target) -> Response:
+    def get(self, req: Request, resource: Resource) -> Response:
         """200 with the listing, 204 for HEAD, 200 where nobody made the account; 400, 404, 410
         (deleted, not yet gone), 412, 503.
         """
         core = self._core
-        self._check_name(target)
+        self._check_name(resource)
         query = json_query(req, core.constraints.account_listing_limit)
         ring = core.rings.account
-        partition = ring.get_part(target.account)
-        request = core.request(req, "Account", partition, target.path + query)
+        partition = ring.get_part(resource.account)
+        request = core.request(req, "Account", partition, resource.path + query)
         search = Search(core, request, core.nodes(ring, partition, is_read=True))
         found = search.find_whole(header_lines(database_headers(req, "account")))
         answer = search.failure() if found is None else found
@@ -58,54 +58,54 @@ class AccountController:
             response.headers["Accept-Ranges"] = "bytes"
         return response
 
-    def put(self, req: Request, target: Target) -> Response:
+    def put(self, req: Request, resource: Resource) -> Response:
         """201 for a new account, 202 for one that was there; 400, 503."""
-        return self._change(req, target)
+        return self._change(req, resource)
 
-    def post(self, req: Request, target: Target) -> Response:
+    def post(self, req: Request, resource: Resource) -> Response:
         """204; 400, 404, 503. Creates the account where that is configured."""
-        response = self._change(req, target)
+        response = self._change(req, resource)
         if response.status == 404 and self._core.options.account_autocreate:
-            create_account(self._core, req, target.account)
-            response = self._change(req, target)
+            create_account(self._core, req, resource.account)
+            response = self._change(req, resource)
         return response
 
-    def delete(self, req: Request, target: Target) -> Response:
+    def delete(self, req: Request, resource: Resource) -> Response:
         """204; 400, 404, 503. What the account holds is reaped later."""
         if req.environ.get("QUERY_STRING"):
             raise http_error(400, "DELETE of an account takes no parameters.")
-        return self._send_to_all(req, target)
+        return self._send_to_all(req, resource)
 
-    def _change(self, req: Request, target: Target) -> Response:
-        self._check_name(target)
+    def _change(self, req: Request, resource: Resource) -> Response:
+        self._check_name(resource)
         try:
             self._core.constraints.check_metadata("account", req.headers.items())
         except ConstraintError as error:
             raise http_error(error.status, str(error)) from None
-        return self._send_to_all(req, target)
+        return self._send_to_all(req, resource)
 
-    def _send_to_all(self, req: Request, target: Target) -> Response:
+    def _send_to_all(self, req: Request, resource: Resource) -> Response:
         core = self._core
         ring = core.rings.account
-        partition, nodes = ring.get_nodes(target.account)
-        request = core.request(req, "Account", partition, target.path)
+        partition, nodes = ring.get_nodes(resource.account)
+        request = core.request(req, "Account", partition, resource.path)
         # A PUT of what is not in the cache is taken for that of a new account.
         is_put = req.method == "PUT"
         known = (
-            look_up(req.environ, account_key(target.account))[0]
+            look_up(req.environ, account_key(resource.account))[0]
             if is_put
-            else account_info(core, req, target.account)
+            else account_info(core, req, resource.account)
         )
         headers = header_lines(database_headers(req, "account") | restore_header(known))
         try:
             answer = core.ask_for_one(request, core.nodes(ring, partition), [headers] * len(nodes))
         finally:
-            clear_info(req.environ, target.account)
+            forget_info(req.environ, resource.account)
         return Response(answer.status, self._visible(req, answer.headers), answer.body)
 
-    def _check_name(self, target: Target) -> None:
+    def _check_name(self, resource: Resource) -> None:
         try:
-            self._core.constraints.check_account_name(target.account)
+            self._core.constraints.check_account_name(resource.account)
         except ConstraintError as error:
             raise http_error(error.status, str(error)) from None
 
@@ -123,7 +123,7 @@ def create_account(core: Core, req: Request, account: str) -> bool:
     """Create an account for a write that needs it; False, and a line in the log, on failure."""
     ring = core.rings.account
     partition, nodes = ring.get_nodes(account)
-    request = core.request(req, "Account", partition, Target(account).path, method="PUT")
+    request = core.request(req, "Account", partition, Resource(account).path, method="PUT")
     headers = base_headers(req)
     headers["X-Timestamp"] = Timestamp.now().internal
     for name, value in req.headers.items():
@@ -133,7 +133,7 @@ def create_account(core: Core, req: Request, account: str) -> bool:
     try:
         answer = core.ask_for_one(request, core.nodes(ring, partition), lines)
     finally:
-        clear_info(req.environ, account)
+        forget_info(req.environ, account)
     if 200 <= answer.status < 300:
         core.logger.info("event=account_created path=%s trans_id=%s", request.path, req.trans_id)
         return True

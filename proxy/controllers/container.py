@@ -10,14 +10,14 @@ from martlet.http.environ import CLEAN_ACL, OWNER
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.account import create_account
-from proxy.controllers.target import Route, Target, authorize
+from proxy.controllers.resource import Resource, Route, authorize
 from proxy.headers import database_headers, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import (
     account_info,
-    clear_info,
     container_info,
     container_key,
+    forget_info,
     look_up,
     restore_header,
 )
@@ -51,62 +51,62 @@ class ContainerController:
             "DELETE": Route(self.delete, cors=True),
         }
 
-    def get(self, req: Request, target: Target) -> Response:
+    def get(self, req: Request, resource: Resource) -> Response:
         """200 with the listing; 400, 404, 412, 503."""
         query = json_query(req, self._core.constraints.container_listing_limit)
-        return self._read(req, target, query)
+        return self._read(req, resource, query)
 
-    def head(self, req: Request, target: Target) -> Response:
+    def head(self, req: Request, resource: Resource) -> Response:
         """204; 404, 503."""
-        return self._read(req, target, "")
+        return self._read(req, resource, "")
 
-    def put(self, req: Request, target: Target) -> Response:
+    def put(self, req: Request, resource: Resource) -> Response:
         """201 for a new container, 202 for one that was there; 400, 403, 404, 409, 503."""
         core = self._core
         self._check_change(req)
         policy_headers = self._policy_headers(req)
-        self._check_name(target)
+        self._check_name(resource)
         self._drop_owner_headers(req)
-        account_exists, container_count = self._find_account(req, target)
+        account_exists, container_count = self._find_account(req, resource)
         if not account_exists and core.options.account_autocreate:
-            if not create_account(core, req, target.account):
+            if not create_account(core, req, resource.account):
                 raise http_error(503)
-            account_exists, container_count = self._find_account(req, target)
+            account_exists, container_count = self._find_account(req, resource)
         if not account_exists:
             raise http_error(404)
-        self._check_container_count(req, target, container_count)
-        return self._send_to_all(req, target, policy_headers, tells_account=True)
+        self._check_container_count(req, resource, container_count)
+        return self._send_to_all(req, resource, policy_headers, tells_account=True)
 
-    def post(self, req: Request, target: Target) -> Response:
+    def post(self, req: Request, resource: Resource) -> Response:
         """204; 400, 404, 503."""
         self._check_change(req)
         self._drop_owner_headers(req)
-        if not self._find_account(req, target)[0]:
+        if not self._find_account(req, resource)[0]:
             raise http_error(404)
-        return self._send_to_all(req, target, {}, tells_account=False)
+        return self._send_to_all(req, resource, {}, tells_account=False)
 
-    def delete(self, req: Request, target: Target) -> Response:
+    def delete(self, req: Request, resource: Resource) -> Response:
         """204; 404, 409 (not empty), 503."""
-        if not self._find_account(req, target)[0]:
+        if not self._find_account(req, resource)[0]:
             raise http_error(404)
         headers = self._default_policy()
-        response = self._send_to_all(req, target, headers, tells_account=True)
+        response = self._send_to_all(req, resource, headers, tells_account=True)
         if response.status == 202:  # no server had it
             raise http_error(404)
         return response
 
-    def _read(self, req: Request, target: Target, query: str) -> Response:
+    def _read(self, req: Request, resource: Resource, query: str) -> Response:
         core = self._core
-        if not target.account.startswith(core.constraints.auto_create_account_prefix):
-            status = account_info(core, req, target.account)["status"]
+        if not resource.account.startswith(core.constraints.auto_create_account_prefix):
+            status = account_info(core, req, resource.account)["status"]
             if status >= 500:
                 raise http_error(503)
             if not 200 <= status < 300:
                 authorize(req, None)
                 raise http_error(404)
         ring = core.rings.container
-        partition = ring.get_part(target.account, target.container)
-        request = core.request(req, "Container", partition, target.path + query)
+        partition = ring.get_part(resource.account, resource.container)
+        request = core.request(req, "Container", partition, resource.path + query)
         search = Search(core, request, core.nodes(ring, partition, is_read=True))
         found = search.find_whole(header_lines(database_headers(req, "container")))
         answer = search.failure() if found is None else found
@@ -154,9 +154,9 @@ class ContainerController:
     def _default_policy(self) -> dict[str, str]:
         return {"X-Backend-Storage-Policy-Default": str(self._core.cluster.default_policy.index)}
 
-    def _check_name(self, target: Target) -> None:
+    def _check_name(self, resource: Resource) -> None:
         try:
-            self._core.constraints.check_container_name(target.container)
+            self._core.constraints.check_container_name(resource.container)
         except ConstraintError as error:
             raise http_error(error.status, str(error)) from None
 
@@ -167,48 +167,48 @@ class ContainerController:
                     if given in req.headers:
                         del req.headers[given]
 
-    def _find_account(self, req: Request, target: Target) -> tuple[bool, int]:
-        info = account_info(self._core, req, target.account)
+    def _find_account(self, req: Request, resource: Resource) -> tuple[bool, int]:
+        info = account_info(self._core, req, resource.account)
         if info["status"] >= 500:
             raise http_error(503)
         return info["account_really_exists"], info["container_count"]
 
-    def _check_container_count(self, req: Request, target: Target, count: int) -> None:
+    def _check_container_count(self, req: Request, resource: Resource, count: int) -> None:
         options = self._core.options
         if not 0 < options.max_containers_per_account <= count:
             return
-        if target.account in options.max_containers_whitelist:
+        if resource.account in options.max_containers_whitelist:
             return
-        info = container_info(self._core, req, target.account, target.container)
+        info = container_info(self._core, req, resource.account, resource.container)
         if not 200 <= info["status"] < 300:
             raise http_error(
                 403, f"Reached container limit of {options.max_containers_per_account}"
             )
 
     def _send_to_all(
-        self, req: Request, target: Target, extra: dict[str, str], tells_account: bool
+        self, req: Request, resource: Resource, extra: dict[str, str], tells_account: bool
     ) -> Response:
         core = self._core
         ring = core.rings.container
-        partition, nodes = ring.get_nodes(target.account, target.container)
-        request = core.request(req, "Container", partition, target.path)
+        partition, nodes = ring.get_nodes(resource.account, resource.container)
+        request = core.request(req, "Container", partition, resource.path)
         # A PUT of what is not in the cache is taken for that of a new container.
         known = (
-            look_up(req.environ, container_key(target.account, target.container))[0]
+            look_up(req.environ, container_key(resource.account, resource.container))[0]
             if req.method == "PUT"
-            else container_info(core, req, target.account, target.container)
+            else container_info(core, req, resource.account, resource.container)
         )
         sent = database_headers(req, "container", _PASSED, _REMOVABLE)
         common = header_lines(sent | extra | restore_header(known))
         headers = [common] * len(nodes)
         if tells_account:
-            account_partition, accounts = core.rings.account.get_nodes(target.account)
+            account_partition, accounts = core.rings.account.get_nodes(resource.account)
             updates = _account_updates(account_partition, accounts, len(nodes))
             headers = [common + header_lines(update) for update in updates]
         try:
             answer = core.ask_for_one(request, core.nodes(ring, partition), headers)
         finally:
-            clear_info(req.environ, target.account, target.container)
+            forget_info(req.environ, resource.account, resource.container)
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 
 

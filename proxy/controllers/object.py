@@ -17,7 +17,7 @@ from martlet.http.response import Response, http_error
 from proxy.controllers.expiration import delete_at
 from proxy.controllers.object_get import ObjectBody, clean_content_type
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX, Store
-from proxy.controllers.target import Route, Target, authorize
+from proxy.controllers.resource import Resource, Route, authorize
 from proxy.headers import object_headers, returned_headers
 from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core, header_lines
@@ -37,7 +37,7 @@ from ring.errors import RingError
 from ring.ring import Node, Ring
 
 
-class _Place(NamedTuple):
+class _Placement(NamedTuple):
     """Where an object is, or is to be."""
 
     policy_index: int
@@ -59,25 +59,25 @@ class ObjectController:
             "DELETE": Route(self.delete, delays_denial=True, cors=True),
         }
 
-    def get(self, req: Request, target: Target) -> Response:
+    def get(self, req: Request, resource: Resource) -> Response:
         """200, 206, 304; 404, 412, 416, 503."""
-        info = self._container(req, target)
+        info = self._container(req, resource)
         version = version_request(req.environ)
         authorize(req, None if version.owner_only else info["read_acl"])
-        place = self._place(req, target, info)
+        placement = self._placement(req, resource, info)
         newest = is_true(req.headers.get("X-Newest"))
         options = self._core.options
         request = self._core.request(
             req,
             "Object",
-            place.partition,
-            target.path,
+            placement.partition,
+            resource.path,
             timeout=options.node_timeout if newest else options.read_timeout,
         )
         headers = object_headers(req) | dict(version.headers)
-        headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
+        headers["X-Backend-Storage-Policy-Index"] = str(placement.policy_index)
         self._open_expired(req, headers)
-        nodes = self._core.nodes(place.ring, place.partition, is_read=True)
+        nodes = self._core.nodes(placement.ring, placement.partition, is_read=True)
         search = Search(self._core, request, nodes)
         lines = header_lines(headers)
         source = search.find_best(lines, newest=newest)
@@ -86,39 +86,39 @@ class ObjectController:
             return _answered(answer.status, answer.headers, answer.body)
         return _found(req, search, source, headers)
 
-    def put(self, req: Request, target: Target) -> Response:
+    def put(self, req: Request, resource: Resource) -> Response:
         """201; 202 when there is a newer one; 400, 404, 408, 411, 412, 413, 422, 499, 503."""
         if req.headers.get("If-None-Match", "*").strip() != "*":
             raise http_error(400, "If-None-Match only supports *")
-        info = self._container(req, target)
+        info = self._container(req, resource)
         self._authorize_write(req, info)
         self._check_body_length(req)
         headers = _write_headers(req)
-        headers["Content-Type"] = _content_type(req, target)
-        self._check(target, headers)
-        place = self._place(req, target, info)
-        updates = self._updates(target, place, headers, delete_at(req))
-        request = self._core.request(req, "Object", place.partition, target.path)
-        nodes = self._core.nodes(place.ring, place.partition)
-        row = partial(self._container_row, req, target, len(updates))
+        headers["Content-Type"] = _content_type(req, resource)
+        self._check(resource, headers)
+        placement = self._placement(req, resource, info)
+        updates = self._updates(resource, placement, headers, delete_at(req))
+        request = self._core.request(req, "Object", placement.partition, resource.path)
+        nodes = self._core.nodes(placement.ring, placement.partition)
+        row = partial(self._container_row, req, resource, len(updates))
         return Store(self._core, req, request, nodes, headers, updates, row).run()
 
-    def post(self, req: Request, target: Target) -> Response:
+    def post(self, req: Request, resource: Resource) -> Response:
         """202; 400, 404, 503."""
-        info = self._container(req, target)
+        info = self._container(req, resource)
         self._authorize_write(req, info)
         headers = _write_headers(req)
         if content_type := req.environ.get("CONTENT_TYPE"):
             headers["Content-Type"] = content_type
-        self._check(target, headers)
+        self._check(resource, headers)
         self._open_expired(req, headers)
-        place = self._place(req, target, info)
-        lines = self._lines(target, place, headers, delete_at(req))
-        request = self._core.request(req, "Object", place.partition, target.path)
-        nodes = self._core.nodes(place.ring, place.partition)
+        placement = self._placement(req, resource, info)
+        lines = self._lines(resource, placement, headers, delete_at(req))
+        request = self._core.request(req, "Object", placement.partition, resource.path)
+        nodes = self._core.nodes(placement.ring, placement.partition)
         outcomes = self._core.ask(request, nodes, lines)
         found = sum(1 for o in outcomes if o.answer.status == 202)
-        replicas = len(place.nodes)
+        replicas = len(placement.nodes)
         if 0 < found < quorum_size(replicas):
             # Replicas that miss it may be empty disks, whose hand-offs hold the object meanwhile.
             missing = [o for o in outcomes if o.answer.status == 404]
@@ -137,15 +137,15 @@ class ObjectController:
             raise http_error(503)  # it is there, so 404 cannot be right
         return Response(best.status, returned_headers(best.headers), best.body)
 
-    def delete(self, req: Request, target: Target) -> Response:
+    def delete(self, req: Request, resource: Resource) -> Response:
         """204; 404, 409 when there is a newer one, 503."""
-        info = self._container(req, target)
+        info = self._container(req, resource)
         self._authorize_write(req, info)
-        place = self._place(req, target, info)
+        placement = self._placement(req, resource, info)
         headers = _write_headers(req)
-        lines = self._lines(target, place, headers, None)
-        request = self._core.request(req, "Object", place.partition, target.path)
-        nodes = self._core.nodes(place.ring, place.partition)
+        lines = self._lines(resource, placement, headers, None)
+        request = self._core.request(req, "Object", placement.partition, resource.path)
+        nodes = self._core.nodes(placement.ring, placement.partition)
         outcomes = self._core.ask(request, nodes, lines)
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
@@ -157,16 +157,16 @@ class ObjectController:
         if misses_row or have_known_rows(outcomes):
             row_headers = {
                 "X-Timestamp": timestamp,
-                "X-Backend-Storage-Policy-Index": str(place.policy_index),
+                "X-Backend-Storage-Policy-Index": str(placement.policy_index),
             }
-            row = self._container_row(req, target, len(lines))
+            row = self._container_row(req, resource, len(lines))
             row.send_known(outcomes, row_headers)
             for method, values in rows_of_delete(row_headers, headers) if misses_row else ():
                 row.send_missed(method, told, values)
         return Response(answer.status, returned_headers(answer.headers), answer.body)
 
-    def _container(self, req: Request, target: Target) -> Info:
-        info = container_info(self._core, req, target.account, target.container)
+    def _container(self, req: Request, resource: Resource) -> Info:
+        info = container_info(self._core, req, resource.account, resource.container)
         if info["status"] >= 500:
             raise http_error(503)
         return info
@@ -178,7 +178,7 @@ class ObjectController:
         if not 200 <= info["status"] < 300:
             raise http_error(404)
 
-    def _place(self, req: Request, target: Target, info: Info) -> _Place:
+    def _placement(self, req: Request, resource: Resource, info: Info) -> _Placement:
         index = info["storage_policy"]
         # Our own tools may name another policy than the container's; the gatekeeper keeps
         # clients from it.
@@ -190,33 +190,43 @@ class ObjectController:
         except RingError as error:
             self._core.logger.error("event=no_ring reason=%s trans_id=%s", error, req.trans_id)
             raise http_error(503) from None
-        partition, nodes = ring.get_nodes(target.account, target.container, target.obj)
-        return _Place(index, ring, partition, nodes)
+        partition, nodes = ring.get_nodes(resource.account, resource.container, resource.obj)
+        return _Placement(index, ring, partition, nodes)
 
     def _lines(
-        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
+        self,
+        resource: Resource,
+        placement: _Placement,
+        headers: dict[str, str],
+        expires: int | None,
     ) -> list[bytes]:
         """The header lines for each replica, with the updates that it is to send."""
-        updates = self._updates(target, place, headers, expires)
+        updates = self._updates(resource, placement, headers, expires)
         common = header_lines(headers)
         return [common + lines for lines in updates]
 
     def _updates(
-        self, target: Target, place: _Place, headers: dict[str, str], expires: int | None
+        self,
+        resource: Resource,
+        placement: _Placement,
+        headers: dict[str, str],
+        expires: int | None,
     ) -> list[bytes]:
         """The lines about the updates that each replica is to send; adds to ``headers`` what all
-        replicas are to know of the place.
+        replicas are to know of the placement.
         """
         rings = self._core.rings
-        headers["X-Backend-Storage-Policy-Index"] = str(place.policy_index)
-        if place.ring.next_part_power:
-            headers["X-Backend-Next-Part-Power"] = str(place.ring.next_part_power)
+        headers["X-Backend-Storage-Policy-Index"] = str(placement.policy_index)
+        if placement.ring.next_part_power:
+            headers["X-Backend-Next-Part-Power"] = str(placement.ring.next_part_power)
         expirer = None
         if expires is not None:
             headers["X-Delete-At"] = f"{expires:010d}"
-            expirer = expirer_target(rings, expires, target.account, target.container, target.obj)
-        partition, containers = rings.container.get_nodes(target.account, target.container)
-        return update_headers(len(place.nodes), partition, containers, expirer)
+            expirer = expirer_target(
+                rings, expires, resource.account, resource.container, resource.obj
+            )
+        partition, containers = rings.container.get_nodes(resource.account, resource.container)
+        return update_headers(len(placement.nodes), partition, containers, expirer)
 
     def _open_expired(self, req: Request, headers: dict[str, str]) -> None:
         """A client that may see an expired object says so; nothing else opens one."""
@@ -224,16 +234,16 @@ class ObjectController:
         if self._core.options.allow_open_expired and is_true(req.headers.get("X-Open-Expired")):
             headers["X-Backend-Open-Expired"] = "true"
 
-    def _container_row(self, req: Request, target: Target, count: int) -> ContainerRow:
+    def _container_row(self, req: Request, resource: Resource, count: int) -> ContainerRow:
         rings = self._core.rings
-        partition, containers = rings.container.get_nodes(target.account, target.container)
+        partition, containers = rings.container.get_nodes(resource.account, resource.container)
         spread = container_spread(count, containers)
-        return ContainerRow(self._core, req.trans_id, target.path, partition, spread)
+        return ContainerRow(self._core, req.trans_id, resource.path, partition, spread)
 
-    def _check(self, target: Target, headers: dict[str, str]) -> None:
+    def _check(self, resource: Resource, headers: dict[str, str]) -> None:
         limits = self._core.constraints
         try:
-            limits.check_object_name(target.obj)
+            limits.check_object_name(resource.obj)
             limits.check_metadata("object", headers.items())
         except ConstraintError as error:
             raise http_error(error.status, str(error)) from None
@@ -252,10 +262,10 @@ def _write_headers(req: Request) -> dict[str, str]:
     return object_headers(req) | dict(version_request(req.environ).headers)
 
 
-def _content_type(req: Request, target: Target) -> str:
+def _content_type(req: Request, resource: Resource) -> str:
     given: str = req.environ.get("CONTENT_TYPE") or ""
     if not given or is_true(req.headers.get("X-Detect-Content-Type")):
-        guessed = mimetypes.guess_type(target.obj)[0] if _may_have_type(target.obj) else None
+        guessed = mimetypes.guess_type(resource.obj)[0] if _may_have_type(resource.obj) else None
         return guessed or "application/octet-stream"
     if not given.isascii():
         try:

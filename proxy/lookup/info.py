@@ -113,7 +113,7 @@ def container_info_of(answer: Answer) -> Info:
     }
 
 
-def clear_info(environ: Environ, account: str, container: str | None = None) -> None:
+def forget_info(environ: Environ, account: str, container: str | None = None) -> None:
     """Forget an account or container. Call it after a change, also after one that failed."""
     key = container_key(account, container) if container else account_key(account)
     environ.get(INFO_CACHE, {}).pop(key, None)

@@ -13,7 +13,7 @@ from martlet.words.names import quote_path
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Resource:
     """The names in the path of a request, as text; empty where the path ends before."""
 
     account: str
@@ -32,13 +32,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one method of one kind of target is served.
+    """How one method of one kind of resource is served.
 
     :param delays_denial: the handler asks for authorization itself, once it knows the ACL.
     :param cors: the answer may be for a script of another origin.
     """
 
-    handler: Callable[[Request, Target], Response]
+    handler: Callable[[Request, Resource], Response]
     delays_denial: bool = False
     cors: bool = False
 
