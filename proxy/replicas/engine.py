@@ -90,7 +90,9 @@ def ask(
     There may be fewer outcomes than requests, since ``nodes`` may end before each has an answer.
     """
     for index, lines in enumerate(headers):
-        _place(transport, nodes, index, lines)
+        for node in nodes:
+            if transport.send(index, lines, node):
+                break
     return collect(transport, nodes, decided, post_quorum_timeout)
 
 
@@ -110,17 +112,12 @@ def collect(
         for attempt in ended:
             answer = attempt.answer
             if answer is None:
-                _place(transport, nodes, attempt.index, attempt.headers)
+                for node in nodes:
+                    if transport.send(attempt.index, attempt.headers, node):
+                        break
             elif answer.status != 404 or _knows(attempt.node, answer):
                 outcomes.append(Outcome(attempt.index, attempt.node, answer))
     return outcomes
-
-
-def _place(transport: Transport, nodes: Iterator[Node], index: int, headers: bytes) -> None:
-    """Send to the next device that takes the request, if there is one left."""
-    for node in nodes:
-        if transport.send(index, headers, node):
-            return
 
 
 def _knows(node: Node, answer: Answer) -> bool:

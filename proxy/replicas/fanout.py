@@ -46,7 +46,11 @@ class Slot(Attempt):
     __slots__ = ("deadline", "exchange", "is_slow")
 
     def __init__(self, index: int, headers: bytes, node: Node, exchange: BackendExchange) -> None:
-        super().__init__(index, headers, node)
+        # As the base class does; a call less for each replica.
+        self.index = index
+        self.headers = headers
+        self.node = node
+        self.answer = None
         self.exchange = exchange
         self.deadline = time.monotonic() + exchange.timeout
         self.is_slow = False
