@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of WSGI (PEP 3333), and the keys by which filters and the proxy app speak together.
+"""The types of WSGI (PEP 3333), and the environ keys that filters and the proxy app share.
 
 A request carries one ``environ`` through the whole pipeline. Filters and the proxy app leave values
 in it for each other. This module lists every such key: its type, its writers, its readers and its
-meaning. A name with ``swift.`` or ``swift_``, and ``reseller_request``, means what it means in
-OpenStack Swift, so that filters written for Swift fit. A name with ``martlet.`` is ours.
+meaning. Names that start with ``swift``, and ``reseller_request``, are those of OpenStack Swift, so
+that filters made for Swift work. Names that start with ``martlet.`` are ours.
 
-A sub-request of a filter takes over nearly all of them (`proxy.middleware.subrequest`).
+A sub-request of a filter carries nearly all of them (`proxy.middleware.subrequest`). A test in
+``test/tidy`` finds keys that are missing here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 """The facts that filters may ask of the proxy application, about the path of a request.
 
 A filter sends a HEAD down the pipeline with a callable in its environ (`LOOK_UP`). The application
-calls it with a `Known` in place of serving the request. So the question takes the way of any other
-request, and the answer is not bent into headers. `proxy.middleware.subrequest` has the functions
-for filters.
+calls it with a `Known` in place of serving the request. `proxy.middleware.subrequest` has the
+functions for filters.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from proxy.replicas.core import Core
 
 
 class Known:
-    """What the application knows, or finds out, of an account or of one of its containers."""
+    """An account, or one of its containers, as the application knows it or finds it out."""
 
     def __init__(self, core: Core, req: Request, account: str, container: str) -> None:
         self._core = core
@@ -31,11 +30,11 @@ class Known:
         return account_info(self._core, self._req, self._account)
 
     def container_usage(self) -> Usage | None:
-        """What the container holds right now."""
+        """The objects and bytes in the container right now; None if no replica answers."""
         return container_usage(self._core, self._req, self._account, self._container)
 
     def account_usage(self) -> AccountUsage | None:
-        """What the account of the container holds, the container as it is right now."""
+        """The objects and bytes in the account, with the container as it is right now."""
         info = container_info(self._core, self._req, self._account, self._container)
         policy = info["storage_policy"]
         return account_usage(self._core, self._req, self._account, self._container, policy)

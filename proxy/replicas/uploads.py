@@ -55,8 +55,8 @@ class Uploads:
         """Find a device for each element of ``headers`` that asks for the body.
 
         Once ``enough`` have answered, the others have ``patience`` seconds: a device that hangs is
-        replaced and holds nobody up. Returns the answers of those which refused the body for good
-        (409, 412 and the like).
+        replaced, so the client does not wait for it. Returns the answers of those which refused the
+        body for good (409, 412 and the like).
         """
         opening = _Opening(
             self._backends, self._request, content_length, patience, self._needs_footers, self._add

@@ -1,4 +1,4 @@
-"""Every key by which filters and the proxy app speak together stands in martlet/http/environ.py."""
+"""martlet/http/environ.py has every environ key that filters and the proxy app share."""
 
 from __future__ import annotations
 
