@@ -12,14 +12,20 @@ from http import HTTPStatus
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.headers import Headers
 
-_EXTRA_REASONS = {
+_REASONS = {
+    # Python 3.13 has newer phrases; OpenStack Swift answers with these.
+    413: "Request Entity Too Large",
+    414: "Request-URI Too Long",
+    416: "Requested Range Not Satisfiable",
+    422: "Unprocessable Entity",
+    # Not in Python's list.
     497: "Blacklisted",
     498: "Rate Limited",
     499: "Client Disconnect",
     529: "Too Many Backend Requests",
 }
 STATUS_LINES: dict[int, str] = {s.value: f"{s.value} {s.phrase}" for s in HTTPStatus}
-STATUS_LINES.update({code: f"{code} {text}" for code, text in _EXTRA_REASONS.items()})
+STATUS_LINES.update({code: f"{code} {text}" for code, text in _REASONS.items()})
 
 # What the page of an error without a text of its own says, where the reason alone says too little.
 _SENTENCES = {409: "There was a conflict when trying to complete your request."}

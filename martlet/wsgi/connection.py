@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from martlet.http.environ import Environ, WSGIApp
 from martlet.http.header_names import upper_name
+from martlet.http.response import STATUS_LINES
 from martlet.http.trans_id import new_trans_id
 from martlet.wsgi.answer import Answer
 from martlet.wsgi.body import Body, ChunkedBody
@@ -170,7 +171,7 @@ class Connection:
             str(error),
             trans_id,
         )
-        status = f"{error.status.value} {error.status.phrase}"
+        status = STATUS_LINES[error.status]
         self._send_error(status, f"{error}\n".encode(), trans_id)
         self._drain()
 

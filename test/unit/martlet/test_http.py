@@ -9,7 +9,13 @@ import pytest
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
-from martlet.http.response import HTTPException, Response, error_response, http_error
+from martlet.http.response import (
+    STATUS_LINES,
+    HTTPException,
+    Response,
+    error_response,
+    http_error,
+)
 from martlet.words.names import BadNameError
 
 
@@ -84,3 +90,12 @@ def test_generator_applications_lose_no_chunk_and_are_closed() -> None:
     assert list(body) == [b"one", b"two"]
     body.close()  # type: ignore[attr-defined]
     assert closed
+
+
+def test_status_lines_are_the_same_on_every_python() -> None:
+    assert [STATUS_LINES[status] for status in (413, 414, 416, 422)] == [
+        "413 Request Entity Too Large",
+        "414 Request-URI Too Long",
+        "416 Requested Range Not Satisfiable",
+        "422 Unprocessable Entity",
+    ]
