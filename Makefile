@@ -9,6 +9,9 @@ INSTALLED_FOR_TESTS := $(VENV)/.installed-for-tests
 # Keystone brings eighty packages that nothing else needs.
 KEYSTONE_VENV := .venv-keystone
 KEYSTONE_INSTALLED := $(KEYSTONE_VENV)/.installed
+# Sphinx brings thirty.
+DOC_VENV := .venv-doc
+DOC_INSTALLED := $(DOC_VENV)/.installed
 AUDIT_VENV := .venv-audit
 AUDIT_INSTALLED = $(AUDIT_VENV)/.installed-$(PIP_AUDIT_VERSION)-$(GOVULNCHECK_VERSION)
 OBJECT_SERVER := build/bin/martlet-object-server
@@ -25,10 +28,15 @@ PIP_AUDIT_VERSION := 2.10.1
 # operators. 401, 501: MD5 is Swift's ring and Etag.
 GOSEC_EXCLUDE := G103,G115,G304,G401,G501,G703,G704
 UP_ARGS ?=
+# The branch that a change is for; `make quick` tests what differs from it.
+BASE ?= main
 CRASH_STATES ?= 1000000
 CRASH_SEED ?= 1
 FUZZ_SECONDS ?= 60
 LINEAR_SECONDS ?= 60
+
+GOFMT_CHECK := unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]; then \
+	echo "gofmt would change: $$unformatted" >&2; exit 1; fi
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
@@ -38,7 +46,7 @@ export PIP_RETRIES ?= 8
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test check unit tidy functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
+.PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
 	attack conformance judge wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-ring clean test-tools
 
 help: ## this list
@@ -55,17 +63,40 @@ down: $(INSTALLED) ## stop the cluster
 status: $(INSTALLED) ## show what runs
 	@$(BIN)/martlet status
 
-test: check go-check unit tidy go-test functional keystone judge wheel ## everything that must pass before a change lands
+test: check go-check site unit tidy go-test functional keystone judge wheel ## everything that must pass before a change lands
 	@echo "make test: all passed"
+
+quick: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## lint, types, and unit tests of what differs from BASE=main: two minutes at most
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	@$(GOFMT_CHECK)
+	cd object-server && go vet ./...
+	$(BIN)/pytest -q test/tidy
+	@.ci/quick-tests $(BIN) $(BASE)
+	@echo "make quick: all passed"
 
 check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	MYPYPATH=test/support:bench:test/conformance:test/attack $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py \
-		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py
+		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
+
+coverage: $(INSTALLED_FOR_TESTS) .go-ok test-tools ## unit tests of both languages: a table of how much of each package they run
+	@mkdir -p build/coverage
+	$(BIN)/pytest -q -n 2 --cov --cov-report=json:build/coverage/python.json \
+		--cov-report=html:build/coverage/python test/unit
+	cd object-server && go test -timeout=60m -coverpkg=./... -coverprofile=../build/coverage/go.out ./...
+	cd object-server && go tool cover -html=../build/coverage/go.out -o ../build/coverage/go.html
+	@.ci/coverage_table.py build/coverage/python.json build/coverage/go.out
+	@echo "lines: build/coverage/python/index.html, build/coverage/go.html"
+
+site: $(DOC_INSTALLED) ## build/site: the pages as HTML; a link that leads nowhere is an error
+	$(DOC_VENV)/bin/sphinx-build -q -W --keep-going -c doc -d build/site-cache -b html . build/site
 
 tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports, sizes, options, docs
 	$(BIN)/pytest -q test/tidy
@@ -80,8 +111,7 @@ functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functi
 	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q --durations=10 test/functional
 
 go-check: .go-ok ## Go: format, vet, staticcheck
-	@unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]; then \
-		echo "gofmt would change: $$unformatted" >&2; exit 1; fi
+	@$(GOFMT_CHECK)
 	cd object-server && go vet ./...
 	@minor=$$(go env GOVERSION | sed -E 's/^go1\.([0-9]+).*/\1/'); \
 	if [ "$$minor" -ge $(STATICCHECK_GO_MINOR) ]; then \
@@ -139,7 +169,7 @@ bench-engine: .go-ok ## the storage engine by itself (BENCH_ARGS="throughput --r
 	$(PYTHON) bench/engine.py $(BENCH_ARGS)
 
 clean: ## remove what was built and installed; the cluster's data (MARTLET_HOME) stay
-	rm -rf $(VENV) $(KEYSTONE_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(KEYSTONE_VENV) $(DOC_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps ---------------------------------------------------------------------------------------
@@ -166,6 +196,13 @@ $(KEYSTONE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-keys
 	@$(KEYSTONE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools
 	@$(KEYSTONE_VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation \
 		-c constraints.txt -c constraints-keystone.txt -e '.[keystone-test]'
+	@touch $@
+
+$(DOC_INSTALLED): constraints.txt constraints-doc.txt
+	@.ci/preflight $(PYTHON)
+	@echo "martlet: installing Sphinx into $(DOC_VENV)"
+	@$(PYTHON) -m venv $(DOC_VENV)
+	@$(DOC_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-doc.txt
 	@touch $@
 
 $(AUDIT_INSTALLED):
