@@ -16,6 +16,8 @@ exclude_patterns = ["**/.*", "build", "var"]
 
 # Headings of the first four levels can be linked to, by the same names as on the usual forges.
 myst_heading_anchors = 4
+# A page may go from # to ###; links are what matters here.
+suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
 html_title = "martlet"
