@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree, in pinned versions."""
+"""Packages, requirements, pins and versions of Python agree with one another."""
 
 from __future__ import annotations
 
