@@ -66,7 +66,7 @@ status: $(INSTALLED) ## show what runs
 test: check go-check site unit tidy go-test functional keystone judge wheel ## everything that must pass before a change lands
 	@echo "make test: all passed"
 
-quick: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## lint, types, and unit tests of what differs from BASE=main: two minutes at most
+quick: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## lint, types, unit tests of what differs from BASE=main: two minutes for a usual change
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
