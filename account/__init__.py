@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account service: which containers an account has, and how much they hold."""
+"""The account service: the containers of each account, with their objects and bytes."""

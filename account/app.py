@@ -62,7 +62,7 @@ class AccountServer(StorageServer):
         return cls(options, ClusterConf.load(server.swift_dir), server)
 
     def head(self, req: Request) -> Response:
-        """204 with the account's state, 404."""
+        """Answer 204 with the account's state, or 404."""
         device, partition, account = self.split(req, 3, 3)
         content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
         path = self.database_path(self.device_path(device), partition, account)
@@ -75,7 +75,7 @@ class AccountServer(StorageServer):
         return response
 
     def get(self, req: Request) -> Response:
-        """200 with a listing, 204 if it is empty in plain text, 404, 412 for a limit too high."""
+        """Answer 200 with a listing, 204 if it is empty plain text, 404, or 412: limit too high."""
         device, partition, account = self.split(req, 3, 3)
         query = listing_query(req, self.cluster.constraints.account_listing_limit, ())
         content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
@@ -91,8 +91,9 @@ class AccountServer(StorageServer):
         return response
 
     def put(self, req: Request) -> Response:
-        """Account: 201 created, 202 existed, 403 recently deleted. Container row: 201, 204 for a
-        deleted one, 404.
+        """Create or update an account, or merge a container's row into it.
+
+        Account: 201 created, 202 existed, 403 recently deleted. Row: 201, 204 if deleted, 404.
         """
         device, partition, account, container = self.split(req, 3, 4)
         device_path = self.device_path(device, for_writing=True)
@@ -152,7 +153,7 @@ class AccountServer(StorageServer):
         return make_record(container, (put, delete), *counts, self.policy_index(req) or 0)
 
     def post(self, req: Request) -> Response:
-        """204, 404."""
+        """Update metadata; answer 204 or 404."""
         device, partition, account = self.split(req, 3, 3)
         timestamp = req.timestamp
         device_path = self.device_path(device, for_writing=True)
@@ -165,7 +166,7 @@ class AccountServer(StorageServer):
         return _gone(info) if info.is_deleted else empty_response(204)
 
     def delete(self, req: Request) -> Response:
-        """204, 404."""
+        """Mark the account deleted; answer 204 or 404."""
         device, partition, account = self.split(req, 3, 3)
         timestamp = req.timestamp
         path = self.database_path(self.device_path(device), partition, account)
@@ -173,7 +174,7 @@ class AccountServer(StorageServer):
             before, after = self.or_restored(
                 req, database, account, None, lambda: database.delete(timestamp.internal)
             )
-        # The replica that this one was made from may have had this very request already.
+        # The replica that this one was copied from may have executed the same request already.
         if before.is_deleted and Timestamp(before.delete_timestamp) != timestamp:
             return _gone(before)
         return empty_response(204, _DELETED if after.is_marked_deleted else ())
@@ -238,7 +239,7 @@ def _gone(info: AccountInfo) -> Response:
 
 
 def _backend_headers(info: AccountInfo) -> HeaderList:
-    """Headers with the state of this replica, for another one."""
+    """Headers with the state of this replica, for other replicas."""
     return [
         ("X-Backend-PUT-Timestamp", Timestamp(info.put_timestamp).internal),
         ("X-Backend-DELETE-Timestamp", Timestamp(info.delete_timestamp).internal),

@@ -10,4 +10,4 @@ from storage.storage_server import StorageOptions
 
 @dataclass(frozen=True)
 class AccountOptions(StorageOptions):
-    """Options of the account server: those that it has in common with the container server."""
+    """Options of the account server; the container server has the same."""

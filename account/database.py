@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An account's database: its containers, its own state, and how both change (account-db.md)."""
+"""An account's database: its containers, its own state, and changes of both (account-db.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
-#: Holds a set of metadata to its limits; raises to refuse the write.
+#: Checks a set of metadata against its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]
 
 _INFO_QUERY = """
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyStat:
-    """What an account holds in one storage policy."""
+    """The totals of an account in one storage policy."""
 
     storage_policy_index: int
     container_count: int
@@ -60,19 +60,19 @@ class AccountInfo:
 
     @property
     def is_marked_deleted(self) -> bool:
-        """A DELETE came after the last PUT, whatever the account still holds."""
+        """Whether a DELETE came after the last PUT, even if the account is not empty."""
         is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
         return self.status == "DELETED" or is_later
 
     @property
     def is_deleted(self) -> bool:
-        """Marked deleted, or deleted and empty."""
+        """Whether the account has status DELETED, or had a later DELETE and is empty."""
         is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
         return self.status == "DELETED" or (is_later and not self.container_count)
 
     @property
     def metadata(self) -> Metadata:
-        """Metadata with timestamps, removed values included."""
+        """The metadata with timestamps, including removed values."""
         return parse_metadata(self.raw_metadata)
 
 
@@ -86,7 +86,7 @@ class AccountDatabase(Database):
     def create(self, account: str, put_timestamp: str, metadata: Metadata) -> None:
         """Create the file, durably, with its metadata.
 
-        :raises DatabaseExists: another process made it first.
+        :raises DatabaseExists: another process created it first.
         """
 
         def fill(connection: sqlite3.Connection) -> None:
@@ -115,8 +115,9 @@ class AccountDatabase(Database):
         return self.read(_info)
 
     def list_containers(self, query: ListingQuery) -> tuple[AccountInfo, Sequence[Row | Subdir]]:
-        """State and listing of one moment; rows are (name, object_count, bytes_used, put_timestamp,
-        storage_policy_index).
+        """The state and a listing, from one transaction.
+
+        Rows are (name, object_count, bytes_used, put_timestamp, storage_policy_index).
         """
 
         def run(connection: sqlite3.Connection) -> tuple[AccountInfo, Sequence[Row | Subdir]]:
@@ -134,9 +135,9 @@ class AccountDatabase(Database):
         return self.read(run)
 
     def put_container(self, record: Record, is_override: bool) -> bool:
-        """Merge a container's row; False, and nothing done, if the account is deleted.
+        """Merge a container's row; return False and change nothing if the account is deleted.
 
-        ``is_override`` takes the row even then.
+        ``is_override`` merges the row even then.
         """
 
         def run(connection: sqlite3.Connection) -> bool:
@@ -148,7 +149,7 @@ class AccountDatabase(Database):
         return self.write(run)
 
     def put(self, timestamp: str, updates: Metadata, check: CheckMetadata) -> AccountInfo:
-        """A PUT on a database that exists; nothing is changed if the account is marked deleted."""
+        """Update an existing account; change nothing if it is marked deleted."""
 
         def run(connection: sqlite3.Connection) -> AccountInfo:
             info = _info(connection)
@@ -163,7 +164,7 @@ class AccountDatabase(Database):
         return self.write(run)
 
     def post(self, updates: Metadata, check: CheckMetadata) -> AccountInfo:
-        """A POST: new metadata, unless the account is deleted; the info says which."""
+        """Update metadata unless the account is deleted; return the state from before."""
 
         def run(connection: sqlite3.Connection) -> AccountInfo:
             info = _info(connection)
@@ -174,7 +175,7 @@ class AccountDatabase(Database):
         return self.write(run)
 
     def delete(self, timestamp: str) -> tuple[AccountInfo, AccountInfo]:
-        """Mark the account deleted, whatever it holds; the states before and after."""
+        """Mark the account deleted, even if not empty; return the states before and after."""
 
         def run(connection: sqlite3.Connection) -> tuple[AccountInfo, AccountInfo]:
             before = _info(connection)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's row in its account, and how two rows of one container become one."""
+"""A container's row in its account, and the merge of two rows of one container."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT_MAX = 2**63 - 1
 
 
 class Record(NamedTuple):
-    """A row of the container table, in the order of its columns behind ROWID."""
+    """A row of the container table; fields in the order of its columns after ROWID."""
 
     name: str
     put_timestamp: str
@@ -29,9 +29,9 @@ def make_record(
     bytes_used: int,
     storage_policy_index: int,
 ) -> Record:
-    """A row; ``timestamps`` are of the last PUT and the last DELETE.
+    """Make a row; ``timestamps`` are of the last PUT and the last DELETE.
 
-    The container counts as deleted once it was deleted last and holds nothing.
+    The container counts as deleted if the DELETE is the later one and it holds no objects.
     """
     put, delete = timestamps
     deleted = int(delete > put and not object_count)
@@ -47,10 +47,10 @@ def make_record(
 
 
 def merge_records(stored: Record, update: Record) -> Record:
-    """The row after an update: the later of each timestamp, and the totals that came last.
+    """The row after an update: the later of each timestamp, and the totals that arrived last.
 
-    Totals carry no timestamp, as in OpenStack Swift; every replica of the container repeats its
-    report until it is taken, so the row follows the container.
+    Totals have no timestamp, as in OpenStack Swift. Every replica of the container repeats its
+    report until it is accepted, so the row follows the container.
     """
     return make_record(
         stored.name,

@@ -37,8 +37,7 @@ CREATE TABLE policy_stat (
 );
 """
 
-# A changed row gets a new ROWID, which is how replication finds it: so rows are replaced, not
-# updated.
+# Replication finds a changed row by its new ROWID. So rows are replaced, not updated.
 TRIGGERS = """
 CREATE TRIGGER container_update BEFORE UPDATE ON container BEGIN
     SELECT RAISE(FAIL, 'rows are replaced: DELETE and INSERT');

@@ -9,7 +9,7 @@ from martlet.http.environ import WSGIApp
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
-    """``use = egg:martlet#account``.
+    """The factory of ``use = egg:martlet#account``.
 
     :raises ConfigError: a section cannot be used.
     """
@@ -19,7 +19,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
 
 
 def main() -> int:
-    """The command ``martlet-account-server``; returns its exit status."""
+    """Run the command ``martlet-account-server``; return its exit status."""
     from martlet.service.server import StorageServerOptions, patch_standard_library, run_service
 
     patch_standard_library()

@@ -1,4 +1,4 @@
-"""The shared words of martlet: timestamps, names and limits, config, logging, HTTP plumbing.
+"""The code that every package uses: timestamps, names and limits, configuration, logging, HTTP.
 
-Every other package may import this one; it imports none of them.
+Every other package may import this one. It imports none of them.
 """

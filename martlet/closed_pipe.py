@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command does when the reader of its output goes away, as ``head`` does."""
+"""The end of a command whose output pipe is closed by the reader, as ``head`` closes it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import signal
 import sys
 from collections.abc import Callable
 
-#: What a shell shows of a program that a closed pipe has ended.
+#: The exit status that a shell shows for a program ended by a closed pipe.
 EXIT_CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
 def end_with_reader(run: Callable[[], int]) -> int:
-    """Runs a command; without a word it ends where the reader of what it prints is gone.
+    """Run a command and return its exit status; end silently if its output pipe is closed.
 
-    A signal would do the same, but it would also end whoever has a socket open.
+    The default action of SIGPIPE would do the same, but also end a process on a closed socket.
     """
     try:
         status = run()
-        sys.stdout.flush()  # what fails now would be said by the interpreter on its way out
+        sys.stdout.flush()  # otherwise the interpreter reports the error at its exit
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):

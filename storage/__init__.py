@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the SQLite services share: the databases of accounts and containers, and work on them.
+"""The base of the SQLite services: the databases of accounts and containers, and their servers.
 
-``database`` is one of them, ``database_pool`` those that a process has open, ``database_files``
-says where they lie and how they are made durable; ``device_check`` whether their device can be
-used; ``group_commit`` lets writers share a flush; ``concurrency`` does several things at once.
-``schema`` and ``metadata`` hold what both kinds have in common, ``name_listing`` walks names in
-order, ``storage_server`` is the WSGI base of both servers.
+- ``database``: one database; ``database_pool``: those that a process has open;
+- ``database_files``: their paths and their durable creation;
+- ``device_check``: whether a device can be used;
+- ``group_commit``: concurrent writers share a flush;
+- ``concurrency``: work in parallel and in the background;
+- ``schema``, ``metadata``: common parts of both kinds; ``name_listing``: listings in order;
+- ``storage_server``: the WSGI base of both servers.
 """

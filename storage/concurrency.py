@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several things at once, and work in the background.
+"""Work in parallel and in the background.
 
-Under eventlet's monkey patch in green threads; without it (tests, tools) one after another.
+Under eventlet's monkey patch it runs in green threads; without it (tests, tools) in sequence.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ T = TypeVar("T")
 
 
 def for_each(function: Callable[[T], object], items: Iterable[T], at_once: int) -> None:
-    """Call ``function`` for every item, up to ``at_once`` of them at a time; returns when all
-    ended.
+    """Call ``function`` for every item, up to ``at_once`` in parallel; return when all have ended.
 
     The function handles its own errors.
     """
@@ -36,7 +35,7 @@ def for_each(function: Callable[[T], object], items: Iterable[T], at_once: int) 
 
 
 def repeat_in_background(name: str, task: Callable[[], None], pause_seconds: float) -> None:
-    """Run ``task`` for ever with a pause after each run; an error is logged and ends that run."""
+    """Run ``task`` forever with a pause after each run; an error is logged and ends that run."""
     log = get_logger("martlet.background")
 
     def run() -> None:

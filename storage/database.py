@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One SQLite database of an account or a container (doc/formats/account-db.md, container-db.md).
 
-Write-ahead log with ``synchronous = FULL``: a commit is in the log on the platter when it returns,
-and concurrent writers of one process share commits. Readers have connections of their own and see
-whole commits. All of SQLite runs in native threads of the device.
+It has a write-ahead log with ``synchronous = FULL``: on return a commit is durable in the log.
+Concurrent writers of one process share commits. Readers have their own connections and see whole
+commits. All SQLite calls run in native threads of the device.
 
-Whoever moves or removes a database file holds a write transaction on it. A writer looks, inside its
-own transaction, whether its file is still the one of that name: so no row is ever acknowledged into
-a file that has been taken away.
+A process that moves or removes a database file holds a write transaction on it. A writer checks,
+inside its own transaction, whether the path still leads to its file. So no row is acknowledged that
+went into a removed file.
 """
 
 from __future__ import annotations
@@ -61,38 +61,38 @@ _PRIMARY_CODE = 0xFF  # the low byte of SQLite's extended error codes
 
 
 def _take_as_there(_path: str) -> None:
-    """For tools, which work on one file."""
+    """Check nothing; for tools that work on one file."""
 
 
 class Database:
     """A database file and this process's connections to it. Safe for concurrent use."""
 
-    #: Tables without which a file is no database of this kind.
+    #: The tables that every database of this kind has.
     required_tables: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, path: str, check_device: Callable[[str], None] = _take_as_there) -> None:
-        """Nothing is opened yet: a missing or damaged file shows on the first read or write.
+        """Open nothing yet: a missing or damaged file is detected on the first read or write.
 
-        ``check_device`` gets the path of a database that is missing or to be created, in a native
-        thread; it raises DeviceMissing where a device should be and is not.
+        ``check_device`` is called in a native thread with the path of a database that is missing or
+        to be created. It raises DeviceMissing if the device is missing.
         """
         self.path = path
         self._device = device_path_of(path)
         self._check_device = check_device
-        # One commit at a time: the leader of one that hangs has given up, the thread has not.
+        # One commit at a time: if a commit hangs, its leader gives up but its thread goes on.
         self._writing = native_lock()
         self._writer: _Connection | None = None  # guarded by _writing
-        # Filled and emptied by native threads: no lock, but a deque's atomic ends.
+        # Used by native threads without a lock: append and pop of a deque are atomic.
         self._readers: deque[_Connection] = deque()
         self._commits: GroupCommit[Transaction] = GroupCommit(
             lambda transactions: self._on_device(self._commit, transactions)
         )
 
     def build(self, fill: Callable[[sqlite3.Connection], None]) -> None:
-        """Create the database file durably; ``fill`` makes its tables.
+        """Create the database file durably; ``fill`` creates its tables.
 
-        :raises DatabaseExists: another process made it first.
-        :raises DeviceMissing: the device is not there.
+        :raises DatabaseExists: another process created it first.
+        :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
 
@@ -113,7 +113,7 @@ class Database:
         self._on_files(create)
 
     def copy(self) -> str:
-        """Write a copy of one moment to a file, which the caller unlinks; returns its path.
+        """Write a consistent copy to a file, which the caller unlinks; return its path.
 
         :raises DatabaseError: as for every read; the device is full or fails.
         """
@@ -126,12 +126,12 @@ class Database:
         return file
 
     def adopt(self, chunks: Iterable[bytes], names: Mapping[str, str]) -> None:
-        """Create the database file durably from a copy of another replica, which comes in pieces.
+        """Create the database file durably from the pieces of another replica's copy.
 
         :param names: the account, and the container of a container's database.
         :raises BadCopy: the copy is damaged, or of another database.
-        :raises DatabaseExists: another process made it first.
-        :raises DeviceMissing: the device is not there.
+        :raises DatabaseExists: another process created it first.
+        :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
         self._on_files(self._check_device, self.path)
@@ -146,21 +146,20 @@ class Database:
             self._on_files(remove_scratch_file, file)
 
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
-        """For subclasses: make a database that others have made fit for our writes."""
+        """Prepare a database for writes if another program created it; for subclasses."""
 
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``query`` in a native thread, in one read transaction.
 
-        :raises DatabaseError: one of its subclasses; a damaged database is in quarantine by then.
+        :raises DatabaseError: one of its subclasses; a damaged database has been quarantined.
         """
         return self._on_device(self._read, query)
 
     def write(self, transaction: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``transaction`` and commit, together with those of other writers that wait just now.
+        """Run ``transaction`` and commit it, together with those of other waiting writers.
 
-        What it wrote is durable on return. When it raises, nothing of it is kept, and the error
-        goes to its caller alone; it may be run a second time, so it has no effects outside the
-        database.
+        Its writes are durable on return. If it raises, none of them is kept, and only its caller
+        gets the error. It may be run twice, so it must have no effects outside the database.
 
         :raises DeviceStuck: the device hangs; the transaction may be committed later.
         :raises DatabaseError: nothing was kept.
@@ -169,9 +168,9 @@ class Database:
         return result
 
     def close(self) -> None:
-        """Close every connection, once the database is not used any more.
+        """Close every connection, after the last use of the database.
 
-        No request waits for it: who closes it often works on another device.
+        No request waits for it: the caller often works on another device.
         """
         on_disk_later(self._device, self._close)
 
@@ -232,7 +231,7 @@ class Database:
             return None
 
     def _commit(self, transactions: list[Transaction]) -> list[Any]:
-        """One commit for all; if one of them raises, each gets a commit of its own instead."""
+        """Commit all transactions together, or one by one if one of them raises."""
         with self._writing:
             try:
                 return self._commit_together(transactions)
@@ -258,7 +257,7 @@ class Database:
                 results = [transaction(connection) for transaction in transactions]
                 connection.execute("COMMIT")
             except (sqlite3.DatabaseError, OSError):
-                # After a failed write or fsync the state of this connection is not worth trusting.
+                # After a failed write or fsync the state of this connection is unreliable.
                 self._drop_writer()
                 raise
             except BaseException:
@@ -268,7 +267,7 @@ class Database:
         return results
 
     def _begin(self) -> sqlite3.Connection:
-        """Begin a write transaction on the file that has the name now."""
+        """Begin a write transaction on the file that has the path now."""
         while True:
             if self._writer is None:
                 self._writer = self._connect()
@@ -285,7 +284,7 @@ class Database:
 
     @contextlib.contextmanager
     def _mapped_errors(self) -> Iterator[_Used]:
-        """Turns SQLite's errors into ours; sets a damaged file aside."""
+        """Convert errors of SQLite to errors of this package; quarantine a damaged file."""
         used = _Used()
         try:
             yield used
@@ -305,7 +304,7 @@ class Database:
             raise
 
     def _set_aside(self, connection: _Connection | None, reason: str) -> DatabaseDamaged:
-        # What has the name now may be a new and healthy file.
+        # The path may lead to a new and healthy file by now.
         if connection is not None and not connection.is_current():
             return DatabaseDamaged(self.path, f"{reason}; moved away already")
         target = quarantine(self.path)
@@ -314,20 +313,20 @@ class Database:
 
 
 class _Used:
-    """Which connection a block of statements has come to use."""
+    """The connection that a block of statements uses."""
 
     connection: _Connection | None = None
 
 
 class _Connection:
-    """A connection, and which file it was opened on."""
+    """A connection and the identity of its file."""
 
     __slots__ = ("_inode", "path", "sqlite")
 
     def __init__(self, path: str, required_tables: frozenset[str]) -> None:
         """
-        :raises DatabaseMissing: there is no such file; it is never created here.
-        :raises DatabaseUnsupported: the schema is of another kind or age.
+        :raises DatabaseMissing: there is no such file; it is not created.
+        :raises DatabaseUnsupported: the schema is of another kind or version.
         :raises sqlite3.DatabaseError: the file is damaged or cannot be read.
         """
         self.path = path
@@ -353,10 +352,10 @@ class _Connection:
         run = self.sqlite.execute
         try:
             names = {row[0] for row in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        except UnicodeDecodeError as error:  # SQLite quotes what it read
+        except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
             raise _not_a_database(f"a damaged schema: {error}") from error
         if not names:
-            raise _not_a_database("the file holds no tables")
+            raise _not_a_database("the file has no tables")
         if missing := required_tables - names:
             raise DatabaseUnsupported(self.path, f"table {min(missing)} is missing")
         run("PRAGMA journal_mode = WAL")
@@ -370,11 +369,11 @@ class _Connection:
         return _inode_of(self.path) == self._inode
 
     def close(self) -> None:
-        """Close without a word: nothing that matters is pending on it."""
+        """Close the connection and ignore errors: nothing is pending on it."""
         try:
             self.sqlite.close()
         except sqlite3.Error:
-            pass  # SQLite has released the file all the same
+            pass  # SQLite has released the file nevertheless
 
 
 def _not_a_database(reason: str) -> sqlite3.DatabaseError:
@@ -384,11 +383,11 @@ def _not_a_database(reason: str) -> sqlite3.DatabaseError:
 
 
 def _enter_sqlite() -> None:
-    """Pass SQLite's lock of the process.
+    """Take and release SQLite's lock of the process.
 
-    SQLite holds it while it opens and closes files, so a disk that hangs then keeps every database
-    of the process from being opened. An open looks there for a handle to use again; this one names
-    no file on any disk.
+    SQLite holds the lock while it opens and closes files. If a disk hangs then, the process can
+    open no database. Every open takes the lock to look for a handle to reuse. The path opened here
+    leads to no disk.
     """
     with contextlib.suppress(sqlite3.OperationalError):
         sqlite3.connect("file:/proc/martlet-has-none?mode=ro", uri=True).close()
@@ -401,5 +400,5 @@ def _inode_of(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return None  # and any other error says nothing about the file
+        return None  # any other error says nothing about the file
     return found.st_dev, found.st_ino

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole database as one file: written here for a peer, and made ours where a peer wrote it.
+"""A whole database as one file: written for a peer, and adopted from a peer.
 
-The file is of one moment and has all rows, metadata and timestamps of its replica, so that the new
-replica is neither younger nor emptier than the old one.
+The file is consistent and has all rows, metadata and timestamps of its replica. So the new replica
+has the same age and content as the old one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from storage.database_files import device_path_of, make_private_directory
 from storage.schema import chexor
 
-#: A file in ``tmp`` without a write for so long is left over from a crash; seconds.
+#: A file in ``tmp`` without a write for this time is left over from a crash, seconds.
 LEFT_SECONDS = 86400.0
 _is_scratch_name = re.compile(
     r"[0-9a-f]{32}\.[0-9a-f]{16}(-wal|-shm|-journal)?", re.ASCII
@@ -27,13 +27,13 @@ _is_scratch_name = re.compile(
 
 
 class BadCopy(Exception):
-    """The file is not a whole database of the name it was asked for."""
+    """The file is not a whole database with the requested name."""
 
 
 def new_scratch_file(path: str) -> str:
-    """An empty file in ``tmp`` of the device of a database, which its caller unlinks.
+    """Create an empty file in ``tmp`` of the database's device; the caller unlinks it.
 
-    A crash leaves it there; nothing reads it, and a later call unlinks it.
+    After a crash it stays there; nothing reads it, and a later call unlinks it.
     """
     scratch = f"{device_path_of(path)}/tmp"
     make_private_directory(scratch)
@@ -44,7 +44,7 @@ def new_scratch_file(path: str) -> str:
 
 
 def _remove_leftovers(scratch: str) -> None:
-    """Unlink what crashes left there: a copy may be as large as the largest database."""
+    """Unlink files left by crashes: a copy may be as large as the largest database."""
     long_ago = time.time() - LEFT_SECONDS
     for entry in os.scandir(scratch):
         if _is_scratch_name(entry.name):
@@ -54,20 +54,20 @@ def _remove_leftovers(scratch: str) -> None:
 
 
 def append(file: str, chunk: bytes) -> None:
-    """Add a piece to a file."""
+    """Append a piece to a file."""
     with open(file, "ab") as handle:
         handle.write(chunk)
 
 
 def remove_scratch_file(file: str) -> None:
-    """Unlink a file of `new_scratch_file`, and what SQLite may have left beside it."""
+    """Unlink a file of `new_scratch_file`, and files that SQLite may have left beside it."""
     for name in (file, f"{file}-wal", f"{file}-shm", f"{file}-journal"):
         with contextlib.suppress(FileNotFoundError):  # most never existed
             os.unlink(name)
 
 
 def write_copy(connection: sqlite3.Connection, file: str) -> None:
-    """Copy what a connection sees into an empty file. Writers of the database go on meanwhile."""
+    """Copy the database of a connection into an empty file; its writers are not blocked."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as target:
         target.execute("PRAGMA synchronous = OFF")  # it is sent on, and never opened here again
         target.execute("PRAGMA journal_mode = OFF")
@@ -75,9 +75,9 @@ def write_copy(connection: sqlite3.Connection, file: str) -> None:
 
 
 def make_ours(file: str, device: str, tables: frozenset[str], names: Mapping[str, str]) -> None:
-    """Check a copy and make it a replica of its own on ``device``; not durable yet.
+    """Check a copy and make it a separate replica on ``device``; not durable yet.
 
-    It gets a new id. For replication it notes that the rows of the other have come so far.
+    It gets a new id. For replication it records up to which row it has the source's rows.
 
     :param names: the account, and the container of a container's database.
     :raises BadCopy: the file is damaged, of another kind, or of another name.
@@ -92,7 +92,7 @@ def make_ours(file: str, device: str, tables: frozenset[str], names: Mapping[str
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.DatabaseError as error:
             raise BadCopy(str(error)) from error
-        except UnicodeDecodeError as error:  # SQLite quotes what it read
+        except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
             raise BadCopy(f"a damaged schema: {error}") from error
 
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a database lies, how a new one becomes durable, and how a damaged one is set aside.
+"""The path of a database, the durable creation of a new one, and the quarantine of a damaged one.
 
     <devices>/<device>/<kind>/<partition>/<last 3 digits of hash>/<hash>/<hash>.db
 
-``kind`` is ``accounts`` or ``containers``. A new database is made whole as
-``<device>/tmp/<hash>.<random>``, fsynced, and linked to its name; then every directory on the way
-down is fsynced. A crash before the link leaves a file in tmp that nobody reads, a crash after it a
-whole database that perhaps no directory durably names: the request was not acknowledged then, and
-is repeated.
+``kind`` is ``accounts`` or ``containers``. A new database is written to
+``<device>/tmp/<hash>.<random>``, fsynced, and linked to its name. Then every directory of its path
+is fsynced. A crash before the link leaves a file in tmp that is never read. A crash after the link
+leaves a whole database whose directory entry may be lost; its request was not acknowledged, and
+will be repeated.
 
-Databases hold keys of temporary URLs and of container sync, and ACLs. So files are made with mode
-0600 and directories with 0700, whatever the umask is. SQLite gives its log the same mode.
+Databases contain keys of temporary URLs and of container sync, and ACLs. So files are created with
+mode 0600 and directories with 0700, whatever the umask is. SQLite gives its log the same mode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def database_path(device_path: str, kind: str, partition: str, hexdigest: str) -
 
 
 def device_path_of(path: str) -> str:
-    """The directory of the device that a database lies on."""
+    """The directory of the device of a database."""
     return os.path.dirname(os.path.dirname(_partition_directory(path)))
 
 
@@ -38,7 +38,7 @@ def _partition_directory(path: str) -> str:
 
 
 def entries(directory: str) -> list[str]:
-    """The names in a directory, sorted; none where it is gone or cannot be read."""
+    """The names in a directory, sorted; empty if it is missing or cannot be read."""
     try:
         return sorted(os.listdir(directory))
     except OSError:
@@ -46,12 +46,12 @@ def entries(directory: str) -> list[str]:
 
 
 def create_durably(path: str, build: Callable[[str], None]) -> None:
-    """Make a database under ``path``; ``build`` writes the whole file under the name it gets.
+    """Create a database at ``path``; ``build`` writes the whole file to the path that it gets.
 
     On return the file and its name are durable.
 
-    :raises DatabaseExists: another process made it first; that one is untouched.
-    :raises OSError: nothing was made.
+    :raises DatabaseExists: another process created it first; its file is unchanged.
+    :raises OSError: nothing was created.
     """
     directory = os.path.dirname(path)
     scratch = f"{device_path_of(path)}/tmp"
@@ -67,14 +67,14 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
         raise DatabaseExists(path) from None
     finally:
         _unlink(temporary)
-    # The directories are fsynced even where they existed: who made them may not have got that far.
+    # Existing directories are fsynced, too: their creator may not have done so yet.
     for _ in range(5):
         _fsync(directory)
         directory = os.path.dirname(directory)
 
 
 def make_private_directory(path: str) -> None:
-    """Make a directory that its owner alone may enter, and those above it that are missing."""
+    """Create a directory with mode 0700, and the missing ones above it."""
     if os.path.isdir(path):
         return
     make_private_directory(os.path.dirname(path))
@@ -85,8 +85,8 @@ def make_private_directory(path: str) -> None:
 def quarantine(path: str) -> str | None:
     """Move the directory of a damaged database to ``<device>/quarantined/<kind>/``.
 
-    Nothing is deleted: an operator can look at it, and a replica will bring the data back. Returns
-    the new directory, or None if somebody else has moved it already.
+    Nothing is deleted: an operator can examine it, and the data is restored from a replica. Returns
+    the new directory, or None if another process has moved it already.
     """
     directory = os.path.dirname(path)
     kind = os.path.basename(os.path.dirname(_partition_directory(path)))
@@ -116,4 +116,4 @@ def _unlink(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        pass  # build had not come as far as the file
+        pass  # build failed before it created the file

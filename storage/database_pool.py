@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The databases that a process has open: at most so many, the longest unused closed first."""
+"""The open databases of a process: a limited number; the longest unused is closed first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ AnyDatabase = TypeVar("AnyDatabase", bound=Database)
 
 
 class DatabasePool(Generic[AnyDatabase]):
-    """Hands out one shared ``Database`` for each path. Safe for concurrent use.
+    """A pool with one shared ``Database`` for each path. Safe for concurrent use.
 
-    ``limit`` is how many stay open while nobody uses them; each costs up to ten file descriptors.
+    ``limit`` is the number of unused databases kept open; each has up to ten file descriptors.
     """
 
     def __init__(self, open_database: Callable[[str], AnyDatabase], limit: int) -> None:
@@ -31,7 +31,7 @@ class DatabasePool(Generic[AnyDatabase]):
 
     @contextlib.contextmanager
     def use(self, path: str) -> Iterator[AnyDatabase]:
-        """The database of a path, kept open inside the ``with`` block."""
+        """Keep the database of a path open inside the ``with`` block."""
         with self._lock:
             database, users = self._used.get(path, (None, 0))
             if database is None:
@@ -55,7 +55,7 @@ class DatabasePool(Generic[AnyDatabase]):
             surplus.close()
 
     def close(self) -> None:
-        """Close all that nobody uses."""
+        """Close all unused databases."""
         with self._lock:
             idle, self._idle = self._idle, OrderedDict()
         for database in idle.values():

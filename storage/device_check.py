@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a device can be used: it is there and the right one, it has room, it answers."""
+"""The check of a device: it is present and the right one, has space, and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ring.device_marker import MARKER_NAME, DeviceMarkers
 from storage.database_files import device_path_of, entries
 from storage.errors import DeviceMissing
 
-#: How long what was seen of a device is taken as true, seconds. A look costs a switch of threads.
+#: How long the result of a check is cached, seconds. A check costs a switch of threads.
 SEEN_SECONDS = 1.0
 
 log = get_logger("martlet.device_check")
@@ -33,7 +33,7 @@ class _Seen(NamedTuple):
 
 
 class DeviceCheck:
-    """Looks at the devices below a directory."""
+    """The checks of the devices below a directory."""
 
     def __init__(
         self, devices: str, mount_check: bool, fallocate_reserve: str, markers: DeviceMarkers
@@ -44,12 +44,12 @@ class DeviceCheck:
         self._reserve, self._reserve_is_percent = parse_reserve(fallocate_reserve)
         self._seen: dict[str, _Seen] = {}
         self._refused: dict[str, str] = {}  # device -> the reason that was logged
-        # Path -> the marker of a device that was found to be the right one. Native threads use it,
-        # too.
+        # Path -> the marker of a device that was checked and is the right one. Native threads use
+        # it, too.
         self._right: dict[str, _FileIdentity] = {}
 
     def usable_path(self, device: str, for_writing: bool) -> str:
-        """The directory of a device, which was usable a moment ago.
+        """The directory of a device that was usable at the last check.
 
         :raises HTTPException: 400 if no device can have that name; 507 if it is missing, not
             mounted, too full to write to, or does not answer; 503 if this process cannot reach it.
@@ -67,16 +67,16 @@ class DeviceCheck:
         return path
 
     def assert_there(self, database_path: str) -> None:
-        """Look now; for native threads.
+        """Check the device of a database now; for native threads.
 
-        :raises DeviceMissing: a database that is not there may be on the device that is not there.
+        :raises DeviceMissing: the device is missing, so the database may exist on it.
         """
         path = device_path_of(database_path)
         if problem := self._problem(path):
             raise DeviceMissing(database_path, f"{os.path.basename(path)} {problem}")
 
     def _look_again(self, device: str, path: str) -> _Seen | None:
-        # A name that is no device's gets no threads. To list what is there touches no device.
+        # Only a device gets threads. Listing the names of devices does not access the devices.
         if device not in entries(self._devices):
             if self._seen.pop(device, None) is not None:
                 self._log_change(device, "is not there")
@@ -91,7 +91,7 @@ class DeviceCheck:
         return seen
 
     def _log_change(self, device: str, problem: str) -> None:
-        """Why a device cannot be used: a line when that begins, changes or ends."""
+        """Log why a device cannot be used, when the reason appears, changes or disappears."""
         if self._refused.get(device, "") == problem:
             return
         self._refused[device] = problem
@@ -106,7 +106,7 @@ class DeviceCheck:
         return _Seen(time.monotonic(), problem, has_room)
 
     def _problem(self, path: str) -> str:
-        """Why a device cannot be used; empty if it can. For native threads."""
+        """The reason why a device cannot be used, or an empty string; for native threads."""
         is_there = os.path.ismount(path) if self._mount_check else os.path.isdir(path)
         if not is_there:
             return "is not mounted" if self._mount_check else "is not there"
@@ -130,7 +130,10 @@ class DeviceCheck:
 
 
 def _identify(path: str) -> _FileIdentity | None:
-    """None if it is not there. A disk in the place of another has its device number and inodes."""
+    """The identity of a file, or None if it is missing.
+
+    Times are part of it: a replaced disk may have the same device number and inode.
+    """
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -139,7 +142,10 @@ def _identify(path: str) -> _FileIdentity | None:
 
 
 def _refusal_of_access(path: str) -> str:
-    """Empty if this process may write where a service that ran as another user has been."""
+    """The reason why this process may not write to a directory of the device, or an empty string.
+
+    The directories may belong to another user, under which a service ran before.
+    """
     for part in (path, *(f"{path}/{name}" for name in ("accounts", "containers", "tmp"))):
         if os.path.isdir(part) and not os.access(
             part, os.R_OK | os.W_OK | os.X_OK, effective_ids=True

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with a database, and the HTTP status each is answered with."""
+"""The errors of a database, and the HTTP status for each."""
 
 
 class DatabaseError(Exception):
-    """Base of every error of a database; ``path`` is its file, ``status`` the HTTP status."""
+    """The base of all errors of a database; ``path`` is its file, ``status`` the HTTP status."""
 
     status = 500
 
@@ -34,7 +34,7 @@ class DatabaseDamaged(DatabaseError):
 
 
 class DatabaseUnsupported(DatabaseError):
-    """The file is a database, but not of a schema that this version reads; it stays where it is."""
+    """The file is a database, but this version does not read its schema; it is left in place."""
 
 
 class DatabaseBusy(DatabaseError):
@@ -50,16 +50,16 @@ class DeviceFailed(DatabaseError):
 
 
 class DeviceMissing(DatabaseError):
-    """The device of the database is not there, so that nothing is known of the database."""
+    """The device of the database is missing, so the state of the database is unknown."""
 
     status = 507
 
 
 class DeviceStuck(DeviceFailed):
-    """The device does not answer; what a write would have changed may be changed later."""
+    """The device does not answer; the change of a write may still happen later."""
 
 
 class ProcessLost(DatabaseError):
-    """Another device, which does not answer, keeps this process from its databases."""
+    """Another device, which does not answer, prevents this process from opening databases."""
 
     status = 503

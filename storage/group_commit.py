@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concurrent writers of one database share a commit, so that they share its flush."""
+"""Group commit: concurrent writers of one database share a commit and so its flush."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Ticket(Generic[Work]):
 
 
 class GroupCommit(Generic[Work]):
-    """Lets concurrent writers share a commit.
+    """A queue of concurrent writers that share commits.
 
-    The first writer leads: it commits at once. Those who come meanwhile queue; when the commit has
-    ended, the first of them leads the next one and takes along all that wait. So a lone writer
-    never waits for company, and N writers need far fewer than N commits.
+    The first writer leads: it commits at once. Writers that come in the meantime wait in a queue.
+    When the commit has ended, the first of them leads the next commit, with the works of all that
+    wait. So a single writer never waits for others, and N writers need far fewer than N commits.
 
-    ``commit`` gets the works in order of arrival and returns one outcome for each: a result, or an
-    exception that is raised to its writer. It is called by the leader, never twice at once.
+    ``commit`` gets the works in order of arrival. It returns one outcome for each: a result, or an
+    exception that its writer raises. The leader calls it, never twice in parallel.
     """
 
     def __init__(self, commit: Callable[[list[Work]], list[Any]]) -> None:
@@ -42,7 +42,7 @@ class GroupCommit(Generic[Work]):
         self._is_led = False
 
     def submit(self, work: Work) -> Any:
-        """Wait until a commit with ``work`` in it has ended; returns or raises its outcome."""
+        """Wait until a commit that includes ``work`` has ended; return or raise its outcome."""
         ticket = _Ticket(work)
         with self._lock:
             self._queue.append(ticket)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metadata of an account or container: each value stands with the timestamp of the write that set
-it.
+"""Metadata of an account or container: each value with the timestamp of the write that set it.
 
-Stored as JSON ``{"X-Container-Meta-Color": ["blue", "1795223541.91251"], ...}``. A value is removed
-by setting it to the empty string, so that the removal, too, has a timestamp and can win over older
-writes. Of removals the latest are kept; a write that is older than a forgotten one, and comes after
-all of them, would be taken.
+Stored as JSON ``{"X-Container-Meta-Color": ["blue", "1795223541.91251"], ...}``. A removal sets the
+value to the empty string, so that it has a timestamp, too, and wins over older writes. Only the
+latest removals are kept. If a write is older than a discarded removal and arrives after it, the
+write is accepted.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from martlet.words.names import BadNameError, str_to_wsgi, wsgi_to_str
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-#: Removals that are kept, the latest. A client may remove names that never were, as many as it
-#: likes, and each answer reads all that is stored.
+#: The number of latest removals that are kept. A client may remove any number of names that never
+#: existed, and each answer reads all stored names.
 REMOVED_MAX = 200
 
 #: name -> (value, internal timestamp)
@@ -29,14 +28,14 @@ Metadata = dict[str, tuple[str, str]]
 
 
 def parse_metadata(text: str) -> Metadata:
-    """The metadata column of a database."""
+    """Parse the metadata column of a database."""
     return {k: (v, stamp) for k, (v, stamp) in json.loads(text).items()} if text else {}
 
 
 def merge_metadata(stored: Metadata, updates: Metadata) -> Metadata | None:
-    """``stored`` with every update that is newer than what it replaces, or None if none is.
+    """Merge newer updates into ``stored``; None if there are none.
 
-    Of two values of one time the greater wins, so that all replicas come to the same.
+    Of two values with the same timestamp the greater wins, so that all replicas agree.
     """
     merged = dict(stored)
     for name, (value, stamp) in updates.items():
@@ -56,7 +55,7 @@ def dump_metadata(metadata: Metadata) -> str:
 
 
 def check_total(metadata: Metadata, target: str, limits: Constraints) -> None:
-    """Hold all user metadata of one account or container to the limits of count and size.
+    """Check the user metadata of one account or container against the limits of count and size.
 
     :raises ConstraintError: (400) over a limit.
     """
@@ -67,7 +66,7 @@ def check_total(metadata: Metadata, target: str, limits: Constraints) -> None:
 def metadata_of_request(
     headers: RequestHeaders, target: str, saved: Collection[str], stamp: str
 ) -> Metadata:
-    """What a request sets: user and system metadata of ``target``, and headers named in ``saved``.
+    """The metadata that a request sets: of ``target``, user and system, and headers in ``saved``.
 
     ``X-Remove-<name>`` with any value sets the name to the empty string.
 
@@ -93,8 +92,8 @@ def metadata_of_request(
 def shown_metadata(metadata: Metadata) -> Iterable[tuple[str, str]]:
     """The (name, WSGI value) pairs for a response: every value that has not been removed.
 
-    Control characters, which other servers may have stored, become spaces: no header holds them,
-    and an answer with one would be none at all.
+    Control characters, which other servers may have stored, become spaces: in a header they would
+    make the answer invalid.
     """
     for name, (value, _) in metadata.items():
         if value != "":

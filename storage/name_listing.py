@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in order: prefix, delimiter, path, markers, limit, forwards or backwards.
+"""Listings of names in order: prefix, delimiter, path, markers, limit, forwards or backwards.
 
-Order is the order of the UTF-8 bytes, which is that of the code points, of SQLite's BINARY
-collation and of Python's ``str``. A group of names that a delimiter rolls up is jumped over with
-one new query, so that a listing costs what it returns, however many rows lie below its groups.
+The order is that of the UTF-8 bytes, as of code points, SQLite's BINARY collation and Python's
+``str``. One new query skips a group of names that a delimiter rolls up. So the cost of a listing
+depends on its entries, not on the number of rows in its groups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 class Subdir(NamedTuple):
-    """All names that begin with ``name``, rolled up."""
+    """An entry for all names that begin with ``name``, rolled up."""
 
     name: str
 
@@ -41,9 +41,9 @@ class Range:
     def conditions(self, table: str = "", then: str = "") -> tuple[str, list[str | int]]:
         """SQL for the end of a query on a table with a column ``name``, and its arguments.
 
-        :param table: what the column is qualified with, with its dot.
-        :param then: the column that orders rows of one name, the greatest first; the other way
-            round in a reversed listing.
+        :param table: the qualifier of the column, with its dot.
+        :param then: the column that orders rows of one name: descending, or ascending in a reversed
+            listing.
         """
         sql, arguments = "", list[str | int]()
         if self.lower is not None:
@@ -58,13 +58,13 @@ class Range:
         return f"{sql} LIMIT ?", [*arguments, self.limit]
 
 
-#: Runs the query of a range; rows come in order and may be left unread.
+#: Runs the query of a range; rows come in order, and the caller may stop reading early.
 Fetch = Callable[[Range], Iterator[Row]]
 
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """What a client asks for. Empty strings mean "not given", but for ``path``."""
+    """The parameters of a listing. An empty string means "not given", except for ``path``."""
 
     limit: int
     marker: str = ""
@@ -78,17 +78,18 @@ class ListingQuery:
 def list_names(query: ListingQuery, fetch: Fetch) -> list[Row | Subdir]:
     """The entries of a listing, in order.
 
-    Without a delimiter: each name that begins with the prefix and lies strictly between the
-    markers. With one: names in which it follows the prefix are rolled up into a ``Subdir`` that
-    ends with it, unless that is the marker at the low end. With a path: the names directly below
-    ``path/``, those that end in their only further slash among them; nothing is rolled up.
+    Without a delimiter: each name that begins with the prefix and is strictly between the markers.
+    With a delimiter: names that contain it after the prefix are rolled up into a ``Subdir`` that
+    ends with it. A ``Subdir`` equal to the lower marker is left out.
+    With a path: the names directly below ``path/``, including those whose only further slash is
+    the last character; nothing is rolled up.
     """
     walk = _Walk(query, fetch)
     return walk.plain() if not walk.delimiter else walk.rolled_up()
 
 
 class _Walk:
-    """One listing under way; ``lower`` and ``upper`` close in on what is still to be read."""
+    """A running listing; ``lower`` and ``upper`` are the bounds of the unread names."""
 
     def __init__(self, query: ListingQuery, fetch: Fetch) -> None:
         self.query = query
@@ -103,7 +104,7 @@ class _Walk:
         self.low_marker = low
         self.lower, self.upper = _bounds(low, high, self.prefix)
         if query.path is not None and self.lower.name == self.prefix:
-            self.lower = Bound(self.prefix, is_inclusive=False)  # the path itself is not below it
+            self.lower = Bound(self.prefix, is_inclusive=False)  # without the path itself
 
     def plain(self) -> list[Row | Subdir]:
         return list(self.fetch(self._rest(self.query.limit)))
@@ -117,7 +118,7 @@ class _Walk:
         return entries
 
     def _read_up_to_group(self, entries: list[Row | Subdir]) -> str | None:
-        """Append names up to the first that a group hides, and return that group's prefix."""
+        """Append names up to the first one of a group, and return that group's prefix."""
         for row in self.fetch(self._rest(self.query.limit - len(entries))):
             name: str = row[0]
             found = name.find(self.delimiter, len(self.prefix))
@@ -133,9 +134,9 @@ class _Walk:
         return None
 
     def _step_over(self, group: str) -> bool:
-        """Narrow the range to what follows a group; False if nothing can."""
+        """Narrow the range to the names after a group; return False if there can be none."""
         if self.query.is_reversed:
-            # Backwards, a name that is the group's prefix itself comes last of the group.
+            # Backwards, a name equal to the group's prefix is the last of the group.
             self.upper = Bound(group, is_inclusive=self.query.path is not None)
             return True
         following = successor_of_prefix(group)
@@ -149,7 +150,7 @@ class _Walk:
 
 
 def _bounds(low: str, high: str, prefix: str) -> tuple[Bound, Bound | None]:
-    # Names that begin with NUL belong to a reserved namespace that no client lists.
+    # Names that begin with NUL are in a reserved namespace, which clients cannot list.
     lower = Bound("\x01", is_inclusive=True)
     if low >= lower.name:
         lower = Bound(low, is_inclusive=False)
@@ -169,9 +170,9 @@ _AFTER_SURROGATES = "\ue000"
 
 
 def successor_of_prefix(prefix: str) -> str | None:
-    """The least text above every text that begins with ``prefix``; None if there is none.
+    """The least string above all strings that begin with ``prefix``; None if there is none.
 
-    Surrogates are no characters of UTF-8, so the count skips them.
+    Surrogates do not exist in UTF-8, so they are skipped.
     """
     stem = prefix.rstrip(_LAST_CHARACTER)
     if not stem:

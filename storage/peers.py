@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of other replicas of a database, and the state that follows. No I/O here.
+"""The answers of other replicas of a database, and the conclusion from them. No I/O.
 
-A replica that lost its disk, or was down when the account or container was made, cannot tell "there
-is no such thing" from "I have not got it". The others can, together:
+A replica may have lost its disk, or was down when the account or container was created. It cannot
+know whether a missing database exists elsewhere. The others together can:
 
-- A deletion is acknowledged by a quorum of the replicas, so one silent primary may be the one that
-  knows of it. Nothing is said before each primary has answered.
-- Of the timestamps of all, the newest says what is true: that of a PUT, it lives; that of a DELETE,
-  it is gone. Who has this newest timestamp is copied, deletion and all, so that a replica that
-  missed the deletion never brings anything back.
-- A hand-off gets PUTs, but no rows. So a primary is copied before it, unless it missed a deletion.
+- A quorum of the replicas acknowledges a deletion, so one silent primary may be the only one that
+  knows of it. There is no conclusion before each primary has answered.
+- The newest timestamp of all decides: after a PUT the database exists, after a DELETE it does not.
+  The replica with this timestamp is copied, including a deletion. So a replica that missed the
+  deletion never restores deleted data.
+- A hand-off gets PUTs, but no rows. So a primary is preferred, unless it missed a deletion.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from martlet.words.timestamp import Timestamp
 from ring.ring import Node
 
 _NEVER = Timestamp(0)
-#: Of a count of rows, as SQLite has them.
+#: The most digits of a count of rows in SQLite.
 _DIGITS_MAX = 19
 
 
 class Verdict(Enum):
     """The state of a database that is missing here."""
 
-    COPIED = "copied"  # it is here now
-    ABSENT = "absent"  # no replica has it, or had it
+    COPIED = "copied"  # it has been copied from a replica
+    ABSENT = "absent"  # no replica has it or had it
     UNKNOWN = "unknown"  # not every primary answered
-    LATER = "later"  # it is being made, has to wait for others, or the copy failed
+    LATER = "later"  # a copy is running, has to wait for others, or has failed
 
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """One replica of a database, alive or marked deleted."""
+    """One replica of a database, existing or marked deleted."""
 
     node: Node
     put_timestamp: Timestamp
@@ -46,7 +46,7 @@ class PeerState:
 
     @property
     def changed_at(self) -> Timestamp:
-        """The newer of its timestamps."""
+        """The newer of the two timestamps."""
         return max(self.put_timestamp, self.delete_timestamp)
 
 
@@ -66,9 +66,9 @@ def state_of(node: Node, status: int, headers: Mapping[str, str], kind: str) -> 
 
 
 def source_of(states: Collection[PeerState], primaries: Container[Node]) -> PeerState | None:
-    """The replica to copy: that with the newest timestamp, of equals the one with the most rows.
+    """The replica to copy: the one with the newest timestamp, then with the most rows.
 
-    Of what lives, the newest of the primaries that missed no deletion: rows go to them alone.
+    If the database exists, only primaries that missed no deletion are preferred: they get the rows.
     """
     newest = max(states, key=_newest_then_largest, default=None)
     if newest is None or newest.delete_timestamp >= newest.put_timestamp:
@@ -86,4 +86,4 @@ def _time(headers: Mapping[str, str], name: str) -> Timestamp:
     try:
         return Timestamp(headers.get(name, "0"))
     except ValueError:
-        return _NEVER  # nonsense is believed no more than silence
+        return _NEVER  # an invalid timestamp counts as a missing one

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a database that is missing here from its other replicas (wire-container.md, SNAPSHOT).
+"""The restore of a missing database from its other replicas (wire-container.md, SNAPSHOT).
 
-It asks all primaries and as many hand-offs for what they know, decides by `peers`, and fetches a
-copy of the database that is right. Requests wait for it; a second one for the same database does
-not, and is told that nothing is known yet.
+It asks all primaries and as many hand-offs for their state, decides with `peers`, and fetches a
+copy of the right replica. The request waits for it. A second request for the same database does not
+wait: its answer says that the state is unknown.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from storage.database_files import device_path_of
 from storage.errors import DatabaseExists
 from storage.peers import PeerState, Verdict, source_of, state_of
 
-#: Databases made at once by one process; more wait for their next request.
+#: Most databases restored in parallel by one process; others are restored on a later request.
 RESTORES_AT_ONCE = 4
-#: How long it is believed that no replica has a database, seconds.
+#: How long the result that no replica has a database is cached, seconds.
 ABSENT_SECONDS = 5.0
-#: Pause between two lines in the log that say why a database cannot be made, seconds.
+#: Pause between two log lines with the reason why a database cannot be restored, seconds.
 SILENT_SECONDS = 60.0
-#: Longest wait for the first bytes of a copy, which is written to a disk before, seconds.
+#: Longest wait for the first bytes of a copy; its sender first writes it to disk; seconds.
 COPY_SECONDS = 60.0
-#: A copy that comes slower than this on the whole, once COPY_SECONDS are over, is given up.
+#: A copy is aborted if its average rate after COPY_SECONDS is lower than this.
 COPY_BYTES_PER_SECOND_MIN = 64 * 1024
-#: For an answer that may be there already, once all others have been waited for, seconds.
+#: The wait for an answer that may have come during the wait for others, seconds.
 _GLANCE_SECONDS = 0.05
 _REMEMBERED_MAX = 10_000
 
@@ -48,8 +48,8 @@ _REMEMBERED_MAX = 10_000
 class Restorer:
     """The restores of one process. ``kind`` is ``account`` or ``container``.
 
-    ``assert_room`` gets the path of a database of which more is about to be written; it raises what
-    the request gets where the device is full.
+    ``assert_room`` is called with the path of a database before each write. If the device is full,
+    it raises the response for the request.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Restorer:
         self._log = get_logger(f"martlet.{kind}.restorer")
 
     def restore(self, database: Database, account: str, container: str | None = None) -> Verdict:
-        """Make a database that is missing; the verdict says whether it is there now.
+        """Restore a missing database; the verdict says whether it exists now.
 
-        :raises DeviceMissing: the device is not there.
+        :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
         path = database.path
@@ -93,7 +93,7 @@ class Restorer:
         return verdict
 
     def _is_busy(self, device: str) -> bool:
-        """To check a large copy takes a thread of its device for long: half of them stay free."""
+        """Whether too many restores run. Each occupies a thread of its device: half stay free."""
         if len(self._under_way) >= RESTORES_AT_ONCE:
             return True
         same = [path for path in self._under_way if device_path_of(path) == device]
@@ -104,7 +104,7 @@ class Restorer:
             if self._ring is None:
                 self._ring = self._open_ring()
         except RingError as error:
-            # Without a ring there are no peers to ask: what lies on the devices is all there is.
+            # Without a ring there are no known peers: only the devices of this server count.
             self._say_seldom(database.path, names, f"no ring: {error}")
             return Verdict.ABSENT
         partition = self._ring.get_part(*names.values())
@@ -124,7 +124,7 @@ class Restorer:
         return self._copy(database, names, source, target)
 
     def _ask(self, nodes: tuple[Node, ...], target: str) -> tuple[list[PeerState], list[Node]]:
-        """The states of those that know of it, and those that did not answer."""
+        """The states of the replicas that have or had it, and the nodes that did not answer."""
         states, silent = list[PeerState](), list[Node]()
         exchanges = [(node, self._start("HEAD", node, target)) for node in nodes]
         deadline = self._clock() + self._client.node_timeout
@@ -169,8 +169,8 @@ class Restorer:
 
     def _chunks(self, node: Node, target: str, path: str) -> Iterator[bytes]:
         """
-        :raises BackendError: there is no copy to be had, or not in a time that can be waited for.
-        :raises HTTPException: the device has no room for more of it.
+        :raises BackendError: there is no copy, or it comes too slowly.
+        :raises HTTPException: the device is full.
         """
         address = (node["ip"], node["port"])
         response = _answer(self._start("SNAPSHOT", node, target), COPY_SECONDS, has_body=True)
@@ -203,7 +203,7 @@ class Restorer:
 def _answer(
     exchange: BackendExchange | None, timeout: float, has_body: bool = False
 ) -> BackendResponse | None:
-    """The response, if one came; ``has_body``: the caller reads it."""
+    """The response, or None; with ``has_body`` the caller reads its body."""
     if exchange is None:
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that account and container databases have in common, and the row hash."""
+"""The common tables of account and container databases, and the row hash."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ CREATE TRIGGER {name}_update AFTER UPDATE ON {name} BEGIN
 END;
 """
 
-#: How far the rows of a peer have come here, and ours there: kept for replication.
+#: Up to which row each peer has our rows, and we have those of the peer; for replication.
 SYNC_TABLES = _SYNC_TABLE.format(name="incoming_sync") + _SYNC_TABLE.format(name="outgoing_sync")
 
 
 def chexor(old: str, name: str, stamp: str) -> str:
-    """XOR the md5 of a row into the hash of all rows; applied twice it takes the row out again.
+    """XOR the MD5 of a row into the hash of all rows; a second call removes the row again.
 
-    The hash is the same for the same set of rows, in whatever order they came.
+    The hash depends on the set of rows only, not on their order.
     """
     return f"{int(old, 16) ^ row_hash(name, stamp):032x}"
 
 
 def row_hash(name: str, stamp: str) -> int:
-    """What one row adds to the hash of all rows."""
+    """The hash of one row, a part of the hash of all rows."""
     digest = md5(f"{name}-{stamp}".encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest, "big")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WSGI base of the account and the container server: paths, devices, errors, responses.
 
-Errors of a request become responses here and nowhere else: bad input 4xx, a device that is missing,
-full or failing 507, a damaged database 500.
+Only this module converts the errors of a request to responses: bad input 4xx, a device that is
+missing, full or failing 507, a damaged database 500.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from storage.restorer import Restorer
 Handler = Callable[[Request], Response]
 T = TypeVar("T")
 
-#: With this the proxy says that it knows an account or container to exist.
+#: The header with which the proxy says that the account or container exists.
 RESTORE_HEADER = "X-Backend-Restore"
-# To the proxy this is no failure of the device.
+# With this header the proxy does not count the answer as a failure of the device.
 _CANNOT_SAY = {"X-Backend-Doubt": "unknown"}
-#: Pieces in which the copy of a database is sent.
+#: The size of the pieces in which a copy of a database is sent.
 _COPY_PIECE_BYTES = 1 << 20
 
-# As a ring counts them, each written in one way: the text names a directory.
+# The number of a partition in its only spelling, because the text names a directory.
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII).fullmatch
 _PARTITION_MAX = 2**32 - 1
 _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
@@ -60,13 +60,13 @@ _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """Options that the account and the container server have in common."""
+    """The common options of the account and the container server."""
 
     log_requests: bool = option(True, "Log a line for each request")
     fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
-    database_pool_size: int = option(128, "Databases kept open while unused, at most")
-    threads_per_disk: int = option(4, "Calls to a device at once, in each worker")
-    disk_timeout: float = option(10.0, "Silence after which a device counts as hanging", "s")
+    database_pool_size: int = option(128, "Most unused databases kept open")
+    threads_per_disk: int = option(4, "Parallel calls to a device, in each worker")
+    disk_timeout: float = option(10.0, "Time without an answer after which a device is stuck", "s")
     conn_timeout: float = option(0.5, "Longest wait for a connection to another server", "s")
     node_timeout: float = option(3.0, "Longest wait for another server's answer", "s")
 
@@ -127,7 +127,7 @@ class StorageServer:
         req = Request(environ)
         device = environ["PATH_INFO"].lstrip("/").partition("/")[0]
         if self._requests_of_device[device] >= self._requests_of_device_max:
-            # One device that is slow or hangs must leave the places of others.
+            # A device that is slow or stuck must not occupy the places of other devices.
             refusal = error_response(529)
             if self._log_requests:
                 self._log(req, refusal, 0.0)
@@ -160,7 +160,7 @@ class StorageServer:
         except BadNameError as error:
             return error_response(400, str(error))
         except DatabaseError as error:
-            # That a device does not answer has been logged once.
+            # A device that does not answer has been logged already, once.
             if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
                 self.log.error("database error %s", fields(error=error, trans_id=_trans_id(req)))
             return error_response(error.status, error.reason if error.status < 500 else "")
@@ -178,7 +178,7 @@ class StorageServer:
         allow = {"Allow": ", ".join(sorted([*self.handlers, "OPTIONS"]))}
         if req.method != "OPTIONS":
             return error_response(405, headers=allow)
-        # Monitoring asks of which kind a server is.
+        # Monitoring asks for the kind of a server.
         version = importlib.metadata.version("martlet")
         return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
 
@@ -190,7 +190,7 @@ class StorageServer:
         )
 
     def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:
-        """Device, partition and the names that follow, absent ones as empty strings.
+        """Split the path into device, partition and names; missing names are empty strings.
 
         :raises HTTPException: 400 for a path of another form.
         """
@@ -205,8 +205,8 @@ class StorageServer:
     def device_path(self, device: str, for_writing: bool = False) -> str:
         """The directory of a device.
 
-        :raises HTTPException: 400 for what names no device; 507 if it is missing, not mounted, too
-            full to write to, or hangs.
+        :raises HTTPException: 400 if no device can have that name; 507 if it is missing, not
+            mounted, too full to write to, or stuck.
         """
         return self._device_check.usable_path(device, for_writing)
 
@@ -218,12 +218,12 @@ class StorageServer:
         return database_path(device_path, self.kind, partition, hexdigest)
 
     def snapshot(self, req: Request) -> Response:
-        """200 with a copy of the database, deleted or not, as one SQLite file; 404; 529."""
+        """Answer 200 with the database, deleted or not, as one SQLite file; or 404, or 529."""
         segments = 3 if self.kind == "accounts" else 4
         device, partition, *names = self.split(req, segments, segments)
         device_path = self.device_path(device, for_writing=True)
         if self._copies_of_device[device] >= max(1, limits.threads_per_disk // 2):
-            raise http_error(529)  # a large copy takes a thread of the device for long
+            raise http_error(529)  # a large copy occupies a thread of the device for long
         self._copies_of_device[device] += 1
         try:
             with self.pool.use(self.database_path(device_path, partition, *names)) as database:
@@ -237,9 +237,9 @@ class StorageServer:
         return response
 
     def restore(self, database: Database, account: str, container: str | None = None) -> None:
-        """Make a database that is missing here from its other replicas.
+        """Restore a missing database from its other replicas.
 
-        :raises HTTPException: 404 if none of them has it, 503 while that is not known.
+        :raises HTTPException: 404 if none of them has it, 503 while that is unknown.
         """
         verdict = self.restorer.restore(database, account, container)
         if verdict is Verdict.ABSENT:
@@ -255,9 +255,9 @@ class StorageServer:
         container: str | None,
         action: Callable[[], T],
     ) -> T:
-        """The result of an action on a database.
+        """Return the result of an action on a database.
 
-        Where the proxy knows that there is such a database, one that is missing is made first.
+        If the database is missing and the proxy says that it exists, it is restored first.
 
         :raises HTTPException: as for ``restore``.
         """
@@ -272,11 +272,11 @@ class StorageServer:
     def is_restored(
         self, req: Request, database: Database, account: str, container: str | None = None
     ) -> bool:
-        """For a PUT of what is missing here: whether it was made from other replicas instead.
+        """Restore a database before a PUT would create it; return whether it was restored.
 
-        A PUT does not wait for a replica that does not answer: it makes a database by itself.
+        A PUT does not wait for a replica that does not answer: it creates the database.
 
-        :raises HTTPException: 503 while it can be made from others: an empty one would stay.
+        :raises HTTPException: 503 while a restore is possible: a new, empty database would stay.
         """
         if not is_true(req.headers.get(RESTORE_HEADER)):
             return False
@@ -288,7 +288,7 @@ class StorageServer:
     def policy_index(
         self, req: Request, header: str = "X-Backend-Storage-Policy-Index"
     ) -> int | None:
-        """The storage policy that a header names, or None where the request has none.
+        """The index of the storage policy in a header, or None without the header.
 
         :raises HTTPException: 400 if there is no such policy.
         """
@@ -302,7 +302,7 @@ class StorageServer:
 
 
 def _named(req: Request) -> str:
-    """Which request it is, for a line of the log."""
+    """The fields of a log line that identify the request."""
     return fields(method=req.method, path=req.path, trans_id=_trans_id(req))
 
 
@@ -312,7 +312,7 @@ def _trans_id(req: Request) -> str:
 
 
 def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> ListingQuery:
-    """The query parameters of a listing, of those named in ``parameters``.
+    """Parse the query of a listing; ``path`` only if ``parameters`` has it.
 
     :raises HTTPException: 412 for a limit above ``limit_max``.
     :raises BadNameError: a parameter is not UTF-8.
@@ -336,14 +336,14 @@ def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> 
 
 
 def empty_response(status: int, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """A response without a body. Content-Length is explicit, so that connections are kept."""
+    """A response without a body; the explicit Content-Length keeps the connection open."""
     response = Response(status, headers)
     response.headers["Content-Length"] = "0"
     return response
 
 
 def _open_and_unlink(file: str) -> tuple[FileIO, int]:
-    """Open a file that goes once it is closed, and its size."""
+    """Open a file and unlink it, so that closing deletes it; return it with its size."""
     handle = open(file, "rb", buffering=0)  # noqa: SIM115  # the response closes it
     remove_scratch_file(file)
     return handle, os.fstat(handle.fileno()).st_size

@@ -1,4 +1,4 @@
-"""``martlet.conf``: what all services of one cluster must agree on.
+"""``martlet.conf``: the settings that are the same for all services of a cluster.
 
 It has the sections and options of OpenStack Swift's ``swift.conf``.
 """
@@ -18,14 +18,14 @@ CONF_NAME = "martlet.conf"
 
 @dataclass(frozen=True)
 class HashOptions:
-    """``[swift-hash]``: salts of every placement; changing them loses all data from sight."""
+    """``[swift-hash]``: the salts of the path hash; after a change no stored data is found."""
 
     swift_hash_path_prefix: str = option("", "Put before a path before it is hashed")
     swift_hash_path_suffix: str = option("", "Put after a path before it is hashed")
 
     @classmethod
     def read(cls, path: Path) -> HashOptions:
-        """Read the section as Swift does, so that a cluster's own ``swift.conf`` places the same.
+        """Read the section as Swift does, so that an existing ``swift.conf`` gives the same hashes.
 
         Each byte of the file is one character of the salt (Latin-1), and ``%%`` stands for ``%``.
 

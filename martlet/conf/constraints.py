@@ -1,4 +1,4 @@
-"""The limits of the API, their defaults, and the checks that hold them.
+"""The limits of the API, their defaults, and the checks that enforce them.
 
 The names and defaults are OpenStack Swift's (``[swift-constraints]`` in ``martlet.conf``); the
 proxy publishes them in ``/info``. Every check runs before anything is allocated or written.
@@ -40,7 +40,9 @@ class Constraints:
     max_account_name_length: int = option(256, "Longest account name, bytes")
     max_container_name_length: int = option(256, "Longest container name, bytes")
     valid_api_versions: list[str] = option(["v1", "v1.0"], "API versions accepted in paths")
-    auto_create_account_prefix: str = option(".", "Accounts so prefixed create themselves")
+    auto_create_account_prefix: str = option(
+        ".", "Accounts with this prefix are created on first use"
+    )
 
     def as_info(self) -> dict[str, object]:
         """The limits as ``/info`` shows them."""
@@ -69,11 +71,11 @@ class Constraints:
         _check_name("Object", name, self.max_object_name_length)
 
     def _limit_of(self, name: str, limit: int) -> int:
-        """Accounts and containers of the system may have names twice as long."""
+        """The names of system accounts and containers may be twice as long."""
         return 2 * limit if name.startswith(self.auto_create_account_prefix) else limit
 
     def check_metadata(self, target: str, headers: Iterable[tuple[str, str]]) -> None:
-        """Hold the metadata of one request to the limits.
+        """Check the metadata of one request against the limits.
 
         ``target`` is ``account``, ``container`` or ``object``; ``headers`` are (name, WSGI value).
 
@@ -96,7 +98,7 @@ class Constraints:
                 raise ConstraintError(
                     f"Metadata value longer than {self.max_meta_value_length}: {prefix}{key}"
                 )
-            if target != "object":  # what an object carries is bytes, as in OpenStack Swift
+            if target != "object":  # metadata of an object is bytes, as in OpenStack Swift
                 _check_metadata_text(key, value)
             count += 1
             size += len(key) + len(value)
@@ -106,7 +108,7 @@ class Constraints:
             raise ConstraintError(f"Total metadata too large; max {self.max_meta_overall_size}")
 
     def check_metadata_total(self, prefix: str, stored: Mapping[str, str]) -> None:
-        """Hold stored and new metadata together to the count and size limits.
+        """Check stored and new metadata together against the count and size limits.
 
         :raises ConstraintError: (400) the sum is over a limit.
         """

@@ -27,7 +27,7 @@ _FALSE = frozenset({"false", "0", "no", "off", "f", "n"})
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; the message names the option and what it takes."""
+    """A configuration that cannot be used; the message names the option and its legal values."""
 
 
 def option(default: Any, help: str, unit: str = "") -> Any:
@@ -43,8 +43,8 @@ def load_options(
 ) -> T:
     """Build the options class ``cls`` from ini strings.
 
-    ``where`` names the file and, in brackets at its end, the section; names in ``ignore`` are
-    another reader's. An option of OpenStack Swift that has no effect here is told in the log.
+    ``where`` names the file and, in brackets at its end, the section. Names in ``ignore`` belong
+    to another reader. An option of OpenStack Swift that has no effect here is logged.
 
     :raises ConfigError: an unknown option, or a value of the wrong form.
     """
@@ -78,12 +78,12 @@ def load_options(
 
 @cache
 def warn_once(text: str) -> None:
-    """Log what an operator should know of his conf, which several may read."""
+    """Log a warning about the configuration, once even if several parts of a service read it."""
     get_logger("martlet.config").warning("%s", text)
 
 
 def parse_bool(text: str) -> bool:
-    """:raises ValueError: the text is neither a yes nor a no."""
+    """:raises ValueError: the text is not a boolean."""
     lowered = text.strip().lower()
     if lowered in _TRUE:
         return True
@@ -93,7 +93,7 @@ def parse_bool(text: str) -> bool:
 
 
 def is_true(text: str | None) -> bool:
-    """Whether a header or a parameter of a request says yes, in the words of an option."""
+    """Whether a header or a parameter of a request is true, in the spelling of an option."""
     return text is not None and text.strip().lower() in _TRUE
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from martlet.conf.options import ConfigError, parse_bool
 
 POLICY_SECTION = re.compile(r"storage-policy:(\d+)\Z")
-# Names stand in headers.
+# Names are sent in headers.
 _NAME = re.compile(r"[-A-Za-z0-9]+\Z")
 _LEGACY_NAME = "Policy-0"
 _OPTIONS = {"name", "aliases", "default", "deprecated", "policy_type"}
@@ -35,9 +35,9 @@ class StoragePolicy:
 def read_policies(
     path: object, sections: Mapping[str, Mapping[str, str]]
 ) -> tuple[StoragePolicy, ...]:
-    """The policies of these sections by index; without any there is Policy-0.
+    """The policies of these sections by index; Policy-0 if there are no sections.
 
-    :raises ConfigError: names ``path``, the section and what is wrong with it.
+    :raises ConfigError: names ``path``, the section and the error.
     """
     policies: dict[int, StoragePolicy] = {}
     for section, values in sections.items():
@@ -76,7 +76,7 @@ def _policy(where: str, index: int, values: Mapping[str, str]) -> StoragePolicy:
             raise ConfigError(f"{where}: {text!r} is not a name: letters, digits and - only")
         if index and text.upper() == _LEGACY_NAME.upper():
             raise ConfigError(f"{where}: the name {text} is kept for storage policy 0")
-    # The name itself among its aliases is no second name.
+    # A policy may list its own name among its aliases.
     others = dict.fromkeys(alias for alias in aliases if alias.upper() != name.upper())
     try:
         return StoragePolicy(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of OpenStack Swift that martlet does not have, and why it can do without.
+"""Options of OpenStack Swift that martlet does not have, and the reason for each.
 
-An operator brings the confs of his Swift. What is said there and means nothing here is told in the
-log, a line for each at the start, and is no reason to stay down; doc/swift-options.md shows the
-tables, for which a test sees. What would be lost without notice is refused, with the reason. An
-option in none of the tables is a typing error. The names are those of Swift 2.38.3.
+Operators bring configuration files of Swift. An option that has no effect here does not prevent the
+start: it is logged at the start, one line for each. An option whose absence would be noticed too
+late is refused, with the reason. An option in none of the tables is taken for a typing error.
+doc/swift-options.md shows the tables, which a test checks. The names are those of Swift 2.38.3.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
 
 _TLS = "martlet speaks no TLS: put a proxy before it that does"
 
-#: Section -> option -> why it is refused, though Swift has it: its absence would be noticed late.
+#: Section -> option -> why it is refused, although Swift has it.
 REFUSED: dict[str, dict[str, str]] = {
     "DEFAULT": {"cert_file": _TLS, "key_file": _TLS},
     "app:proxy-server": {
@@ -120,7 +120,7 @@ REFUSED: dict[str, dict[str, str]] = {
     },
 }
 
-#: Of [app:proxy-server], where Swift's sample has them in [DEFAULT]: read there, too.
+#: Options of [app:proxy-server] that are also read in [DEFAULT], where Swift's sample has them.
 PROXY_DEFAULTS = (
     "admin_key",
     "cors_allow_origin",
@@ -132,7 +132,7 @@ PROXY_DEFAULTS = (
 
 
 def without_effect(section: str, name: str) -> str | None:
-    """Why an option of Swift's has no effect; None where it is none of these."""
+    """The reason why an option of Swift has no effect; None for any other option."""
     for pattern, reason in _entries(section):
         if fnmatchcase(name, pattern):
             return reason

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Realms of container sync: clusters that take each other's objects, and the keys they share.
+"""Realms of container sync: clusters that copy objects to each other, and their shared keys.
 
 ``container-sync-realms.conf`` is OpenStack Swift's: a section for each realm with ``key``,
-``key2`` and ``cluster_<name> = <endpoint>/v1/``. Names of realms and clusters have no case. The
-file may change while services run.
+``key2`` and ``cluster_<name> = <endpoint>/v1/``. Names of realms and clusters are
+case-insensitive. The file may change while services run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = get_logger("martlet.container_sync")
 
 @dataclass(frozen=True)
 class Realm:
-    """``keys``: the one to sign with, then another that is still accepted; endpoints by cluster."""
+    """``keys``: the signing key, then another accepted key; ``endpoints``: URLs by cluster."""
 
     keys: tuple[str, ...] = ()
     endpoints: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Realm:
 
 @dataclass(frozen=True)
 class SyncTarget:
-    """Where a container goes: its URL; realm and key are empty where the URL was given itself."""
+    """The remote container: its URL; realm and key are empty if the client gave the URL itself."""
 
     url: str
     realm: str = ""
@@ -43,7 +43,7 @@ class SyncTarget:
 
 
 class SyncRealms:
-    """The realms of a conf; one that is missing or damaged has none."""
+    """The realms of the file; none if it is missing or damaged."""
 
     def __init__(self, swift_dir: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = os.path.join(swift_dir, CONF_NAME)
@@ -78,9 +78,9 @@ class SyncRealms:
             log.error("event=bad_realms path=%s error=%r", self._path, str(error))
 
     def parse(self, value: str, allowed_hosts: Collection[str]) -> SyncTarget:
-        """What an ``X-Container-Sync-To`` means: ``//realm/cluster/account/container`` or a URL.
+        """Parse an ``X-Container-Sync-To``: ``//realm/cluster/account/container`` or a URL.
 
-        :raises ValueError: nothing; the message is fit for the client.
+        :raises ValueError: the value is invalid; the message may be sent to the client.
         """
         value = value.rstrip("/")
         if value.startswith("//"):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters for the pipeline of every service, and how a filter reads its options."""
+"""Filters for the pipeline of every service, and the reading of filter options."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter of the account and the container server: so many requests a second for each device.
+"""A filter of the account and the container server: a request rate limit for each device.
 
-Each method has a limit of its own for a device, and all together have one. What is beyond is
-answered with 529, and the proxy goes to another replica. The limits are read again from a file of
-their own, so that they can be changed while the server runs. Each worker process counts by itself.
+Each method has its own limit for a device, and all methods together have one. A request over a
+limit is answered with 529, and the proxy goes to another replica. The limits are read again from
+their own file, so that they can be changed while the server runs. Each worker counts separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PER_DEVICE = "requests_per_device_per_second"
 
 @dataclass(frozen=True)
 class BackendRatelimitOptions:
-    """``[filter:backend_ratelimit]``; the limits also ``[backend_ratelimit]`` of a file."""
+    """``[filter:backend_ratelimit]``; the limits may also stand in a file of their own."""
 
     requests_per_device_per_second: float = option(
         0.0, "All requests for a device together; 0: no limit", "1/s"
@@ -43,10 +43,10 @@ class BackendRatelimitOptions:
     replicate_requests_per_device_per_second: float = option(0.0, "REPLICATEs for a device", "1/s")
     update_requests_per_device_per_second: float = option(0.0, "UPDATEs for a device", "1/s")
     requests_per_device_rate_buffer: float = option(
-        1.0, "Time for which a device that was idle may catch up", "s"
+        1.0, "Unused time that a device may use up later in a burst", "s"
     )
     backend_ratelimit_conf_path: str = option(
-        "", f"File with limits that go before these; empty: {CONF_NAME} in swift_dir, if there"
+        "", f"File with limits that override these; empty: {CONF_NAME} in swift_dir, if it exists"
     )
     config_reload_interval: float = option(60.0, "How often that file is read; 0: once", "s")
 
@@ -57,7 +57,7 @@ class BackendRatelimitOptions:
                 raise ValueError(f"{name} may not be below 0")
 
     def rate_of(self, method: str) -> float:
-        """Requests a second of a method; of all together for an empty one."""
+        """The limit for a method, requests a second; an empty ``method`` means all together."""
         name = f"{method.lower()}_{_PER_DEVICE}" if method else _PER_DEVICE
         rate: float = getattr(self, name)
         return rate
@@ -73,8 +73,8 @@ class BackendRatelimit:
         read_file: Callable[[], BackendRatelimitOptions | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``read_file`` gives the options with those of the file; None where there is no file."""
-        self.app = app  # by this name the entry point finds what is behind
+        """``read_file`` returns the options merged with the file's, or None without a file."""
+        self.app = app  # the entry point finds the application by this name
         self._base = options
         self._read_file = read_file
         self._clock = clock
@@ -84,7 +84,7 @@ class BackendRatelimit:
         self._load()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """529 for what is beyond a limit."""
+        """Answer 529 to a request over a limit."""
         interval = self._base.config_reload_interval
         if interval and self._clock() >= self._loaded_at + interval:
             self._load()
@@ -100,12 +100,12 @@ class BackendRatelimit:
         try:
             found = self._read_file()
         except ConfigError as error:
-            log.warning("the limits stay as they are: %s", error)
+            log.warning("limits unchanged: %s", error)
         else:
             if found is not None:
                 self._options = found
             elif self._expects_file:
-                log.warning("the limits stay as they are: the file with them is not there")
+                log.warning("limits unchanged: the file does not exist")
             self._expects_file = found is not None
         self._is_limited = any(self._options.rate_of(method) for method in ("", *_METHODS))
 
@@ -130,7 +130,7 @@ def filter_factory(
 ) -> Callable[[WSGIApp], BackendRatelimit]:
     """PasteDeploy's entry point.
 
-    :raises ConfigError: an option is wrong, or the file that it names cannot be read.
+    :raises ConfigError: an option is invalid, or the file that it names cannot be read.
     """
     where = f"{global_conf.get('__file__', '')} [filter:backend_ratelimit]".strip()
     options = load_options(BackendRatelimitOptions, local_conf, where)
@@ -146,5 +146,5 @@ def filter_factory(
         merged = {**local_conf, **dict(parser.items(_SECTION))}
         return load_options(BackendRatelimitOptions, merged, f"{path} [{_SECTION}]")
 
-    read_file()  # what is wrong at the start is said at once
+    read_file()  # an error in the file prevents the start
     return lambda app: BackendRatelimit(app, options, read_file)

@@ -18,7 +18,7 @@ def load_filter_options(
     local_conf: Mapping[str, str],
     ignore: Container[str] = (),
 ) -> T:
-    """The options of filter ``name``; ``local_conf`` is what its section sets.
+    """The options of filter ``name``; ``local_conf`` are those that its section sets.
 
     :raises ConfigError: naming the file, the section and the option.
     """
@@ -26,5 +26,5 @@ def load_filter_options(
 
 
 def where(name: str, global_conf: Mapping[str, str]) -> str:
-    """How error messages name the section of filter ``name``."""
+    """The name of the section of filter ``name`` in error messages."""
     return f"{global_conf.get('__file__', '')} [filter:{name}]".strip()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``GET /healthcheck``: 200 while the proxy serves, 503 once an operator's file says stop.
+"""``GET /healthcheck``: 200 while the service runs, 503 while an operator's file exists.
 
-Load balancers ask here; the answer says nothing about the storage behind the proxy.
+Load balancers send this request. The answer says nothing about the storage behind the service.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Healthcheck:
         self._disable_path = options.disable_path
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """200 or 503 for ``/healthcheck``; everything else goes on."""
+        """Answer ``/healthcheck`` with 200 or 503; pass on all other requests."""
         if environ["PATH_INFO"] != "/healthcheck":
             return self.app(environ, start_response)
         plain = {"Content-Type": "text/plain"}

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 to the storage services, over keep-alive connections that are shared by address.
 
-The module uses nothing but the socket module: under eventlet's monkey patch its sockets are green,
-without it they block; both obey the same timeouts. A client belongs to one process and may be used
-by all its green threads at once; an exchange, an upload or a response belongs to one of them.
+The module uses only the socket module. Under eventlet's monkey patch its sockets are green; without
+it they block. Both obey the same timeouts. A client belongs to one process, and all green threads
+of the process may use it in parallel. An exchange, an upload or a response belongs to one thread.
 
-Sending and reading are separate steps on purpose, so that one green thread can send to several
-servers before it reads the first answer. `BackendClient.request` does both for callers who talk to
-one server.
+Sending and reading are separate steps, so that one green thread can send to several servers before
+it reads the first answer. `BackendClient.request` does both for callers that use one server.
 
-A pooled connection may have been closed by the server just as it is taken from the pool. Such a
-request is sent once more on a fresh connection, if not one byte of an answer came: every request of
-the backend protocol carries the X-Timestamp that orders it, so that a server which sees it twice
-does nothing the second time.
+The server may close a pooled connection just as it is taken from the pool. If no byte of an answer
+came, the request is sent again on a new connection. This is safe: every request of the backend
+protocol carries an X-Timestamp, so a server that receives it twice ignores the second one.
 """
 
 from __future__ import annotations
@@ -49,17 +47,17 @@ __all__ = [
     "request_head",
 ]
 
-# Up to this size a body travels in the same send as the headers: copying it is cheaper than a
-# second system call.
+# Up to this size a body is sent together with the headers: copying it is cheaper than a second
+# system call.
 JOIN_BODY_BYTES_MAX = 64 * 1024
-# A connection that was in use this short a time ago is taken for open without looking, seconds.
+# A connection used less than this time ago is assumed to be open without a check, seconds.
 FRESH_SECONDS = 1.0
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """The header lines as they go on the wire; values are WSGI strings (one character a byte).
+    """The header lines in their wire form; values are WSGI strings (one character a byte).
 
-    A fan-out encodes what all its requests have in common once, and passes the bytes instead of the
+    A fan-out encodes the common headers of its requests once, and passes the bytes instead of the
     mapping.
 
     :raises ValueError: for a line break inside a name or value, or a character above U+00FF.
@@ -67,7 +65,7 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     text = "".join(lines)
     if text.count("\n") != len(lines) or text.count("\r") != len(lines):
-        raise ValueError("a header holds a line break")
+        raise ValueError("a header contains a line break")
     return text.encode("latin-1")
 
 
@@ -97,13 +95,12 @@ class BackendClient:
         body: bytes = b"",
         node_timeout: float | None = None,
     ) -> BackendResponse:
-        """Send a request and return when the headers of its answer are there; the path must be
-        quoted.
+        """Send a request and return when the headers of its answer have come.
 
-        The caller reads the body or calls close() on the response; else the connection is lost to
-        the pool.
+        The path must be quoted. The caller reads the body or calls close() on the response;
+        otherwise the connection does not return to the pool.
 
-        :raises BackendError: no answer, or none that is HTTP.
+        :raises BackendError: no answer, or an answer that is not HTTP.
         """
         exchange = self.start(address, method, path, headers, body, node_timeout)
         try:
@@ -121,8 +118,9 @@ class BackendClient:
         body: bytes = b"",
         node_timeout: float | None = None,
     ) -> BackendExchange:
-        """Send a whole request; its answer is read from the exchange. Adds Host, and Content-Length
-        for a body.
+        """Send a whole request; its answer is read from the exchange.
+
+        Adds Host, and Content-Length for a body.
 
         :raises BackendError: the request could not be sent.
         """
@@ -139,8 +137,9 @@ class BackendClient:
         content_length: int | None,
         node_timeout: float | None = None,
     ) -> BackendUpload:
-        """Send the headers of an upload with Expect: 100-continue. Without a length the body goes
-        in chunks.
+        """Send the headers of an upload with Expect: 100-continue.
+
+        Without a length the body is sent in chunks.
 
         :raises BackendError: the headers could not be sent.
         """
@@ -163,7 +162,7 @@ class BackendClient:
     def connect(self, address: Address) -> socket.socket:
         """A new connection, not from the pool.
 
-        :raises ConnectError: nobody listens there, or not within conn_timeout (ConnectTimeout).
+        :raises ConnectError: the connection failed, or (ConnectTimeout) took too long.
         """
         try:
             sock = socket.create_connection(address, self.conn_timeout)
@@ -175,7 +174,7 @@ class BackendClient:
         return sock
 
     def take(self, address: Address) -> socket.socket | None:
-        """An idle connection that its server has not closed, as far as can be seen, or None."""
+        """Take an idle connection that does not seem to be closed by the server, or None."""
         idle = self._idle.get(address)
         while idle:
             sock, used_at = idle.pop()
@@ -185,7 +184,7 @@ class BackendClient:
         return None
 
     def give_back(self, address: Address, sock: socket.socket) -> None:
-        """Keep a connection for the next request; the answer on it has been read to its end."""
+        """Return a connection to the pool; the answer on it must have been read to its end."""
         idle = self._idle.setdefault(address, [])
         if len(idle) < self.pool_size:
             idle.append((sock, time.monotonic()))
@@ -194,7 +193,7 @@ class BackendClient:
 
 
 class BackendExchange:
-    """A request that was sent, with its answer still to be read."""
+    """A request that was sent and whose answer has not been read."""
 
     __slots__ = (
         "_body",
@@ -240,20 +239,20 @@ class BackendExchange:
     def response(self, timeout: float | None = None) -> BackendResponse:
         """Read up to the end of the answer's headers.
 
-        After a ReadTimeout the exchange is intact: the caller may go on waiting by calling again,
-        or abort().
+        After a ReadTimeout the exchange is intact: the caller may call again to wait longer, or
+        call abort().
 
         :param timeout: seconds for each read, instead of the request's node_timeout.
-        :raises BackendError: no answer, or none that is HTTP.
+        :raises BackendError: no answer, or an answer that is not HTTP.
         """
         while not self._incoming.has_final_headers:
             self._read_some(timeout)
         return BackendResponse(self._incoming, self.timeout)
 
     def abort(self) -> None:
-        """Close the connection; the server sees a request or upload that was given up.
+        """Close the connection; to the server the request or upload is aborted.
 
-        May be called while another thread sends: its send then fails.
+        It may be called while another thread sends: that send then fails.
         """
         self._incoming.abort()
 
@@ -266,7 +265,7 @@ class BackendExchange:
             self._send_again()
 
     def _send_again(self) -> None:
-        """The pooled connection was closed under our hands: once more, on a fresh one."""
+        """Send again on a new connection, after the server closed the pooled one."""
         self._reused = False
         self.was_resent = True
         self._incoming.drop()
@@ -288,7 +287,7 @@ class BackendExchange:
             sock.sendall(data)
         except TimeoutError as error:
             self._incoming.drop()
-            raise ReadTimeout(self.address, f"takes no data for {self.timeout} s") from error
+            raise ReadTimeout(self.address, f"accepted no data for {self.timeout} s") from error
         except OSError as error:
             self._incoming.drop()
             raise ConnectionLost(self.address, f"connection lost while sending: {error}") from error
@@ -297,8 +296,8 @@ class BackendExchange:
 class BackendUpload(BackendExchange):
     """A request whose headers were sent and whose body follows piece by piece.
 
-    In this order: expect_continue(), send() as often as needed, end(), response(). abort() at any
-    point makes the server see a body cut short, of which it stores nothing.
+    The order of calls: expect_continue(), send() for each piece, end(), response(). After abort(),
+    at any point, the server receives an incomplete body and stores nothing.
     """
 
     __slots__ = ("_body_began", "_chunked")
@@ -317,7 +316,7 @@ class BackendUpload(BackendExchange):
         super().__init__(client, address, method, head, body, timeout)
 
     def expect_continue(self, timeout: float | None = None) -> BackendResponse | None:
-        """None when the server asks for the body, or the final answer it gave instead.
+        """Wait for 100 Continue and return None, or the final answer sent instead of it.
 
         :raises BackendError: no answer; after a ReadTimeout the call may be repeated.
         """
@@ -326,20 +325,20 @@ class BackendUpload(BackendExchange):
             self._read_some(timeout)
             incoming = self._incoming
         if incoming.has_final_headers:
-            incoming.never_reuse()  # the server may still take the next bytes for the body
+            incoming.never_reuse()  # the server may read the next bytes as the body
             return BackendResponse(incoming, self.timeout)
-        self._reused = False  # from here on there is a body that could not be sent twice
+        self._reused = False  # the body follows, which cannot be sent again
         return None
 
     @property
     def continue_headers(self) -> dict[str, str]:
-        """What the server said along with 100 Continue, by lower-case name."""
+        """The headers of the 100 Continue answer, by lower-case name."""
         return self._incoming.continue_headers
 
     def send(self, chunk: bytes) -> None:
         """Send a piece of the body.
 
-        :raises BackendError: the server does not take it; the upload is dead.
+        :raises BackendError: the server does not accept it; the upload has failed.
         """
         if not chunk:
             return
@@ -355,13 +354,13 @@ class BackendUpload(BackendExchange):
     def end(self) -> None:
         """Tell the server that the body is complete.
 
-        :raises BackendError: the server is gone.
+        :raises BackendError: the connection is lost.
         """
         if self._chunked:
             self._send_all(b"0\r\n\r\n")
 
     def finish(self) -> BackendResponse:
-        """end() and response() in one.
+        """Call end() and response().
 
         :raises BackendError: no answer.
         """
@@ -372,7 +371,7 @@ class BackendUpload(BackendExchange):
 def request_head(
     method: str, path: str, address: Address, lines: bytes, content_length: int
 ) -> bytes:
-    """All of a request but its body; ``lines`` are encoded headers.
+    """The request line and the headers of a request; ``lines`` are encoded headers.
 
     :raises ValueError: the path is not quoted.
     """
@@ -392,8 +391,9 @@ def _request_line(method: str, path: str, address: Address) -> bytes:
 
 
 def _is_stale(sock: socket.socket) -> bool:
-    """Did the server close the connection, or send what nobody asked for? One system call, no
-    waiting.
+    """Whether the server has closed the connection or sent unexpected data.
+
+    This takes one system call and does not wait.
     """
     raw = getattr(sock, "fd", sock)  # a green socket would wait; the socket inside it does not
     timeout = raw.gettimeout()

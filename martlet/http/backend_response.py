@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of a storage service: read piece by piece from a connection, and nothing held that was
-not asked for.
-"""
+"""The answer of a storage service, read from its connection piece by piece, on demand."""
 
 from __future__ import annotations
 
@@ -15,25 +13,25 @@ import httptools
 Address = tuple[str, int]
 
 READ_BYTES = 64 * 1024
-HEADER_BYTES_MAX = 128 * 1024  # twice what the largest object's metadata can need
-# An unread rest of an answer up to this size is read and thrown away, to keep the connection;
-# beyond it is cheaper to connect anew.
+HEADER_BYTES_MAX = 128 * 1024  # twice the largest metadata of an object
+# An unread rest of an answer up to this size is read and discarded to keep the connection. For a
+# larger rest a new connection is cheaper.
 DRAIN_BYTES_MAX = 64 * 1024
 DRAIN_SECONDS_MAX = 0.1
 
 
-# Lower-case names by what is on the wire: the servers use the same few again and again.
+# Lower-case names by their wire form: the servers use the same few names repeatedly.
 _HEADER_NAMES_MAX = 4096
 
 
 class BackendError(Exception):
-    """A storage service gave no usable answer. Says which, and why."""
+    """A storage service gave no usable answer; the message names the service and the reason."""
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"{address[0]}:{address[1]} {reason}")
         self.address = address
         self.reason = reason
-        #: Of the service, those that the error has been counted for.
+        #: The devices of the service for which the error has been counted.
         self.devices: set[str] = set()
 
 
@@ -50,11 +48,11 @@ class ReadTimeout(BackendError):
 
 
 class ConnectionLost(BackendError):
-    """The connection ended before the answer did; the server may have done what was asked."""
+    """The connection ended before the answer; the server may have executed the request."""
 
 
 class BadResponse(BackendError):
-    """What came back is not HTTP, or breaks a limit."""
+    """The answer is not HTTP, or exceeds a limit."""
 
 
 class _Pool(Protocol):
@@ -62,7 +60,7 @@ class _Pool(Protocol):
 
 
 class Incoming:
-    """What has been read of an answer so far. Its on_* methods are called by the parser."""
+    """The part of an answer that has been read; the parser calls the on_* methods."""
 
     __slots__ = (
         "_parser",
@@ -100,9 +98,9 @@ class Incoming:
         self.keep_alive = False
 
     def fill(self, timeout: float) -> None:
-        """Read once and take in what came.
+        """Read once from the connection and parse the data.
 
-        :raises ReadTimeout: nothing came; everything is as before.
+        :raises ReadTimeout: nothing came; the state is unchanged.
         :raises BackendError: the connection is lost, and closed.
         """
         try:
@@ -120,7 +118,7 @@ class Incoming:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            # bytes behind the end of the answer: the connection cannot be trusted further
+            # There are bytes after the end of the answer: the connection must not be reused.
             if self.is_complete:
                 self.keep_alive = False
                 return
@@ -128,10 +126,10 @@ class Incoming:
             raise BadResponse(self.address, f"answer is not HTTP: {error!r}") from error
         if not self.has_final_headers and self.received_bytes > HEADER_BYTES_MAX:
             self.drop()
-            raise BadResponse(self.address, f"headers pass {HEADER_BYTES_MAX} bytes")
+            raise BadResponse(self.address, f"headers are longer than {HEADER_BYTES_MAX} bytes")
 
     def release(self) -> None:
-        """Hand the connection back if the answer was read to its end, else close it."""
+        """Return the connection to the pool if the answer was read to its end, else close it."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -141,23 +139,23 @@ class Incoming:
             self.sock.close()
 
     def drop(self) -> None:
-        """Close the connection, unless it has been handed back."""
+        """Close the connection, unless it has been returned to the pool."""
         if self._pool is not None:
             self._pool = None
             self.sock.close()
 
     def abort(self) -> None:
-        """Close the connection, and wake whoever is waiting on it in another thread."""
+        """Close the connection, and wake the thread that waits on it."""
         if self._pool is None:
             return
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it was not connected any more
+            pass  # it was no longer connected
         self.drop()
 
     def never_reuse(self) -> None:
-        """Close the connection after this answer, whatever the server says."""
+        """Close the connection after this answer, even if the server would keep it."""
         self.keep_alive = False
 
     def _at_end_of_connection(self) -> None:
@@ -198,16 +196,16 @@ class Incoming:
         if self.has_final_headers:
             self.is_complete = True
             return
-        self.has_continue = True  # an interim answer; the final one follows with headers of its own
+        self.has_continue = True  # an interim answer; the final one follows with its own headers
         self.continue_headers, self.headers = self.headers, {}
         self.reason = ""
 
 
 class BackendResponse:
-    """Status and headers of an answer, and its body, still on its way.
+    """Status and headers of an answer; its body is read on demand.
 
-    `headers` has lower-case names and WSGI strings as values. Whoever got the response reads the
-    body to its end or calls close().
+    `headers` has lower-case names and WSGI strings as values. The caller reads the body to its end
+    or calls close().
     """
 
     __slots__ = ("_incoming", "_timeout", "headers", "reason", "status")
@@ -222,9 +220,9 @@ class BackendResponse:
             incoming.release()
 
     def iter_chunks(self) -> Iterator[bytes]:
-        """The body in the pieces in which it arrives.
+        """Yield the pieces of the body as they arrive.
 
-        :raises BackendError: the body stopped short; what was yielded until then is good.
+        :raises BackendError: the body is incomplete; the pieces yielded before are good.
         """
         incoming = self._incoming
         while True:
@@ -241,11 +239,11 @@ class BackendResponse:
                 raise ConnectionLost(incoming.address, reason) from error
 
     def read_some(self, timeout: float) -> list[bytes]:
-        """The pieces of the body that have come since; none are left where there is none.
+        """Return the next pieces of the body; an empty list at its end.
 
         After a ReadTimeout the call may be repeated.
 
-        :raises BackendError: the body stopped short, or nothing came for ``timeout`` seconds.
+        :raises BackendError: the body is incomplete, or nothing came for ``timeout`` seconds.
         """
         incoming = self._incoming
         while not incoming.chunks and not incoming.is_complete:
@@ -258,7 +256,7 @@ class BackendResponse:
     def body(self, limit_bytes: int | None = None) -> bytes:
         """The whole body.
 
-        :raises BackendError: the body stopped short, or is longer than the limit.
+        :raises BackendError: the body is incomplete, or longer than the limit.
         """
         if limit_bytes is None:
             return b"".join(self.iter_chunks())
@@ -267,14 +265,12 @@ class BackendResponse:
             received += len(chunk)
             if received > limit_bytes:
                 self._incoming.drop()
-                raise BadResponse(self._incoming.address, f"body passes {limit_bytes} bytes")
+                raise BadResponse(self._incoming.address, f"body is over {limit_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 
     def close(self) -> None:
-        """Give up the rest of the body. A short rest is read, so that the connection can be used
-        again.
-        """
+        """Discard the rest of the body; a short rest is read, so that the connection is reused."""
         incoming = self._incoming
         length = incoming.headers.get("content-length", "")
         drained = not incoming.is_complete and length.isdigit() and int(length) <= DRAIN_BYTES_MAX
@@ -288,7 +284,7 @@ class BackendResponse:
         incoming.release()
 
 
-@lru_cache(_HEADER_NAMES_MAX)  # metadata makes up names of its own
+@lru_cache(_HEADER_NAMES_MAX)  # bounded: clients choose the names of metadata
 def header_key(name: bytes) -> str:
-    """The name of a header, from the wire, in lower case."""
+    """The name of a header in lower case, from its wire form."""
     return name.lower().decode("latin-1")

@@ -12,7 +12,7 @@ from martlet.http.environ import Environ, HeaderList, WSGIApp
 def call_app(app: WSGIApp, environ: Environ) -> tuple[str, HeaderList, Iterable[bytes]]:
     """Run a WSGI application up to its first byte.
 
-    Returns the status line, the headers, and the body, whose ``close`` the caller must call where
+    Returns the status line, the headers and the body. The caller must call the body's ``close`` if
     it has one.
     """
     seen: list[tuple[str, HeaderList]] = []

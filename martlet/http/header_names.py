@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Header names in upper, lower and title case.
 
-Swift's clients put UTF-8 into the names of metadata. As a WSGI string such a name is bytes, one
-character each, and Python's own ``lower`` would take a byte for a letter and change it: here only
-ASCII letters have a case.
+Swift's clients put UTF-8 into the names of metadata. In a WSGI string each character of such a name
+is one byte. Python's own ``lower`` would change bytes that look like letters. These functions
+change ASCII letters only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 
-@lru_cache(1024)  # the same few again and again; clients choose some, so it is bounded
+@lru_cache(1024)  # bounded: clients choose some of the names
 def lower_name(name: str) -> str:
     """``x-object-meta-color``."""
     if name.isascii():

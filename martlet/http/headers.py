@@ -18,7 +18,7 @@ def environ_key(header: str) -> str:
     if key is None:
         upper = upper_name(header).replace("-", "_")
         key = upper if upper in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{upper}"
-        if len(_environ_keys) < 4096:  # the names come from our own code, but stay bounded
+        if len(_environ_keys) < 4096:  # bounded, although the names come from our own code
             _environ_keys[header] = key
     return key
 
@@ -60,7 +60,7 @@ class RequestHeaders(MutableMapping[str, str]):
 
 
 class Headers(MutableMapping[str, str]):
-    """Response headers: case-insensitive, in order, one value a name, spelled as first set."""
+    """Response headers: case-insensitive, ordered, one value a name, spelled as first set."""
 
     __slots__ = ("_items",)
 
@@ -100,7 +100,7 @@ class Headers(MutableMapping[str, str]):
 
 
 def find_header(headers: HeaderList, lowered: str) -> str | None:
-    """The value of a response header by its name in lower case, without a look at the others."""
+    """Return the value of a response header by its lower-case name; stop at the first match."""
     for name, value in headers:
         if name.lower() == lowered:
             return value

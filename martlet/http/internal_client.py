@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon's own proxy: requests to a pipeline that runs in the same process.
 
-As in OpenStack Swift, a daemon that works on objects has a pipeline of its own in its conf, without
-gatekeeper and auth. So it may name what clients may not: the storage policy, and the timestamp.
+As in OpenStack Swift, a daemon that works on objects has its own pipeline in its conf, without
+gatekeeper and auth. So it may set what clients may not: the storage policy, and the timestamp.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = get_logger("martlet.internal_client")
 
 
 class InternalResponse:
-    """An answer; read its body or close it."""
+    """An answer; the caller reads its body or closes it."""
 
     def __init__(self, status: int, headers: Headers, chunks: Iterable[bytes]) -> None:
         self.status = status
@@ -31,16 +31,18 @@ class InternalResponse:
         self._rest = b""
 
     def body(self) -> bytes:
-        """The whole body; the answer is closed."""
+        """Return the whole body and close the answer."""
         try:
             return self._rest + b"".join(self._iterator)
         finally:
             self.close()
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes, all when negative; empty at the end. So it can be another's input.
+        """Return up to ``size`` bytes, all if negative; empty at the end.
 
-        :raises Exception: the body broke off.
+        With this method the answer can be the input of another request.
+
+        :raises Exception: the body is incomplete.
         """
         if size < 0:
             return b"".join(iter(lambda: self.read(1 << 20), b""))
@@ -53,7 +55,7 @@ class InternalResponse:
         return piece
 
     def close(self) -> None:
-        """Give back what the answer holds."""
+        """Release the resources of the answer."""
         close = getattr(self._chunks, "close", None)
         if close is not None:
             close()
@@ -86,7 +88,7 @@ class InternalClient:
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None
     ) -> InternalResponse:
-        """A request without a body; ``path`` is percent-encoded, with the query."""
+        """Send a request without a body; ``path`` is percent-encoded, with the query."""
         for attempt in range(1, self._tries + 1):
             response = self._send(method, path, headers, {})
             if response.status < 500 or attempt == self._tries:
@@ -98,7 +100,7 @@ class InternalClient:
     def upload(
         self, path: str, headers: Mapping[str, str], body: InternalResponse, length: int
     ) -> InternalResponse:
-        """A PUT of another answer's body. It is sent once: what was read cannot be read again."""
+        """PUT the body of another answer; without a retry, as the body can be read only once."""
         environ = {"wsgi.input": body, "CONTENT_LENGTH": str(length)}
         return self._send("PUT", path, headers, environ)
 

@@ -18,8 +18,8 @@ from martlet.words.timestamp import Timestamp
 class Request:
     """A view of a WSGI request.
 
-    ``acl`` is set by the proxy's controllers before they ask ``environ['swift.authorize']``: the
-    read or write ACL of the container the request is about.
+    ``acl`` is the read or write ACL of the container of the request. The proxy's controllers set it
+    before they call ``environ['swift.authorize']``.
     """
 
     __slots__ = ("_params", "acl", "environ", "headers")
@@ -39,7 +39,7 @@ class Request:
         body: bytes = b"",
         environ: Mapping[str, Any] | None = None,
     ) -> Request:
-        """A request made here, for sub-requests and tests; ``path`` is percent-encoded."""
+        """Make a request, for sub-requests and tests; ``path`` is percent-encoded."""
         bare, _, query = path.partition("?")
         env: Environ = {
             "REQUEST_METHOD": method,
@@ -116,13 +116,13 @@ class Request:
 
     @property
     def body_file(self) -> BinaryIO:
-        """The body, to be read once."""
+        """The body; it can be read only once."""
         stream: BinaryIO = self.environ["wsgi.input"]
         return stream
 
     @property
     def trans_id(self) -> str:
-        """The transaction id, or an empty string before catch_errors gave one."""
+        """The transaction id; empty before catch_errors has set it."""
         trans_id: str = self.environ.get("swift.trans_id", "")
         return trans_id
 

@@ -27,7 +27,7 @@ _REASONS = {
 STATUS_LINES: dict[int, str] = {s.value: f"{s.value} {s.phrase}" for s in HTTPStatus}
 STATUS_LINES.update({code: f"{code} {text}" for code, text in _REASONS.items()})
 
-# What the page of an error without a text of its own says, where the reason alone says too little.
+# The page of an error without its own text, where the reason alone says too little.
 _SENTENCES = {409: "There was a conflict when trying to complete your request."}
 
 
@@ -43,7 +43,7 @@ class Response:
         body: bytes | str = b"",
         app_iter: Iterable[bytes] | None = None,
     ) -> None:
-        """With ``app_iter`` the caller sets Content-Length where it is known."""
+        """With ``app_iter`` the caller sets Content-Length if it is known."""
         self.status = status
         self.headers = Headers(headers)
         self.body = body.encode("utf-8") if isinstance(body, str) else body
@@ -72,7 +72,7 @@ class Response:
 
 
 class HTTPException(Exception):
-    """A response that is raised; ``response`` is what the client gets."""
+    """A response that is raised; the client gets ``response``."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_line)
@@ -85,7 +85,7 @@ class HTTPException(Exception):
 def error_response(
     status: int, text: str = "", headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
 ) -> Response:
-    """An error: ``text``, one sentence that says what to do, or a page that names the reason."""
+    """An error: ``text``, a sentence that says what to do, or by default a page with the reason."""
     response = Response(status, headers)
     if status in (204, 304):
         return response
@@ -108,12 +108,12 @@ def http_error(
 def plain_error(
     status: int, text: str, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
 ) -> HTTPException:
-    """An error to be raised whose text clients read as it is: no characters are escaped."""
+    """An error to be raised, as plain text: no characters are escaped."""
     response = Response(status, headers, text)
     response.headers["Content-Type"] = "text/plain"
     return HTTPException(response)
 
 
 def http_date(seconds: float | None = None) -> str:
-    """A date as HTTP headers write it, now by default."""
+    """A date in the format of HTTP headers, by default the current time."""
     return formatdate(time.time() if seconds is None else seconds, usegmt=True)

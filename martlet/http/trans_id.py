@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transaction ids: what an answer, and every log line about its request, have in common."""
+"""Transaction ids: each stands in the answer and in every log line about its request."""
 
 from __future__ import annotations
 

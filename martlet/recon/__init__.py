@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures about a server: the ``recon`` filter, and where they come from."""
+"""Figures about a server: the ``recon`` filter and its sources."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures about this host and its devices, in the shapes of OpenStack Swift's recon."""
+"""Figures about this host and its devices, in the formats of OpenStack Swift's recon."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ def _words_of(name: str, label: str) -> dict[str, int]:
 
 
 def mounts() -> list[dict[str, str]]:
-    """What is mounted where."""
+    """The mounted devices and their mount points."""
     lines = (_PROC / "mounts").read_text().splitlines()
     return [{"device": line.split()[0], "path": line.split()[1]} for line in lines]
 
 
 class Devices:
-    """The devices below a folder; ``mount_check``: one that is not a mount point is not there."""
+    """The devices below a folder; with ``mount_check`` a device must be a mount point."""
 
     def __init__(self, folder: str, mount_check: bool) -> None:
         self.folder = folder
         self._mount_check = mount_check
 
     def names(self) -> list[str]:
-        """Sorted; empty where the folder cannot be read. Hidden files are no devices."""
+        """The sorted names without hidden files; empty if the folder cannot be read."""
         return sorted(name for name in _entries(self.folder) if not name.startswith("."))
 
     def unmounted(self) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class Devices:
         ]
 
     def usage(self) -> list[dict[str, Any]]:
-        """Room on each device, bytes; empty texts where it cannot be used."""
+        """The size and use of each device, bytes; empty strings for an unusable device."""
         return [self._usage(name) for name in self.names()]
 
     def _usage(self, name: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Devices:
             return None
 
     def quarantined(self) -> dict[str, Any]:
-        """How many databases, and objects by storage policy, have been put aside."""
+        """The numbers of quarantined databases, and of quarantined objects by storage policy."""
         counts: dict[str, Any] = {"objects": 0, "containers": 0, "accounts": 0, "policies": {}}
         for name in self.names():
             for kind, count in (self._of_device(name, _quarantined) or {}).items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter ``recon``: ``GET /recon/…`` tells monitoring about this server, as JSON.
+"""The filter ``recon``: ``GET /recon/…`` returns figures about this server as JSON.
 
-The paths and shapes are OpenStack Swift's, so that ``swift-recon`` can ask. What background
-processes did comes from the JSON files they leave in ``recon_cache_path``; what none of them has
-reported is null. For account, container and proxy servers; the object server answers by itself.
+The paths and formats are OpenStack Swift's, so that ``swift-recon`` works. Figures of background
+processes come from the JSON files that they write to ``recon_cache_path``; a missing figure is
+null. The filter is for account, container and proxy servers. The object server has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from martlet.recon.figures import (
 log = get_logger("martlet.recon")
 
 _PREFIX = "/recon/"
-#: Where swift-recon looks up the digest of the cluster's conf.
+#: The path under which swift-recon looks up the digest of the cluster's conf.
 _SWIFT_CONF = "/etc/swift/swift.conf"
 _REPLICATION = ("replication_time", "replication_stats", "replication_last")
 _OBJECT_REPLICATION = (*_REPLICATION, "object_replication_time", "object_replication_last")
@@ -45,7 +45,7 @@ def _audits(kind: str) -> tuple[str, ...]:
     return tuple(f"{kind}_{name}" for name in names)
 
 
-#: Path -> the file of a background process, and the keys of it that are shown.
+#: Path -> the file of a background process, and the keys in it that are shown.
 _REPORTED: dict[str, tuple[str, Sequence[str]]] = {
     "async": ("object", ("async_pending", "async_pending_last")),
     "auditor/account": ("account", _audits("account")),
@@ -76,7 +76,7 @@ class ReconOptions:
     """``[filter:recon]``."""
 
     recon_cache_path: str = option(
-        "/var/cache/martlet", "Directory in which background processes leave their figures"
+        "/var/cache/martlet", "Directory to which background processes write their figures"
     )
 
 
@@ -106,7 +106,7 @@ class Recon:
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Paths below /recon/; everything else goes on. 404 no such figure, 405 no GET."""
+        """Answer paths below /recon/, with 404 or 405 for an unknown figure or method."""
         path: str = environ["PATH_INFO"]
         if not path.startswith(_PREFIX):
             return self.app(environ, start_response)
@@ -132,7 +132,7 @@ class Recon:
             with open(os.path.join(self._cache_path, f"{kind}.recon"), encoding="utf-8") as stream:
                 found = json.load(stream)
         except (OSError, ValueError):
-            found = {}  # none has reported yet, or just does
+            found = {}  # there is no report yet, or it is just being written
         return {key: found.get(key) for key in keys} if isinstance(found, dict) else {}
 
     def _conf_digest(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ class Recon:
 
 
 def filter_factory(global_conf: Mapping[str, str], **local_conf: str) -> Callable[[WSGIApp], Recon]:
-    """PasteDeploy's entry point; ``devices``, ``mount_check``, ``swift_dir`` are [DEFAULT]'s.
+    """PasteDeploy's entry point; ``devices``, ``mount_check``, ``swift_dir`` are in [DEFAULT].
 
     :raises ConfigError: an option cannot be used.
     """

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that may block on a disk: native threads for each disk, and what happens when it hangs.
+"""Calls that may block on a disk: native threads for each disk, and the handling of a hang.
 
-Under eventlet's monkey patch a call that blocks would stop every green thread of the process, so it
-goes to a native thread. Each disk has threads of its own: a disk whose calls do not return takes
-those, and no more. After ``disk_timeout`` its callers get ``DiskStuck``, and so does at once who
-calls next, until something returns. While a disk is silent it is probed, so that a long query does
-not make a healthy disk look ill.
+Under eventlet's monkey patch a blocking call would stop every green thread of the process. So it
+runs in a native thread. Each disk has its own threads: a disk whose calls do not return blocks only
+those. After ``disk_timeout`` its callers get ``DiskStuck``. New callers then get it at once, until
+a call returns. While no call of a disk returns, the disk is probed: a long query must not make a
+healthy disk look stuck.
 
-Threads are not enough where a library has a lock for the whole process and holds it during a call
-to a disk, as SQLite does. Such a lock is guarded: while a disk is silent, a thread tries to pass
-it. Where it does not pass, the process cannot serve any disk, and retires (worker_processes.py).
+Threads are not enough if a library holds a lock of the whole process during a call to a disk, as
+SQLite does. Such a lock is guarded: while a disk is silent, a thread tries to take it. If that
+fails, the process cannot serve any disk, and retires (worker_processes.py).
 
-Without the patch (tests, tools) a call is simply made.
+Without the patch (tests, tools) a call is a plain call.
 """
 
 from __future__ import annotations
@@ -32,49 +32,49 @@ from martlet.service.worker_processes import retire
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Pause between two looks at the calls under way, seconds.
+#: Pause between two checks of the running calls, seconds.
 WATCH_SECONDS = 0.5
-#: A disk from which nothing came back for so long is probed, seconds.
+#: A disk of which no call has returned for this time is probed, seconds.
 SILENT_SECONDS = 1.0
-#: How long the guarded lock may take, seconds. It protects work of microseconds.
+#: Longest wait for the guarded lock, seconds. It protects work of microseconds.
 GUARD_SECONDS = 3.0
 
 log = get_logger("martlet.disk_calls")
 
 
 class DiskStuck(Exception):
-    """The disk does not answer. What the call would have changed may be changed later."""
+    """The disk does not answer; the change of the call may still happen later."""
 
 
 class ProcessStuck(DiskStuck):
-    """This process can serve no disk any more; another one takes its place."""
+    """This process can no longer serve any disk; another process replaces it."""
 
 
 @dataclass
 class Limits:
-    """How much of a process a disk may take."""
+    """The limits of each disk in a process."""
 
     threads_per_disk: int = 4
     disk_timeout: float = 10.0
 
 
-#: Those of this process; set before the first call.
+#: The limits of this process; set before the first call.
 limits = Limits()
 
 _guarded: Callable[[], object] | None = None
 
 
 def guard(pass_lock: Callable[[], object]) -> None:
-    """Name a function that takes and gives back a lock of the whole process, and does no more."""
+    """Set the function that takes and releases a lock of the whole process, and does no more."""
     global _guarded
     _guarded = pass_lock
 
 
 def on_disk(disk: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that works on files of a disk; other green threads go on meanwhile.
+    """Call a function that works on files of a disk; other green threads run in the meantime.
 
-    ``disk`` is the directory of the device. The function must not touch what belongs to green
-    threads: locks, sockets, the log. It may call ``on_disk`` itself, which then is a plain call.
+    ``disk`` is the directory of the device. The function must not use objects of green threads:
+    locks, sockets, the log. It may call ``on_disk`` itself, which is then a plain call.
 
     :raises DiskStuck: the disk hangs.
     """
@@ -85,7 +85,7 @@ def on_disk(disk: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 def on_disk_later(disk: str, function: Callable[[], object]) -> None:
-    """As ``on_disk``, but no request waits for it, and a disk that hangs does not refuse it."""
+    """As ``on_disk``, but no request waits for it, and a stuck disk does not refuse it."""
     if is_green():
         _calls_of_process().start(disk, function)
     else:
@@ -93,7 +93,7 @@ def on_disk_later(disk: str, function: Callable[[], object]) -> None:
 
 
 def native_lock() -> Any:
-    """A lock between native threads."""
+    """Return a lock for native threads."""
     if not is_green():
         import threading
 
@@ -104,7 +104,7 @@ def native_lock() -> Any:
 
 
 def is_green() -> bool:
-    """Whether this process has eventlet's green threads in place of its own."""
+    """Whether this process has eventlet's green threads instead of native ones."""
     if "eventlet" not in sys.modules:
         return False
     from eventlet.patcher import is_monkey_patched
@@ -123,17 +123,17 @@ class _Call:
         self.error: BaseException | None = None
 
     def make(self) -> None:
-        """In a native thread."""
+        """Make the call, in a native thread."""
         if self.is_given_up:
             return
         try:
             self.result = self.function()
-        except BaseException as error:  # it belongs to the caller, whatever it is
+        except BaseException as error:  # every error is for the caller
             self.error = error
 
 
 class _Crew:
-    """The threads of one disk. All but ``_work`` runs in green threads."""
+    """The threads of one disk. All methods but ``_work`` run in green threads."""
 
     def __init__(self, name: str, most: int, probe: Callable[[], object], process: _Calls) -> None:
         self.name = name
@@ -144,7 +144,7 @@ class _Crew:
         self._queue = process.native_queue()
         self._threads = 0
         self._under_way: set[_Call] = set()
-        self._progress = 0.0  # when a call returned, or the first of those under way came
+        self._progress = 0.0  # when a call last returned, or the first running one was submitted
         self._probe: _Call | None = None
         self._has_answered = False
 
@@ -158,14 +158,14 @@ class _Crew:
         return call
 
     def probe(self) -> None:
-        """Find out whether the disk works, if there is a thread for it."""
+        """Check whether the disk works, if a thread is free."""
         is_probed = self._probe in self._under_way
         if not is_probed and len(self._under_way) < self._most:
             self._probe = self.submit(self._probe_function, None)
 
     def _hire(self) -> None:
-        # Before the first answer, which is a probe's, no other call gets near the disk: one that
-        # hangs already must not get hold of a lock of the whole process.
+        # The first call to a disk is a probe. Until it returns, no other call is made: on a disk
+        # that hangs already, such a call might hold a lock of the whole process.
         most = self._most if self._has_answered else 1
         while self._threads < min(most, len(self._under_way)):
             self._threads += 1
@@ -178,7 +178,7 @@ class _Crew:
             self._process.hand_back(self, call)
 
     def take_back(self, call: _Call) -> None:
-        """A call has returned."""
+        """Record that a call has returned."""
         self._progress = time.monotonic()
         self._under_way.discard(call)
         self._has_answered = True
@@ -190,11 +190,11 @@ class _Crew:
             call.event.send((call.result, call.error))
 
     def silence(self, now: float) -> float:
-        """How long nothing has returned, seconds; 0 if nothing is under way."""
+        """Seconds since a call has returned; 0 if no call is running."""
         return now - self._progress if self._under_way else 0.0
 
     def give_up(self, error: DiskStuck) -> None:
-        """Fail those who wait. The calls stay under way: only their return frees the threads."""
+        """Fail the waiting callers. The calls keep their threads until they return."""
         for call in self._under_way:
             if call.event is not None and not call.is_given_up:
                 call.is_given_up = True
@@ -213,7 +213,7 @@ class _Calls:
         self._schedule = hubs.get_hub().schedule_call_global
         self.native_queue = patcher.original("queue").SimpleQueue
         self._native = patcher.original("threading")
-        self._is_here = self._native.local()  # has the attribute ``yes`` in the threads themselves
+        self._is_here = self._native.local()  # has the attribute ``yes`` in threads of a crew
         self._crews: dict[str, _Crew] = {}
         self._guard = _Crew("lock of the process", 1, _guarded, self) if _guarded else None
         self._is_watching = False
@@ -222,7 +222,7 @@ class _Calls:
         hubs.get_hub().add("read", self._bell, self._deliver, _ignore, _ignore)
 
     def run(self, disk: str, function: Callable[[], Any]) -> Any:
-        """The outcome of ``function``, called in one of the disk's threads."""
+        """Return the result of ``function``, called in one of the disk's threads."""
         if hasattr(self._is_here, "yes"):
             return function()
         crew = self._crew(disk)
@@ -239,7 +239,7 @@ class _Calls:
         return result
 
     def start(self, disk: str, function: Callable[[], Any]) -> None:
-        """Have ``function`` called in one of the disk's threads."""
+        """Call ``function`` in one of the disk's threads, without waiting for it."""
         if hasattr(self._is_here, "yes"):
             function()
             return
@@ -262,7 +262,7 @@ class _Calls:
         self._native.Thread(target=run, name=name, daemon=True).start()
 
     def hand_back(self, crew: _Crew, call: _Call) -> None:
-        """In a native thread: the call has returned. One wake-up brings all that wait."""
+        """Queue a returned call, in a native thread. One wake-up delivers all queued calls."""
         self._done.append((crew, call))
         os.eventfd_write(self._bell, 1)
 
@@ -299,18 +299,18 @@ class _Calls:
             self._schedule(WATCH_SECONDS, self._watch)
 
     def _leave_to_another(self) -> None:
-        log.critical("a disk that does not answer holds a lock of this process, which retires")
+        log.critical("a disk that does not answer holds a lock of this process; the process retires")
         for crew in self._crews.values():
             crew.give_up(ProcessStuck("another disk holds a lock of this process"))
         retire()
 
 
 def _probe(disk: str) -> None:
-    """Write to a disk, and wait until it is there. An error is an answer, too."""
+    """Write to a disk and flush it. An error counts as an answer, too."""
     with contextlib.suppress(OSError):
         try:
             handle = os.open(disk, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        except OSError:  # not every file system has files without a name
+        except OSError:  # not every file system supports O_TMPFILE
             handle = os.open(disk, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         else:
             os.write(handle, b"martlet")
@@ -331,4 +331,4 @@ def _calls_of_process() -> _Calls:
 
 
 def _ignore(*_arguments: object) -> None:
-    """For the hub, which wants to tell it; nothing is done."""
+    """Do nothing; the hub requires a callback."""

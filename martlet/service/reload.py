@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that starts over in its own process: the sockets stay open, the workers go on.
+"""Reload of a service in its own process: the sockets stay open, the workers go on.
 
-The process executes its program anew, so that a new release is taken up as well as a new conf. Its
-process id stays, and so do its children. What it hands to itself stands in an environment variable:
-the listening sockets and the process ids of the workers, which end once others have taken over.
+The process executes its program again, so that a reload takes up a new release as well as a new
+conf. Its process id and its children stay. An environment variable passes on the listening sockets
+and the process ids of the workers. The old workers end when new ones have taken over.
 
 Before that, the same command line is run with ``--check``: a conf that cannot be used changes
-nothing. Signals are held from before the change of programs until the new one can take them.
+nothing. Signals are blocked from before the execution until the new program can handle them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-#: The option of every service that reads the conf and ends.
+#: The option of every service to check the conf and exit.
 CHECK = "--check"
 
 _VARIABLE = "MARTLET_RELOAD"
 _ADDRESS_VARIABLE = "MARTLET_RELOAD_ADDRESS"
-#: Between a parent and its workers, either way: "look what I have to say", and "make way".
+#: From a worker to its parent: "read my state". From the parent to an old worker: "retire".
 WORD = signal.SIGRTMIN
 _HELD = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, WORD)
 _HELD_WITH_STOPS = (*_HELD, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -32,15 +32,15 @@ _HELD_WITH_STOPS = (*_HELD, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 @dataclass
 class Estate:
-    """Sockets and workers from before the process was executed anew; none at its first start."""
+    """The sockets and workers from before a reload; none at the first start."""
 
-    address: str = ""  # that the sockets were bound to, as the conf named it
+    address: str = ""  # of the sockets, as the conf named it
     listeners: list[socket.socket] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)  # process ids
 
 
 def inherit() -> Estate:
-    """Take over what this very process left; another one that got the variable has nothing."""
+    """Take over the sockets and workers, if this same process has set the variable."""
     found = json.loads(os.environ.pop(_VARIABLE, "{}"))
     if found.get("process") != os.getpid():
         return Estate()
@@ -51,24 +51,24 @@ def inherit() -> Estate:
 
 
 def hold_signals() -> None:
-    """Let the signals of a reload wait until ``take_signals``: as yet they would be the end."""
+    """Block the signals of a reload until ``take_signals``: by default they end a process."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
 def hold_all_signals() -> None:
-    """Let a stop wait, too. One that came before has been handled on return."""
+    """Block the stop signals, too. One that came before has been handled on return."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_WITH_STOPS)
 
 
 def take_signals() -> None:
-    """Take the signals that waited, and those to come."""
+    """Unblock all these signals; the pending ones are handled now."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_WITH_STOPS)
 
 
 def start_check(address: str) -> int:
-    """Have another process read the conf; its process id. Its exit status is 0 if all is well.
+    """Start a process that checks the conf, and return its id. It exits with 0 if the conf is good.
 
-    ``address`` is what the service listens on.
+    ``address`` is the address on which the service listens.
 
     :raises OSError: it cannot be started.
     """
@@ -77,14 +77,16 @@ def start_check(address: str) -> int:
 
 
 def checked_address() -> str | None:
-    """The address of the service that starts this check; None where an operator starts it."""
+    """The address of the service that started this check; None if an operator started it."""
     return os.environ.get(_ADDRESS_VARIABLE)
 
 
 def execute_anew(address: str, listeners: Iterable[socket.socket], workers: Iterable[int]) -> None:
-    """Start over with these sockets and workers, all signals held. Does not return.
+    """Execute the program again with these sockets and workers, all signals blocked.
 
-    :raises OSError: the program cannot be executed. Nothing has changed.
+    It does not return.
+
+    :raises OSError: the program cannot be executed; nothing has changed.
     """
     kept = list(listeners)
     estate = {

@@ -1,7 +1,7 @@
 """The WSGI server of every Python service: bind, fork workers, serve, stop.
 
-This module and the entry points that call it are the only places that know eventlet and patch the
-standard library; the applications are plain WSGI callables.
+Only this module and the entry points that call it know eventlet and patch the standard library. The
+applications are plain WSGI callables.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from martlet.service.worker_processes import (
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.listener import HttpServer
 
-# A request leaves some 40 objects in cycles; nearly all else is gone with it without the collector.
-# With Python's threshold of 700 objects it looks through the requests under way so often that this
-# is 3 % of a proxy's time; with this one some 4 MB wait for it.
+# A request leaves some 40 objects in cycles; nearly all others are freed without the collector.
+# With Python's threshold of 700 objects the collector scans the running requests so often that it
+# takes 3 % of a proxy's time. With this threshold some 4 MB wait for it.
 _GC_THRESHOLDS = (20_000, 20, 20)
-#: Changes PasteDeploy's context of a pipeline before anything is made of it.
+#: Changes PasteDeploy's context of a pipeline before the pipeline is created.
 CompletePipeline = Callable[[Any], None]
-#: Of a process without a limit of its own.
+#: For a process without a limit of open files.
 _DESCRIPTORS_MAX = 1 << 20
 
 
@@ -66,18 +66,18 @@ class ServerOptions:
 
     bind_ip: str = option("0.0.0.0", "Address to listen on")
     bind_port: int = option(0, "Port to listen on; required")
-    backlog: int = option(4096, "Connections waiting to be accepted, at most")
-    workers: int = option(0, "Worker processes; 0 means one, auto one a processor")
+    backlog: int = option(4096, "Most connections waiting to be accepted")
+    workers: int = option(0, "Worker processes; 0: one; auto: one for each processor")
     stale_worker_timeout: float = option(
-        86400.0, "What the workers of before a reload have to finish their requests", "s"
+        86400.0, "Time for old workers to finish their requests after a reload", "s"
     )
     client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
-    keepalive_timeout: float = option(65.0, "Longest idle time of a kept connection", "s")
+    keepalive_timeout: float = option(65.0, "Longest idle time of a keep-alive connection", "s")
     max_clients: int = option(1024, "Requests served at once by one worker")
     max_connections: int = option(
         0,
-        "Connections of one worker; beyond, the one idle longest is closed. 0: half of the file "
-        "descriptors that it may have",
+        "Connections of one worker; over this limit the one idle longest is closed. 0: half of its "
+        "limit of file descriptors",
     )
     log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
     swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
@@ -92,9 +92,9 @@ class ServerOptions:
 
 @dataclass(frozen=True)
 class StorageServerOptions(ServerOptions):
-    """``[DEFAULT]`` of a storage service, whose port gives access to all data to anyone."""
+    """``[DEFAULT]`` of a storage service; its port gives access to all data, unauthenticated."""
 
-    bind_ip: str = option("127.0.0.1", "Address to listen on, which proxies and servers reach")
+    bind_ip: str = option("127.0.0.1", "Address to listen on, for proxies and other servers")
 
 
 def serve(
@@ -104,16 +104,16 @@ def serve(
     kind: type[ServerOptions],
     complete_pipeline: CompletePipeline | None,
 ) -> int:
-    """Run the service of ``conf_path`` until SIGTERM or SIGINT; returns the exit status.
+    """Run the service of ``conf_path`` until SIGTERM or SIGINT; return the exit status.
 
-    The pipeline is loaded once, before the workers are forked, so that they share what it made.
+    The pipeline is loaded once, before the workers are forked, so that they share its memory.
     ``on_worker_start`` runs in each worker with the loaded pipeline, to start background green
     threads.
     """
     estate = inherit()
     try:
         options, cluster, app = _load(conf_path, kind, complete_pipeline)
-        gc.freeze()  # what was loaded stays: the collector need not look through it, nor unshare it
+        gc.freeze()  # the collector need not scan, and so unshare, the loaded objects
         gc.set_threshold(*_GC_THRESHOLDS)
         listeners = _listen(options, estate)
     except (ConfigError, ValueError, OSError) as error:
@@ -136,9 +136,9 @@ def serve(
 
 
 def _await_next_reload(app_name: str, estate: Estate) -> int:
-    """The conf broke after it was checked: let the workers of before go on with theirs."""
+    """Keep the old workers and their conf, if the new conf fails although its check passed."""
     get_logger(app_name).error(
-        "the workers of before the reload go on; one that dies is not replaced"
+        "the workers from before the reload go on; a worker that dies is not replaced"
     )
 
     def start_over(workers: Iterable[int]) -> None:
@@ -154,9 +154,9 @@ def check(
     kind: type[ServerOptions],
     complete_pipeline: CompletePipeline | None,
 ) -> int:
-    """Read all that a start would read; returns the exit status.
+    """Read everything that a start would read; return the exit status.
 
-    Before a reload a new address must be free, too.
+    Before a reload this also checks that a new address is free.
     """
     try:
         options, _, _ = _load(conf_path, kind, complete_pipeline)
@@ -197,7 +197,7 @@ def load_server_options(
 def read_server_options(
     values: Mapping[str, str], where: str, kind: type[ServerOptions] = ServerOptions
 ) -> ServerOptions:
-    """The options of a ``[DEFAULT]`` section, be it as PasteDeploy hands it on.
+    """The options of a ``[DEFAULT]`` section, also in the form in which PasteDeploy passes it.
 
     :raises ConfigError: an option is unknown, or has a value of the wrong form.
     """
@@ -210,7 +210,7 @@ def read_server_options(
 def load_pipeline(conf_path: Path, complete_pipeline: CompletePipeline | None = None) -> WSGIApp:
     """The application behind ``[pipeline:main]``.
 
-    A daemon that is the only client of its pipeline completes none: it uses what the conf names.
+    A daemon that is the only client of its pipeline does not complete it.
 
     :raises ConfigError: the conf cannot be used.
     """
@@ -227,18 +227,18 @@ def load_pipeline(conf_path: Path, complete_pipeline: CompletePipeline | None = 
 
 
 def _listen(options: ServerOptions, estate: Estate) -> list[socket.socket]:
-    """A listening socket for each worker.
+    """Open a listening socket for each worker, or take those of before the reload.
 
-    The kernel spreads connections over them; from one shared socket the first worker to wake up
-    would take most. The parent keeps them open, so that those of a dead worker wait for the next.
-    After a reload those of before are used on. None is closed, or it would take those connections
-    with it that wait there: until the next start there are never fewer workers than before.
+    The kernel spreads connections over the sockets. With one shared socket the first worker to wake
+    up would take most. The parent keeps the sockets open, so that connections of a dead worker wait
+    for the next one. A reload closes no socket, because the connections that wait on it would be
+    lost. So a reload never reduces the number of workers; only a new start does.
     """
     is_same = estate.address == _address(options)
     listeners = estate.listeners if is_same else []
     try:
         if not listeners:
-            # Sockets that share a port would share it with another martlet, too: not this one.
+            # SO_REUSEPORT would share the port with another martlet, too. This socket detects it.
             _bind(options, shared=False).close()
         while len(listeners) < max(1, options.workers):
             listeners.append(_bind(options, shared=True))
@@ -270,9 +270,9 @@ def _bind(options: ServerOptions, shared: bool) -> socket.socket:
 
 
 def use_own_poller() -> None:
-    """A poller inherited over fork would be shared with the siblings.
+    """Replace the poller inherited over fork, which all siblings share.
 
-    It comes before any green thread of the worker: those that wait in the old poller never wake.
+    Call it before any green thread of the worker starts: threads in the old poller never wake.
     """
     import eventlet.hubs
 
@@ -308,7 +308,7 @@ def _serve_requests(
     is_reload = False
 
     def leave() -> None:
-        # As stop, but the socket goes on: the next worker has it.
+        # As stop, but the socket stays open for the next worker.
         is_first = not server.is_stopping  # later the acceptor waits for the requests under way
         server.retire(keeps_idle=is_reload)
         if is_first:
@@ -320,18 +320,18 @@ def _serve_requests(
 
     def await_signals() -> None:
         nonlocal is_reload
-        # A signal alone does not end the hub's wait: what a handler schedules would come up to a
-        # minute later.
+        # A signal alone does not end the hub's wait: a call scheduled by its handler could run up
+        # to a minute later.
         while True:
             eventlet.hubs.trampoline(bell, read=True)
             os.eventfd_read(bell)
             if is_told_to_stop:
                 break
-            if not is_reload:  # it may be told more than once
+            if not is_reload:  # the signal may come more than once
                 is_reload = True
                 make_way(options.stale_worker_timeout)
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
-        if server.is_stopping:  # the socket is the next worker's
+        if server.is_stopping:  # the socket belongs to the next worker
             server.retire()
         else:
             server.stop()
@@ -350,7 +350,7 @@ def _serve_requests(
 
 
 def _descriptors() -> int:
-    """How many files the process may have open; as many as the system lets it."""
+    """Raise the limit of open files to the system's maximum, and return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_MAX
@@ -359,7 +359,7 @@ def _descriptors() -> int:
 def patch_standard_library() -> None:
     """Make blocking calls of the standard library yield to other green threads.
 
-    Entry points call this before they import anything else of ours.
+    Entry points call this before they import any other module of martlet.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -383,7 +383,7 @@ def run_service(
         epilog=f"Example: {name} /etc/martlet/{name.removeprefix('martlet-')}.conf",
     )
     parser.add_argument("conf", type=Path, help="the PasteDeploy configuration file")
-    parser.add_argument(CHECK, action="store_true", help="read the configuration and end")
+    parser.add_argument(CHECK, action="store_true", help="check the configuration and exit")
     version = importlib.metadata.version("martlet")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
     arguments: Any = parser.parse_args(argv)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker processes of a service: forked, replaced when they die, and when they give up.
+"""The worker processes of a service: forked, and replaced when they die or retire.
 
 A thread that waits for a disk cannot be killed, and its process does not end before it. So a worker
-that is of no more use says so, and its place is taken at once by another one on the same socket.
-In a reload the parent starts over (``martlet.service.reload``); its old workers make way when
-the new ones serve.
+that cannot serve any more tells its parent, and another one replaces it at once on the same socket.
+In a reload the parent executes its program again (``martlet.service.reload``). Its old workers
+retire when the new ones serve.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import NamedTuple
 from martlet.log import get_logger
 from martlet.service.reload import WORD, hold_all_signals, take_signals
 
-#: How long a worker may take to finish its requests after SIGTERM, or when it retires, seconds.
+#: Time for a worker to finish its requests after SIGTERM, or when it retires, seconds.
 GRACE_SECONDS = 10.0
-#: How long the place of a dead worker stays empty, seconds.
+#: Pause before a dead worker is replaced, seconds.
 RESPAWN_SECONDS = 0.2
 
 log = get_logger("martlet.server")
 
 
-#: What a worker has to say to its parent: a byte each.
+#: The states that a worker reports to its parent: a byte each.
 _NOTHING, _WISHES_TO_RETIRE, _SERVES = range(3)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _RELOAD_SIGNALS = (signal.SIGHUP, signal.SIGUSR1)
 
 
 class _Place(NamedTuple):
-    """Where a worker stands among those of its parent."""
+    """The number of a worker, and its way to report to its parent."""
 
     number: int
     parent: int
@@ -48,7 +48,7 @@ class _Place(NamedTuple):
 
 @dataclass
 class Renewal:
-    """How a service starts over, and which workers of the time before still serve."""
+    """The steps of a reload, and the workers from before it that still serve."""
 
     check: Callable[[], int]  # starts a process that ends with 0 if the conf is good; OSError
     execute: Callable[[Iterable[int]], None]  # with the process ids of all workers; OSError
@@ -60,18 +60,18 @@ _retirement: list[Callable[[], object]] = []
 
 
 def at_retirement(function: Callable[[], object]) -> None:
-    """Have a function called when this worker retires; the last one named comes first.
+    """Register a function to call when this worker retires; the last one registered runs first.
 
-    What the next worker needs must be given back here: the kernel takes back nothing before the
-    last thread has ended.
+    It must release what the next worker needs: the kernel releases nothing before the last thread
+    has ended.
     """
     _retirement.append(function)
 
 
 def retire() -> None:
-    """Have this worker replaced now; it ends when its requests have, or at once without any."""
+    """Ask for a replacement of this worker; it ends after its requests, at once without any."""
     if _place is None:
-        log.critical("no other process can take the place of this one: it must be restarted")
+        log.critical("no other process can replace this one: it must be restarted")
         return
     make_way(GRACE_SECONDS)
     _place.say(_WISHES_TO_RETIRE)
@@ -80,22 +80,22 @@ def retire() -> None:
 
 
 def make_way(seconds: float) -> None:
-    """Leave what is to come to another worker; requests under way have so long to end."""
+    """Leave new requests to another worker; the running ones have ``seconds`` to end."""
     for function in reversed(_retirement):
         function()
-    # The kernel's clock: a thread that waits for a disk may hold up any other.
+    # The kernel's timer: a thread that waits for a disk may block any other thread.
     rest = signal.alarm(math.ceil(seconds))
-    if 0 < rest < seconds:  # told before, and to be faster
+    if 0 < rest < seconds:  # an earlier call set a shorter time
         signal.alarm(rest)
 
 
 def make_way_when_told(ring: Callable[[], object]) -> None:
-    """``ring`` is called, in a signal handler, when the next workers have taken over."""
+    """Have ``ring`` called, in a signal handler, when the next workers have taken over."""
     signal.signal(WORD, lambda _number, _frame: ring())
 
 
 def say_serving() -> None:
-    """Tell the parent, if there is one, that this worker takes requests."""
+    """Tell the parent, if there is one, that this worker accepts requests."""
     if _place is not None:
         _place.say(_SERVES)
 
@@ -106,16 +106,16 @@ class _Supervisor:
     ) -> None:
         from eventlet.patcher import original
 
-        # The green ones wake up a hundred times a second.
+        # Their green versions wake up a hundred times a second.
         self._wait, self._sleep = original("os").wait, original("time").sleep
         self._work = work
         self._parent = os.getpid()
         self._words = mmap.mmap(-1, max(1, count))
         self._workers: dict[int, int] = {}  # number by process id; without those that retired
         self._renewal = renewal
-        self._old = set(renewal.old_workers) if renewal else set()  # of before the reload
-        self._check: int | None = None  # the process that reads the new conf
-        self._is_reload_wanted = False  # once more, after that one
+        self._old = set(renewal.old_workers) if renewal else set()  # from before the reload
+        self._check: int | None = None  # the process that checks the new conf
+        self._is_reload_wanted = False  # again, after the running check
         self._is_stopping = False
 
     def run(self, count: int) -> int:
@@ -142,23 +142,23 @@ class _Supervisor:
             return
         if pid in self._old:
             self._old.discard(pid)
-            log.info("worker of before the reload ended pid=%d left=%d", pid, len(self._old))
+            log.info("worker from before the reload ended pid=%d left=%d", pid, len(self._old))
             return
         worker = self._workers.pop(pid, None)
         if worker is None or self._is_stopping:
             return
         log.error("worker died pid=%d status=%d", pid, os.waitstatus_to_exitcode(status))
-        # One that dies at its start must not take the machine with it.
+        # A worker that dies at its start must not occupy the whole machine.
         self._sleep(RESPAWN_SECONDS)
         if not self._is_stopping:
             self._spawn(worker)
 
     def _spawn(self, number: int) -> None:
-        self._words[number] = _NOTHING  # of the last one, which may have died of itself
+        self._words[number] = _NOTHING  # clear the state of the previous worker
         pid = os.fork()
         if pid == 0:
             _die_with(self._parent)
-            # The parent reloads; what is sent to all processes of a service must end none of them.
+            # Only the parent reloads. A signal to all processes of a service must not end a worker.
             for signal_number in (*_RELOAD_SIGNALS, signal.SIGUSR2):
                 signal.signal(signal_number, signal.SIG_IGN)
             for signal_number in (WORD, *_STOP_SIGNALS):
@@ -211,9 +211,9 @@ class _Supervisor:
             self._start_check()
             return
         if status != 0:
-            log.error("reload refused, the workers go on with the conf that they have")
+            log.error("reload refused, the workers go on with their conf")
             return
-        hold_all_signals()  # a stop that comes now is for the new program
+        hold_all_signals()  # the new program handles a stop that comes now
         try:
             if not self._is_stopping:
                 self._renewal.execute([*self._old, *self._workers])
@@ -230,16 +230,16 @@ class _Supervisor:
         self._is_stopping = True
         for pid in (*self._workers, *self._old, *([self._check] if self._check else [])):
             _kill(pid, signal.SIGTERM)
-        # A worker with a thread that waits for a disk does not end, and is not waited for.
+        # A worker with a thread that waits for a disk does not end: do not wait for it.
         signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
         signal.alarm(int(GRACE_SECONDS) + 1)
 
 
 def supervise(count: int, work: Callable[[int], None], renewal: Renewal | None = None) -> int:
-    """Fork ``count`` workers, numbered from 0, and replace those that die, until told to stop.
+    """Fork ``count`` workers, numbered from 0, and replace those that die, until a stop signal.
 
-    With a ``renewal`` SIGHUP and SIGUSR1 start the service over. Without any worker of its own it
-    ends, with status 1, when those of before have.
+    With a ``renewal`` SIGHUP and SIGUSR1 reload the service. With no workers of its own it ends,
+    with status 1, when the old workers have ended.
     """
     return _Supervisor(count, work, renewal).run(count)
 
@@ -248,7 +248,7 @@ def _kill(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass  # it has just ended by itself
+        pass  # it has just ended
 
 
 def _die_with(parent: int) -> None:

@@ -1,8 +1,8 @@
 """Names on the wire: account, container and object names as text, as bytes and as WSGI strings.
 
-A name is any UTF-8 text without NUL. WSGI (PEP 3333) carries its bytes as a ``str`` in which each
-character is one byte, so every value from ``environ`` passes through ``wsgi_to_str`` before use and
-every header value through ``str_to_wsgi`` on its way out.
+A name is any UTF-8 text without NUL. WSGI (PEP 3333) passes its bytes as a ``str`` in which each
+character is one byte. So every value from ``environ`` is converted with ``wsgi_to_str`` before use,
+and every header value that is sent with ``str_to_wsgi``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNSAFE_IN_REQUEST_LINE = re.compile(rb"[^A-Za-z0-9/_.~\-]")
 
 
 class BadNameError(ValueError):
-    """The name is not UTF-8, or holds a NUL; the message is fit for the client."""
+    """The name is not UTF-8, or contains a NUL; the message may be sent to the client."""
 
 
 def wsgi_to_str(value: str) -> str:
@@ -38,9 +38,9 @@ def str_to_wsgi(value: str) -> str:
 
 
 def check_text(value: str) -> str:
-    """``value`` itself, once it is known to be a legal name.
+    """Return ``value`` if it is a legal name.
 
-    :raises BadNameError: it holds a NUL or half of a surrogate pair.
+    :raises BadNameError: it contains a NUL or half of a surrogate pair.
     """
     if "\x00" in value:
         raise BadNameError("The name holds a NUL character.")
@@ -65,23 +65,23 @@ def split_path(
 ) -> list[str | None]:
     """Split ``/a/c/o`` into its segments, padded with None up to ``maxsegs``.
 
-    With ``rest_with_last`` the last segment takes the rest of the path, slashes included: object
-    names hold slashes. Segments other than that rest may not be empty; a trailing slash after fewer
-    than ``maxsegs`` segments is ignored.
+    With ``rest_with_last`` the last segment takes the rest of the path with its slashes, as object
+    names contain slashes. Other segments must not be empty. A trailing slash after fewer than
+    ``maxsegs`` segments is ignored.
 
     :raises ValueError: the path has too few, too many or empty segments.
     """
     return list(_segments(path, minsegs, minsegs if maxsegs is None else maxsegs, rest_with_last))
 
 
-@lru_cache(1024)  # each filter of a pipeline asks for the same
+@lru_cache(1024)  # each filter of a pipeline splits the same path
 def _segments(
     path: str, minsegs: int, maxsegs: int, rest_with_last: bool
 ) -> tuple[str | None, ...]:
     if rest_with_last and path[:1] == "/":
         segments = tuple(path[1:].split("/", maxsegs - 1))
         if minsegs <= len(segments) == maxsegs and "" not in segments:
-            return segments  # as nearly always
+            return segments  # the fast path
     if minsegs > maxsegs:
         raise ValueError(f"minsegs {minsegs} > maxsegs {maxsegs}")
     if not path.startswith("/"):

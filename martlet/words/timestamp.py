@@ -1,8 +1,7 @@
 """Swift timestamps: the order of all writes in a cluster.
 
-A timestamp is a time in units of 10 microseconds plus an offset. The offset orders writes that
-share a time (a POST that must not outrank a later PUT, for instance). On the wire there are two
-forms:
+A timestamp is a time in units of 10 microseconds plus an offset. The offset orders writes of the
+same time (for instance a POST that must not win over a later PUT). On the wire there are two forms:
 
 * normal: ``%016.05f`` of the seconds, the only one that clients see;
 * internal: the normal form, and ``_%016x`` of the offset when it is not zero.
@@ -31,7 +30,7 @@ class Timestamp:
 
     Accepts seconds (int, float), either text form, or another timestamp.
 
-    :raises ValueError: the text is not a timestamp, or lies out of range.
+    :raises ValueError: the text is not a timestamp, or is out of range.
     """
 
     __slots__ = ("offset", "ticks")
@@ -78,7 +77,7 @@ class Timestamp:
 
     @property
     def internal(self) -> str:
-        """The form with the offset where there is one: ``1795223541.91251_0000000000000001``."""
+        """The form with the offset if it is not zero: ``1795223541.91251_0000000000000001``."""
         return f"{self.normal}_{self.offset:016x}" if self.offset else self.normal
 
     @property
@@ -89,7 +88,7 @@ class Timestamp:
         return f"{moment.isoformat()}.{fraction * 10:06d}"
 
     def ceil(self) -> int:
-        """The first whole second not before this time, as HTTP's Last-Modified rounds it."""
+        """The time rounded up to a whole second, as in HTTP's Last-Modified."""
         return -(-self.ticks // TICKS_PER_SECOND)
 
     def __float__(self) -> float:
@@ -126,7 +125,7 @@ def _parse(text: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(f"not a timestamp: {text!r}")
     seconds, fraction, offset = match.groups()
-    # Digits beyond the fifth round half up, as formatting a float would for all but exact ties.
+    # Digits after the fifth round half up; formatting a float differs in exact ties only.
     padded = ((fraction or "") + "000000")[:6]
     ticks = int(seconds) * TICKS_PER_SECOND + (int(padded) + 5) // 10
     return ticks, int(offset, 16) if offset else 0

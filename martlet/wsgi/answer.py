@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of an application, on its way to the client."""
+"""The answer of an application: its framing and sending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from martlet.http.environ import HeaderList
 from martlet.http.response import http_date
 from martlet.wsgi.head import Head
 
-#: A body up to this size travels in the same send as the headers.
+#: A body up to this size is sent together with the headers.
 _JOIN_BYTES_MAX = 64 * 1024
 _BODYLESS_STATUSES = ("1", "204", "304")
 
@@ -24,7 +24,7 @@ class BrokenAnswerError(Exception):
 class Answer:
     """One answer: ``start_response`` for the application, then ``send`` and ``finish``.
 
-    :param is_kept: asks, as the head is made, whether the connection outlives this answer.
+    :param is_kept: called when the head is made; whether the connection stays open afterwards.
     """
 
     def __init__(self, sock: socket.socket, head: Head, is_kept: Callable[[], bool]) -> None:
@@ -36,7 +36,7 @@ class Answer:
         self._status = ""
         self._headers: HeaderList = []
         self._is_chunked = False
-        self._left: int | None = None  # bytes of the body that Content-Length still promises
+        self._left: int | None = None  # bytes of the body that Content-Length still announces
         self._has_body = True
         #: Whether the head has been sent.
         self.is_sent = False
@@ -46,7 +46,7 @@ class Answer:
     def start_response(
         self, status: str, headers: HeaderList, exc_info: Any = None
     ) -> Callable[[bytes], None]:
-        """Of PEP 3333."""
+        """The ``start_response`` of PEP 3333."""
         if exc_info is not None and self.is_sent:
             raise exc_info[1].with_traceback(exc_info[2])
         if self._status and exc_info is None:
@@ -55,12 +55,12 @@ class Answer:
         return self.send
 
     def run(self, result: Iterable[bytes]) -> None:
-        """Send what the application returned, to the end.
+        """Send the whole body that the application returned.
 
-        :raises OSError: the client is gone.
+        :raises OSError: the client has closed the connection.
         """
         if isinstance(result, (list, tuple)):
-            # Known as a whole: it goes in one piece, with its length.
+            # The whole body is known: it is sent in one piece, with its length.
             body = result[0] if len(result) == 1 else b"".join(result)
             self._send(body, len(body))
         else:
@@ -71,12 +71,12 @@ class Answer:
         if self._is_chunked:
             self._sock.sendall(b"0\r\n\r\n")
         if self._left:
-            raise BrokenAnswerError(f"the body is {self._left} bytes shorter than it says")
+            raise BrokenAnswerError(f"the body is {self._left} bytes below its Content-Length")
 
     def send(self, chunk: bytes) -> None:
         """Send a piece of the body.
 
-        :raises OSError: the client is gone.
+        :raises OSError: the client has closed the connection.
         """
         if chunk:
             self._send(chunk, None)
@@ -88,7 +88,7 @@ class Answer:
         elif self._left is not None:
             if len(chunk) > self._left:
                 self.is_kept = False
-                raise BrokenAnswerError("the body is longer than it says")
+                raise BrokenAnswerError("the body is longer than its Content-Length")
             self._left -= len(chunk)
         elif self._is_chunked and chunk:
             chunk = b"%x\r\n%b\r\n" % (len(chunk), chunk)
@@ -101,9 +101,9 @@ class Answer:
             self._sock.sendall(chunk)
 
     def _head(self, whole: int | None) -> bytes:
-        """The status line and the headers; decides how the end of the body is told.
+        """Make the status line and the headers; choose how the end of the body is marked.
 
-        :param whole: the length of the body, where all of it is there.
+        :param whole: the length of the body, if all of it is known.
         """
         if not self._status:
             raise BrokenAnswerError("the application did not call start_response")
@@ -136,7 +136,7 @@ class Answer:
             lines.append(f"Date: {_date(int(time.time()))}")
         text = "\r\n".join(lines)
         if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
-            raise BrokenAnswerError("a header holds a line break")
+            raise BrokenAnswerError("a header contains a line break")
         return text.encode("latin-1") + b"\r\n\r\n"
 
 
@@ -144,7 +144,7 @@ _last_date = (0, "")
 
 
 def _date(now: int) -> str:
-    """The same for all answers of a second."""
+    """The Date header, cached for one second."""
     global _last_date
     if _last_date[0] != now:
         _last_date = (now, http_date(now))

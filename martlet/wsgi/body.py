@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The body of a request, as ``wsgi.input``. What follows it stays unread."""
+"""The body of a request, as ``wsgi.input``. The bytes after it stay unread."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from martlet.wsgi.head import BadRequestError, parse_fields
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.stream import ClientStream
 
-#: The longest line before a chunk; its extensions are read over.
+#: The longest line before a chunk; its extensions are ignored.
 _CHUNK_HEADER_BYTES_MAX = 1024
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
 _EXTENSION = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
 _CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*\r\n")
-#: Fields that decide where a request ends, and whose it is; RFC 9110, 6.5.1 forbids such trailers.
+#: Fields that set the end of a request and its host; RFC 9110, 6.5.1 forbids such trailers.
 _FRAMING = frozenset(("content-length", "host", "transfer-encoding"))
-#: A piece of a body of which more is wanted at once.
+#: The size of one read while more is wanted.
 _PIECE_BYTES = 64 * 1024
 
 
 class ChunkError(ValueError):
-    """A body in chunks is malformed."""
+    """A chunked body is malformed."""
 
 
 class Body:
     """A body of a known length.
 
-    :param ask: tells a client that waits for it to send the body; called before the first read.
+    :param ask: sends 100 Continue to a client that waits for it; called before the first read.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class Body:
 
     @property
     def is_asked_for(self) -> bool:
-        """False where the client still waits to be asked."""
+        """Whether the client has been asked for the body; False while it waits for that."""
         return self._ask is None
 
     @property
     def left(self) -> int | None:
-        """Bytes still to be read; None if unknown."""
+        """The number of unread bytes; None if unknown."""
         return self._left
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next ``size`` bytes, or all; fewer where the body ends.
+        """Read the next ``size`` bytes, or all; fewer at the end of the body.
 
-        :raises OSError: the connection broke, or (TimeoutError) nothing came for too long.
+        :raises OSError: the connection is lost, or (TimeoutError) nothing came for too long.
         """
         wanted = -1 if size is None or size < 0 else size
         pieces = []
@@ -71,7 +71,7 @@ class Body:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """The next line with its end, or its next ``size`` bytes.
+        """Read the next line with its end, or its next ``size`` bytes.
 
         :raises OSError: as ``read``.
         """
@@ -89,7 +89,7 @@ class Body:
             yield line
 
     def _piece(self, size: int, *, is_line: bool = False) -> bytes:
-        """From 1 to ``size`` bytes, of one line if so wished; none at the end of the body."""
+        """Read 1 to ``size`` bytes, with ``is_line`` of one line; none at the end of the body."""
         if not self._left:
             return b""
         self._ask_once()
@@ -104,10 +104,10 @@ class Body:
 
 
 class ChunkedBody(Body):
-    """A body in chunks (RFC 9112, 7.1).
+    """A chunked body (RFC 9112, 7.1).
 
-    Reading raises ChunkError where it is malformed and OSError where it ends too early; from then
-    on every read does, so that the connection cannot be used again.
+    Reading raises ChunkError if the body is malformed, and OSError if it ends too early. After that
+    every read raises the same error, so that the connection cannot be used again.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ChunkedBody(Body):
 
     @property
     def left(self) -> None:
-        """Unknown."""
+        """None: the number of unread bytes is unknown."""
         return None
 
     def _piece(self, size: int, *, is_line: bool = False) -> bytes:
@@ -154,7 +154,7 @@ class ChunkedBody(Body):
         if self._left == 0:
             end = self._stream.read_line(2)
             if end != b"\r\n":
-                raise ChunkError("a chunk is longer than it says")
+                raise ChunkError("a chunk is longer than its header says")
         return piece
 
     def _next_chunk(self) -> int:
@@ -167,7 +167,7 @@ class ChunkedBody(Body):
         return int(match[1], 16)
 
     def _read_trailers(self) -> None:
-        """Nothing uses them, but they bear the same rules as headers."""
+        """Read and discard the trailers; they obey the same rules as headers."""
         lines: list[bytes] = []
         left = self._limits.head_bytes
         while (line := self._stream.read_line(self._limits.header_line + 2)) != b"\r\n":
@@ -180,4 +180,4 @@ class ChunkedBody(Body):
         except BadRequestError as error:
             raise ChunkError(str(error)) from None
         if not _FRAMING.isdisjoint(names):
-            raise ChunkError("a trailer speaks of framing")
+            raise ChunkError("a trailer may not set framing or host")

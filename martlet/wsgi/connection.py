@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client's connection: its requests, one after the other."""
+"""The connection of one client: its requests, one after another."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from martlet.wsgi.head import BadRequestError, Head, parse_head
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.stream import ClientStream
 
-#: Of a body that the application left, so much is read so that the connection can be used again.
+#: If the application leaves no more than this of a body unread, the connection is reused.
 _LEFT_BODY_BYTES_MAX = 64 * 1024
-#: A client that is still sending would lose the answer by a reset: so much is taken in first.
+#: A reset would discard the answer to a client that is still sending: read up to this first.
 _DRAIN_BYTES_MAX = 1 << 20
 _DRAIN_SECONDS = 2.0
 
@@ -40,14 +40,14 @@ class House(Protocol):
     is_stopping: bool
 
     def idling(self, connection: Connection) -> AbstractContextManager[None]:
-        """Around the time in which the connection waits for a request."""
+        """A context for the time in which the connection waits for a request."""
 
     def serving(self) -> AbstractContextManager[Any]:
-        """Around the time in which the application works; entering may wait."""
+        """A context for the time in which the application runs; entering may wait."""
 
 
 class Connection:
-    """Serves one socket until it ends. ``run`` never raises for what the client does."""
+    """The service of one socket until its end. No action of the client makes ``run`` raise."""
 
     def __init__(self, house: House, sock: socket.socket, peer: tuple[str, int]) -> None:
         self.sock = sock
@@ -60,31 +60,31 @@ class Connection:
 
     @property
     def is_between_requests(self) -> bool:
-        """Whether nothing of a next request has come."""
+        """Whether no byte of a next request has come."""
         return self._stream.is_empty
 
     def run(self) -> None:
-        """Serve requests until the client, a time-out or an error ends it."""
+        """Serve requests until the client, a timeout or an error ends the connection."""
         try:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             idle_timeout = self._house.limits.client_timeout
             while self._serve_next(idle_timeout):
                 idle_timeout = self._house.limits.idle_timeout
         except OSError:
-            pass  # the client is gone, or too slow
+            pass  # the client has closed the connection, or is too slow
         except Exception:
             self._house.logger.exception("event=connection_failed")
         finally:
             self.sock.close()
 
     def _serve_next(self, idle_timeout: float) -> bool:
-        """Whether the connection can be used again."""
+        """Serve one request; return whether the connection can be used again."""
         try:
             with self._house.idling(self):
                 data = self._stream.read_head(idle_timeout)
             if data is None:
                 return False
-            self.sock.settimeout(self._house.limits.client_timeout)  # it was that of the wait
+            self.sock.settimeout(self._house.limits.client_timeout)  # replaces the idle timeout
             head = parse_head(data, self._house.limits)
         except BadRequestError as error:
             self._refuse(error)
@@ -106,7 +106,7 @@ class Connection:
         return Body(self._stream, head.length, ask)
 
     def _continue(self, answer: Answer) -> None:
-        if not answer.is_sent:  # or the client would take it for a part of the body
+        if not answer.is_sent:  # after the head, the client would read it as a part of the body
             self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _is_kept(self, head: Head, body: Body) -> bool:
@@ -114,13 +114,13 @@ class Connection:
             return False
         if body.is_finished:
             return True
-        # What a client sends that was not asked to is its own choice: no telling what comes next.
+        # A client that was not asked for its body may send it or not: the next bytes are ambiguous.
         return body.is_asked_for and body.left is not None and body.left <= _LEFT_BODY_BYTES_MAX
 
     def _answer(self, head: Head, body: Body, answer: Answer) -> bool:
-        """Let the application answer; False if the answer broke off.
+        """Let the application answer; return False if the answer is incomplete.
 
-        :raises OSError: the client is gone.
+        :raises OSError: the client has closed the connection.
         """
         house = self._house
         environ = self._environ_of(head, body)
@@ -157,7 +157,7 @@ class Connection:
                 environ["CONTENT_TYPE"] = value
             elif name == "content-length":
                 environ["CONTENT_LENGTH"] = value
-            elif "_" not in name:  # X_A and X-A must not meet in one variable
+            elif "_" not in name:  # X_A and X-A would become the same variable
                 environ["HTTP_" + upper_name(name).replace("-", "_")] = value
         environ["wsgi.input"] = body
         return environ
@@ -184,7 +184,7 @@ class Connection:
         self.sock.sendall(head.encode("latin-1") + body)
 
     def _drain(self) -> None:
-        """Take in what the client is still sending: a reset would wipe out the answer unread."""
+        """Read the bytes that the client still sends: a reset would discard the unread answer."""
         deadline = time.monotonic() + _DRAIN_SECONDS
         left = _DRAIN_BYTES_MAX
         self.sock.shutdown(socket.SHUT_WR)
@@ -197,7 +197,7 @@ class Connection:
 
 
 def base_environ() -> Environ:
-    """The keys that all requests have in common."""
+    """The keys that are the same for all requests."""
     return {
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
@@ -210,7 +210,7 @@ def base_environ() -> Environ:
 
 
 def _skip(body: Body) -> bool:
-    """Read what the application left of a short body."""
+    """Read the rest of a short body that the application has not read."""
     while not body.is_finished:
         if not body.read(_LEFT_BODY_BYTES_MAX):
             return body.is_finished
@@ -218,16 +218,16 @@ def _skip(body: Body) -> bool:
 
 
 def _is_fault_of_app(error: OSError) -> bool:
-    """Whether an OSError before the answer comes from something else than the client's socket."""
+    """Whether an OSError before the answer has another source than the client's socket."""
     return not isinstance(error, (ConnectionError, TimeoutError))
 
 
 def _trans_id(environ: Environ) -> str:
-    """The id that a filter gave to the request, else a new one, which it keeps."""
+    """The id that a filter gave to the request, or else a new one, which is stored."""
     trans_id: str = environ.setdefault("swift.trans_id", new_trans_id())
     return trans_id
 
 
 def _unquoted(path: str) -> str:
-    # Of bytes: of a text it would take what lies beyond ASCII for characters, and encode them.
+    # From bytes: from a str it would encode the characters beyond ASCII as UTF-8.
     return unquote_to_bytes(path.encode("latin-1")).decode("latin-1")

@@ -12,17 +12,17 @@ from martlet.wsgi.limits import Limits
 
 # A token, or bytes beyond ASCII: metadata may have names in UTF-8.
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\x80-\xff]+")
-# Stored in metadata, such a character would make a header that no client of a server can read.
+# With such a character in stored metadata, no client of a server could read the header.
 _FORBIDDEN_IN_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f\x7f]+) HTTP/1\.([01])")
-# Bytes beyond ASCII too: where a domain stands for a container, it has the container's name.
+# With bytes beyond ASCII: a domain that stands for a container has the container's name.
 _HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:\x80-\xff]*")
 _ABSOLUTE_FORM = re.compile(r"(?i:https?)://([^/?]+)(/[^?]*)?(\?.*)?")
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 
 
 class BadRequestError(Exception):
-    """The request breaks the grammar or a limit: the status and the sentence for the client."""
+    """The request violates the grammar or a limit: the status and the sentence for the client."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -35,7 +35,7 @@ class Head:
 
     :param target: path and query as sent; the authority of an absolute form is the Host.
     :param headers: by lower-case name, repeats joined with commas.
-    :param length: bytes of the body; None for one in chunks.
+    :param length: bytes of the body; None for a chunked one.
     """
 
     method: str
@@ -49,9 +49,9 @@ class Head:
 
 
 def check_start(data: bytes | bytearray, limits: Limits, start: int = 0) -> None:
-    """Refuse early what cannot become a head, however it goes on.
+    """Refuse early the start of a head that no further bytes can make valid.
 
-    :param start: the ends of lines before it have been checked.
+    :param start: the line ends before this position have been checked.
     :raises BadRequestError: 400 or 414.
     """
     end = data.find(b"\n")
@@ -65,7 +65,7 @@ def check_start(data: bytes | bytearray, limits: Limits, start: int = 0) -> None
 
 
 def parse_head(data: bytes, limits: Limits) -> Head:
-    """The request whose head, without the empty line at its end, is ``data``.
+    """Parse the head of a request; ``data`` is without the empty line at its end.
 
     :raises BadRequestError: 400, 414 or 501.
     """
@@ -95,7 +95,7 @@ def parse_head(data: bytes, limits: Limits) -> Head:
 
 
 def parse_fields(lines: list[bytes], limits: Limits) -> dict[str, str]:
-    """Header or trailer lines, by lower-case name.
+    """Parse header or trailer lines into values by lower-case name.
 
     :raises BadRequestError: 400: one is malformed or too long, or there are too many.
     """
@@ -121,7 +121,7 @@ def parse_fields(lines: list[bytes], limits: Limits) -> dict[str, str]:
 
 
 def _origin_form(target: str, headers: dict[str, str]) -> str:
-    """RFC 9112, 3.2: a forward proxy gets the absolute form, and OPTIONS of a server ``*``."""
+    """Reduce the absolute form (for forward proxies) and ``*`` (OPTIONS); RFC 9112, 3.2."""
     if target[0] == "/":
         return target
     if target == "*":
@@ -155,6 +155,6 @@ def _body_length(headers: dict[str, str], is_http_11: bool) -> int | None:
     if not is_http_11:
         raise BadRequestError(HTTPStatus.BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding")
     if encoding.lower() != "chunked":
-        sentence = "The only Transfer-Encoding served is chunked"
+        sentence = "The only supported Transfer-Encoding is chunked"
         raise BadRequestError(HTTPStatus.NOT_IMPLEMENTED, sentence)
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accepts connections and bounds them: how many there are, and how many requests are served."""
+"""The listener: accepts connections, and limits their number and that of running requests."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from martlet.http.environ import WSGIApp
 from martlet.wsgi.connection import Connection, base_environ
 from martlet.wsgi.limits import Limits
 
-#: How long to wait where the process has no descriptor left, seconds.
+#: Pause before another accept if the process has no free descriptor, seconds.
 _RETRY_SECONDS = 0.05
 
 Spawn = Callable[[Callable[[], None]], Any]
 
 
 class HttpServer:
-    """Serves an application on one listening socket.
+    """The server of an application on one listening socket.
 
-    A request takes one of ``requests_max`` places only while the application works on it; one that
-    comes when all are taken waits. A connection that waits for a request, or drips one, takes none.
-    Beyond ``connections_max`` connections the one that has waited longest is closed.
+    A request takes one of ``requests_max`` places only while the application works on it. If all
+    places are taken, it waits. A connection that waits for a request, or sends one slowly, takes no
+    place. Over ``connections_max`` connections the one idle longest is closed.
 
-    :param spawn: runs a function in a (green) thread of its own.
+    :param spawn: runs a function in a new (green) thread.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class HttpServer:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     if error.errno in (errno.EINVAL, errno.EBADF):
                         raise
-                    continue  # the client is gone already
+                    continue  # the client has closed the connection already
                 self._close_oldest_idle()
                 time.sleep(_RETRY_SECONDS)
                 continue
@@ -76,15 +76,15 @@ class HttpServer:
             self._ended.wait_for(lambda: not self._connections)
 
     def stop(self) -> None:
-        """Accept no more, close connections between two requests, and let the others end theirs."""
+        """Stop accepting, close idle connections, and let the others finish their requests."""
         self.retire()
         _shut_down(self._listener)
 
     def retire(self, keeps_idle: bool = False) -> None:
-        """As ``stop``, but the listening socket lives on; the next ``accept`` must be woken up.
+        """As ``stop``, but the listening socket stays open; the caller must wake up ``accept``.
 
-        With ``keeps_idle`` a connection between two requests has one more, whose answer says that
-        it is the last: a client that has just sent it would not learn what became of it.
+        With ``keeps_idle`` an idle connection may send one more request, and its answer closes the
+        connection. Otherwise a client that has just sent a request would get no answer.
         """
         self.is_stopping = True
         self._keeps_idle = keeps_idle
@@ -96,7 +96,7 @@ class HttpServer:
 
     @contextmanager
     def idling(self, connection: Connection) -> Iterator[None]:
-        """Around the time in which a connection waits for a request."""
+        """A context for the time in which a connection waits for a request."""
         if self.is_stopping and not self._keeps_idle and connection.is_between_requests:
             raise ConnectionAbortedError("the server stops")
         self._idle[connection] = None
@@ -106,7 +106,7 @@ class HttpServer:
             self._idle.pop(connection, None)
 
     def serving(self) -> AbstractContextManager[Any]:
-        """Around the time in which the application works; waits for a place."""
+        """A context for the time in which the application runs; waits for a place."""
         return self._places
 
     def _admit(self, sock: socket.socket, peer: Any) -> None:
@@ -115,7 +115,7 @@ class HttpServer:
         try:
             connection = Connection(self, sock, (peer[0], peer[1]))
         except OSError:
-            sock.close()  # the client is gone already
+            sock.close()  # the client has closed the connection already
             return
         self._connections.add(connection)
         self._spawn(lambda: self._run(connection))
@@ -137,8 +137,8 @@ class HttpServer:
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Wake up whichever thread waits for the socket, as by its end."""
+    """End the socket's stream in both directions, which wakes the thread that waits for it."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # it has ended by itself
+        pass  # it has ended already

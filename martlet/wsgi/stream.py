@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes that come from a client."""
+"""The bytes received from a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EMPTY_LINES_MAX = 4
 
 
 class ClientStream:
-    """Reads from a socket through one buffer, which holds little more than a head."""
+    """A reader of a socket through one buffer, which holds little more than a head."""
 
     def __init__(self, sock: socket.socket, limits: Limits) -> None:
         self.sock = sock
@@ -25,14 +25,15 @@ class ClientStream:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of a next request has come."""
+        """Whether no byte of a next request has come."""
         return not self._buffer
 
     def read_head(self, idle_timeout: float) -> bytes | None:
-        """The next head, without the empty line at its end; None if none came in ``idle_timeout``
-        seconds, or the client went away.
+        """Read the next head, without the empty line at its end.
 
-        :raises BadRequestError: it cannot become a head, broke off or (408) took too long.
+        None if no request started in ``idle_timeout`` seconds, or the client closed the connection.
+
+        :raises BadRequestError: the head is invalid, incomplete or (408) took too long.
         """
         try:
             if not self._await_request(idle_timeout):
@@ -55,9 +56,7 @@ class ClientStream:
         return head
 
     def _await_request(self, idle_timeout: float) -> bool:
-        """Wait for its first byte. RFC 9112, 2.2: empty lines before a request are ignored; few are
-        enough.
-        """
+        """Wait for the first byte of a request; skip a few empty lines (RFC 9112, 2.2)."""
         for _ in range(_EMPTY_LINES_MAX):
             while not self._buffer.strip(b"\r") and len(self._buffer) < 2:
                 if not self._fill(idle_timeout):
@@ -68,15 +67,15 @@ class ClientStream:
         return True
 
     def read(self, size: int, *, is_line: bool = False) -> bytes:
-        """From 1 to ``size`` bytes; none at the end. With ``is_line`` they end where a line does.
+        """Read 1 to ``size`` bytes; none at the end. With ``is_line`` they end where a line does.
 
-        :raises OSError: the connection broke, or (TimeoutError) nothing came for too long.
+        :raises OSError: the connection is lost, or (TimeoutError) nothing came for too long.
         """
         if not self._buffer:
             if not is_line:
                 self.sock.settimeout(self._limits.client_timeout)
                 return self.sock.recv(min(size, _RECEIVE_BYTES))
-            self._fill(self._limits.client_timeout)  # a call for each of many lines is too dear
+            self._fill(self._limits.client_timeout)  # a system call for each line is too slow
         if is_line:
             size = self._buffer.find(b"\n", 0, size) + 1 or size
         piece = bytes(self._buffer[:size])
@@ -84,7 +83,7 @@ class ClientStream:
         return piece
 
     def read_line(self, bytes_max: int) -> bytes:
-        """A line with its end; without one where the stream ends or it is longer than that.
+        """Read a line with its end, or up to ``bytes_max`` bytes or the end of the stream.
 
         :raises OSError: as ``read``.
         """

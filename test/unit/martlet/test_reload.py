@@ -236,12 +236,12 @@ def test_a_conf_that_breaks_after_its_check_leaves_the_old_workers(start: Start)
     assert service.process is not None
     worker = service.get_pid()
     tell(service, signal.SIGHUP)
-    wait_until(lambda: "the workers of before the reload go on" in service.log)
+    wait_until(lambda: "the workers from before the reload go on" in service.log)
     assert service.get_pid() == worker
     (service.directory / "main.py").write_text(textwrap.dedent(MAIN))  # for the next but one
     rewrite(service, "new", workers=0)
     tell(service, signal.SIGHUP)
-    wait_until(lambda: service.log.count("the workers of before the reload go on") == 2)
+    wait_until(lambda: service.log.count("the workers from before the reload go on") == 2)
     assert service.get_pid() == worker
     rewrite(service, "new", workers=0)
     tell(service, signal.SIGHUP)
