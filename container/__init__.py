@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container service: which objects a container has; it reports its totals to the account."""
+"""The container service: the objects of each container, and reports of totals to the account."""

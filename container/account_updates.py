@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling an account's replicas what one of its containers holds: one PUT to each."""
+"""Updates of an account with the totals of a container: one PUT to each replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from martlet.words.names import quote_path
 
 @dataclass(frozen=True, slots=True)
 class AccountReplica:
-    """Where one replica of an account lies."""
+    """The location of one replica of an account."""
 
     address: Address
     device: str
@@ -28,9 +28,9 @@ def send_to_account(
     info: ContainerInfo,
     extra_headers: dict[str, str],
 ) -> list[int]:
-    """Send a container's state to every replica at once; the statuses, 503 where none came.
+    """Send a container's state to all replicas in parallel; return the statuses, 503 for no answer.
 
-    Failures are logged; the caller decides what they mean.
+    Failures are logged; the caller handles them.
     """
     headers = {
         "X-Put-Timestamp": info.put_timestamp,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``[app:container-server]``, and ``[container-reconciler]`` of the reconciler's own conf."""
+"""The options of the container server, of container sync and of the reconciler."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class ContainerOptions(StorageOptions):
 
     max_update_bytes: int = option(16 * 1024**2, "Largest body of an UPDATE", "bytes")
     report_interval: float = option(1.0, "Pause between reports to the accounts", "s")
-    report_concurrency: int = option(8, "Containers reported at once")
+    report_concurrency: int = option(8, "Containers reported in parallel")
     sweep_interval: float = option(300.0, "Pause between sweeps for unreported containers", "s")
-    containers_per_second: int = option(500, "Databases looked at in a sweep, at most", "1/s")
+    containers_per_second: int = option(500, "Most databases read in a sweep", "1/s")
     account_suppression_time: float = option(
-        60.0, "Pause in the reports to an account that did not take one", "s"
+        60.0, "Pause in the reports to an account that did not accept one", "s"
     )
 
     allowed_sync_hosts: list[str] = option(
-        ["127.0.0.1"], "Hosts that full URLs in X-Container-Sync-To may name"
+        ["127.0.0.1"], "Hosts allowed in full URLs in X-Container-Sync-To"
     )
 
     def __post_init__(self) -> None:
@@ -41,12 +41,12 @@ class ContainerOptions(StorageOptions):
 class SyncOptions:
     """``[container-sync]`` in the container server's conf, for ``martlet-container-sync``."""
 
-    sync_proxy: list[str] = option([], "HTTP proxies to send through, one at random; empty: none")
-    interval: float = option(300.0, "Each container is looked at once in so long", "s")
+    sync_proxy: list[str] = option([], "HTTP proxies, one chosen at random; empty: none")
+    interval: float = option(300.0, "Time between two starts of a pass", "s")
     container_time: float = option(60.0, "Longest work on one container in a pass", "s")
     conn_timeout: float = option(5.0, "Longest wait for a connection to another cluster", "s")
-    request_tries: int = option(3, "How often an object is asked for that gets a 5xx")
-    sync_row_concurrency: int = option(8, "Rows of a container worked on at once")
+    request_tries: int = option(3, "Most tries of a request that is answered with 5xx")
+    sync_row_concurrency: int = option(8, "Rows of a container synced in parallel")
     internal_client_conf_path: str = option(
         "/etc/martlet/internal-client.conf", "Conf of the daemon's own proxy"
     )
@@ -75,12 +75,12 @@ class ReconcilerOptions:
 
     interval: float = option(30.0, "Pause between two passes", "s")
     reclaim_age: float = option(
-        604800.0, "Age from which on an entry is dropped if its object is nowhere to be found", "s"
+        604800.0, "Age after which an entry is dropped if its object is not found", "s"
     )
-    request_tries: int = option(3, "How often a request is sent that gets a 5xx")
-    concurrency: int = option(1, "Entries worked on at once")
-    processes: int = option(0, "Reconcilers that share the queue; 0: this one does it all")
-    process: int = option(0, "Which of them this is, from 0")
+    request_tries: int = option(3, "Most tries of a request that is answered with 5xx")
+    concurrency: int = option(1, "Entries processed in parallel")
+    processes: int = option(0, "Reconcilers that share the queue; 0: only this one")
+    process: int = option(0, "Number of this reconciler among them, from 0")
     conn_timeout: float = option(0.5, "Longest wait for a connection to a container server", "s")
     node_timeout: float = option(10.0, "Longest wait for a container server's answer", "s")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's database: what it holds, its own state, and how both change (container-db.md)."""
+"""A container's database: its objects, its own state, and changes of both (container-db.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
-#: Holds a set of metadata to its limits; raises to refuse the write.
+#: Checks a set of metadata against its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]
 
 _INFO_QUERY = """
@@ -68,22 +68,22 @@ class ContainerInfo:
     object_count_max: int  # over all policies
     reconciler_sync_point: int
     has_other_policies: bool  # whether there has ever been a row of another policy
-    version_count: int  # delete markers included, of names with versions
+    version_count: int  # of names with versions, including delete markers
 
     @property
     def is_deleted(self) -> bool:
-        """Deleted after it was put, and empty."""
+        """Whether the last DELETE is later than the last PUT and the container is empty."""
         is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
         return is_later and not self.object_count and not self.version_count
 
     @property
     def is_empty(self) -> bool:
-        """No object of any policy, and no version."""
+        """Whether there is no object of any policy and no version."""
         return not self.object_count_max and not self.version_count
 
     @property
     def is_unreported(self) -> bool:
-        """Whether the account has not been told all of this yet."""
+        """Whether this state differs from the one last reported to the account."""
         return (
             Timestamp(self.put_timestamp) > Timestamp(self.reported_put_timestamp)
             or Timestamp(self.delete_timestamp) > Timestamp(self.reported_delete_timestamp)
@@ -93,7 +93,7 @@ class ContainerInfo:
 
     @property
     def metadata(self) -> Metadata:
-        """Metadata with timestamps, removed values included."""
+        """The metadata with timestamps, including removed values."""
         return parse_metadata(self.raw_metadata)
 
 
@@ -113,7 +113,7 @@ class ContainerDatabase(Database):
     )
 
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
-        """Give a database of OpenStack Swift our triggers: same names, same effect."""
+        """Replace the triggers of an OpenStack Swift database by ours: same names, same effect."""
         query = "SELECT sql FROM sqlite_master WHERE name = 'object_insert_policy_stat'"
         found = connection.execute(query).fetchone()
         if found is not None and found[0] in COUNTING_TRIGGERS:
@@ -132,7 +132,7 @@ class ContainerDatabase(Database):
     ) -> None:
         """Create the file, durably, with its metadata.
 
-        :raises DatabaseExists: another process made it first.
+        :raises DatabaseExists: another process created it first.
         """
 
         def fill(connection: sqlite3.Connection) -> None:
@@ -170,10 +170,10 @@ class ContainerDatabase(Database):
     def list_objects(
         self, query: ListingQuery, policy_index: int | None
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-        """State and listing of one moment; rows are (name, created_at, size, content_type, etag,
-        version id), the last empty for a name without versions.
+        """The state and a listing, from one transaction.
 
-        ``policy_index`` None stands for the container's own policy.
+        Rows are (name, created_at, size, content_type, etag, version id); the version id is empty
+        for a name without versions. ``policy_index`` None means the container's own policy.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
@@ -193,7 +193,7 @@ class ContainerDatabase(Database):
     def list_versions(
         self, query: ListingQuery, policy_index: int | None, version_marker: str
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-        """State and versions of one moment, as `version_listing.list_versions` has them."""
+        """The state and the rows of `version_listing.list_versions`, from one transaction."""
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
             info = _info(connection)
@@ -205,17 +205,17 @@ class ContainerDatabase(Database):
         return self.read(run)
 
     def merge(self, records: Sequence[Record]) -> bool:
-        """Take in rows, each where it is newer than what is there; all or none, and durable.
+        """Merge rows that are newer than the stored ones: all or none, durably.
 
-        True if one of them is of another policy than the container.
+        Returns True if one of them has another policy than the container.
         """
         return self.write(lambda connection: merge_rows(connection, records))
 
     def misplaced_rows(self, limit: int) -> tuple[ContainerInfo, list[Record], int]:
-        """Rows of other policies than the container's, that were not handed on yet.
+        """The state, the next misplaced rows that are not in the queue, and a sync point.
 
-        The third value is for ``set_reconciler_sync_point`` once these are handed on; it is the
-        present one if there is nothing to do.
+        The sync point is for ``set_reconciler_sync_point`` once these rows are in the queue. It is
+        the present one if there is nothing to do.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, list[Record], int]:
@@ -238,7 +238,7 @@ class ContainerDatabase(Database):
         return self.read(run)
 
     def set_reconciler_sync_point(self, point: int) -> None:
-        """Note that the misplaced rows up to this ROWID are in the queue."""
+        """Record that the misplaced rows up to this ROWID are in the queue."""
         self.write(
             lambda connection: connection.execute(
                 "UPDATE container_info SET reconciler_sync_point = ?", (point,)
@@ -253,11 +253,11 @@ class ContainerDatabase(Database):
         updates: Metadata,
         check: CheckMetadata,
     ) -> tuple[bool, ContainerInfo]:
-        """A client's PUT on a database that exists; tells whether a deleted container came back.
+        """Update an existing database; return whether a deleted container came back, and its state.
 
-        A PUT older than the deletion leaves the container deleted: the info says so.
+        A PUT older than the deletion changes nothing: the state shows a deleted container.
 
-        :raises PolicyConflict: a living container has another policy than the requested one.
+        :raises PolicyConflict: an existing container has another policy than the requested one.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[bool, ContainerInfo]:
@@ -278,7 +278,7 @@ class ContainerDatabase(Database):
         return self.write(run)
 
     def post(self, put_timestamp: str | None, updates: Metadata, check: CheckMetadata) -> bool:
-        """A client's POST: metadata, and the put timestamp where given; False if deleted."""
+        """Update metadata, and the put timestamp if given; return False if deleted."""
 
         def run(connection: sqlite3.Connection) -> bool:
             if _info(connection).is_deleted:
@@ -291,7 +291,7 @@ class ContainerDatabase(Database):
         return self.write(run)
 
     def delete(self, timestamp: str) -> tuple[ContainerInfo, ContainerInfo]:
-        """Mark the container deleted, unless it holds an object; the states before and after."""
+        """Mark the container deleted if it is empty; return the states before and after."""
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, ContainerInfo]:
             before = _info(connection)
@@ -309,7 +309,7 @@ class ContainerDatabase(Database):
         return self.write(run)
 
     def set_reported(self, info: ContainerInfo) -> None:
-        """Note that the account knows the state ``info``."""
+        """Record that the account knows the state ``info``."""
         values = (
             info.put_timestamp,
             info.delete_timestamp,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the misplaced rows of this server's containers into the reconciler's queue.
+"""The feeder: copies misplaced rows of this server's containers to the reconciler's queue.
 
 A row is misplaced if its storage policy is not the container's: the object was written while the
-container seemed to have another one. Such rows stay in the database, where neither listing nor
-totals show them. How far they are in the queue is kept in the database (``reconciler_sync_point``),
-so that nothing is lost by a crash; the set of marked containers only makes it fast. Every replica
-of a container feeds the queue; the rows are the same and become one there.
+container seemed to have another policy. Such rows stay in the database, but neither listings nor
+totals show them. The database records up to which row they are in the queue
+(``reconciler_sync_point``), so that a crash loses nothing. The set of marked containers is only for
+speed. Every replica of a container feeds the queue; the rows are the same and are merged there.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from storage.concurrency import repeat_in_background
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseMissing, DeviceFailed, DeviceStuck, ProcessLost
 
-#: Pause between two looks at the marked containers, seconds.
+#: Pause between two runs over the marked containers, seconds.
 INTERVAL_SECONDS = 1.0
-#: How long all is left alone after the queue did not take something, seconds.
+#: Pause after the queue has not accepted rows, seconds.
 RETRY_SECONDS = 15.0
-#: Beyond so many marked containers the rest waits for the sweep.
+#: Most marked containers; others wait for the sweep.
 MARKED_MAX = 10_000
-#: Rows in one request.
+#: Most rows in one request.
 ROWS_AT_ONCE = 1000
 
 _Rows = Sequence[Mapping[str, Any]]
 
 
 class Feeder:
-    """Feeds the queue. ``mark_misplaced`` may be called by any green thread."""
+    """The feeder of one process. Any green thread may call ``mark_misplaced``."""
 
     def __init__(
         self,
@@ -60,24 +60,22 @@ class Feeder:
         self._log = get_logger("martlet.container.feeder")
 
     def start(self) -> None:
-        """Begin to feed in the background."""
+        """Start feeding in the background."""
         repeat_in_background("feed", self.feed_marked, INTERVAL_SECONDS)
 
     def mark_misplaced(self, path: str) -> None:
-        """Note that this database has taken in a misplaced row."""
+        """Mark a database that has received a misplaced row."""
         with self._lock:
             if len(self._marked) < MARKED_MAX:
                 self._marked.add(path)
 
     def look_at(self, path: str, info: ContainerInfo) -> None:
-        """Mark a container that a sweep comes by, if it may have misplaced rows."""
+        """Mark a container found by a sweep, if it may have misplaced rows."""
         if info.has_other_policies:
             self.mark_misplaced(path)
 
     def feed_marked(self) -> None:
-        """Feed every container that was marked since the last call; what fails stays marked, and
-        waits a little.
-        """
+        """Feed every marked container; one that fails stays marked and is retried after a pause."""
         if time.monotonic() < self._next_try:
             return
         with self._lock:
@@ -86,7 +84,7 @@ class Feeder:
             try:
                 is_done = self.feed(path)
             except DatabaseMissing:
-                continue  # its rows went with it
+                continue  # its rows are gone with it
             except (DeviceStuck, ProcessLost):
                 continue  # logged once for the device; a sweep marks it again
             except RingError as error:
@@ -103,7 +101,7 @@ class Feeder:
                 self._next_try = time.monotonic() + RETRY_SECONDS
 
     def feed(self, path: str) -> bool:
-        """Put the misplaced rows of a container into the queue; False if they are not all there.
+        """Put the misplaced rows of a container into the queue; return False unless all are in it.
 
         :raises DatabaseError: its database cannot be read or written.
         :raises RingError: there is no container ring.
@@ -130,7 +128,7 @@ class Feeder:
                     )
 
     def _send(self, container: str, rows: _Rows) -> bool:
-        """Whether most replicas of the queue's container have taken the rows."""
+        """Send rows to the queue; return whether most replicas of its container accepted them."""
         if self._ring is None:
             self._ring = self._open_ring()
         partition, nodes = self._ring.get_nodes(QUEUE_ACCOUNT, container)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the object table as listings show them.
+"""Rows of the object table in the format of listings.
 
-A page of a listing in JSON, which is what every listing through a proxy is made of, has up to
-10,000 rows. `render_rows` writes it straight from them, without a dictionary for each; the text is
-that of ``json.dumps``.
+Every listing through a proxy is made from JSON pages of up to 10,000 rows. `render_rows` writes a
+page directly from the rows, without a dictionary for each; the text is that of ``json.dumps``.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ _SIZE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
 
 
 def object_entry(row: Row | Subdir, container_path: str) -> dict[str, Any]:
-    """One of the entries of `render_rows`."""
+    """An entry of a listing of objects, for a row of `render_rows`."""
     if isinstance(row, Subdir):
         return {"subdir": row.name}
     *fields, version = row
     entry = _entry(*fields)
     if version not in ("", NULL):
-        # What a client of Swift sees, where the object in the container is a link to the version.
+        # As in Swift, where the object in the container is a link to the version.
         path = quote_path(f"/v1{container_path}/{entry['name']}")
         entry |= {"symlink_path": f"{path}?version-id={version}", "version_symlink": True}
     return entry
@@ -56,8 +55,9 @@ def _entry(name: str, created_at: str, size: int, stored_type: str, etag: str) -
 
 
 def render_rows(rows: Iterable[Row | Subdir], container_path: str) -> bytes:
-    """The JSON of a listing of objects, whose rows are (name, created_at, size, content_type, etag,
-    version id).
+    """Render a listing of objects as JSON.
+
+    Rows are (name, created_at, size, content_type, etag, version id).
     """
     entries = []
     for row in rows:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merging a batch of rows into the object table.
+"""The merge of a batch of rows into the object table.
 
-This is the hot path of every object write. A batch takes a few statements, whatever its size: each
-step of a statement gives up the interpreter's lock and takes it back, and so does each call of a
-Python function by SQLite, which costs more than the row itself when other threads are busy. So
-rows go in many at a time, and counts and hash are worked out here for the whole batch, while the
-triggers that do it row by row stand aside (schema.py).
+This is the hot path of every object write. Each step of a statement releases the interpreter's lock
+and takes it again, and so does each call of a Python function by SQLite. When other threads are
+busy, that costs more than the row itself. So a batch of any size takes only a few statements. Rows
+are inserted many at a time. Counts and hash are computed here for the whole batch, and the triggers
+that do it row by row are disabled meanwhile (schema.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from container.record import Record, merge_records
 from container.replace import replace_rows
 from container.version_rows import merge_versions
 
-# json_each hands over any number of names as one argument; CROSS JOIN makes it the outer loop.
+# json_each passes any number of names as one argument; CROSS JOIN makes it the outer loop.
 _EXISTING = """
 SELECT o.name, o.created_at, o.size, o.content_type, o.etag, o.deleted, o.storage_policy_index,
     o.ROWID
@@ -29,10 +29,10 @@ _Key = tuple[str, int]
 
 
 def merge_rows(connection: sqlite3.Connection, records: Sequence[Record]) -> bool:
-    """Take in ``records`` where they are newer; part of the caller's write transaction.
+    """Merge the ``records`` that are newer; part of the caller's write transaction.
 
-    Rows of one name and policy are one object; a row of another policy stands beside it. True if
-    one that was taken in has another policy than the container.
+    Rows of one name and policy are one object; a row of another policy is separate. Returns True if
+    a merged row has another policy than the container.
     """
     records, is_misplaced = merge_versions(connection, records)
     return _merge_objects(connection, records) or is_misplaced if records else is_misplaced
@@ -43,7 +43,7 @@ def _merge_objects(connection: sqlite3.Connection, records: Sequence[Record]) ->
     existing = connection.execute(_EXISTING, (json.dumps(names),)).fetchall()
     if not existing and len(set(names)) == len(names):
         return replace_rows(connection, {}, records)
-    # A name that is twice in the batch is twice in the answer.
+    # A name that is twice in the batch is twice in the result.
     stored = {rowid: Record(*columns) for *columns, rowid in existing}
     by_key: dict[_Key, Record] = {}
     for row in stored.values():
@@ -59,7 +59,7 @@ def _merge_objects(connection: sqlite3.Connection, records: Sequence[Record]) ->
 
 
 def _winners(records: Sequence[Record], stored: dict[_Key, Record]) -> dict[_Key, Record]:
-    """The rows to write: each winner that is not what is stored."""
+    """The rows to write: each winner that differs from the stored row."""
     winners: dict[_Key, Record] = {}
     for record in records:
         key = record.name, record.storage_policy_index

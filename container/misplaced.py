@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of misplaced objects: rows of objects that lie in another policy than their container.
+"""The queue of misplaced objects: rows of objects in another policy than their container's.
 
-The queue is an account of its own, with names that OpenStack Swift's reconciler reads too. It has a
-container for each hour of the objects' timestamps; an object's row there says in its name where the
-object lies, in its etag when it was written, and in its type whether it was put or deleted.
+The queue is a separate account, with names that OpenStack Swift's reconciler can read, too. It has
+a container for each hour of the objects' timestamps. The name of an object's row is its policy and
+path. The etag is the time of its write. The type says whether it was put or deleted.
 
-Moving an object keeps its time and adds to the offset, so that each step outranks what it replaces
-and nothing that a client writes later. The offsets are Swift's: +1 removes the misplaced copy, +2
-the row in the queue, +3 writes or deletes where the object belongs.
+A move keeps the time of an object and increases the offset. So each step wins over the version that
+it replaces, but not over later writes of clients. The offsets are Swift's: +1 removes the misplaced
+copy, +2 the row in the queue, +3 writes or deletes in the right policy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMOVED, _DONE, _MOVED = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the queue. ``written_at`` is of the misplaced row, ``queued_at`` of the entry."""
+    """An entry of the queue: ``written_at`` is of the misplaced row, ``queued_at`` of the entry."""
 
     name: str
     policy_index: int
@@ -44,41 +44,41 @@ class Entry:
     queued_at: Timestamp
 
     def removed_at(self, source: Timestamp) -> Timestamp:
-        """When the misplaced copy, of the time ``source``, is deleted."""
+        """The timestamp for deleting the misplaced copy, which has the time ``source``."""
         return later(max(source, self.written_at), _REMOVED)
 
     @property
     def deleted_at(self) -> Timestamp:
-        """When the object is deleted where it belongs, if that is what was misplaced."""
+        """The timestamp for deleting the object in the right policy, for a misplaced deletion."""
         return later(self.written_at, _MOVED)
 
     def moved_at(self, source: Timestamp) -> Timestamp:
-        """When the object, of the time ``source``, is written where it belongs."""
+        """The timestamp for writing the object, of the time ``source``, in the right policy."""
         return later(max(source, self.written_at), _MOVED)
 
     @property
     def done_at(self) -> Timestamp:
-        """When the entry is removed from the queue."""
+        """The timestamp for removing the entry from the queue."""
         return later(max(self.written_at, self.queued_at), _DONE)
 
 
 class Step(Enum):
-    """What is to be done next for an entry."""
+    """The next step for an entry."""
 
-    COPY = "copy it to where it belongs"
-    DELETE = "delete it where it belongs"
+    COPY = "copy the object to the right policy"
+    DELETE = "delete the object in the right policy"
     REMOVE = "remove the misplaced copy"
-    GIVE_UP = "what is queued is nowhere to be found any more"
-    WAIT = "what is queued is not to be found now"
+    GIVE_UP = "the misplaced object is not found and its entry is dropped"
+    WAIT = "the misplaced object is not found at present"
 
 
 def next_step(
     entry: Entry, source_status: int, source: Timestamp, now: Timestamp, reclaim_age: float
 ) -> Step:
-    """What to do about an object that is older or missing where it belongs.
+    """Choose the step for an object that is older or missing in the right policy.
 
-    :param source_status: of a GET where it is misplaced; ``source`` is the time in that answer.
-    :param reclaim_age: seconds after which tombstones are forgotten.
+    :param source_status: of a GET in the wrong policy; ``source`` is the time in that answer.
+    :param reclaim_age: seconds after which tombstones are removed.
     """
     if source_status // 100 == 2 and source >= entry.written_at:
         return Step.COPY
@@ -100,7 +100,7 @@ def queue_container(time: Timestamp) -> str:
 
 
 def queue_row(account: str, container: str, record: Record) -> tuple[str, dict[str, Any]]:
-    """The container of the queue and the row in it, as an ``UPDATE`` carries it."""
+    """The container of the queue, and the row for it in the format of an ``UPDATE``."""
     return queue_container(decode_times(record.created_at).data), {
         "name": f"{record.storage_policy_index}:/{account}/{container}/{record.name}",
         "created_at": record.created_at,
@@ -112,9 +112,9 @@ def queue_row(account: str, container: str, record: Record) -> tuple[str, dict[s
 
 
 def parse_entry(row: Mapping[str, Any]) -> Entry:
-    """An entry of a JSON listing of a container of the queue.
+    """Parse a row of the JSON listing of a container of the queue.
 
-    :raises ValueError: it is no entry.
+    :raises ValueError: it is not an entry.
     """
     name = row["name"]
     policy, colon, path = name.partition(":")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which storage policy a container has, when its replicas do not agree.
+"""The choice of a container's storage policy when its replicas do not agree.
 
-A container that is made on both sides of a split network, or made again while a replica was away,
-may have a policy on each side. All who look must choose the same one; the choice is OpenStack
-Swift's, so that its replicators and ours agree:
+A container may be created on both sides of a split network, or again while a replica is down. Then
+its replicas may have different policies. All programs must choose the same one. The rules are
+OpenStack Swift's, so that its replicators and ours agree:
 
-- a container that lives wins over a deleted one; of two deleted the later status change;
-- one that was deleted and made again wins over one that never was; of two such, the one that was
-  deleted after the other had been put;
-- otherwise the earlier status change, for it has had the more objects written to it.
+- an existing container wins over a deleted one; of two deleted ones the later status change wins;
+- a container that was deleted and created again wins over one that never was; of two such
+  containers the one wins that was deleted after the other had been put;
+- otherwise the earlier status change wins, because that container has received more objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEVER = Timestamp(0)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one replica says of its container."""
+    """The state of a container in one replica."""
 
     policy_index: int
     put_timestamp: Timestamp
@@ -33,24 +33,24 @@ class Claim:
 
     @property
     def is_blank(self) -> bool:
-        """The replica has never heard of the container."""
+        """Whether the replica has no knowledge of the container."""
         return not (self.put_timestamp or self.delete_timestamp or self.status_changed_at)
 
     @property
     def is_deleted(self) -> bool:
-        """Deleted after it was put, and empty."""
+        """Whether the DELETE is later than the PUT and the container is empty."""
         return self.delete_timestamp > self.put_timestamp and not self.object_count
 
     @property
     def was_made_again(self) -> bool:
-        """Put after it was deleted."""
+        """Whether the container was created again after a DELETE."""
         return self.put_timestamp > self.delete_timestamp > _NEVER
 
 
 def claim_of(headers: Mapping[str, str]) -> Claim:
-    """The claim in the answer to a HEAD, 2xx or 404; ``headers`` has lower-case names.
+    """Parse the answer to a HEAD, 2xx or 404; ``headers`` has lower-case names.
 
-    :raises ValueError: the headers are none of a container server.
+    :raises ValueError: the headers are not those of a container server.
     """
     try:
         return Claim(
@@ -65,7 +65,7 @@ def claim_of(headers: Mapping[str, str]) -> Claim:
 
 
 def prefers(one: Claim, other: Claim) -> int:
-    """Below 0 if ``one`` wins, above 0 if ``other`` does, 0 if they are alike."""
+    """Return a number below 0 if ``one`` wins, above 0 if ``other`` wins, 0 if they are equal."""
     if one.is_deleted != other.is_deleted:
         return 1 if one.is_deleted else -1
     later = _compare(one.status_changed_at, other.status_changed_at)
@@ -82,11 +82,12 @@ def prefers(one: Claim, other: Claim) -> int:
 
 
 def winning_policy(claims: Iterable[Claim]) -> int | None:
-    """The policy of the container; None where no replica knows it.
+    """The policy of the container; None if no replica knows it.
 
-    A replica that has never heard of it claims nothing. (To OpenStack Swift it claims policy 0.)
+    A replica without knowledge of the container does not count. (In OpenStack Swift it counts as
+    policy 0.)
     """
-    # In an order of their own, so that it does not matter who answered first.
+    # Sorted, so that the result does not depend on the order of the answers.
     ordered = sorted(
         (claim for claim in claims if not claim.is_blank),
         key=lambda claim: (claim.status_changed_at, claim.policy_index),

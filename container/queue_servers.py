@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reconciler asks of container servers directly, every replica of them."""
+"""The reconciler's direct requests to container servers, to every replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
 from ring.ring import Node, Ring
 
-#: How long the policy of a container is believed, seconds.
+#: How long the policy of a container is cached, seconds.
 POLICY_SECONDS = 30.0
 _CACHED_MAX = 10_000
 
@@ -30,7 +30,7 @@ class QueueServers:
         self._log = get_logger("martlet.container.reconciler")
 
     def policy_of(self, account: str, container: str) -> int | None:
-        """The policy that a container has; None if too few replicas answer, or none knows it."""
+        """The policy of a container; None if too few replicas answer, or none knows it."""
         key = account, container
         until, policy = self._policies.get(key, (0.0, 0))
         if time.monotonic() < until:
@@ -52,8 +52,9 @@ class QueueServers:
         return found
 
     def remove_entry(self, container: str, entry: Entry) -> None:
-        """Take an entry off the queue. A replica that misses it brings the entry back, harmlessly:
-        what it asks for has been done.
+        """Remove an entry from the queue.
+
+        A replica that misses the removal brings the entry back; this is harmless, as it is done.
         """
         headers = {"X-Timestamp": entry.done_at.internal}
         self._ask("DELETE", QUEUE_ACCOUNT, container, entry.name, headers)
@@ -61,7 +62,7 @@ class QueueServers:
     def _ask(
         self, method: str, account: str, container: str, obj: str, headers: Mapping[str, str]
     ) -> list[tuple[int, dict[str, str]]]:
-        """Status and headers of each replica that answers."""
+        """The status and headers from each replica that answers."""
         partition, nodes = self._ring.get_nodes(account, container)
         sent = {
             "X-Timestamp": Timestamp.now().internal,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works off the queue of misplaced objects: each is brought to the policy of its container.
+"""The reconciler: moves the objects in the queue to the policy of their container.
 
-What is done for an entry may be done again, by another process at the same time or after a crash
-between any two steps: every step carries a timestamp that follows from the object's (misplaced.py).
-An entry is taken off the queue last.
+The steps for an entry may be repeated, by another process in parallel or after a crash between any
+two steps: the timestamp of every step is derived from the object's (misplaced.py). The removal of
+the entry from the queue is the last step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage.concurrency import for_each
 _POLICY = "X-Backend-Storage-Policy-Index"
 _VERSION = "X-Backend-Version-Id"
 _STAYS = frozenset(("waiting", "versions"))
-# Of one answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
+# Headers of an answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
 _NOT_OF_THE_OBJECT_NAMES = """
     accept-ranges connection content-length content-range date last-modified transfer-encoding
     x-openstack-request-id x-timestamp x-trans-id
@@ -44,21 +44,21 @@ _NOT_OF_THE_OBJECT = frozenset(_NOT_OF_THE_OBJECT_NAMES.split())
 
 
 class Queue(Protocol):
-    """What the reconciler asks of container servers directly."""
+    """The direct requests of the reconciler to container servers."""
 
     def policy_of(self, account: str, container: str) -> int | None:
-        """The policy that a container has; None if it is not known."""
+        """The policy of a container; None if it is not known."""
 
     def remove_entry(self, container: str, entry: Entry) -> None:
-        """Take an entry off the queue."""
+        """Remove an entry from the queue."""
 
 
 class Failed(Exception):
-    """A request had another outcome than it must have; the entry stays in the queue."""
+    """A request had an unexpected status; the entry stays in the queue."""
 
 
 class Reconciler:
-    """One pass after another over the queue."""
+    """The passes over the queue."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Reconciler:
         self._log = get_logger("martlet.container.reconciler")
 
     def run_forever(self) -> None:
-        """Passes with a pause between them."""
+        """Run passes with a pause between them."""
         while True:
             try:
                 self.run_once()
@@ -83,7 +83,7 @@ class Reconciler:
             time.sleep(self._options.interval)
 
     def run_once(self) -> Counter[str]:
-        """One pass; how many entries came to which end."""
+        """Run one pass; return the number of entries for each outcome."""
         ends: Counter[str] = Counter()
         started = time.monotonic()
         for container in self._containers():
@@ -107,15 +107,16 @@ class Reconciler:
 
         for_each(work, own_entries(), self._options.concurrency)
         is_old = int(container) < float(self._now()) - self._options.reclaim_age
-        if is_empty and is_old:  # nothing will come into it any more
+        if is_empty and is_old:  # it will receive no more entries
             path = quote_path(f"/v1/{QUEUE_ACCOUNT}/{container}")
             self._client.request("DELETE", path).close()
 
     # --- the queue --------------------------------------------------------------------------------
 
     def _containers(self) -> Iterator[str]:
-        """This hour's container, which its account may not know yet; then the others, newest first,
-        for the old ones are mostly empty.
+        """Yield the container of this hour, which the account may not list yet, then the others.
+
+        The newest come first, because old ones are mostly empty.
         """
         current = queue_container(self._now())
         yield current
@@ -130,9 +131,9 @@ class Reconciler:
                 self._log.error("not an entry container=%s reason=%s", container, error)
 
     def _listing(self, path: str) -> Iterator[dict[str, Any]]:
-        """All rows; none if there is no such account or container.
+        """Yield all rows; none if there is no such account or container.
 
-        :raises Failed: it cannot be had.
+        :raises Failed: the listing cannot be read.
         """
         marker = ""
         while True:
@@ -158,7 +159,7 @@ class Reconciler:
     # --- an entry ---------------------------------------------------------------------------------
 
     def _work_off(self, container: str, entry: Entry) -> str:
-        """To which end it came, in a word for the log."""
+        """Process an entry; return the outcome as a word for the log."""
         try:
             end = self._reconcile(entry)
         except Failed as error:
@@ -192,7 +193,7 @@ class Reconciler:
         return "found"
 
     def _leave(self, entry: Entry) -> str:
-        """An object with versions is not moved: only the current one would come along."""
+        """Leave an object with versions in place: a move would keep only the current version."""
         self._log.warning("the object has versions and is not moved entry=%s", entry.name)
         return "versions"
 
@@ -208,7 +209,7 @@ class Reconciler:
             if step is Step.COPY:
                 self._copy(entry, policy, source, entry.moved_at(written_at))
         if step is Step.COPY:
-            # Of what was just copied, even if it is newer than the entry said.
+            # The time is that of the copied object, which may be newer than the entry.
             self._remove_source(entry, written_at)
             return "copied"
         if step is Step.DELETE:
@@ -233,8 +234,9 @@ class Reconciler:
                 raise Failed(f"PUT into policy {policy} was answered {answer.status}")
 
     def _remove_source(self, entry: Entry, source: Timestamp) -> None:
-        """Delete the misplaced copy; of a deletion there is none. What is newer stays: it has, or
-        will get, an entry of its own.
+        """Delete the misplaced copy; a misplaced deletion has none.
+
+        A newer object stays: it has, or will get, its own entry.
         """
         if not entry.is_deletion:
             stamp = {"X-Timestamp": entry.removed_at(source).internal}
@@ -248,7 +250,7 @@ class Reconciler:
         headers: dict[str, str],
         wanted: tuple[int, ...] = (),
     ) -> InternalResponse:
-        """An answer about the object in a policy; ``wanted`` are statuses, or 2 for all 2xx.
+        """Send a request for the object in a policy; ``wanted`` are statuses, or 2 for all 2xx.
 
         :raises Failed: another status.
         """

@@ -16,11 +16,11 @@ NAME = "martlet-container-reconciler"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Work off the queue until told to stop, or once; returns the exit status."""
+    """Run the reconciler until a stop signal, or once; return the exit status."""
     arguments = daemon_arguments(
         argv,
         NAME,
-        "Brings objects that lie in a wrong storage policy to that of their container.",
+        "Moves objects in a wrong storage policy to the policy of their container.",
         "the configuration file",
         "/etc/martlet/container-reconciler.conf",
     )
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_once(reconciler: Reconciler) -> int:
-    """One pass; the exit status. A queue that cannot be had is said in a sentence."""
+    """Run one pass and return the exit status; print a sentence if the queue cannot be read."""
     from container.reconciler import Failed
 
     try:
@@ -55,11 +55,11 @@ def run_once(reconciler: Reconciler) -> int:
 
 
 def load_reconciler(conf_path: Path) -> Reconciler:
-    """The reconciler of a conf, with the pipeline of that conf as its proxy.
+    """Load the reconciler from a conf; the pipeline in the same conf is its proxy.
 
     :raises ConfigError: the conf cannot be used.
     :raises RingError: there is no container ring.
-    :raises ValueError: the log level is none.
+    :raises ValueError: the log level is invalid.
     """
     from container.config import ReconcilerDefaults, ReconcilerOptions
     from container.queue_servers import QueueServers

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object's row, and which of two rows of one object wins.
+"""An object's row, and the merge of two rows of one object.
 
-A row is three values, each with a timestamp of its own: the data (size, etag, whether it is
-deleted), the content type, and the time of the last metadata change. Each is decided by itself: the
-later wins, and of two of the same time the greater value, so that rows may come in any order, and
-again, on every replica, and the outcome is the same.
+A row has three values, each with its own timestamp: the data (size, etag, whether it is deleted),
+the content type, and the time of the last metadata change. They are merged separately. The later
+value wins, and of two with the same time the greater value. So rows may arrive in any order and
+repeatedly, and the result is the same on every replica.
 
-The three times share the column ``created_at``: the time of the data, then, where they differ, the
-distances in 10 µs from data to content type and from there to metadata, in signed hexadecimal.
+The column ``created_at`` has all three times. The time of the data is first. If the times differ,
+two distances in 10 µs follow, in signed hexadecimal: data to content type, and content type to
+metadata.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ _SECONDS = [f"{second:02d}" for second in range(60)]
 
 SIZE_MAX = 2**63 - 1
 
-#: The version id of what is written without versioning, once the name has versions.
+#: The version id of an object written without versioning, once the name has versions.
 NULL = "null"
-#: The version id of the row that says which version is current: its etag names it, or, as a
-#: tombstone, that none from before its time is.
+#: The version id of the row that sets the current version: its etag is the id of that version. As a
+#: tombstone it says that no version from before its time is current.
 CURRENT = "current"
 
 
 class InvalidRecord(ValueError):
-    """A row that cannot be taken; the message is fit for the sender."""
+    """A row that cannot be accepted; the message may be sent to the client."""
 
 
 class Record(NamedTuple):
-    """A row of the object table, in the order of its columns behind ROWID."""
+    """A row of the object table; fields in the order of its columns after ROWID."""
 
     name: str
     created_at: str
@@ -53,7 +54,7 @@ class Record(NamedTuple):
     etag: str
     deleted: int
     storage_policy_index: int
-    #: Not a column of that table: of a name with versions, which one the row is about.
+    #: Not a column of that table: the version of the row, for a name with versions.
     version_id: str = ""
 
 
@@ -66,7 +67,7 @@ class Times:
     metadata: Timestamp
 
     def encode(self) -> str:
-        """The text for ``created_at``. An offset is kept in the first time only."""
+        """Encode the times for ``created_at``; only the first one keeps its offset."""
         to_content_type = self.content_type.ticks - self.data.ticks
         to_metadata = self.metadata.ticks - self.content_type.ticks
         text = self.data.normal
@@ -78,7 +79,7 @@ class Times:
 
 
 def decode_times(created_at: str) -> Times:
-    """The inverse of ``Times.encode``; the later two never lie before the first.
+    """Decode ``created_at``, the inverse of ``Times.encode``; no time is before the first.
 
     :raises ValueError: the text is malformed.
     """
@@ -103,7 +104,7 @@ def last_modified(created_at: str) -> str:
     """The time that a listing shows for a row, in ISO form."""
     if len(created_at) != _PLAIN_LENGTH:
         return decode_times(created_at).metadata.isoformat
-    # The same as Timestamp(created_at).isoformat, for a listing of very many rows.
+    # The same as Timestamp(created_at).isoformat; the fast path of long listings.
     day, second = divmod(int(created_at[:10]), 86400)
     minute, second = divmod(second, 60)
     return f"{_date_of(day)}T{_MINUTES[minute]}:{_SECONDS[second]}{created_at[10:]}0"
@@ -116,7 +117,7 @@ def _date_of(day: int) -> str:
 
 
 def parse_record(item: Any) -> Record:
-    """Check one row of an ``UPDATE`` and bring its three times together.
+    """Check one row of an ``UPDATE`` and join its three times.
 
     :raises InvalidRecord: a field is missing or not of its type.
     """
@@ -133,7 +134,7 @@ def parse_record(item: Any) -> Record:
     except (TypeError, AttributeError, KeyError) as error:
         raise InvalidRecord(f"row without {error}") from None
     if not (type(name) is type(content_type) is type(etag) is type(created_at) is str and name):
-        raise InvalidRecord("name, created_at, content_type and etag must be texts")
+        raise InvalidRecord("name, created_at, content_type and etag must be strings")
     if not (type(size) is type(policy) is int and 0 <= size <= SIZE_MAX and 0 <= policy < 2**31):
         raise InvalidRecord("size and storage_policy_index must be whole numbers, not negative")
     if deleted not in (0, 1):
@@ -162,17 +163,17 @@ def _check_version(version: Any, created_at: str) -> None:
 def _check_texts(*texts: str) -> None:
     for text in texts:
         if "\x00" in text:
-            raise InvalidRecord("a text holds a NUL character")
+            raise InvalidRecord("a string contains a NUL character")
         if not text.isascii():
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError:
-                raise InvalidRecord("a text is not valid UTF-8") from None
+                raise InvalidRecord("a string is not valid UTF-8") from None
 
 
 def _join_times(created_at: str, content_type_time: Any, metadata_time: Any) -> str:
     if not (isinstance(content_type_time, str | None) and isinstance(metadata_time, str | None)):
-        raise InvalidRecord("ctype_timestamp and meta_timestamp must be texts or null")
+        raise InvalidRecord("ctype_timestamp and meta_timestamp must be strings or null")
     try:
         times = decode_times(created_at)
         content_type, metadata = times.content_type, times.metadata
@@ -187,9 +188,9 @@ def _join_times(created_at: str, content_type_time: Any, metadata_time: Any) -> 
 
 
 def split_swift_bytes(content_type: str) -> tuple[str, str | None]:
-    """A content type without its ``swift_bytes`` parameter, and that parameter's value.
+    """Split a content type from the value of its ``swift_bytes`` parameter.
 
-    ``swift_bytes`` is the size to show for an object whose own size says nothing, a manifest say.
+    ``swift_bytes`` is the size to show for an object such as a manifest.
     """
     if "swift_bytes" not in content_type:
         return content_type, None
@@ -204,17 +205,17 @@ def split_swift_bytes(content_type: str) -> tuple[str, str | None]:
 
 
 def join_swift_bytes(content_type: str, value: str | None) -> str:
-    """The inverse of ``split_swift_bytes``, in the one form that is stored."""
+    """Join a content type and ``swift_bytes`` in the only form that is stored."""
     return f"{content_type};swift_bytes={value}" if value else content_type
 
 
 def merge_records(one: Record, other: Record) -> Record:
-    """The row that holds the winner of each of the three values; both are of the same object."""
+    """Merge two rows of the same object: the winner of each of the three values."""
     one_times, other_times = decode_times(one.created_at), decode_times(other.created_at)
     one_type, one_bytes = split_swift_bytes(one.content_type)
     other_type, other_bytes = split_swift_bytes(other.content_type)
 
-    # swift_bytes stands in the content type, but it is a property of the data.
+    # swift_bytes is a parameter of the content type, but a property of the data.
     one_data = one_times.data, one.deleted, one.etag, one.size, one_bytes or ""
     other_data = other_times.data, other.deleted, other.etag, other.size, other_bytes or ""
     data_time, deleted, etag, size, swift_bytes = max(one_data, other_data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing rows of the object table; the counts and the hash follow."""
+"""The replacement of rows of the object table, with an update of counts and hash."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ ON CONFLICT (storage_policy_index) DO UPDATE SET
     bytes_used = bytes_used + excluded.bytes_used
 """
 
-# A batch goes in as the sum of these, so that few different statements are ever prepared.
+# A batch is split into these sizes, so that only a few different statements are prepared.
 _ROWS_AT_ONCE = (128, 32, 8, 4, 2, 1)
 
 
 def replace_rows(
     connection: sqlite3.Connection, outdated: dict[int, Record], added: Sequence[Record]
 ) -> bool:
-    """Delete rows by ROWID and insert others; counts and hash follow. True if one is misplaced."""
+    """Delete rows by ROWID, insert others, and update counts and hash.
+
+    Returns True if an inserted row is misplaced.
+    """
     if not added:
         return False
     text, own_policy = connection.execute(_STOP_TRIGGERS).fetchone()

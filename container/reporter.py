@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the totals of containers to their accounts, soon after they changed, until they arrived.
+"""The reporter: sends the totals of changed containers to their accounts, until they are accepted.
 
-What is still to be told is in the database itself (the ``reported_*`` columns). The set of changed
-containers in memory only makes the news travel fast; a sweep over the devices, at start and at an
-interval, finds what a crash, or an account out of reach, left behind.
+The database records the totals last reported (the ``reported_*`` columns). The set of changed
+containers in memory is only for speed. A sweep over the devices, at start and at an interval, finds
+reports that a crash or an unreachable account has left undone.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from storage.errors import (
     ProcessLost,
 )
 
-#: Beyond so many changed containers the rest waits for the sweep.
+#: Most changed containers in memory; others wait for the sweep.
 CHANGED_MAX = 100_000
 
 SWEEP_LOCK = ".sweep.lock"
 
 
 class Reporter:
-    """The reports of one process. ``mark_changed`` may be called by any green thread."""
+    """The reports of one process. Any green thread may call ``mark_changed``."""
 
     def __init__(
         self,
@@ -61,22 +61,22 @@ class Reporter:
         self._account_ring: Ring | None = None
         self._lock = threading.Lock()  # guards _changed
         self._changed: set[str] = set()
-        # The next try, monotonic: of reports to an account, and of those from a device.
+        # The monotonic time of the next try, for an account and for a device.
         self._suppressed: dict[str, float] = {}
         self._failed_devices: dict[str, float] = {}
         self._sweep_locks: dict[str, IO[bytes]] = {}
         self._log = get_logger("martlet.container.reporter")
-        #: Called in a sweep for each container, too: one walk over the devices is enough.
+        #: Also called for each container in a sweep, so that one walk over the devices is enough.
         self.swept_too: Callable[[str, ContainerInfo], None] = lambda path, info: None
 
     def start(self) -> None:
-        """Begin to report and to sweep in the background."""
+        """Start reports and sweeps in the background."""
         at_retirement(self._give_back_locks)
         repeat_in_background("report", self.report_changed, self._options.report_interval)
         repeat_in_background("sweep", self.sweep, self._options.sweep_interval)
 
     def mark_changed(self, path: str) -> None:
-        """Note that the container of this database has news for its account."""
+        """Mark the container of this database for a report."""
         with self._lock:
             if len(self._changed) < CHANGED_MAX:
                 self._changed.add(path)
@@ -84,7 +84,7 @@ class Reporter:
     def report_changed(self) -> None:
         """Report every container that changed since the last call.
 
-        Without an account ring nothing can be told: that is one line in the log, and kept.
+        Without an account ring this logs one line, and the containers stay marked.
         """
         if not self._changed:
             return
@@ -98,9 +98,9 @@ class Reporter:
         for_each(self._report_logged, changed, self._options.report_concurrency)
 
     def sweep(self) -> None:
-        """Mark every container on the devices that has something unreported.
+        """Mark every container on the devices with an unreported state.
 
-        One process of a server sweeps a device: the one that holds the lock file.
+        Only one process of a server sweeps a device: the one that holds the lock file.
         """
         for name in entries(self._devices):
             try:
@@ -111,7 +111,7 @@ class Reporter:
     def _sweep_device(self, device: str) -> None:
         """
         :raises DiskStuck: the device does not answer.
-        :raises OSError: it has no room for the lock file.
+        :raises OSError: it has no space for the lock file.
         """
         pause = 1.0 / self._options.containers_per_second
         for path in self._database_paths(device):
@@ -134,9 +134,9 @@ class Reporter:
         try:
             self.report(path)
         except DatabaseMissing:
-            pass  # its rows went with it
+            pass  # its rows are gone with it
         except (DeviceStuck, ProcessLost):
-            pass  # logged once for the device; what is untold, a sweep finds
+            pass  # logged once for the device; a sweep finds the container
         except DeviceFailed as error:
             self._pause_device(device, error)
             self.mark_changed(path)
@@ -146,7 +146,7 @@ class Reporter:
             self._log.exception("report failed path=%s", path)
 
     def _pause_device(self, device: str, error: DeviceFailed) -> None:
-        """A full disk keeps no note of what was told: nothing more is told until it may be well."""
+        """Stop the reports of a device for a while: a full disk cannot record them."""
         now, pause = time.monotonic(), self._options.account_suppression_time
         if self._failed_devices.get(device, 0.0) <= now:
             shown = fields(device=device, pause_seconds=f"{pause:.0f}", error=error)
@@ -154,13 +154,15 @@ class Reporter:
         self._failed_devices[device] = now + pause
 
     def report(self, path: str) -> bool:
-        """Report one container, if there is news and its account is not suppressed; True if told.
+        """Report one container if its state changed and its account is not suppressed.
+
+        Returns True if the report was accepted.
 
         :raises DatabaseError: its database cannot be read or written.
         """
         with self._pool.use(path) as database:
             info = database.info()
-            # A container that was created by an object's row alone has no totals of its own yet.
+            # A container created only by an object's row has no totals to report yet.
             if not info.is_unreported or not Timestamp(info.put_timestamp):
                 return False
             now = time.monotonic()
@@ -205,12 +207,12 @@ class Reporter:
                     yield f"{directory}/{os.path.basename(directory)}.db"
 
     def _sweeps(self, top: str) -> bool:
-        """Whether this process is the one that sweeps a device; it stays so until it ends."""
+        """Whether this process sweeps a device; it then does so until it ends."""
         if top in self._sweep_locks:
             return True
         if not os.path.isdir(top):
             return False
-        lock = open(f"{top}/{SWEEP_LOCK}", "ab")  # noqa: SIM115  # kept open for as long as we live
+        lock = open(f"{top}/{SWEEP_LOCK}", "ab")  # noqa: SIM115  # kept open until the process ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -228,11 +230,11 @@ def _directories(directory: str) -> list[str]:
     try:
         return [entry.path for entry in os.scandir(directory) if entry.is_dir()]
     except OSError:
-        return []  # gone, or a device that fails: its databases cannot be read either
+        return []  # removed, or the device fails: its databases cannot be read either
 
 
 def _read_info(path: str) -> ContainerInfo:
-    """Read past the pool, which shall not be flushed by a sweep."""
+    """Read without the pool: a sweep would push other databases out of it."""
     database = ContainerDatabase(path)
     try:
         return database.info()

@@ -59,8 +59,7 @@ CREATE TABLE shard_range (
 );
 """
 
-# A changed row gets a new ROWID, which is how replication finds it: so rows are replaced, not
-# updated.
+# Replication finds a changed row by its new ROWID. So rows are replaced, not updated.
 _NO_UPDATES = """
 CREATE TRIGGER object_update BEFORE UPDATE ON object BEGIN
     SELECT RAISE(FAIL, 'rows are replaced: DELETE and INSERT');
@@ -70,8 +69,8 @@ CREATE TRIGGER shard_range_update BEFORE UPDATE ON shard_range BEGIN
 END;
 """
 
-# They keep counts and hash for whoever writes a row. A merge counts its rows by itself (merge.py):
-# it puts a "-" before the hash while it inserts and deletes. No other transaction can see that.
+# They update counts and hash on every write of a row. A merge counts its rows itself (merge.py): it
+# puts a "-" before the hash while it inserts and deletes. No other transaction can see that.
 COUNTING_TRIGGERS = """
 CREATE TRIGGER object_insert_policy_stat AFTER INSERT ON object
 WHEN (SELECT substr(hash, 1, 1) <> '-' FROM container_info) BEGIN
@@ -94,7 +93,7 @@ END;
 
 TRIGGERS = _NO_UPDATES + COUNTING_TRIGGERS
 
-# What was one table before there were storage policies, for tools that still ask for it.
+# The single table from before storage policies, as a view for tools that still use it.
 STAT_VIEW = """
 CREATE VIEW container_stat AS
 SELECT info.account, info.container, info.created_at, info.put_timestamp, info.delete_timestamp,

@@ -9,7 +9,7 @@ from martlet.http.environ import WSGIApp
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
-    """``use = egg:martlet#container``.
+    """The factory of ``use = egg:martlet#container``.
 
     :raises ConfigError: a section cannot be used.
     """
@@ -28,7 +28,7 @@ def _start_background(app: WSGIApp) -> None:
 
 
 def main() -> int:
-    """The command ``martlet-container-server``; returns its exit status."""
+    """Run the command ``martlet-container-server``; return its exit status."""
     from martlet.service.server import StorageServerOptions, patch_standard_library, run_service
 
     patch_standard_library()

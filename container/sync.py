@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container sync, the sending end: what is written to a container is brought to another cluster.
+"""Container sync, the sending side: copies the writes of a container to another cluster.
 
-A pass looks at every container on this server's devices. One with ``X-Container-Sync-To`` and
-``X-Container-Sync-Key`` has its new rows worked off: objects are read through a proxy of the
-daemon's own and put to the other cluster under the same timestamp, deletions likewise, so that
-doing it twice, or in another order, does no harm. sync_rows.py says who does which row.
+A pass reads every container on this server's devices. It syncs the new rows of each one with
+``X-Container-Sync-To`` and ``X-Container-Sync-Key``. Objects are read through the daemon's own
+proxy and put to the other cluster with the same timestamp; deletions are sent, too. So a repetition
+or another order is harmless. sync_rows.py assigns the rows to the replicas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storage.concurrency import for_each
 from storage.errors import DatabaseError, DatabaseMissing
 
 _ROWS_AT_ONCE = 100
-#: Of one answer, not of the object.
+#: Headers of an answer, not of the object.
 _NOT_SENT_NAMES = """
     accept-ranges connection content-range date etag last-modified transfer-encoding
     x-openstack-request-id x-timestamp x-trans-id
@@ -38,7 +38,7 @@ _NOT_SENT = frozenset(_NOT_SENT_NAMES.split())
 
 
 class Held(NamedTuple):
-    """A container database on a device of this host, which is ``replica`` of ``replicas``."""
+    """A container database on a device of this host, number ``replica`` of ``replicas``."""
 
     path: str
     replica: int
@@ -46,7 +46,7 @@ class Held(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A container on its way to another cluster."""
+    """A container to sync to another cluster."""
 
     info: ContainerInfo
     target: SyncTarget
@@ -55,7 +55,7 @@ class _Job(NamedTuple):
 
 
 class ContainerSync:
-    """One pass after another over the containers of this host."""
+    """The passes over the containers of this host."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ContainerSync:
         hash_path: HashPath,
         held: Callable[[], Iterator[Held]],
     ) -> None:
-        """``held`` gives the databases of this host."""
+        """``held`` yields the databases of this host."""
         self._options = options
         self._allowed_hosts = allowed_hosts
         self._realms = realms
@@ -79,7 +79,7 @@ class ContainerSync:
         self._failures = 0
 
     def run_forever(self) -> None:
-        """A pass in every interval."""
+        """Run a pass in every interval."""
         while True:
             started = time.monotonic()
             try:
@@ -89,7 +89,7 @@ class ContainerSync:
             time.sleep(max(1.0, self._options.interval - (time.monotonic() - started)))
 
     def run_once(self) -> int:
-        """One pass; how many rows could not be brought over."""
+        """Run one pass; return the number of rows that could not be synced."""
         self._failures = synced = 0
         started = time.monotonic()
         for held in self._held():
@@ -105,7 +105,7 @@ class ContainerSync:
         return self._failures
 
     def _sync_database(self, held: Held) -> bool:
-        """True if the container goes to another cluster."""
+        """Sync one container; return whether it goes to another cluster."""
         database = ContainerDatabase(held.path)
         try:
             info = database.info()
@@ -133,7 +133,7 @@ class ContainerSync:
             if not rows:
                 return
             mine = [row for row in rows if self._is_mine(job, row)]
-            # What fails is found again behind the point.
+            # A row that fails is tried again later, as it is before the shared point.
             for_each(lambda row: self._sync_row(job, row), mine, self._options.sync_row_concurrency)
             points = points._replace(shared=rows[-1].rowid)
             set_points(database, points)
@@ -141,7 +141,7 @@ class ContainerSync:
     def _check_old_rows(
         self, database: ContainerDatabase, job: _Job, points: SyncPoints, end: float
     ) -> SyncPoints:
-        """Try rows between the points again, whosever they are, up to the first that fails."""
+        """Try all rows between the points again, of every replica, up to the first failure."""
         at = points.checked
         while at < points.shared and time.monotonic() < end:
             rows = [r for r in rows_after(database, at, _ROWS_AT_ONCE) if r.rowid <= points.shared]
@@ -152,7 +152,7 @@ class ContainerSync:
                     failed.add(row.rowid)
 
             for_each(work, rows, self._options.sync_row_concurrency)
-            # A row that was written again has a greater ROWID: there may be none left between.
+            # A row that was written again has a greater ROWID: no rows may be left between.
             at = rows[-1].rowid if rows else points.shared
             if failed:
                 at = min(failed) - 1
@@ -166,7 +166,7 @@ class ContainerSync:
         return int.from_bytes(digest[:4], "big") % job.held.replicas == job.held.replica
 
     def _sync_row(self, job: _Job, row: SyncRow) -> bool:
-        """Whether the other cluster has what the row says."""
+        """Sync one row; return whether the other cluster has its state."""
         if row.policy_index != job.info.storage_policy_index:
             return True  # misplaced; there will be a row of the right policy
         try:
@@ -196,7 +196,7 @@ class ContainerSync:
 
     def _put(self, job: _Job, row: SyncRow) -> None:
         """
-        :raises RemoteError: it did not work.
+        :raises RemoteError: the object was not copied.
         """
         written_at = Timestamp(row.timestamp)
         there = self._remote.written_at(job.target, job.user_key, row.name, row.timestamp)
@@ -209,7 +209,7 @@ class ContainerSync:
         }
         with self._client.request("GET", f"{path}?symlink=get", headers) as source:
             if source.status == 404:
-                return  # deleted since; that has a row of its own
+                return  # deleted since; the deletion has its own row
             if source.status != 200:
                 raise RemoteError(f"the object could not be read: {source.status}")
             found = source.headers.get("x-timestamp", "0")

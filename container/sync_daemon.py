@@ -21,11 +21,11 @@ NAME = "martlet-container-sync"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Sync until told to stop, or once; returns the exit status."""
+    """Run container sync until a stop signal, or once; return the exit status."""
     arguments = daemon_arguments(
         argv,
         NAME,
-        "Brings what is written to containers to other clusters.",
+        "Copies the writes of containers to other clusters.",
         "the container server's configuration file",
         "/etc/martlet/container-server.conf",
     )
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_forever(daemon: ContainerSync) -> None:
-    """In a process that another one replaces when a disk makes it useless."""
+    """Run the daemon in a worker, which is replaced if a disk blocks it."""
     from martlet.service.server import use_own_poller
 
     use_own_poller()
@@ -56,11 +56,11 @@ def _run_forever(daemon: ContainerSync) -> None:
 
 
 def load_daemon(conf_path: Path) -> ContainerSync:
-    """The daemon of a container server's conf.
+    """Load the daemon from a container server's conf.
 
     :raises ConfigError: the conf, or that of the internal client, cannot be used.
     :raises RingError: there is no container ring.
-    :raises ValueError: the log level is none.
+    :raises ValueError: the log level is invalid.
     """
     from container.config import ContainerOptions, SyncOptions
     from container.sync import ContainerSync
@@ -105,7 +105,7 @@ def load_daemon(conf_path: Path) -> ContainerSync:
 
 
 def databases_of(server: ServerOptions, ring: Ring) -> Callable[[], Iterator[Held]]:
-    """Gives the container databases on the devices of ``server`` that are primary there."""
+    """Make a function that yields the primary container databases on the devices of ``server``."""
     from martlet.log import get_logger
     from martlet.service.disk_calls import DiskStuck
     from storage.database_files import entries
@@ -144,7 +144,7 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
             and _is_local(node["ip"])
         ]
         if not own:
-            continue  # a hand-off: the primaries do it
+            continue  # a hand-off: the primaries sync the container
         for suffix in on_disk(disk, entries, os.path.join(top, partition)):
             for name in on_disk(disk, entries, os.path.join(top, partition, suffix)):
                 path = os.path.join(top, partition, suffix, name, f"{name}.db")
@@ -152,7 +152,7 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
 
 
 def _is_local(address: str) -> bool:
-    """Whether an address is one of this host's: only such can be bound."""
+    """Whether an address belongs to this host: only such an address can be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -18,14 +18,14 @@ _CHUNK_SECONDS = 60.0
 
 
 class RemoteError(Exception):
-    """The other cluster is out of reach, or does not do what it is asked."""
+    """The other cluster is out of reach, or refused the request."""
 
 
 class Remote:
     """Requests to other clusters, through one of ``proxies`` if there are any."""
 
     def __init__(self, conn_timeout: float, proxies: Sequence[str] = ()) -> None:
-        """``conn_timeout`` in seconds."""
+        """``conn_timeout`` is in seconds."""
         settings: Any = {
             "timeout": urllib3.Timeout(connect=conn_timeout, read=_CHUNK_SECONDS),
             "retries": False,
@@ -38,7 +38,7 @@ class Remote:
     def written_at(
         self, target: SyncTarget, user_key: str, name: str, timestamp: str
     ) -> Timestamp | None:
-        """When the object there was written; None if there is none, or nobody says.
+        """The time of the object in the other cluster; None if it is missing or unknown.
 
         :raises RemoteError: the cluster is out of reach.
         """
@@ -57,13 +57,19 @@ class Remote:
         headers: Mapping[str, str],
         body: Iterable[bytes],
     ) -> None:
-        """:raises RemoteError: the object may not be there."""
+        """Write an object; a newer one in the other cluster is no error.
+
+        :raises RemoteError: the object may be missing there.
+        """
         answer = self._send("PUT", target, user_key, name, timestamp, headers, body)
         if answer.status // 100 != 2 and answer.status != 409:  # there is a newer one
             raise RemoteError(f"PUT was answered {answer.status}")
 
     def delete(self, target: SyncTarget, user_key: str, name: str, timestamp: str) -> None:
-        """:raises RemoteError: the object may still be there."""
+        """Delete an object.
+
+        :raises RemoteError: the object may still exist there.
+        """
         answer = self._send("DELETE", target, user_key, name, timestamp, {})
         if answer.status // 100 != 2 and answer.status not in (404, 409):
             raise RemoteError(f"DELETE was answered {answer.status}")

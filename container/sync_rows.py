@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a container's rows have been brought to another cluster: its two sync points.
+"""The progress of container sync in a container's rows: its two sync points.
 
-Every replica of a container does its own share of the new rows, up to point 1
-(``x_container_sync_point1``). Behind, up to point 2, it makes sure that the others did theirs: up
-to there every row is known to have arrived.
+Every replica of a container syncs its own share of the new rows, up to point 1
+(``x_container_sync_point1``). Then it checks the shares of the others, up to point 2: every row up
+to there is known to have arrived.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SyncPoints(NamedTuple):
 
 
 class SyncRow(NamedTuple):
-    """An object that was written, changed or deleted, and when last."""
+    """An object that was written, changed or deleted, with the time of its last change."""
 
     rowid: int
     name: str
@@ -33,7 +33,7 @@ class SyncRow(NamedTuple):
 
 
 def read_points(database: ContainerDatabase) -> SyncPoints:
-    """The points of a container."""
+    """Read the sync points of a container."""
 
     def run(connection: sqlite3.Connection) -> SyncPoints:
         return SyncPoints(
@@ -46,7 +46,7 @@ def read_points(database: ContainerDatabase) -> SyncPoints:
 
 
 def set_points(database: ContainerDatabase, points: SyncPoints) -> None:
-    """Remember how far it is; durable."""
+    """Store the sync points, durably."""
     database.write(
         lambda connection: connection.execute(
             "UPDATE container_info SET x_container_sync_point1 = ?, x_container_sync_point2 = ?",
@@ -56,7 +56,7 @@ def set_points(database: ContainerDatabase, points: SyncPoints) -> None:
 
 
 def rows_after(database: ContainerDatabase, rowid: int, limit: int) -> list[SyncRow]:
-    """The next rows in the order in which they came."""
+    """Read the next rows in the order of their arrival."""
 
     def run(connection: sqlite3.Connection) -> list[SyncRow]:
         found = connection.execute(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listing the versions of a container's objects: by name, of one name the newest first."""
+"""Listings of versions of a container's objects: by name, then the newest first."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ _WITHOUT_VERSIONS = " AND NOT EXISTS (SELECT 1 FROM version_name AS n WHERE n.na
 def list_versions(
     connection: sqlite3.Connection, query: ListingQuery, policy: int, version_marker: str
 ) -> Sequence[Row | Subdir]:
-    """The versions that a query asks for, those of the marker's name behind ``version_marker``
-    among them; rows are (name, created_at, size, content_type, etag, version id, is latest).
+    """List the versions of a query, including those of the marker's name after ``version_marker``.
 
-    Names without versions have one, the null version. Once it is not current it is listed under
-    its timestamp.
+    Rows are (name, created_at, size, content_type, etag, version id, is latest). A name without
+    versions has one, the null version. If it is not current, it is listed under its timestamp.
     """
     is_versioned = has_versions(connection)
 
@@ -72,7 +71,7 @@ def _rest_of_marker(
         return []
     since = version_marker
     if version_marker == NULL:
-        # Where there is no null version the marker stands before the newest.
+        # Without a null version the marker is before the newest version.
         null = "SELECT since FROM version WHERE name = ? AND version_id = ? AND deleted = 0"
         found = connection.execute(null, (name, NULL)).fetchone()
         since = found[0] if found else ":"
@@ -82,7 +81,7 @@ def _rest_of_marker(
         (policy, name, since, query.limit),
     ).fetchall()
     if since == ":":
-        # So does Swift (its bug 2147042), and its tests expect it.
+        # As in Swift (its bug 2147042); its tests expect this.
         return [(*row[:7], 0) for row in rows]
     return rows
 

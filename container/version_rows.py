@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merging rows of names with versions (container-db.md, "Versions").
+"""The merge of rows of names with versions (container-db.md, "Versions").
 
-A name has versions from the first row on that carries a version id. From then on the truth about it
-are its rows in the table ``version``; its row in ``object`` is derived from them: what is current.
-Rows may come in any order, and again: what is derived is a function of the set of rows.
+A name has versions from its first row with a version id on. From then on its rows in the table
+``version`` are authoritative. Its row in ``object``, the current version, is derived from them.
+Rows may arrive in any order and repeatedly: the derived row is a function of the set of rows.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _COLUMNS = (
 )
 _RECORD = "name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id"
 
-# Both take the index of listings: a look-up must not depend on how many versions there are. Ids of
-# versions begin with a digit; the + keeps SQLite from the other index.
+# Both use the index of listings: the cost must not depend on the number of versions. Version ids
+# begin with a digit; the + prevents SQLite from using the other index.
 NEWEST_VERSION = (
     f"SELECT {_RECORD} FROM version WHERE deleted = 0 AND name = ? AND +version_id < ':'"
     " ORDER BY since DESC LIMIT 1"
@@ -65,8 +65,9 @@ def has_versions(connection: sqlite3.Connection) -> bool:
 def merge_versions(
     connection: sqlite3.Connection, records: Sequence[Record]
 ) -> tuple[Sequence[Record], bool]:
-    """Take in the rows of names with versions, and return the others; True beside them if a row
-    that followed has another policy than the container.
+    """Merge the rows of names with versions, and return the other rows.
+
+    The second value is True if a derived row has another policy than the container.
     """
     wanted = {record.name for record in records}
     has_tables = has_versions(connection)
@@ -102,7 +103,7 @@ def _merge_name(
     derived = {rowid: Record(*rest) for rowid, *rest in connection.execute(query, (name,))}
     count = size = 0
     if is_new:
-        incoming = [*derived.values(), *incoming]  # what was there is the null version
+        incoming = [*derived.values(), *incoming]  # the present object is the null version
     else:
         size += sum(row.size for row in derived.values())
     for change in _merged(connection, name, incoming):
@@ -125,7 +126,7 @@ def _merge_name(
 def _merged(
     connection: sqlite3.Connection, name: str, incoming: Iterable[Record]
 ) -> list[tuple[Record | None, Record]]:
-    """Store each version's winner; what was and what is now, of the versions that changed."""
+    """Store each version's winner; return the old and the new row of each changed version."""
     winners: dict[str, Record] = {}
     stored: dict[str, Record | None] = {}
     for record in incoming:
@@ -156,7 +157,7 @@ def _version(connection: sqlite3.Connection, name: str, version: str) -> Record 
 
 
 def _since(row: Record) -> str:
-    """The time of the data, in the form whose text order is time order."""
+    """The time of the data, in the form that sorts by time as text."""
     return decode_times(row.created_at).data.internal
 
 
@@ -169,10 +170,10 @@ def _counted_size(row: Record | None) -> int:
 
 
 def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
-    """The id of what is current, empty for nothing, and the name's row for ``object``.
+    """The id of the current version, or empty, and the name's row for ``object``.
 
-    The newest of three counts: the newest version, the null version (also its removal), and the
-    last word about what is current, which stands above a version of the same time.
+    The newest of three rows decides: the newest version, the null version or its removal, and the
+    row that sets the current version. The last one wins over a version of the same time.
     """
     newest = connection.execute(NEWEST_VERSION, (name,)).fetchone()
     candidates = [
@@ -188,7 +189,7 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
     if winner.version_id == CURRENT and not winner.deleted:
         shown = _version(connection, name, winner.etag)
     if shown is None or shown.deleted:
-        # With nothing current, the newest version is the latest if it is a delete marker.
+        # Without a current version, the newest version is the latest if it is a delete marker.
         is_marker = newest is not None and newest[3] == MARKER_TYPE
         return newest[7] if is_marker else "", _tombstone(winner, since)
     if shown.content_type == MARKER_TYPE:
@@ -197,7 +198,7 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
 
 
 def _shown_at(shown: Record, winner: Record) -> str:
-    """The times of the row of a version; one that was made current again is as new as that."""
+    """The times of a version's row; if it was made current again, that time counts."""
     if shown is winner:
         return shown.created_at
     since, own = decode_times(winner.created_at).data, decode_times(shown.created_at)
@@ -205,7 +206,7 @@ def _shown_at(shown: Record, winner: Record) -> str:
 
 
 def _nothing(connection: sqlite3.Connection, name: str) -> Record:
-    """The row of a name of which all versions are removed."""
+    """The row of a name whose versions are all removed."""
     last = Record(*connection.execute(LAST_REMOVED, (name,)).fetchone())
     return _tombstone(last, _since(last))
 
