@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ring: which devices hold which partition, and which partition holds which name.
+"""The ring: the partition of each name, and the devices of each partition.
 
-``hashing`` turns a name into a partition, ``ring`` answers look-ups from a ring file, ``builder``
-and ``balance`` make rings, ``file_format`` and ``builder_file`` keep them on disk
-(doc/formats/ring.md).
+- ``hashing``: the partition of a name; ``ring``: look-ups in a ring file;
+- ``builder``, ``balance``: making rings;
+- ``file_format``, ``builder_file``: their files (doc/formats/ring.md).
 """

@@ -16,7 +16,7 @@ from ring.errors import DeviceError
 _EXAMPLES = """\
 examples:
   martlet-ring-builder object.builder create 10 3 1
-      2^10 partitions, 3 replicas, a partition moves once an hour at most
+      2^10 partitions, 3 replicas, a partition moves at most once an hour
   martlet-ring-builder object.builder add r1z1-10.0.0.1:6200/sdb1 100 r1z2-10.0.0.2:6200/sdb1 100
   martlet-ring-builder object.builder add --region 1 --zone 3 --ip 10.0.0.3 --port 6200 \\
       --device sdb1 --weight 100
@@ -28,7 +28,7 @@ examples:
   martlet-ring-builder object.builder remove 10.0.0.3/sdb1
   martlet-ring-builder object.builder dispersion -v
 
-exit status: 0 done; 1 done or not needed, but look at what was printed; 2 error, nothing changed
+exit status: 0 done; 1 done or not needed, read the output; 2 error, nothing changed
 """
 
 _SEARCH_HELP = (
@@ -71,19 +71,19 @@ _FIELD_OPTIONS: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
 
 
 class _SentenceParser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the usage around it."""
+    """A parser that reports an error in one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"martlet-ring-builder: {message} (--help shows how it is used)\n")
+        self.exit(2, f"martlet-ring-builder: {message} (--help shows the usage)\n")
 
 
 class CommandParser(_SentenceParser):
-    """Reads the arguments of martlet-ring-builder."""
+    """The parser of martlet-ring-builder's arguments."""
 
     def __init__(self) -> None:
         super().__init__(
             prog="martlet-ring-builder",
-            description="Builds rings: which devices hold which partition.",
+            description="Builds rings, which assign partitions to devices.",
             epilog=_EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -93,14 +93,14 @@ class CommandParser(_SentenceParser):
         commands = self.add_subparsers(
             dest="command", metavar="command", title="commands", parser_class=_SentenceParser
         )
-        commands.default = "show"  # what a builder file without a command asks for
+        commands.default = "show"  # for a builder file without a command
         _add_create(commands)
         _add_device_commands(commands)
         _add_ring_commands(commands)
         self._names = tuple(commands.choices)
 
     def refuse_unknown_command(self, words: Sequence[str]) -> None:
-        """Exits with one sentence, where argparse would name every command there is."""
+        """Exit with one sentence, while argparse would list every command."""
         if len(words) < 2 or words[1].startswith("-") or words[1] in self._names:
             return
         near = difflib.get_close_matches(words[1], self._names, 1)
@@ -132,7 +132,7 @@ def _add_device_commands(commands: _Commands) -> None:
         nargs="*",
         metavar="device weight",
         help="[r<region>]z<zone>-<ip>:<port>[R<r_ip>:<r_port>]/<device>[_<meta>] and its weight, "
-        "as many pairs as wanted",
+        "one or more pairs",
     )
     _add_field_options(add)
     remove = commands.add_parser("remove", help="mark devices; the next rebalance removes them")
@@ -181,7 +181,7 @@ def _add_ring_commands(commands: _Commands) -> None:
         help="save even if less than 1%% changed, or if the ring file is newer than the builder",
     )
     rebalance.add_argument(
-        "-d", "--debug", action="store_true", help="show what each device should hold"
+        "-d", "--debug", action="store_true", help="show how much each device should hold"
     )
     write_ring = commands.add_parser("write_ring", help="write the ring file again")
     write_ring.add_argument(
@@ -207,7 +207,7 @@ def _add_ring_commands(commands: _Commands) -> None:
     dispersion.add_argument("-v", "--verbose", action="store_true", help="a table of tiers")
     write_builder = commands.add_parser("write_builder", help="make a lost builder from the ring")
     write_builder.add_argument(
-        "min_part_hours", type=_whole, nargs="?", help="default: 24; the ring does not hold it"
+        "min_part_hours", type=_whole, nargs="?", help="default: 24; it is not in the ring"
     )
     _add_settings(commands)
 
@@ -223,10 +223,10 @@ def _add_settings(commands: _Commands) -> None:
     overload.add_argument("overload", help="0.1 or 10%%")
     for name, text in (
         ("pretend_min_part_hours_passed", "let every partition move now (dangerous)"),
-        ("prepare_increase_partition_power", "announce twice the partitions"),
-        ("increase_partition_power", "make two of each partition"),
-        ("cancel_increase_partition_power", "take a prepared increase back"),
-        ("finish_increase_partition_power", "end an increase or its cancelling"),
+        ("prepare_increase_partition_power", "announce the doubling of the partitions"),
+        ("increase_partition_power", "split each partition into two"),
+        ("cancel_increase_partition_power", "cancel a prepared increase"),
+        ("finish_increase_partition_power", "end an increase or its cancellation"),
     ):
         commands.add_parser(name, help=text)
 
@@ -237,9 +237,9 @@ def _add_field_options(command: argparse.ArgumentParser) -> None:
 
 
 def devices_and_weights(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The devices of an ``add``, in either notation.
+    """Yield the devices of an ``add``, in either notation.
 
-    :raises DeviceError: what is written does not make devices.
+    :raises DeviceError: a device is not complete or is malformed.
     """
     fields = _fields(options)
     if not options.devices:
@@ -251,9 +251,9 @@ def devices_and_weights(options: argparse.Namespace) -> Iterator[dict[str, Any]]
 
 
 def search_groups(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What the devices of a command must have; a device that fits one group is meant.
+    """The fields that select the devices of a command; a device matches if it has one group.
 
-    :raises DeviceError: a search value is written wrongly, or nothing is searched for.
+    :raises DeviceError: a search value is malformed or missing.
     """
     fields = _fields(options)
     if options.searches:
@@ -265,9 +265,9 @@ def search_groups(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def search_and_value(options: argparse.Namespace) -> list[tuple[dict[str, Any], str]]:
-    """Searches and new values of a ``set_weight``, ``set_region`` or ``set_zone``.
+    """The searches and new values of a ``set_weight``, ``set_region`` or ``set_zone``.
 
-    :raises DeviceError: a search value is written wrongly, or a value is missing.
+    :raises DeviceError: a search value is malformed, or a value is missing.
     """
     fields = _fields(options)
     if fields and len(options.changes) == 1:
@@ -279,9 +279,9 @@ def search_and_value(options: argparse.Namespace) -> list[tuple[dict[str, Any], 
 
 
 def info_changes(options: argparse.Namespace) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Searches and new fields of a ``set_info``.
+    """The searches and new fields of a ``set_info``.
 
-    :raises DeviceError: a search value or a change is written wrongly.
+    :raises DeviceError: a search value or a change is malformed.
     """
     fields = _fields(options)
     new = _fields(options, "change_")
@@ -297,7 +297,7 @@ def info_changes(options: argparse.Namespace) -> list[tuple[dict[str, Any], dict
 
 
 def whole_number(text: str, what: str) -> int:
-    """:raises DeviceError: it is none."""
+    """:raises DeviceError: the text is not a whole number."""
     try:
         return int(text)
     except ValueError:

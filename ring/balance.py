@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement: assigns partition replicas to devices as the plan says, moving as little as it can.
+"""Placement: assigns partition replicas to devices by the plan, with as few moves as possible.
 
-Pure: no files, no clock, and randomness is passed in. A new ring is drawn exactly (``draw``). A
-ring in use is mended in steps: what has no device gets one; replicas that crowd a failure domain
-move out; devices over their quota give to devices under it; what is then left is evened out by
-domains, and at last by chains of moves (``chains``). A partition moves one replica at a time, so
-that the others keep serving, and only if the caller says that it may.
+It uses no files and no clock, and gets its randomness from the caller. A new ring is drawn exactly
+(``draw``). A ring in use is balanced in steps:
+
+1. Replicas without a device get one.
+2. Replicas that crowd a failure domain move out of it.
+3. Devices over their quota give replicas to devices under it.
+4. Whole domains do the same for the rest, and last come chains of moves (``chains``).
+
+Only one replica of a partition moves at a time, so that the others keep serving, and only if the
+caller allows it.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from ring.polish import polish
 from ring.shares import ROOT
 from ring.tally import Rows, Tally
 
-# Moves that the search for chains considers, for each replica of the ring.
+# Moves that the search for chains checks, for each replica of the ring.
 _CHAIN_CHECKS = 30
 _CHAIN_CHECKS_MIN = 500_000
 _REPORT_EVERY = 1000
@@ -47,9 +52,9 @@ class Balancer:
         rng: random.Random,
         progress: Progress | None = None,
     ) -> None:
-        """``target`` is each device's share; ``may_move[partition]``, 1 where a replica may move.
+        """``target`` is each device's share; ``may_move[partition]`` is 1 if a replica may move.
 
-        At least as many of ``devices`` as there are rows have weight.
+        The number of ``devices`` with weight is at least the number of rows.
         """
         self._rows = rows
         self._nobody = nobody
@@ -64,7 +69,7 @@ class Balancer:
         self.moved: Collection[int] = ()
 
     def run(self) -> None:
-        """Places and moves; ``moved`` then holds the partitions that changed."""
+        """Place and move replicas; ``moved`` then has the changed partitions."""
         if self._tally.held[ROOT] == 0:
             draw(self.plan, self._rows, self._rng, self._progress)
             self.moved = range(self._partitions)
@@ -72,7 +77,7 @@ class Balancer:
             polish(self._tally, everything, array.__setitem__, self._rng)
             return
         partitions, short = self._partitions, len(self._rows[-1])
-        # What the short row lacks is nobody's replica for as long as replicas are moved.
+        # While replicas are moved, the missing part of the short row has no device.
         self._rows[-1].extend([self._nobody] * (partitions - short))
         self._fill([*[partitions] * (len(self._rows) - 1), short])
         self._spread()
@@ -86,11 +91,11 @@ class Balancer:
         del self._rows[-1][short:]
 
     def quota(self, device: Device) -> int:
-        """How many replicas a device should hold."""
+        """The number of replicas that a device should hold."""
         return self.plan.quota.get(self._tiers[device["id"]][-1], 0)
 
     def _fill(self, lengths: Sequence[int]) -> None:
-        """Gives a device to every replica that has none; nothing is served from those anyway."""
+        """Assign a device to every replica that has none; no data is served from those."""
         empty = [
             (row, partition)
             for row, length in zip(self._rows, lengths, strict=True)
@@ -104,9 +109,9 @@ class Balancer:
             self._report(done, len(empty))
 
     def _best_device(self, partition: int, tier: Tier) -> int:
-        """The most wanted device in a tier, among those that spread the partition best.
+        """The device in a tier with the most open quota, among those with the best spread.
 
-        ``nobody`` if all devices there hold the partition already.
+        ``nobody`` if all devices of the tier hold the partition already.
         """
         crowd = self._tally.crowd(partition)
         taken = self._tally.crowd(partition, weighted_only=True)
@@ -133,7 +138,7 @@ class Balancer:
         )
 
     def _spread(self) -> None:
-        """Moves a replica where a domain holds too many or too few of a partition."""
+        """Move a replica of each partition of which a domain holds too many or too few."""
         required = {tier: count for tier, count in self.plan.at_least.items() if tier and count}
         wrong = [p for p in sorted(self._badly_spread(required)) if self._moves.is_open(p)]
         self._rng.shuffle(wrong)
@@ -160,11 +165,11 @@ class Balancer:
                 self._moves.make(self._rows[number], partition, new)
 
     def _badly_spread(self, required: Mapping[Tier, int]) -> set[int]:
-        """Partitions of which some domain holds more or less than its share rounded up or down."""
+        """The partitions of which a domain holds more or less than its rounded share."""
         wrong = self._on_closed_devices()
         is_apart = False
         for length in range(1, DEVICE_TIER_LENGTH + 1):
-            # What is apart in zones is apart on servers and devices.
+            # Replicas in different zones are on different servers and devices.
             if is_apart and not any(len(tier) == length for tier in required):
                 continue
             tier_of = {dev_id: tiers[length - 1] for dev_id, tiers in self._tiers.items()}
@@ -187,7 +192,7 @@ class Balancer:
         return wrong
 
     def _on_closed_devices(self) -> set[int]:
-        """Partitions with a replica on a device that should hold none."""
+        """The partitions with a replica on a device that should hold none."""
         closed = {dev_id for dev_id in self._tiers if not self._is_open(dev_id)}
         if not any(self._tally.held[self._tiers[dev_id][-1]] for dev_id in closed):
             return set()
@@ -198,7 +203,7 @@ class Balancer:
         return self._tiers[dev_id][-1] in self.plan.share
 
     def _destinations(self, row: array[int], partition: int, tiers: Sequence[Tier]) -> list[int]:
-        """Where the replica of ``row`` could go: the best device in each of ``tiers``."""
+        """The possible destinations of the replica of ``row``: the best device in each tier."""
         old = row[partition]
         row[partition] = self._nobody
         found = [self._best_device(partition, tier) for tier in tiers]
@@ -206,7 +211,7 @@ class Balancer:
         return [dev_id for dev_id in found if dev_id not in (old, self._nobody)]
 
     def _level(self) -> None:
-        """Devices over their quota give to devices under it, where no domain becomes crowded."""
+        """Move replicas from devices over their quota to devices under it, without crowding."""
         tally = self._tally
         over = {dev_id for dev_id in self._tiers if tally.surplus(dev_id) > 0}
         under = _OpenTiers(self._tiers[d] for d in self._tiers if tally.surplus(d) < 0)
@@ -232,10 +237,11 @@ class Balancer:
                 under.remove(self._tiers[new])
 
     def _even_out(self, length: int) -> None:
-        """Domains over their quota give to sisters under it, by way of any of their devices.
+        """Move replicas from domains over their quota to sister domains under it, by any device.
 
-        For what ``_level`` cannot do in one move: the device over its quota holds no partition with
-        room for the device under it, but others of its zone do. ``length`` is that of the tiers.
+        ``_level`` cannot always do it in one move: the device over its quota may hold no partition
+        that can move to the device under it, but other devices of its zone do. ``length`` is that
+        of the tiers.
         """
         tier_of = {dev_id: tiers[length - 1] for dev_id, tiers in self._tiers.items()}
         over = {tier for tier in tier_of.values() if self._tally.tier_surplus(tier) > 0}
@@ -266,9 +272,10 @@ class Balancer:
     def _takers(
         self, tier: Tier, crowd: Mapping[Tier, int], giver: Sequence[Tier], under: _OpenTiers
     ) -> Iterator[int]:
-        """Devices below ``tier`` that can take the giver's replica without harm to the spread.
+        """Yield devices below ``tier`` that can take the giver's replica and keep the spread.
 
-        Goes down level by level, the most wanting domains first; a crowded one is left out whole.
+        The search goes down level by level, first to domains with the most open quota. It skips
+        crowded domains.
         """
         for child in sorted(under.children(tier), key=self._tally.tier_surplus):
             old = giver[len(tier)]
@@ -280,9 +287,9 @@ class Balancer:
                 yield device_id(child)
 
     def _movable(self) -> Iterator[int]:
-        """Partitions that may still move a replica, in an order that differs from seed to seed.
+        """Yield the partitions that may still move a replica, in an order that the seed decides.
 
-        There are 2 ** n partitions, so that any odd step visits all of them.
+        There are 2 ** n partitions, so any odd step visits all of them.
         """
         count = self._partitions
         place, step = self._rng.randrange(count), self._rng.randrange(count) | 1
@@ -297,7 +304,7 @@ class Balancer:
 
 
 class _OpenTiers:
-    """The tiers that hold devices of a set, as a tree; in the order in which they were given."""
+    """The tiers that hold devices of a set, as a tree in the given order."""
 
     def __init__(self, devices: Iterable[Sequence[Tier]]) -> None:
         self._children: dict[Tier, dict[Tier, None]] = {}
@@ -313,7 +320,7 @@ class _OpenTiers:
         return self._children.get(tier, ())
 
     def remove(self, tiers: Sequence[Tier]) -> None:
-        """Takes a device out, and the tiers that are empty without it."""
+        """Remove a device, and the tiers that are empty without it."""
         for child in reversed(tiers):
             parent = child[:-1]
             del self._children[parent][child]

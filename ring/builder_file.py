@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The builder file: OpenStack Swift's, a protocol-2 pickle of plain data (doc/formats/ring.md).
 
-What ``plain_pickle`` lets through is checked field by field before it is used.
+Data that ``plain_pickle`` accepts is checked field by field before use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REQUIRED = ("part_power", "replicas", "min_part_hours", "parts", "devs", "versi
 
 
 def load_builder(path: Path) -> RingBuilder:
-    """The builder kept in ``path``.
+    """Load the builder from ``path``.
 
     :raises BuilderFileError: missing, unreadable, damaged, or not plain data.
     """
@@ -45,9 +45,9 @@ def load_builder(path: Path) -> RingBuilder:
 
 
 def save_builder(builder: RingBuilder, path: Path) -> None:
-    """Replaces ``path``, durably; of a symbolic link, what it leads to.
+    """Replace ``path`` durably; for a symbolic link, its target.
 
-    :raises OSError: the old file is still there.
+    :raises OSError: the old file is unchanged.
     """
     if builder.builder_id is None:
         builder.builder_id = uuid.uuid4().hex
@@ -56,11 +56,11 @@ def save_builder(builder: RingBuilder, path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps a second builder away from ``path`` until the block ends or the process dies.
+    """Lock ``path`` against other ring builders until the block ends or the process dies.
 
-    :raises BuilderFileError: another one is at work, or the folder cannot be written.
+    :raises BuilderFileError: another one has the lock, or the folder cannot be written.
     """
-    real = path.resolve()  # one file under two names is one builder
+    real = path.resolve()  # one file with two names is one builder
     if not real.name or real.is_dir():
         raise BuilderFileError(f"{path}: a folder, not a builder file")
     try:
@@ -68,7 +68,7 @@ def locked(path: Path) -> Iterator[None]:
     except OSError as error:
         raise BuilderFileError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
-        make_like(handle, real)  # who may change the builder file may lock it
+        make_like(handle, real)  # a user who may change the builder file may lock it
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,7 +82,7 @@ def _open_lock(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except PermissionError:
-        # To read is enough for a lock, but for one on NFS.
+        # Read access is enough for a lock, except on NFS.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -106,7 +106,7 @@ def encode_builder(builder: RingBuilder) -> bytes:
             "_last_part_gather_start": builder.gather_start,
             "_dispersion_graph": builder.dispersion_graph,
             "dispersion": builder.dispersion,
-            # The same objects as in "devs": OpenStack Swift finds the flag by looking for them.
+            # The same objects as in "devs": OpenStack Swift looks for these objects.
             "_remove_devs": [builder.devs[dev_id] for dev_id in builder.removed_ids],
             "id": builder.builder_id,
         },
@@ -115,16 +115,16 @@ def encode_builder(builder: RingBuilder) -> bytes:
 
 
 def decode_builder(raw: bytes) -> RingBuilder:
-    """The builder in the bytes of a builder file.
+    """Decode the bytes of a builder file.
 
-    :raises BuilderFileError: says what is wrong.
+    :raises BuilderFileError: with the error in the message.
     """
     try:
         state = load_plain(raw)
     except ValueError as error:
         raise BuilderFileError(f"not a builder file: {error}") from error
     if not isinstance(state, dict):
-        raise BuilderFileError("not a builder file: it does not hold a dictionary")
+        raise BuilderFileError("not a builder file: it is not a dictionary")
     missing = [key for key in _REQUIRED if key not in state]
     if missing:
         raise BuilderFileError(f"not a builder file: it lacks {', '.join(missing)}")
@@ -169,7 +169,7 @@ def _builder_of(state: Mapping[str, Any]) -> RingBuilder:
 
 
 def _is_proper_count(item: tuple[object, object]) -> bool:
-    """Whether a tier and its counts are what ``dispersion`` makes."""
+    """Whether a tier and its counts have the form that ``dispersion`` writes."""
     tier, counts = item
     return (
         isinstance(tier, tuple)
@@ -213,13 +213,13 @@ def _devices(raw: object) -> list[Device | None]:
 
 
 def _table(raw: object, partitions: int, devs: list[Device | None]) -> Table:
-    """The assignments; every row but the last is whole, every id is a device."""
+    """The checked assignments; every row but the last is whole, every id is a device."""
     if raw is None:
         return []
     if not isinstance(raw, list) or len(raw) > REPLICAS_MAX:
         raise ValueError("_replica2part2dev is not a list of rows")
     if len(raw) > 1 and isinstance(raw[-1], array) and not raw[-1]:
-        raw = raw[:-1]  # OpenStack Swift's, for less of a replica than one partition
+        raw = raw[:-1]  # OpenStack Swift writes it for a fraction below one partition
     for number, row in enumerate(raw):
         if not isinstance(row, array) or row.typecode not in ("H", "I"):
             raise ValueError(f"row {number} of _replica2part2dev is not an array of device ids")
@@ -237,7 +237,7 @@ def _removed_ids(raw: object, devs: list[Device | None]) -> list[int]:
     for dev in raw if isinstance(raw, list) else [None]:
         dev_id = dev.get("id") if isinstance(dev, dict) else None
         if type(dev_id) is not int or not 0 <= dev_id < len(devs) or devs[dev_id] is None:
-            raise ValueError("_remove_devs names a device that is not there")
+            raise ValueError("_remove_devs names a device that does not exist")
         ids.append(dev_id)
     return ids
 
@@ -249,5 +249,5 @@ def _ages(raw: object, partitions: int) -> bytearray:
     if not isinstance(raw, array | list) or len(raw) != partitions:
         raise ValueError("_last_part_moves does not have one byte per partition")
     if any(type(age) is not int or not 0 <= age <= HOURS_MAX for age in raw):
-        raise ValueError("_last_part_moves holds something else than hours")
+        raise ValueError("_last_part_moves has values that are not hours")
     return bytearray(raw)

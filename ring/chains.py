@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of moves: how a device over its quota gives to one under it that it cannot reach directly.
+"""Chains of moves: from a device over its quota to one under it, by way of other devices.
 
-If no partition on A may move to B, one on A may move to C and another one from C to B. The shortest
-such chain is found by a search over the devices, so that as few partitions as possible move. A link
-of a chain is a replica that moves, or moves on; or, where another replica of the partition has
-moved already, one that moves in its place: A gives, and the device that the other had left keeps.
+If no partition on A may move to B, one on A may move to C and another one from C to B. A search
+over the devices finds the shortest such chain, so that as few partitions as possible move. A link
+of a chain is a replica that moves, or moves again. If another replica of the partition has moved
+already, this one may move instead: then A gives, and the other replica returns to its old device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ring.moves import Moves
 from ring.plan import device_id
 from ring.tally import Tally
 
-# Partitions looked at for one device: where hundreds offer no way to go, more rarely do.
+# Most partitions checked for one device: if hundreds have no destination, more rarely have one.
 _PARTITIONS_MAX = 256
 
 
@@ -36,10 +36,10 @@ class _Link:
 
 
 def move_by_chains(tally: Tally, moves: Moves, movable: Iterable[int], checks_max: int) -> None:
-    """Moves until no device is over its quota or no chain leads on.
+    """Move replicas until no device is over its quota or there are no more chains.
 
-    ``movable`` are the partitions that have not moved yet and may. ``checks_max`` bounds the links
-    that are considered.
+    ``movable`` are the partitions that may move and have not moved yet. ``checks_max`` limits the
+    number of checked links.
     """
     if all(tally.surplus(dev_id) <= 0 for dev_id in tally.tiers):
         return
@@ -58,7 +58,7 @@ class _Search:
         self._checks_left = checks_max
         weighted = (tier for tier in tally.capacity if len(tier) == DEVICE_TIER_LENGTH)
         self._targets = dict.fromkeys(map(device_id, weighted))
-        # By device, the replicas of partitions that have moved; what moves on costs nothing more.
+        # By device, the replicas of partitions that have moved; moving them again costs nothing.
         self._moved: dict[int, list[tuple[array[int], int]]] = defaultdict(list)
         self._still: dict[int, list[tuple[array[int], int]]] = defaultdict(list)
         for row, partition in moves.placed:
@@ -72,7 +72,7 @@ class _Search:
                 self._still[row[partition]].append((row, partition))
 
     def make(self, link: _Link) -> None:
-        """Does what a link stands for."""
+        """Make the moves of a link."""
         to = link.taker
         if link.stays is not None:
             to = link.stays[link.partition]
@@ -82,7 +82,7 @@ class _Search:
         self._moved[to].append((link.row, link.partition))
 
     def shortest(self) -> list[_Link]:
-        """The links of a shortest chain, the last one first; none if there is no chain."""
+        """The links of a shortest chain, the last one first; empty if there is no chain."""
         over = [dev_id for dev_id in self._tally.tiers if self._tally.surplus(dev_id) > 0]
         reached: dict[int, _Link | None] = dict.fromkeys(over)
         queue = deque(over)
@@ -99,7 +99,7 @@ class _Search:
     def _links(
         self, giver: int, used: set[int], reached: dict[int, _Link | None]
     ) -> Iterator[_Link]:
-        """Harmless ways to give from ``giver`` to devices not reached yet."""
+        """Yield the harmless moves from ``giver`` to devices not reached yet."""
         replicas = chain(
             islice(self._moved[giver], _PARTITIONS_MAX), islice(self._still[giver], _PARTITIONS_MAX)
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""martlet-ring-builder: builds rings from the command line, with swift-ring-builder's words.
+"""martlet-ring-builder: builds rings from the command line, with swift-ring-builder's commands.
 
-Exit status: 0 done; 1 done or not needed, but look at what was printed; 2 refused, nothing changed.
+Exit status: 0 done; 1 done or not needed, read the output; 2 refused, nothing changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ring.errors import BuilderFileError, RingError
 from ring.ring_commands import EXIT_ERROR, EXIT_SUCCESS
 from ring.show import as_json, as_text
 
-# They change devices, and nothing if one of them is wrong.
+# They change devices, or nothing if one device is invalid.
 _DEVICE_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], list[str]]] = {
     "add": device_commands.add,
     "remove": device_commands.remove,
@@ -51,7 +51,7 @@ _SETTING_COMMANDS: dict[str, Callable[[argparse.Namespace, RingBuilder], tuple[l
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit status."""
+    """Run the command; return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     return end_with_reader(lambda: _main(words))
 
@@ -61,7 +61,7 @@ def _main(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return EXIT_SUCCESS
-    # argparse wants what stands around an option in one piece; --yes may stand anywhere.
+    # argparse needs positional arguments in one piece, but --yes may stand anywhere.
     words.sort(key=lambda word: word in ("-y", "--yes"))
     parser.refuse_unknown_command(words)
     options = parser.parse_args(words)
@@ -82,7 +82,7 @@ def _fail(message: str) -> int:
 
 
 def _paths(options: argparse.Namespace) -> tuple[Path, Path]:
-    """The builder file and the ring file; either may be given."""
+    """The builder file and the ring file; the argument may be either of them."""
     given = options.builder_file
     stem = given.removesuffix(".ring.gz") if given.endswith(".ring.gz") else given
     if stem != given:
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace, builder_path: Path, ring_path: Path) -> in
 
 
 def _change(options: argparse.Namespace, builder_path: Path, ring_path: Path) -> int:
-    """Runs a command that writes; the builder file is locked."""
+    """Run a command that writes; the builder file is locked."""
     command = options.command
     if command == "create":
         return ring_commands.create(options, builder_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of martlet-ring-builder that change or look for devices."""
+"""The commands of martlet-ring-builder that change or search devices; each returns its output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READING_COMMANDS = ("search", "list_parts")
 
 
 def add(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Add devices; return the lines to print."""
     lines = []
     for fields in devices_and_weights(options):
         if options.devices and "region" not in fields:
@@ -39,7 +39,7 @@ def add(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def remove(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Mark devices for removal; return the lines to print."""
     devices = _search_all(options, builder)
     _confirm(devices, "remove", options.yes)
     lines = []
@@ -52,7 +52,7 @@ def remove(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def set_weight(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Change weights; return the lines to print."""
 
     def change(device: Device, value: str) -> float:
         builder.set_weight(device["id"], parse_weight(value))
@@ -62,7 +62,7 @@ def set_weight(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def set_region(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Change regions; return the lines to print."""
 
     def change(device: Device, value: str) -> int:
         builder.set_place(device["id"], region=whole_number(value, "region"))
@@ -72,7 +72,7 @@ def set_region(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def set_zone(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Change zones; return the lines to print."""
 
     def change(device: Device, value: str) -> int:
         builder.set_place(device["id"], zone=whole_number(value, "zone"))
@@ -82,7 +82,7 @@ def set_zone(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def set_info(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Change addresses, names or texts; return the lines to print."""
     lines = []
     for wanted, changes in info_changes(options):
         found = _search(options, builder, wanted)
@@ -95,12 +95,12 @@ def set_info(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
 
 
 def search(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print."""
+    """Find devices; return the lines to print."""
     return search_table(builder, _search_all(options, builder))
 
 
 def list_parts(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
-    """The lines to print: partitions of the devices, those with most matches first."""
+    """List the partitions of the devices, most matches first; return the lines to print."""
     if not builder.table:
         raise BuilderError("no partition is assigned yet: rebalance first")
     wanted = {device["id"] for device in _search_all(options, builder)}
@@ -108,7 +108,7 @@ def list_parts(options: argparse.Namespace, builder: RingBuilder) -> list[str]:
     for row in builder.table:
         matches.update(partition for partition, dev_id in enumerate(row) if dev_id in wanted)
     if not matches:
-        raise BuilderError("No matching devices found: they hold no partition")
+        raise BuilderError("No matching devices found: they have no partitions")
     return ["Partition   Matches"] + [
         f"{partition:9d}   {count:7d}" for partition, count in matches.most_common()
     ]
@@ -131,7 +131,7 @@ def _set(
 
 
 def _search_all(options: argparse.Namespace, builder: RingBuilder) -> list[Device]:
-    """Devices that match any of the searches, each once."""
+    """The devices that match any of the searches, each once."""
     found: dict[int, Device] = {}
     for wanted in search_groups(options):
         found |= {device["id"]: device for device in _search(options, builder, wanted)}
@@ -150,7 +150,7 @@ def _search(
 
 
 def _confirm(devices: list[Device], what: str, is_yes: bool) -> None:
-    """Names them, and asks, before several devices are changed at once."""
+    """List the devices and ask for confirmation, before several devices are changed."""
     if len(devices) < 2:
         return
     print("Matched more than one device:")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which device a directory is: the file ``martlet-device`` in its root.
+"""The marker of a device: the file ``martlet-device`` in its root directory.
 
-doc/formats/device-marker.md rules the two files and what is done with them; the object server does
-the same in Go.
+doc/formats/device-marker.md specifies the two files and their use. The object server has the same
+rules in Go.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from martlet.conf.cluster import HashOptions
 from ring.files import replace_file
 
 MARKER_NAME = "martlet-device"
-#: Beside the devices: a copy of the marker of each that was in use.
+#: The folder, beside the devices, with a copy of each used device's marker.
 KNOWN_FOLDER = ".martlet-devices"
 
 
 class Marker(NamedTuple):
-    """The text of both files."""
+    """The content of both files."""
 
     cluster: str
     device: str
@@ -35,14 +35,14 @@ class Marker(NamedTuple):
 
 
 class DeviceMarkers:
-    """Checks that directories are the devices that their names say. May be used by any thread."""
+    """The check that directories are the devices of their names. Any thread may use it."""
 
     def __init__(self, salts: HashOptions, mount_check: bool) -> None:
         self._cluster = cluster_of(salts)
         self._mount_check = mount_check
 
     def problem(self, path: str) -> str | None:
-        """Why the device at ``path`` must not be used; None if it may be. Marks a new one.
+        """Return why the device at ``path`` must not be used, or None; mark a new device.
 
         A crash leaves no marker or a whole one.
         """
@@ -54,19 +54,19 @@ class DeviceMarkers:
     def _problem(self, path: str) -> str | None:
         own, known_path = self._own(path)
         marker_path = os.path.join(path, MARKER_NAME)
-        # Other services check at the same time. They write the marker first: read in the other
-        # order, a copy that is there says that the marker has been, too.
+        # Other services check in parallel. They write the marker first, so this reads the copy
+        # first: if the copy exists, the marker has been written, too.
         is_known = not self._mount_check and _read_copy(known_path) == own
         found = read_marker(marker_path)
         if found is not None and found != own:
             return (
                 f"it is device {found.device} of cluster {found.cluster}, not {own.device} of "
-                f"{own.cluster}: mount the right one, or say `martlet device adopt {path}`"
+                f"{own.cluster}: mount the right one, or run `martlet device adopt {path}`"
             )
         if found is None:
             if is_known and not os.path.lexists(marker_path):
                 return (
-                    f"it was in use and has no {MARKER_NAME}: mount the device, or say "
+                    f"it was in use and has no {MARKER_NAME}: mount the device, or run "
                     f"`martlet device adopt {path}` if it is a new one"
                 )
             try:
@@ -74,18 +74,18 @@ class DeviceMarkers:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                return None  # it can be read, and emptied; a copy alone would refuse it later
+                return None  # reads and deletions work; a copy alone would refuse it later
         if not self._mount_check and not is_known:
             try:
                 _write(known_path, own)
             except OSError:
-                pass  # the object server, on the same devices, warns of it
+                pass  # the object server, on the same devices, logs a warning
         return None
 
     def adopt(self, path: str) -> None:
-        """Make a directory the device that its name says, whatever it was.
+        """Make a directory the device of its name, whatever device it was.
 
-        What root writes here belongs to the owner of the directory, as whom the services run.
+        Files that root writes get the owner of the directory, which is the user of the services.
 
         :raises OSError: the marker or its copy cannot be written.
         """
@@ -103,13 +103,13 @@ class DeviceMarkers:
 
 
 def cluster_of(salts: HashOptions) -> str:
-    """The name of a cluster: the same on all its hosts, and it tells nothing of the salts."""
+    """The name of a cluster: the same on all its hosts, without revealing the salts."""
     words = ("martlet cluster", salts.swift_hash_path_prefix, salts.swift_hash_path_suffix)
     return hashlib.sha256("\0".join(words).encode("latin-1")).hexdigest()[:32]
 
 
 def read_marker(path: str) -> Marker | None:
-    """The marker in a file; None where there is none, or none that can be understood.
+    """Read the marker in a file; None if it is missing or invalid.
 
     :raises OSError: it cannot be read.
     """
@@ -130,7 +130,7 @@ def _read_copy(path: str) -> Marker | None:
     try:
         return read_marker(path)
     except OSError:
-        return None  # without a copy only an empty mount point is not noticed
+        return None  # without a copy only an empty mount point is not detected
 
 
 def _write(path: str, content: Marker) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How devices are written and searched for on the command line; swift-ring-builder's spelling.
+"""The notation of devices and searches on the command line, as in swift-ring-builder.
 
 add:     [r<region>]z<zone>-<ip>:<port>[R<r_ip>:<r_port>]/<device>[_<meta>]
 search:  [d<id>][r<region>][z<zone>][-][<ip>][:<port>][R[<r_ip>][:<r_port>]][/<device>][_<meta>]
@@ -42,9 +42,9 @@ _DIGITS_MAX = 10
 
 
 def parse_add_value(text: str) -> dict[str, Any]:
-    """The fields of a device to add; ``region`` is absent if it was left out.
+    """Parse a device to add; ``region`` is absent if it was left out.
 
-    :raises DeviceError: the text is not of this form, or the address in it is no IP address.
+    :raises DeviceError: the text does not have this form, or its address is not an IP address.
     """
     match = _ADD.fullmatch(text)
     if match is None:
@@ -55,9 +55,9 @@ def parse_add_value(text: str) -> dict[str, Any]:
 
 
 def parse_search_value(text: str) -> dict[str, Any]:
-    """The fields that a device must have to be found.
+    """Parse a search into the fields that a device must have.
 
-    :raises DeviceError: the text is not of this form or asks for nothing.
+    :raises DeviceError: the text does not have this form or is empty.
     """
     match = _SEARCH.fullmatch(text)
     fields = _fields(match) if match else {}
@@ -70,9 +70,9 @@ def parse_search_value(text: str) -> dict[str, Any]:
 
 
 def parse_change_value(text: str) -> dict[str, Any]:
-    """The fields of a device to change, in the notation of a search without id, region and zone.
+    """Parse the new fields of a device, in the notation of a search without id, region and zone.
 
-    :raises DeviceError: the text is not of this form or changes nothing.
+    :raises DeviceError: the text does not have this form or changes nothing.
     """
     match = _CHANGE.fullmatch(text)
     fields = _fields(match) if match else {}
@@ -101,8 +101,8 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _ip_address(text: str) -> str:
-    """An address in this notation is an IP address; host names go with --ip."""
+    """The address, which must be an IP address in this notation; --ip takes host names."""
     address = normal_address(text)
     if ":" not in address and not address.replace(".", "").isdigit():
-        raise DeviceError(f"{text!r} is not an IP address (a host name goes with --ip)")
+        raise DeviceError(f"{text!r} is not an IP address (use --ip for a host name)")
     return address

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device of the ring: its fields, what they may hold, and its place in the failure domains."""
+"""A device of the ring: its fields, their legal values, and its place in the failure domains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST_LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)\Z")
 
 
 class Device(TypedDict):
-    """One device, in the words of the ring file. ``weight`` is relative; ``meta`` is free text."""
+    """One device, with the keys of the ring file. ``weight`` is relative; ``meta`` is free text."""
 
     id: int
     region: int
@@ -34,15 +34,15 @@ class Device(TypedDict):
     replication_ip: str
     replication_port: int
     meta: str
-    parts: NotRequired[int]  # builder only: how many partition replicas it holds
-    parts_wanted: NotRequired[int]  # builder only: how many more it should hold
+    parts: NotRequired[int]  # builder only: the partition replicas that it holds
+    parts_wanted: NotRequired[int]  # builder only: the replicas that it should get
 
 
 _BUILDER_ONLY_KEYS = ("parts", "parts_wanted")
 
 
 def without_builder_keys(device: Device) -> Device:
-    """The device as it stands in a ring file."""
+    """The device in the form of a ring file."""
     return cast(Device, {k: v for k, v in device.items() if k not in _BUILDER_ONLY_KEYS})
 
 
@@ -53,7 +53,7 @@ def tiers_of(device: Mapping[str, Any]) -> tuple[Tier, Tier, Tier, Tier]:
 
 
 def normal_address(address: str) -> str:
-    """An IPv4 or IPv6 address or a host name in its one canonical spelling.
+    """An IPv4 or IPv6 address or a host name in its canonical spelling.
 
     :raises DeviceError: it is none of the three.
     """
@@ -71,7 +71,7 @@ def normal_address(address: str) -> str:
 
 def _is_host_name(name: str) -> bool:
     labels = name.removesuffix(".").split(".")
-    # A last label of digits alone is a mistyped IPv4 address, never a name (RFC 1123, 2.1).
+    # A last label of only digits is a mistyped IPv4 address, never a name (RFC 1123, 2.1).
     return (
         len(name) <= NAME_BYTES_MAX
         and all(_HOST_LABEL.match(label) for label in labels)
@@ -80,7 +80,7 @@ def _is_host_name(name: str) -> bool:
 
 
 def parse_weight(text: str) -> float:
-    """A weight as typed by an operator.
+    """Parse a weight.
 
     :raises DeviceError: not a finite number of at least 0.
     """
@@ -98,11 +98,11 @@ def _checked_weight(weight: float) -> float:
 
 
 def checked_device(raw: Mapping[str, Any]) -> Device:
-    """A device with every field checked and the replication address filled in; ``id`` may be -1.
+    """Check every field of a device and fill in the replication address; ``id`` may be -1.
 
-    Fields this version does not know are kept: they belong to whoever wrote them.
+    Unknown fields are kept: they belong to the program that wrote them.
 
-    :raises DeviceError: names the field and what is wrong with it.
+    :raises DeviceError: with the field and the error in the message.
     """
     device = {"id": -1, "meta": "", **raw}
     missing = [
@@ -134,9 +134,9 @@ def checked_device(raw: Mapping[str, Any]) -> Device:
 
 
 def check_device_name(name: str) -> None:
-    """A device name is one folder name below the server's ``devices`` folder.
+    """Check a device name, which is a folder name below the server's ``devices`` folder.
 
-    :raises DeviceError: empty, too long, or something else than one plain folder name.
+    :raises DeviceError: it is empty, too long, or not one plain folder name.
     """
     bad = not name or name != name.strip() or name in (".", "..") or "/" in name
     if bad or not name.isprintable() or len(name.encode(errors="replace")) > NAME_BYTES_MAX:
@@ -144,7 +144,7 @@ def check_device_name(name: str) -> None:
 
 
 def format_device(device: Device) -> str:
-    """``d0r1z2-10.0.0.1:6200R10.0.0.1:6200/sdb1_"meta"``, the spelling operators know."""
+    """Format as ``d0r1z2-10.0.0.1:6200R10.0.0.1:6200/sdb1_"meta"``, like swift-ring-builder."""
     return (
         f"d{device['id']}r{device['region']}z{device['zone']}"
         f"-{bracketed(device['ip'])}:{device['port']}"
@@ -154,5 +154,5 @@ def format_device(device: Device) -> str:
 
 
 def bracketed(ip: str) -> str:
-    """An address as it stands before ``:port``."""
+    """An address in the form used before ``:port``."""
     return f"[{ip}]" if ":" in ip else ip

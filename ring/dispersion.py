@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well a ring spreads each partition, in the figure that operators know as dispersion."""
+"""The dispersion of a ring: the figure for the spread of each partition over failure domains."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Rows = Sequence["array[int]"]
 
 
 def measure(devices: Sequence[Device], rows: Rows, partitions: int) -> tuple[float, Graph]:
-    """Percent of all replicas that stand in a domain which holds too many of their partition.
+    """The percentage of replicas in a domain with too many replicas of their partition.
 
-    With it the graph: how many partitions have how many replicas in each tier.
+    The second value is the graph: for each tier, the number of partitions by replicas in it.
     """
     slots = sum(len(row) for row in rows)
     if not slots:
@@ -29,7 +29,7 @@ def measure(devices: Sequence[Device], rows: Rows, partitions: int) -> tuple[flo
     most = most_unique(devices, slots / partitions)
     graph: Graph = defaultdict(lambda: [0] * (len(rows) + 1))
     at_risk = 0
-    # The rows as far as all of them reach, then those that go on.
+    # First the partitions that all rows have, then those that only the longer rows have.
     shortest = len(rows[-1])
     for part in (
         [row[:shortest] for row in rows],
@@ -46,13 +46,13 @@ def measure(devices: Sequence[Device], rows: Rows, partitions: int) -> tuple[flo
 def _surpluses(
     rows: Rows, tiers: Mapping[int, Sequence[Tier]], most: Mapping[Tier, int], graph: Graph
 ) -> list[Iterator[int]]:
-    """By level of tiers and by partition, the replicas too many; counts them all in ``graph``."""
+    """The surplus replicas by level of tiers and by partition; adds all counts to ``graph``."""
     surpluses = []
     for length in range(1, DEVICE_TIER_LENGTH + 1):
         tier_of = {dev_id: path[length - 1] for dev_id, path in tiers.items()}
         numbered, places = places_of(rows, tier_of)
         if not shares_a_place(places):
-            # What is apart in zones is apart on servers and devices.
+            # Replicas in different zones are on different servers and devices.
             surpluses.append(_surplus_apart(rows, tiers, length, most, graph))
             break
         over: dict[tuple[int, ...], int] = {}
@@ -75,7 +75,7 @@ def _surplus_apart(
 ) -> Iterator[int]:
     """As ``_surpluses``, from a level on where no tier holds two replicas of a partition.
 
-    Then only what stands in a tier without weight is too much, and that shows in the devices.
+    Then only replicas in a tier without weight are surplus, and their devices show that.
     """
     held = Counter(chain(*rows))
     for dev_id, count in held.items():
@@ -88,10 +88,9 @@ def _surplus_apart(
 
 
 def places_of(rows: Rows, tier_of: Mapping[int, Tier]) -> tuple[list[Tier], list[list[int]]]:
-    """The different tiers of ``tier_of`` (by device id), and the rows with their numbers in it.
+    """The different tiers of ``tier_of`` (by device id), and the rows as numbers of tiers.
 
-    Few combinations of tiers stand for many partitions: what is found for one need not be found
-    again.
+    Many partitions have the same combination of tiers, so that results for one can be reused.
     """
     number = {tier: index for index, tier in enumerate(dict.fromkeys(tier_of.values()))}
     number_of = {dev_id: number[tier] for dev_id, tier in tier_of.items()}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new ring: devices drawn for every partition, exactly to the plan (doc/formats/ring.md).
+"""A new ring: devices drawn for every partition, exactly by the plan (doc/formats/ring.md).
 
-The partitions are drawn in blocks. With n partitions to go, the quotas still open lie on a line,
-the devices of a domain side by side; points at equal distances, from a random start, say how many
-replicas each device gets in this block: its part of the open quota rounded down or up, on every
-level at once. What is then left open keeps that property for the partitions to come. Within the
-block the replicas lie on a line again, and partition i takes those at i, i + n, i + 2n, ...
+The partitions are drawn in blocks. With n partitions left, the open quotas are arranged on a line,
+with the devices of a domain side by side. Points at equal distances from a random start decide how
+many replicas each device gets in this block. That is its part of the open quota rounded down or up,
+on every level at once. The quotas that stay open keep that property for the next partitions. Within
+the block the replicas are on a line again, and partition i takes those at i, i + n, i + 2n, ...
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ring.shares import ROOT
 _DEVICE = DEVICE_TIER_LENGTH
 _VOID = -1
 
-# Called with the partitions done and those to do, now and then.
+# Called from time to time with the number of drawn partitions and the total.
 Progress = Callable[[int, int], None]
 
 
 def draw(
     plan: Plan, rows: Sequence[array[int]], rng: random.Random, progress: Progress | None = None
 ) -> None:
-    """Fills ``rows[replica][partition]`` with device ids; the last row may be short."""
+    """Fill ``rows[replica][partition]`` with device ids; the last row may be short."""
     partitions, short = len(rows[0]), len(rows[-1])
     tree = {tier: list(tiers) for tier, tiers in plan.children.items()}
     left = {device_id(tier): quota for tier, quota in plan.quota.items() if len(tier) == _DEVICE}
-    # About one replica of each device in a block, so that its partners change from block to block.
+    # A block has about one replica of each device, so that its partners change between blocks.
     block = max(1, len(left) // len(rows))
-    # What the short row lacks is one more device, the last on each line. Partitions without it
-    # fill the table from its start, partitions with it from the end of the short row.
+    # The missing part of the short row counts as one more device, the last on each line. Partitions
+    # without it fill the table from its start, partitions with it from the end of the short row.
     left[_VOID] = partitions - short
     whole, cut = 0, short
     while whole + cut - short < partitions:
@@ -58,7 +58,7 @@ def draw(
 
 
 def _shuffled_devices(tier: Tier, tree: Mapping[Tier, list[Tier]], rng: random.Random) -> list[int]:
-    """The devices below a tier, those of a domain side by side, in random order on each level."""
+    """The devices below a tier in random order on each level, those of a domain side by side."""
     tiers = tree[tier]
     rng.shuffle(tiers)
     if len(tier) == _DEVICE - 1:
@@ -69,13 +69,13 @@ def _shuffled_devices(tier: Tier, tree: Mapping[Tier, list[Tier]], rng: random.R
 def _block_line(
     order: Sequence[int], left: dict[int, int], size: int, to_go: int, start: int
 ) -> list[int]:
-    """Takes the replicas of ``size`` partitions out of the open quotas, in the given order."""
+    """Take the replicas of ``size`` partitions out of the open quotas, in the given order."""
     line: list[int] = []
     end, points_before = 0, 0
     for dev_id in order:
         quota = left[dev_id]
         end += quota
-        # Of the points start + j * to_go (in units of 1 / size), those before the interval's end.
+        # The number of points start + j * to_go (in units of 1 / size) before the interval's end.
         points = -((start - end * size) // to_go)
         count = points - points_before
         if count:

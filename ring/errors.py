@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with rings. The message of each is one sentence fit for an operator."""
+"""The errors of rings. The message of each is one sentence for an operator."""
 
 
 class RingError(Exception):
-    """Base of every error of this package."""
+    """The base of all errors of this package."""
 
 
 class RingFileError(RingError):
@@ -11,16 +11,16 @@ class RingFileError(RingError):
 
 
 class BuilderFileError(RingError):
-    """A builder file is missing, unreadable, damaged, or holds something else than plain data."""
+    """A builder file is missing, unreadable, damaged, or has more than plain data."""
 
 
 class BuilderError(RingError):
-    """An operation that the builder refuses; the builder's state is as it was before."""
+    """An operation that the builder refuses; the builder's state is unchanged."""
 
 
 class DeviceError(RingError):
-    """A device, an address, a weight or a search value is written wrongly."""
+    """A device, an address, a weight or a search value is malformed."""
 
 
 class HashConfError(RingError):
-    """The [swift-hash] section is missing or says nothing."""
+    """The [swift-hash] section is missing or empty."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing a file so that a crash leaves either the old or the new one, whole."""
+"""The atomic replacement of a file: a crash leaves either the old or the new one, whole."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 def replace_file(
     path: Path, content: bytes, mode: int | None = None, like: Path | None = None
 ) -> None:
-    """Makes ``content`` durable under ``path``.
+    """Replace ``path`` by a file with ``content``, durably.
 
-    Write to a temporary file beside it, fsync, rename, fsync of the folder. A crash before the
-    rename leaves the old file and perhaps a ``.<name>.*`` file that nobody reads.
+    The steps: write to a temporary file beside it, fsync, rename, fsync of the folder. A crash
+    before the rename leaves the old file and perhaps an unused ``.<name>.*`` file.
 
-    Without ``mode`` the file keeps owner, group and mode of the file it replaces, or of ``like``;
-    where neither is there, the umask says the mode.
+    Without ``mode`` the file keeps owner, group and mode of the file it replaces, or of ``like``.
+    If neither exists, the umask decides the mode.
 
     :raises OSError: names ``path``; nothing was replaced.
     """
@@ -43,14 +43,14 @@ def replace_file(
             raise
         sync_folder(path.parent)
     except OSError as error:
-        # Nobody knows the temporary name.
+        # The caller does not know the temporary name.
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def make_like(handle: int, model: Path) -> None:
-    """Gives an open file owner, group and mode of ``model``, as far as this user may.
+    """Give an open file the owner, group and mode of ``model``, as far as this user may.
 
-    It stays as it is where there is no ``model``, or where it is somebody else's.
+    Nothing changes if ``model`` does not exist, or if the file belongs to another user.
     """
     try:
         wanted = model.stat()
@@ -58,7 +58,7 @@ def make_like(handle: int, model: Path) -> None:
         return
     if os.geteuid() not in (0, os.fstat(handle).st_uid):
         return
-    for owner in (wanted.st_uid, -1):  # who may not give a file away may still choose its group
+    for owner in (wanted.st_uid, -1):  # a user may change the group even if not the owner
         try:
             os.fchown(handle, owner, wanted.st_gid)
             break
@@ -68,7 +68,7 @@ def make_like(handle: int, model: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in ``folder`` durable."""
+    """Make the names in ``folder`` durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -14,15 +14,15 @@ _UNKNOWN_SYSTEM = 255
 
 
 class GzipStreamWriter:
-    """Writes one gzip member into memory; starts at the highest compression level."""
+    """A writer of one gzip member into memory; starts at the highest compression level."""
 
     def __init__(self, file_name: str) -> None:
-        """``file_name`` (its last part, without .gz) stands in the gzip header."""
+        """``file_name`` (its last part, without .gz) is written to the gzip header."""
         name = file_name.rpartition("/")[2].removesuffix(".gz")
         try:
             name_field = name.encode("latin-1") + b"\0" if name else b""
         except UnicodeEncodeError:
-            name_field = b""  # the header knows Latin-1 only; the name there is optional
+            name_field = b""  # the header allows Latin-1 only; the name is optional
         flags = _HAS_NAME if name_field else 0
         header = struct.pack(
             "<BBBBIBB", 0x1F, 0x8B, 8, flags, MTIME_SECONDS, _BEST_COMPRESSION, _UNKNOWN_SYSTEM
@@ -35,12 +35,12 @@ class GzipStreamWriter:
 
     @property
     def compressed_size(self) -> int:
-        """Bytes of the file so far, and after a full flush the place to start reading from."""
+        """The bytes of the file so far, after a full flush: a position to start reading from."""
         self.full_flush()
         return len(self._out)
 
     def write(self, data: bytes) -> None:
-        """Adds plain bytes."""
+        """Add plain bytes."""
         if data:
             self._crc = zlib.crc32(data, self._crc)
             self.plain_size += len(data)
@@ -48,18 +48,18 @@ class GzipStreamWriter:
             self._flushed = False
 
     def full_flush(self) -> None:
-        """Ends the block so that what follows can be inflated by itself."""
+        """End the block so that the following data can be inflated separately."""
         if not self._flushed:
             self._out += self._deflate.flush(zlib.Z_FULL_FLUSH)
             self._flushed = True
 
     def set_level(self, level: int) -> None:
-        """Compresses what follows with ``level`` (0 stores it)."""
+        """Compress the following data with ``level`` (0 stores it)."""
         self.full_flush()
         self._deflate = self._new_deflate(level)
 
     def finish(self) -> bytes:
-        """The whole file. Nothing may be written afterwards."""
+        """Return the whole file; it cannot be written to afterwards."""
         self._out += self._deflate.flush(zlib.Z_FINISH)
         self._out += struct.pack("<II", self._crc, self.plain_size & 0xFFFFFFFF)
         return bytes(self._out)
@@ -70,10 +70,10 @@ class GzipStreamWriter:
 
 
 def inflate(raw: bytes, bytes_max: int) -> bytes:
-    """The plain bytes of one gzip member, its CRC and length checked.
+    """Decompress one gzip member, and check its CRC and length.
 
-    :raises ValueError: longer than ``bytes_max``, cut off, or followed by something else.
-    :raises zlib.error: damaged.
+    :raises ValueError: it is longer than ``bytes_max``, truncated, or followed by other data.
+    :raises zlib.error: it is damaged.
     """
     inflator = zlib.decompressobj(zlib.MAX_WBITS + 16)
     out = inflator.decompress(raw, bytes_max + 1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of hand-off devices of a partition: OpenStack Swift's, so both find each other's data.
 
-Other partitions are visited from a pseudo-random one on (md5 of the partition's number in decimal),
-wrapping round. First come devices in regions that hold nothing of the partition yet, then in new
-zones, then on new servers, then the rest. Because the order follows the assignments, it honours the
-weights and changes little from ring to ring.
+The search visits the other partitions from a pseudo-random one on (MD5 of the partition's number in
+decimal) and wraps around. First come devices in regions that hold nothing of the partition yet,
+then in new zones, then on new servers, then the rest. Because the order follows the assignments, it
+respects the weights and changes little between rings.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _VISITS_MAX = 65536
 def handoff_ids(
     data: RingData, primaries: Collection[int], partition: int, tier_counts: tuple[int, ...]
 ) -> Iterator[int]:
-    """Device ids, best hand-off first; every assigned device but ``primaries``, each once.
+    """Yield device ids, best hand-off first; every assigned device but ``primaries``, each once.
 
-    ``tier_counts`` says how many regions, zones, servers and devices are assigned anything; a
-    search on one level ends as soon as all of that level are seen.
+    ``tier_counts`` are the numbers of regions, zones, servers and devices with assignments. A
+    search on one level ends when all tiers of that level have been visited.
     """
     seen: list[set[Tier]] = [set() for _ in tier_counts]
     for dev_id in primaries:
@@ -37,7 +37,7 @@ def handoff_ids(
         for dev_id in _candidates(data, partition):
             device = _device(data, dev_id)
             tiers = tiers_of(device)
-            # tiers[-1] is the device itself: one seen before is never offered again.
+            # tiers[-1] is the device itself: no device is returned twice.
             if tiers[level] in seen[level] or tiers[-1] in seen[-1]:
                 continue
             _see(seen, device)
@@ -58,7 +58,7 @@ def _device(data: RingData, dev_id: int) -> Device:
 
 
 def _candidates(data: RingData, partition: int) -> Iterator[int]:
-    """The devices of other partitions, in the order in which they are visited."""
+    """Yield the devices of other partitions, in the order of the search."""
     count = data.partition_count
     start = partition_of(md5(b"%d" % partition, usedforsecurity=False).digest(), data.part_shift)
     step = count // _VISITS_MAX or 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a name to a partition: md5(prefix + /account/container/object + suffix), the top bits.
+"""The partition of a name: the top bits of MD5(prefix + /account/container/object + suffix).
 
-Prefix and suffix are the secrets of one cluster. They decide where everything lies, so they never
-change while the cluster holds data.
+Prefix and suffix are the secrets of one cluster. They decide the place of all data, so they must
+never change while the cluster holds data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_WORD = Struct(">I").unpack_from
 
 
 def _builtin_md5() -> Callable[..., Any]:
-    """Python's own MD5 takes a third of the time of OpenSSL's for something as short as a name."""
+    """Return Python's own MD5: for short names it takes a third of the time of OpenSSL's."""
     try:
         return cast(Callable[..., Any], importlib.import_module("_md5").md5)
     except ImportError:  # a Python built without it
@@ -37,14 +37,14 @@ md5 = _builtin_md5()
 
 @dataclass(frozen=True, slots=True)
 class HashPath:
-    """The cluster's way to hash a path; of ``prefix`` and ``suffix`` one at least is not empty."""
+    """The path hash of a cluster; ``prefix`` or ``suffix`` or both are not empty."""
 
     prefix: bytes
     suffix: bytes
 
     @classmethod
     def from_conf(cls, path: str | os.PathLike[str]) -> HashPath:
-        """Reads swift_hash_path_prefix and swift_hash_path_suffix of section [swift-hash].
+        """Read swift_hash_path_prefix and swift_hash_path_suffix of section [swift-hash].
 
         :raises HashConfError: no such file, no such section, or both options are empty.
         """
@@ -56,7 +56,7 @@ class HashPath:
         return cls(prefix.encode("latin-1"), suffix.encode("latin-1"))
 
     def digest(self, account: str, container: str | None = None, obj: str | None = None) -> bytes:
-        """The 16 bytes that name an account, a container or an object in the whole cluster.
+        """The 16 bytes that identify an account, a container or an object in the whole cluster.
 
         :raises ValueError: an object without a container, or a name that UTF-8 cannot express.
         """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Raising the partition power: every partition becomes two, on the same devices.
 
-prepare   servers learn the power to come and link what they hold to its new place as well
-increase  the ring has twice the partitions; the old places are still looked at
-finish    the old places are gone
-cancel    takes a prepared increase back; a finish ends that, too
+prepare   servers learn the next power and link their data to its new places as well
+increase  the ring has twice the partitions; the old places are still searched
+finish    the old places are removed
+cancel    reverts a prepared increase; a finish ends that, too
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from ring.file_format import PART_POWER_MAX
 
 
 def prepare_increase(builder: RingBuilder) -> None:
-    """:raises BuilderError: an increase is under way, or the power is as high as it gets."""
+    """Announce the next partition power.
+
+    :raises BuilderError: an increase is running, or the power is the highest possible.
+    """
     if builder.next_part_power is not None:
         raise BuilderError("Ring is already prepared for partition power increase.")
     if builder.part_power == PART_POWER_MAX:
-        raise BuilderError(f"the partition power is {PART_POWER_MAX}, the highest there is")
+        raise BuilderError(f"the partition power is {PART_POWER_MAX}, the highest possible")
     builder.next_part_power = builder.part_power + 1
     builder.version += 1
 
 
 def increase(builder: RingBuilder) -> None:
-    """:raises BuilderError: not prepared, or done already."""
+    """Double the partitions.
+
+    :raises BuilderError: the increase is not prepared, or done already.
+    """
     if builder.next_part_power != builder.part_power + 1:
         raise BuilderError(
             "Ring partition power cannot be increased: the ring is not prepared for it, "
@@ -46,7 +52,10 @@ def increase(builder: RingBuilder) -> None:
 
 
 def cancel_increase(builder: RingBuilder) -> None:
-    """:raises BuilderError: nothing is prepared, or it is too late."""
+    """Revert a prepared increase.
+
+    :raises BuilderError: nothing is prepared, or the increase is done.
+    """
     if builder.next_part_power != builder.part_power + 1:
         raise BuilderError("Ring partition power increase cannot be canceled.")
     builder.next_part_power = builder.part_power
@@ -54,7 +63,10 @@ def cancel_increase(builder: RingBuilder) -> None:
 
 
 def finish_increase(builder: RingBuilder) -> None:
-    """:raises BuilderError: there was neither an increase nor a cancel."""
+    """End an increase or its cancellation.
+
+    :raises BuilderError: there was neither.
+    """
     if builder.next_part_power is None or builder.next_part_power != builder.part_power:
         raise BuilderError("Ring partition power increase cannot be finished.")
     builder.next_part_power = None
@@ -62,7 +74,7 @@ def finish_increase(builder: RingBuilder) -> None:
 
 
 def _doubled(row: array[int]) -> array[int]:
-    """Each item twice."""
+    """The row with each item twice."""
     twice = array(row.typecode, bytes(2 * len(row) * row.itemsize))
     twice[0::2] = row
     twice[1::2] = row

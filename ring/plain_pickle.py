@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpickling what others may have written: numbers, texts, bytes, containers, arrays, no more.
+"""Safe unpickling of untrusted data: only numbers, strings, bytes, containers and arrays.
 
-A pickle is a program. This one is read twice: first as a list of opcodes, where only those that
-make plain data may stand and every length and memo index is bounded by the size of the file, and
-then by the unpickler, which is given what is harmless for the few names that got through: arrays,
-and bytes, which Python 3 writes as a call in protocol 2.
+A pickle is a program. This module reads it twice. The first pass reads the list of opcodes. It
+allows only those for plain data, and bounds every length and memo index by the size of the file.
+The second pass is the unpickler, which gets harmless functions for the few allowed names. These
+are arrays, and bytes, which Python 3 writes as a call in protocol 2.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from collections.abc import Callable
 _FIXED = re.compile(
     rb"(?:\x80.|K.|M..|J.{4}|G.{8}|q.|h.|j.{4}|[N\x88\x89(\]})eauset\x85\x86\x87R.])*+", re.DOTALL
 )
-# Opcode -> bytes of the length that follows it: texts (X; T and U by Python 2) and long integers.
+# Opcode -> size of the length that follows it: strings (X; T and U by Python 2), long integers.
 _COUNTED = {b"X": 4, b"T": 4, b"U": 1, b"\x8a": 1}
 _LONG_BINPUT = b"r"
 _GLOBALS = (b"carray\narray\n", b"c_codecs\nencode\n", b"c__builtin__\nbytes\n")
 
 
 def load_plain(raw: bytes, *, with_bytes: bool = False) -> object:
-    """The plain data in a pickle of protocol 2.
+    """Load the plain data in a pickle of protocol 2.
 
-    ``with_bytes`` admits bytes; texts of Python 2 become bytes then, else they must be ASCII.
+    ``with_bytes`` allows bytes, and strings of Python 2 become bytes; else they must be ASCII.
 
-    :raises ValueError: it is damaged, or holds more than plain data.
+    :raises ValueError: it is damaged, or has more than plain data.
     """
     _check_opcodes(raw)
     try:
@@ -55,14 +55,14 @@ def _check_opcodes(raw: bytes) -> None:
 
 
 def _after_variable_opcode(raw: bytes, place: int) -> int:
-    """Where the next opcode begins after the one of variable length at ``place``."""
+    """The position after the opcode of variable length at ``place``."""
     opcode = raw[place : place + 1]
     if opcode in _COUNTED:
         start = place + 1 + _COUNTED[opcode]
         end = start + int.from_bytes(raw[place + 1 : start], "little")
     elif opcode == _LONG_BINPUT:
         end = place + 5
-        # The unpickler allocates memory up to the slot that is named.
+        # The unpickler allocates memory up to this slot.
         if int.from_bytes(raw[place + 1 : end], "little") > len(raw):
             raise ValueError(f"damaged: an impossible memo slot at byte {place}")
     elif known := [name for name in _GLOBALS if raw.startswith(name, place)]:
@@ -99,7 +99,7 @@ def _plain_array(type_code: str, values: list[int]) -> array[int]:
 
 def _plain_bytes(text: object, encoding: object) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
-        raise ValueError("damaged: bytes that are no bytes")
+        raise ValueError("damaged: invalid bytes")
     return text.encode("latin-1")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many replicas every failure domain should hold, in whole numbers.
+"""The plan: the number of replicas that each failure domain should hold.
 
-A domain holds its share of each partition rounded down or up and nothing else: that is as unique as
-possible under the given shares. Of all partitions together it holds its quota.
+A domain holds its share of each partition rounded down or up. Under the given shares no placement
+is more unique. The number of its replicas of all partitions is its quota.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ring.devices import Device, Tier, tiers_of
 from ring.quotas import Wanted, floor, quotas
 from ring.shares import ROOT, children_of, most_unique
 
-# Shares are floats: what is this near to a whole number of replicas is meant to be it.
+# Shares are floats: a value this close to a whole number of replicas counts as that number.
 _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a balanced ring looks like; keys are tiers of devices with weight.
+    """The plan of a balanced ring; keys are tiers of devices with weight.
 
     ``share``: replicas of one partition that belong in a tier, on average; ``at_least`` and
-    ``at_most`` are its whole numbers below and above. ``most``: as many of a partition may stand in
-    a tier without being at risk (``most_unique``). ``quota``: replicas of all partitions.
+    ``at_most`` are its whole numbers below and above. ``most``: the replicas of a partition that a
+    tier may hold without risk (``most_unique``). ``quota``: replicas of all partitions.
     """
 
     children: Mapping[Tier, list[Tier]]
@@ -38,7 +38,7 @@ class Plan:
 
 
 def row_lengths(replicas: float, partitions: int) -> list[int]:
-    """Partitions in each row of the table; a fraction of a replica makes a short last row."""
+    """The partitions in each row of the table; a fraction of a replica makes a short last row."""
     whole = int(replicas)
     short = int(partitions * (replicas - whole))
     return [partitions] * whole + ([short] if short else [])
@@ -50,9 +50,9 @@ def make_plan(
     slots: int,
     held: Mapping[int, int],
 ) -> Plan:
-    """The plan for ``slots`` replicas of all partitions by the ``target`` shares of devices.
+    """Make the plan for ``slots`` replicas of all partitions by the devices' ``target`` shares.
 
-    ``held`` (device id -> replicas now) decides which way to round, so that less moves.
+    ``held`` (device id -> present replicas) decides the rounding, so that fewer replicas move.
     """
     weighted = [device for device in devices if device["weight"] > 0]
     children = children_of(weighted)
@@ -87,7 +87,7 @@ def make_plan(
 
 
 def device_id(tier: Tier) -> int:
-    """The device that a tier of full length is."""
+    """The device id of a tier of full length."""
     dev_id = tier[-1]
     assert isinstance(dev_id, int)
     return dev_id

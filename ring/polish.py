@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swaps between partitions that leave fewer replicas at risk, where nothing is served from yet.
+"""Swaps between partitions that leave fewer replicas at risk, for replicas that do not serve yet.
 
-Where the weights crowd some domains, some partitions have a region too full and others a zone. The
-dispersion counts a partition by the level on which it is worst: one with both counts once. So two
-partitions swap replicas if fewer of them are at risk then; what every device holds stays the same.
+If the weights crowd some domains, some partitions have a region too full and others a zone. The
+dispersion counts a partition on its worst level: one with both counts once. So two partitions swap
+replicas if that puts fewer of them at risk. The number of replicas on each device does not change.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Put = Callable[["array[int]", int, int], None]
 
 
 def polish(tally: Tally, free: Iterable[Replica], put: Put, rng: random.Random) -> None:
-    """Swaps ``free`` replicas (row and partition); ``put`` places one on a device.
+    """Swap ``free`` replicas (row and partition); ``put`` places one on a device.
 
-    Nothing to do unless the plan crowds some tier. Of very many replicas a part is looked at.
+    It does nothing unless the plan crowds a tier. Of very many replicas only a sample is tried.
     """
     plan = tally.plan
     if all(count <= plan.most[tier] for tier, count in plan.at_most.items()):
@@ -57,7 +57,7 @@ class _Swaps:
         self._on: dict[Tier, list[Replica]] = defaultdict(list)
 
     def improve(self) -> None:
-        """Swaps each replica of a partition at risk with the first other one that helps."""
+        """Swap each replica of a partition at risk with the first other one that helps."""
         for row, partition in self._free:
             self._on[self._server[row[partition]]].append((row, partition))
         for replica in self._free:
@@ -91,7 +91,7 @@ class _Swaps:
         old, new = row[partition], other_row[other]
         self._put(row, partition, new)
         self._put(other_row, other, old)
-        # Where they were they are left in the lists: what no longer stands there is passed over.
+        # The old list entries stay; entries for replicas that have moved are skipped.
         self._on[self._server[new]].append(replica)
         self._on[self._server[old]].append(partner)
 
@@ -103,7 +103,7 @@ class _Swaps:
         return tuple(sorted(self._server[dev_id] for dev_id in ids))
 
     def _score(self, servers: _Servers) -> tuple[int, int]:
-        """How far a partition is off the plan, and how many of its replicas are at risk."""
+        """The distance of a partition from the plan, and the number of its replicas at risk."""
         found = self._scores.get(servers)
         if found is None:
             plan = self._tally.plan

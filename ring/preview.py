@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rebalance would do, before anything is written: moves, bytes, balance and dispersion."""
+"""The preview of a rebalance, without any write: moves, bytes, balance and dispersion."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LINES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Replicas that go from one device to another; ``bytes`` is None if the usage is not known.
+    """Replicas that move from one device to another; ``bytes`` is None if the usage is unknown.
 
-    ``source`` is None for a replica that nobody held before, ``target`` for one that is given up.
+    ``source`` is None for a replica without a device before, ``target`` for a removed replica.
     """
 
     source: int | None
@@ -36,7 +36,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Balance and dispersion are percentages, before and after."""
+    """The result of a preview; balance and dispersion are percentages, before and after."""
 
     partitions: int
     moved_partitions: int
@@ -49,7 +49,7 @@ class Preview:
 
     @property
     def moved_bytes(self) -> int | None:
-        """None if the usage of a device that gives is not known."""
+        """The bytes that move, or None if the usage of a source device is unknown."""
         total = 0
         for flow in self.flows:
             if flow.source is not None and flow.target is not None:
@@ -60,7 +60,7 @@ class Preview:
 
     @property
     def unknown_usage(self) -> list[int]:
-        """Devices that give and of which the usage is not known."""
+        """The source devices whose usage is unknown."""
         return sorted(
             {
                 flow.source
@@ -76,7 +76,7 @@ def preview(
     usage: Mapping[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Preview:
-    """Rebalances a copy. ``usage`` is device id -> bytes it holds of this ring.
+    """Rebalance a copy. ``usage`` is device id -> bytes of this ring on the device.
 
     :raises BuilderError: it cannot be rebalanced.
     """
@@ -113,14 +113,14 @@ def preview(
 def _bytes(
     source: int | None, count: int, usage: Mapping[int, int], devices: Mapping[int, Device]
 ) -> int | None:
-    """A device's partitions are taken to be of one size."""
+    """The bytes of ``count`` replicas; all partitions of a device count as equal in size."""
     if source is None or source not in usage or not devices[source].get("parts"):
         return None
     return round(usage[source] * count / devices[source]["parts"])
 
 
 def read_usage(path: Path, builder: RingBuilder) -> dict[int, int]:
-    """Device id -> bytes, from a JSON object whose keys name devices or servers.
+    """Read device id -> bytes from a JSON object whose keys name devices or servers.
 
     ``{"d0": bytes}``, ``{"10.0.0.1:6200/sda": bytes}``, or for a server the answer of its
     ``/recon/diskusage``: ``{"10.0.0.1:6200": [{"device": "sda", "used": bytes, ...}, ...]}``.
@@ -165,7 +165,7 @@ def _key(device: Device) -> str:
 
 
 def as_json(found: Preview) -> dict[str, Any]:
-    """For programs."""
+    """The preview as JSON."""
     return {
         "partitions": found.partitions,
         "moved_partitions": found.moved_partitions,
@@ -181,7 +181,7 @@ def as_json(found: Preview) -> dict[str, Any]:
 
 
 def as_text(found: Preview) -> str:
-    """For people: the sums, what each zone gains and loses, and the largest flows."""
+    """The preview as text: the sums, the gains and losses of each zone, and the largest flows."""
     percent = 100.0 * found.moved_partitions / found.partitions
     lines = [
         f"{found.moved_partitions} of {found.partitions} partitions ({percent:.2f}%) would move, "
@@ -192,7 +192,7 @@ def as_text(found: Preview) -> str:
     ]
     if found.is_usage_given and found.unknown_usage:
         names = ", ".join(f"d{dev_id}" for dev_id in found.unknown_usage)
-        lines.append(f"bytes are not known of {names}: they are not in the usage report")
+        lines.append(f"bytes of {names} are unknown: they are not in the usage report")
     if not found.flows:
         return "\n".join(lines)
     lines += ["", "zone             in        out"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A progress bar for what takes longer than a moment, on a terminal only."""
+"""A progress bar for long operations, on a terminal only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP_SECONDS = 0.1
 
 
 class ProgressBar:
-    """Call it with what is done and what there is to do; ``close`` takes the bar away."""
+    """A progress bar; call it with the done part and the total. ``close`` removes the bar."""
 
     def __init__(
         self, stream: TextIO, what: str, clock: Callable[[], float] = time.monotonic
@@ -26,7 +26,7 @@ class ProgressBar:
         self._width = 0
 
     def __call__(self, done: int, total: int) -> None:
-        """Draws the bar if the last time is long enough ago."""
+        """Draw the bar, unless it was drawn a short time ago."""
         now = self._clock()
         if not self._is_terminal or now < self._next:
             return
@@ -38,7 +38,7 @@ class ProgressBar:
         self._width = len(line)
 
     def close(self) -> None:
-        """Leaves an empty line to what is printed next."""
+        """Clear the line of the bar."""
         if self._width:
             self._stream.write(f"\r{'':{self._width}}\r")
             self._stream.flush()

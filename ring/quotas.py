@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole numbers: how many replicas of all partitions each tier gets, its exact share rounded.
+"""The quotas: the number of replicas of all partitions for each tier, its exact share rounded.
 
-Every tier gets its exact share rounded down or up, the tiers of one parent together what it has.
-Of the ways to do that, first those that put the fewest replicas at risk, then those whose worst
-device is least off its weight; what that leaves open goes where it costs the balance least, and
-then to those that hold the one more already.
+Every tier gets its exact share rounded down or up. The quotas of one parent's tiers add up to the
+parent's quota. Of all such roundings the one is chosen that puts the fewest replicas at risk. The
+next criterion is the least deviation of the worst device from its weight. Then the least loss of
+balance counts, and last, which tiers hold the additional replica already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ring.devices import DEVICE_TIER_LENGTH, Tier
 from ring.shares import ROOT
 
-# Shares are floats: what is this near to a whole number of replicas is meant to be it.
+# Shares are floats: a value this close to a whole number of replicas counts as that number.
 _EPSILON = 1e-4
 
 # The least and the most replicas that a tier may get.
@@ -27,11 +27,11 @@ _Ranges = Mapping[Tier, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be rounded.
+    """The values to round.
 
-    ``exact``: replicas by tier; ``ideal``: what the weight alone gives a device; ``crowded``:
-    tiers where one replica more stands too close to others of its partition; ``held``: replicas
-    now.
+    ``exact``: replicas by tier; ``ideal``: the replicas of a device by its weight alone;
+    ``crowded``: tiers where one more replica is too close to others of its partition; ``held``:
+    present replicas.
     """
 
     children: Mapping[Tier, Sequence[Tier]]
@@ -47,7 +47,7 @@ def quotas(wanted: Wanted, slots: int) -> dict[Tier, int]:
     free = {tier: _around(value) for tier, value in wanted.exact.items()}
     best = split.down(free)
     fewest = split.at_risk(best)
-    # How far a device may be off: the least of the possible distances that leads to quotas.
+    # The allowed deviation of a device: the least possible one for which quotas exist.
     limits = sorted({off for dev in wanted.ideal for off in split.distances(dev)})
     limits = limits[: bisect_left(limits, split.worst(best))]
     low, high = 0, len(limits)
@@ -81,20 +81,20 @@ class _Split:
         }
 
     def distances(self, device: Tier) -> list[float]:
-        """How far, as a part of what its weight gives it, a device is off if rounded each way."""
+        """The relative deviation of a device from its weight, rounded down and rounded up."""
         return [self._off(device, quota) for quota in _around(self._wanted.exact[device])]
 
     def worst(self, found: Mapping[Tier, int]) -> float:
-        """The largest distance of a device from its weight."""
+        """The largest relative deviation of a device from its weight."""
         return max(self._off(device, found[device]) for device in self._wanted.ideal)
 
     def at_risk(self, found: Mapping[Tier, int]) -> int:
-        """Replicas above what the spread allows, those of crowded tiers that are rounded up."""
+        """The replicas that the spread does not allow: those of crowded tiers rounded up."""
         exact = self._wanted.exact
         return sum(max(0, found[tier] - floor(exact[tier])) for tier in self._wanted.crowded)
 
     def ranges(self, free: _Ranges, limit: float) -> _Ranges | None:
-        """``free`` narrowed so that no device is off by more; None if that cannot be."""
+        """Narrow ``free`` so that no device deviates by more; None if that is impossible."""
         found: dict[Tier, tuple[int, int]] = {}
         low: dict[Tier, int] = defaultdict(int)
         high: dict[Tier, int] = defaultdict(int)
@@ -116,7 +116,7 @@ class _Split:
         return found if found[ROOT][0] <= self._slots <= found[ROOT][1] else None
 
     def down(self, ranges: _Ranges) -> dict[Tier, int]:
-        """Quotas within ranges, from the root down."""
+        """Choose quotas within ranges, from the root down."""
         quota = {ROOT: self._slots}
         for parent in self._down:
             tiers = self._wanted.children.get(parent, ())
@@ -129,7 +129,7 @@ class _Split:
                 more = min(max(0, spare), ranges[tier][1] - quota[tier])
                 quota[tier] += more
                 spare -= more
-            # Floats: shares a hair off whole numbers were all taken for them, some of them are not.
+            # Floats: some shares that were rounded to the nearest whole number are not whole.
             for tier in ordered[: max(0, spare)]:
                 quota[tier] += 1
             exact = self._wanted.exact
@@ -142,10 +142,10 @@ class _Split:
         return abs(quota - ideal) / ideal
 
     def _costs_of_one_more(self) -> dict[Tier, float]:
-        """What the balance loses if a tier's quota is rounded up and not down.
+        """The loss of balance if a tier's quota is rounded up instead of down.
 
-        For a device it is the difference of what it is then off. A wider tier gives the one more
-        to whichever of its devices has the least cost and is not rounded up yet.
+        For a device it is the difference of the two deviations. A wider tier gives the additional
+        replica to the device with the least cost that is not rounded up yet.
         """
         devices: dict[Tier, list[float]] = defaultdict(list)
         floors: dict[Tier, int] = defaultdict(int)
@@ -164,7 +164,7 @@ class _Split:
 
 
 def floor(value: float) -> int:
-    """The whole number below; what is nearly the next one is that one."""
+    """Round down; a value very close to the next whole number counts as that number."""
     return math.floor(value + _EPSILON)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The read side: which nodes hold a name, and where hand-offs go; reloads while in use."""
+"""Look-ups in a ring: the nodes of a name, and its hand-offs; reloads the file while in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ring.handoffs import handoff_ids
 from ring.hashing import HashPath, md5, partition_of
 
 RELOAD_SECONDS = 15.0
-# Some 160 bytes each.
+# Each takes some 160 bytes.
 CACHED_PARTITIONS_MAX = 2**16
 CONF_NAME = "martlet.conf"
 _first_word = Struct(">I").unpack_from
@@ -37,7 +37,7 @@ class Node(Device):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """Tells one state of a file from the next."""
+    """The identity of one state of a file."""
 
     mtime_ns: int
     size: int
@@ -53,7 +53,7 @@ class _Stamp:
 
 
 class _IndexedNodes(dict[int, Node]):
-    """Device id -> the device as primary number ``index``; made when asked for, then shared."""
+    """Device id -> the device as primary number ``index``; made on first use, then shared."""
 
     def __init__(self, devs: Sequence[Device | None], index: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _IndexedNodes(dict[int, Node]):
 
 
 class _Snapshot:
-    """One loaded ring file; never changes but for its caches, so a look-up cannot see two rings."""
+    """One loaded ring file; only its caches change, so a look-up cannot see two rings."""
 
     def __init__(self, data: RingData) -> None:
         if not data.table:
@@ -82,7 +82,7 @@ class _Snapshot:
 
     @cached_property
     def tier_counts(self) -> tuple[int, ...]:
-        """How many regions, zones, servers and devices hold at least one partition."""
+        """The numbers of regions, zones, servers and devices with at least one partition."""
         tiers: list[set[Tier]] = [set(), set(), set(), set()]
         for dev_id in {dev_id for row in self.data.table for dev_id in set(row)}:
             for found, tier in zip(tiers, tiers_of(self.device(dev_id)), strict=True):
@@ -93,9 +93,9 @@ class _Snapshot:
         return _device(self.data.devs, dev_id)
 
     def part_nodes(self, partition: int) -> tuple[Node, ...]:
-        """The primaries; those of the partitions asked for most lately are at hand."""
+        """The primaries of a partition, which are then cached."""
         if self._is_three:
-            # The usual case without loops, which takes a third of the time.
+            # The fast path for three replicas: without loops it takes a third of the time.
             (row_0, row_1, row_2), (nodes_0, nodes_1, nodes_2) = self._whole, self._nodes
             id_0, id_1, id_2 = row_0[partition], row_1[partition], row_2[partition]
             if id_0 != id_1 and id_1 != id_2 and id_0 != id_2:
@@ -122,9 +122,9 @@ def _device(devs: Sequence[Device | None], dev_id: int) -> Device:
 class Ring:
     """Look-ups in one ring file.
 
-    The file is looked at every ``reload_seconds`` at most, on a look-up. A new one replaces the
-    old in one assignment. While the new one is broken or missing the old one goes on, with one
-    line in the log. Node dicts and tuples are shared between calls: do not change them.
+    A look-up checks the file for changes, at most every ``reload_seconds``. A new ring replaces the
+    old one in one assignment. While the new file is damaged or missing, the old ring stays in use,
+    with one line in the log. Node dicts and tuples are shared between calls: do not change them.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Ring:
         """:raises RingFileError: the file is missing, damaged, or assigns no partition."""
         self.path = Path(path)
         self._hash_path = hash_path
-        # As text they go into a path in one step; salts of other bytes take the longer way.
+        # ASCII salts are joined with a path as text in one step; other salts take the slow path.
         self._is_ascii = hash_path.prefix.isascii() and hash_path.suffix.isascii()
         self._prefix = hash_path.prefix.decode("ascii", "replace")
         self._suffix = hash_path.suffix.decode("ascii", "replace")
@@ -161,11 +161,11 @@ class Ring:
     def get_nodes(
         self, account: str, container: str | None = None, obj: str | None = None
     ) -> tuple[int, tuple[Node, ...]]:
-        """The partition of a name and the nodes that hold it, from one and the same ring.
+        """The partition of a name and the nodes that hold it, both from the same ring.
 
         :raises ValueError: an object without a container.
         """
-        # Asked for with every request, so it is done without calls in between.
+        # This runs for every request, so it avoids function calls.
         if self._clock() >= self._next_look:
             self._current()
         snapshot = self._snapshot
@@ -179,7 +179,7 @@ class Ring:
         return partition, snapshot.part_nodes(partition) if nodes is None else nodes
 
     def get_part_nodes(self, partition: int) -> tuple[Node, ...]:
-        """The nodes that hold a partition; each once, with its ``index``.
+        """The nodes that hold a partition, each once, with its ``index``.
 
         :raises IndexError: there is no such partition.
         """
@@ -187,7 +187,7 @@ class Ring:
         return snapshot.primaries.get(partition) or snapshot.part_nodes(_not_negative(partition))
 
     def get_more_nodes(self, partition: int) -> Iterator[Node]:
-        """Hand-off nodes of a partition, best first, each with its ``handoff_index``.
+        """The hand-off nodes of a partition, best first, each with its ``handoff_index``.
 
         Every device that holds some partition comes once, except the primaries.
 
@@ -203,7 +203,7 @@ class Ring:
 
     @property
     def devs(self) -> list[Device | None]:
-        """Devices by id; None where one was removed."""
+        """The devices by id; None for a removed one."""
         return self._current().data.devs
 
     @property
@@ -213,22 +213,22 @@ class Ring:
 
     @property
     def part_power(self) -> int:
-        """Bits of the hash that make the partition."""
+        """The number of bits of the hash that make the partition."""
         return 32 - self._current().data.part_shift
 
     @property
     def replica_count(self) -> float:
-        """Replicas of each partition; with a fraction, some have one more than others."""
+        """The replicas of each partition; with a fraction, some have one more than others."""
         return self._current().data.replica_count
 
     @property
     def version(self) -> int | None:
-        """Grows with each change of the builder; None in rings of old tools."""
+        """The version, which grows with each change of the builder; None in rings of old tools."""
         return self._current().data.version
 
     @property
     def next_part_power(self) -> int | None:
-        """Set while the partition power is being raised."""
+        """The next partition power while it is being raised, else None."""
         return self._current().data.next_part_power
 
     def _current(self) -> _Snapshot:
@@ -242,8 +242,8 @@ class Ring:
         stamp = _Stamp.of(self.path)
         if stamp == self._stamp:
             return
-        # Taken before reading: a file replaced in between is seen as changed by the next look. A
-        # broken file is remembered as well, so it is reported once and not at every look.
+        # Taken before reading: the next check detects a file that is replaced in between. The stamp
+        # of a damaged file is kept as well, so it is reported once and not at every check.
         self._stamp = stamp
         try:
             self._snapshot = self._load()
@@ -263,7 +263,7 @@ class Ring:
 
 
 def _not_negative(partition: int) -> int:
-    # A list would answer -1 with its last element.
+    # In a list, -1 would be the last element.
     if partition < 0:
         raise IndexError(f"there is no partition {partition}")
     return partition
@@ -293,7 +293,7 @@ def load_rings(
     reload_seconds: float = RELOAD_SECONDS,
     logger: logging.Logger | None = None,
 ) -> RingSet:
-    """account, container, object and object-N ``.ring.gz`` of a folder, and its martlet.conf.
+    """Load account, container, object and object-N ``.ring.gz`` of a folder, and martlet.conf.
 
     :raises RingFileError: the account or container ring or that of one of the storage
         ``policies`` is missing, or a ring is damaged.

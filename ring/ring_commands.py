@@ -19,15 +19,15 @@ from ring.files import replace_file
 from ring.progress import ProgressBar
 
 EXIT_SUCCESS, EXIT_WARNING, EXIT_ERROR = 0, 1, 2
-# Percent that balance or dispersion must change for a rebalance to be worth a new ring.
+# The change of balance or dispersion, percent, that justifies a new ring.
 WORTHWHILE_PERCENT = 1.0
-# Percent of imbalance above which another rebalance, after min_part_hours, is advised.
+# The imbalance, percent, above which another rebalance after min_part_hours is recommended.
 TOLERABLE_BALANCE_PERCENT = 5.0
 MIN_PART_HOURS_DEFAULT = 24
 
 
 def create(options: argparse.Namespace, builder_path: Path) -> int:
-    """Makes a builder file; the exit status."""
+    """Create a builder file; return the exit status."""
     if builder_path.exists():
         raise BuilderError(f"{builder_path} exists already: remove it first if it is not needed")
     builder = RingBuilder.create(options.part_power, options.replicas, options.min_part_hours)
@@ -39,7 +39,7 @@ def create(options: argparse.Namespace, builder_path: Path) -> int:
 def rebalance(
     options: argparse.Namespace, builder: RingBuilder, builder_path: Path, ring_path: Path
 ) -> int:
-    """Assigns partitions and writes both files; the exit status."""
+    """Assign partitions and write both files; return the exit status."""
     _refuse_newer_ring(options, builder, ring_path)
     devs_changed = builder.devs_changed
     before = (builder.balance(), builder.dispersion)
@@ -52,7 +52,7 @@ def rebalance(
         bar.close()
     if options.debug:
         print("\n".join(_wanted(builder)))
-    # Fewer replicas change the ring at once, even where no partition may move.
+    # Fewer replicas change the ring at once, even if no partition may move.
     is_cut = sum(map(len, builder.table)) < replicas_before
     if not (result.moved_partitions or result.removed_devices or is_cut or options.force):
         print("No partitions could be reassigned.")
@@ -71,7 +71,7 @@ def rebalance(
     ring = encode_ring(builder.ring_data(), ring_path.name, options.format_version)
     keep_backup(ring_path, ring)
     keep_backup(builder_path, encode_builder(builder))
-    # The builder first: a ring can be written from it again, but not the other way round.
+    # The builder first: a ring can be written from it again, but not vice versa.
     save_builder(builder, builder_path)
     replace_file(ring_path, ring)
     print(
@@ -101,7 +101,7 @@ def _is_worthwhile(before: tuple[float, float | None], result: RebalanceResult) 
 
 
 def _advice(builder: RingBuilder, result: RebalanceResult) -> int:
-    """What to do about a ring that is not as it should be."""
+    """Print advice about dispersion or imbalance; return the exit status."""
     if result.dispersion > 0:
         print(
             f"NOTE: Dispersion of {result.dispersion:.6f} indicates some parts are not optimally "
@@ -120,7 +120,7 @@ def _advice(builder: RingBuilder, result: RebalanceResult) -> int:
 
 
 def write_ring(options: argparse.Namespace, builder: RingBuilder, ring_path: Path) -> int:
-    """Writes the ring of a builder as it is; the exit status."""
+    """Write the ring of a builder unchanged; return the exit status."""
     _refuse_newer_ring(options, builder, ring_path)
     builder.validate()
     data = builder.ring_data()
@@ -133,14 +133,14 @@ def write_ring(options: argparse.Namespace, builder: RingBuilder, ring_path: Pat
 
 
 def write_builder(options: argparse.Namespace, builder_path: Path, ring_path: Path) -> int:
-    """Makes a builder from a ring, as far as a ring says what is in it; the exit status."""
+    """Create a builder from the data in a ring; return the exit status."""
     if builder_path.exists():
         raise BuilderError(f"{builder_path} exists already: it is not overwritten")
     hours = options.min_part_hours
     if hours is None:
         hours = MIN_PART_HOURS_DEFAULT
         print(
-            f"WARNING: min_part_hours is set to {hours}, which may not be what it was",
+            f"WARNING: min_part_hours is set to {hours}, which may not be its old value",
             file=sys.stderr,
         )
     save_builder(RingBuilder.from_ring(read_ring(ring_path), hours), builder_path)
@@ -148,7 +148,7 @@ def write_builder(options: argparse.Namespace, builder_path: Path, ring_path: Pa
 
 
 def version(ring_path: Path) -> int:
-    """Prints the versions of a ring file; the exit status."""
+    """Print the versions of a ring file; return the exit status."""
     ring = read_ring(ring_path)
     print(
         f"{ring_path}: Serialization version: {ring.format_version} "
@@ -158,11 +158,11 @@ def version(ring_path: Path) -> int:
 
 
 def _refuse_newer_ring(options: argparse.Namespace, builder: RingBuilder, ring_path: Path) -> None:
-    """A builder from yesterday's backup must not undo what was done since."""
+    """Refuse to replace a newer ring: a builder from a backup must not undo later changes."""
     try:
         ring = read_ring(ring_path)
     except RingFileError:
-        return  # none yet, or a broken one, which it is right to replace
+        return  # there is none yet, or a damaged one, which may be replaced
     if not options.force and (ring.version or 0) > builder.version:
         raise BuilderError(
             f"{ring_path} has version {ring.version}, the builder is older ({builder.version}): "
@@ -171,13 +171,13 @@ def _refuse_newer_ring(options: argparse.Namespace, builder: RingBuilder, ring_p
 
 
 def keep_backup(path: Path, content: bytes) -> None:
-    """Keeps what is about to be written in backups/, under the time and its name."""
+    """Write ``content`` to backups/ first, under the time and the name of ``path``."""
     folder = path.parent / "backups"
     try:
         folder.mkdir()
     except FileExistsError:
         pass
-    else:  # who may write here may keep backups
+    else:  # a user who may write here may write backups
         folder.chmod(stat.S_IMODE(path.parent.stat().st_mode))
     try:
         replace_file(folder / f"{time.time():.6f}.{path.name}", content, like=path)

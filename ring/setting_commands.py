@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of martlet-ring-builder that change the ring as a whole, or measure it."""
+"""The commands of martlet-ring-builder that change the ring as a whole, or measure it.
+
+Each returns the lines to print and the exit status.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ _AFTER_WRITE_RING = "The change will take effect after the next write_ring."
 
 
 def set_min_part_hours(options: argparse.Namespace, builder: RingBuilder) -> tuple[list[str], int]:
-    """Lines to print and the exit status, as of all functions here."""
+    """Set the least hours between two moves of a partition."""
     builder.set_min_part_hours(options.hours)
     line = "The minimum number of hours before a partition can be reassigned is now set to "
     return [f"{line}{builder.min_part_hours}"], EXIT_SUCCESS
 
 
 def set_replicas(options: argparse.Namespace, builder: RingBuilder) -> tuple[list[str], int]:
-    """Whole or with a fraction."""
+    """Set the number of replicas, which may have a fraction."""
     builder.set_replicas(options.replicas)
     return [
         f"The replica count is now {builder.replicas:.6f}.",
@@ -34,7 +37,7 @@ def set_replicas(options: argparse.Namespace, builder: RingBuilder) -> tuple[lis
 
 
 def set_overload(options: argparse.Namespace, builder: RingBuilder) -> tuple[list[str], int]:
-    """A factor, or percent with the sign; more than 1 without it is done, with a warning."""
+    """Set the overload, a factor or a percentage with ``%``; warn about a factor above 1."""
     text = options.overload
     try:
         overload = float(text.removesuffix("%")) * (0.01 if text.endswith("%") else 1)
@@ -53,7 +56,7 @@ def set_overload(options: argparse.Namespace, builder: RingBuilder) -> tuple[lis
 def pretend_min_part_hours_passed(
     options: argparse.Namespace, builder: RingBuilder
 ) -> tuple[list[str], int]:
-    """All partitions may move at the next rebalance."""
+    """Let all partitions move at the next rebalance."""
     builder.pretend_min_part_hours_passed()
     return [], EXIT_SUCCESS
 
@@ -61,7 +64,7 @@ def pretend_min_part_hours_passed(
 def prepare_increase_partition_power(
     options: argparse.Namespace, builder: RingBuilder
 ) -> tuple[list[str], int]:
-    """For object rings only: the databases of accounts and containers cannot be linked anew."""
+    """Prepare an increase, for object rings only: databases cannot be linked to new places."""
     if "object" not in Path(options.builder_file).name:
         raise BuilderError("Partition power increase is only supported for object rings.")
     part_power.prepare_increase(builder)
@@ -76,7 +79,7 @@ def prepare_increase_partition_power(
 def increase_partition_power(
     options: argparse.Namespace, builder: RingBuilder
 ) -> tuple[list[str], int]:
-    """Doubles the partitions."""
+    """Double the partitions."""
     part_power.increase(builder)
     return [f"The partition power is now {builder.part_power}.", _AFTER_WRITE_RING], EXIT_SUCCESS
 
@@ -84,7 +87,7 @@ def increase_partition_power(
 def cancel_increase_partition_power(
     options: argparse.Namespace, builder: RingBuilder
 ) -> tuple[list[str], int]:
-    """Before the increase only."""
+    """Cancel a prepared increase, before it is done."""
     part_power.cancel_increase(builder)
     return [
         f"The next partition power is now {builder.next_part_power}.",
@@ -97,19 +100,19 @@ def cancel_increase_partition_power(
 def finish_increase_partition_power(
     options: argparse.Namespace, builder: RingBuilder
 ) -> tuple[list[str], int]:
-    """After an increase or a cancel."""
+    """End an increase or its cancellation."""
     part_power.finish_increase(builder)
     return [_AFTER_WRITE_RING], EXIT_SUCCESS
 
 
 def validate(options: argparse.Namespace, builder: RingBuilder) -> tuple[list[str], int]:
-    """Raises if something is wrong."""
+    """Check the assignments; raise an error if they are invalid."""
     builder.validate()
     return [], EXIT_SUCCESS
 
 
 def dispersion(options: argparse.Namespace, builder: RingBuilder) -> tuple[list[str], int]:
-    """A warning if any tier holds more of a partition than it should."""
+    """Show the dispersion; warn if a tier holds more replicas of a partition than it should."""
     if not builder.table:
         raise BuilderError("no partition is assigned yet: rebalance first")
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many replicas of a partition every device should hold on average: weights against spread.
+"""The shares: the average number of replicas of a partition on each device, by weight and spread.
 
 The *weighted* share follows the weights. The *dispersed* share spreads each partition over as many
-failure domains as there are, and follows the weights only where that leaves a choice. The overload
-is how much more than its weighted share a device may get for the sake of the spread; the *target*
-lies on the line between the two, as far as the overload reaches.
+failure domains as possible, and follows the weights only where that leaves a choice. The overload
+is the excess over its weighted share that a device may get for a better spread. The *target* is
+between the two shares, at the position that the overload allows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, tiers_of
 
 ROOT: Tier = ()
 _EPSILON = 1e-9
-# Each step but a few fills or empties one domain; this is for floats that never quite meet.
+# Nearly every step fills or empties one domain; this limit is for floats that do not converge.
 _STEPS_MAX = 10_000
 
 
@@ -31,7 +31,7 @@ class Shares:
     required_overload: float
 
     def target(self, overload: float) -> dict[int, float]:
-        """The shares to place by."""
+        """The shares for the placement."""
         part = min(1.0, overload / self.required_overload) if self.required_overload > 0 else 1.0
         return {
             dev_id: share + part * (self.dispersed[dev_id] - share)
@@ -40,7 +40,7 @@ class Shares:
 
 
 def make_shares(devices: Iterable[Device], replicas: float) -> Shares:
-    """The shares of the devices with weight; there are at least ``replicas`` of them."""
+    """Compute the shares of the devices with weight, which number at least ``replicas``."""
     weighted_devices = [device for device in devices if device["weight"] > 0]
     weighted = device_shares({dev["id"]: dev["weight"] for dev in weighted_devices}, replicas)
     dispersed = _dispersed_shares(weighted_devices, weighted, replicas)
@@ -49,9 +49,9 @@ def make_shares(devices: Iterable[Device], replicas: float) -> Shares:
 
 
 def device_shares(weights: Mapping[int, float], replicas: float) -> dict[int, float]:
-    """Replicas of one partition for each device: by weight, but no device holds more than one.
+    """The replicas of one partition for each device: by weight, but at most one on a device.
 
-    What a heavy device cannot take goes to the others by their weight.
+    The excess of a heavy device goes to the others by their weight.
     """
     full: set[int] = set()
     while True:
@@ -69,7 +69,7 @@ def device_shares(weights: Mapping[int, float], replicas: float) -> dict[int, fl
 
 
 def children_of(devices: Iterable[Device]) -> dict[Tier, list[Tier]]:
-    """The tiers right below each tier, those of devices without weight left out."""
+    """The tiers directly below each tier, without those of devices without weight."""
     children: dict[Tier, dict[Tier, None]] = defaultdict(dict)
     for device in devices:
         if device["weight"] > 0:
@@ -80,7 +80,7 @@ def children_of(devices: Iterable[Device]) -> dict[Tier, list[Tier]]:
 
 
 def most_unique(devices: Iterable[Device], replicas: float) -> dict[Tier, int]:
-    """The most replicas of one partition a tier should hold: an even split, rounded up each time.
+    """The most replicas of one partition for a tier: an even split, rounded up on each level.
 
     This is the measure of OpenStack Swift; weights and the number of devices do not count.
     """
@@ -97,7 +97,7 @@ def most_unique(devices: Iterable[Device], replicas: float) -> dict[Tier, int]:
 def _dispersed_shares(
     devices: Sequence[Device], weighted: Mapping[int, float], replicas: float
 ) -> dict[int, float]:
-    """Down the tree: an even split, rounded down or up, bounds what the weights ask for."""
+    """The dispersed shares: on each level the even split, rounded, limits the weighted one."""
     children = children_of(devices)
     weight: dict[Tier, float] = defaultdict(float)
     room: dict[Tier, int] = defaultdict(int)
@@ -134,10 +134,10 @@ def split_by_weight(
     highest: Sequence[float],
     room: Sequence[float],
 ) -> list[float]:
-    """Parts of ``total`` by weights, held within bounds step by step, as OpenStack Swift does it.
+    """Split ``total`` by weights within bounds, step by step, as OpenStack Swift does.
 
-    What the bounds leave over, or take too much, goes by weight to or from those that have not
-    reached theirs. If even the highest do not make up ``total``, ``room`` bounds instead.
+    A surplus or deficit at the bounds is split by weight among the parts that have not reached
+    theirs. If even the highest bounds do not add up to ``total``, ``room`` is the bound instead.
     """
     parts = [0.0] * len(weights)
     rest = total

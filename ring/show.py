@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``martlet-ring-builder FILE show`` says about a builder, as text and as JSON."""
+"""The output of ``martlet-ring-builder FILE show`` about a builder, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ring_state(builder: RingBuilder, ring_path: Path) -> tuple[str, str]:
 
 
 def as_json(builder: RingBuilder, builder_path: Path, ring_path: Path) -> dict[str, Any]:
-    """Everything ``as_text`` says, for programs. Balances and dispersion are percentages."""
+    """The report of ``as_text`` as JSON. Balances and dispersion are percentages."""
     balance = builder.balance_by_device()
     return {
         "builder_file": str(builder_path),
@@ -60,7 +60,7 @@ def as_json(builder: RingBuilder, builder_path: Path, ring_path: Path) -> dict[s
 
 
 def as_text(builder: RingBuilder, builder_path: Path, ring_path: Path) -> str:
-    """The report that operators of swift-ring-builder know."""
+    """The report in the format of swift-ring-builder."""
     devices = list(builder.devices())
     regions = {dev["region"] for dev in devices}
     zones = {(dev["region"], dev["zone"]) for dev in devices}
@@ -120,7 +120,7 @@ def _device_table(builder: RingBuilder, devices: list[Device]) -> list[str]:
 
 
 def _power_notes(builder: RingBuilder, is_current: bool) -> list[str]:
-    """What is to be done next while the partition power is being raised."""
+    """The next step while the partition power is being raised."""
     if builder.next_part_power is None:
         return []
     if builder.next_part_power > builder.part_power:
@@ -137,7 +137,7 @@ def _power_notes(builder: RingBuilder, is_current: bool) -> list[str]:
 
 
 def search_table(builder: RingBuilder, devices: list[Device]) -> list[str]:
-    """The devices found, in the columns of swift-ring-builder's search."""
+    """The found devices, in the columns of swift-ring-builder's search."""
     balance = builder.balance_by_device()
     lines = [
         "Devices:    id  region  zone      ip address  port  replication ip  replication port"
@@ -156,7 +156,7 @@ def search_table(builder: RingBuilder, devices: list[Device]) -> list[str]:
 def worst_tier(builder: RingBuilder, wanted: re.Pattern[str]) -> tuple[str, float] | None:
     """The tier with most replicas over its maximum, and their percentage; None if none has any."""
     found = [(row[2], row[0]) for row in _dispersion_rows(builder, wanted)]
-    # Of equals the first.
+    # The first one of equals.
     worst = max(found, key=lambda pair: pair[0], default=(0.0, ""))
     return (worst[1], worst[0]) if worst[0] > 0 else None
 

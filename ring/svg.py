@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ring as a picture: one row each for regions, zones, servers and devices, as wide as weights.
 
-The colour says how far a domain is off what it should hold: blue holds less, red holds more.
+The colour shows the deviation of a domain from its share: blue holds less, red holds more.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from xml.sax.saxutils import escape
 from ring.tree import KINDS, Branch, Picture
 
 _WIDTH_MIN, _ROW, _HEAD = 1200.0, 60.0, 40.0
-# A device of the usual weight has room for its id and the beginning of its name.
+# The width for a device's id and the beginning of its name, at the usual weight.
 _WIDTH_PER_DEVICE = 56.0
-# Programs that draw the picture have limits of their own.
+# Programs that draw the picture have limits.
 _WIDTH_MAX = 60_000.0
-# Percent off from which on the colour is full.
+# The deviation, percent, from which on the colour is full.
 _FULL_COLOUR_PERCENT = 20.0
 _LETTER = 7.0
 
 
 def as_svg(picture: Picture) -> str:
-    """An SVG document; the figures of each box show when it is pointed at."""
+    """The picture as an SVG document; the tooltip of each box has its figures."""
     count = sum(1 for _ in picture.root.devices())
     width = min(max(_WIDTH_MIN, _WIDTH_PER_DEVICE * count), _WIDTH_MAX)
     height = _HEAD + _ROW * len(KINDS)
@@ -66,12 +66,12 @@ def _boxes(branch: Branch, left: float, width: float, depth: int) -> Iterator[st
 
 
 def _cut(text: str, room: int) -> str:
-    """Part of an address must not look like another one."""
+    """Cut a text with an ellipsis: a part of an address must not look like another address."""
     return text if len(text) <= room else f"{text[: room - 1]}\u2026"
 
 
 def _parts(branch: Branch) -> list[float]:
-    """The share of the width for each child; what has no weight is still to be seen."""
+    """The share of the width for each child; one without weight stays visible."""
     sizes = [max(child.weight, branch.weight / 100) or 1.0 for child in branch.children]
     return [size / sum(sizes) for size in sizes]
 

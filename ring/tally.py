@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every failure domain holds during a rebalance, and whether a move would harm the spread."""
+"""The replicas in each failure domain during a rebalance, and the effect of moves on the spread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = Sequence["array[int]"]
 
 
 class Tally:
-    """rows[replica][partition] = device id or ``nobody``, and the counts that go with it."""
+    """The table rows[replica][partition] = device id or ``nobody``, and its counts."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Tally:
         slots: int,
         target: Mapping[int, float],
     ) -> None:
-        """``slots`` replicas are to be placed by the ``target`` shares (see ``shares``)."""
+        """``slots`` is the number of replicas to place by the ``target`` shares (``shares``)."""
         self.rows = rows
         self.nobody = nobody
         self.tiers = {device["id"]: tiers_of(device) for device in devices}
@@ -38,13 +38,13 @@ class Tally:
         self.capacity = _device_counts(self.plan)
 
     def assign(self, row: array[int], partition: int, dev_id: int) -> None:
-        """Puts a replica on another device."""
+        """Assign a replica to another device."""
         self._count(row[partition], -1)
         row[partition] = dev_id
         self._count(dev_id, +1)
 
     def surplus(self, dev_id: int) -> int:
-        """Replicas over the quota (0 without weight); negative if the device wants more."""
+        """The replicas over the quota (0 without weight); negative if there are too few."""
         return self.tier_surplus(self.tiers[dev_id][-1])
 
     def tier_surplus(self, tier: Tier) -> int:
@@ -52,7 +52,7 @@ class Tally:
         return self.held[tier] - self.plan.quota.get(tier, 0)
 
     def crowd(self, partition: int, weighted_only: bool = False) -> dict[Tier, int]:
-        """How many replicas of a partition each domain holds."""
+        """The number of replicas of a partition in each domain."""
         crowd: dict[Tier, int] = defaultdict(int)
         for row in self.rows:
             tiers = self.tiers.get(row[partition], ())
@@ -62,7 +62,7 @@ class Tally:
         return crowd
 
     def misplaced(self, crowd: Mapping[Tier, int], old: int, new: int) -> int:
-        """By how much a move from ``old`` to ``new`` makes the spread of a partition worse."""
+        """The harm of a move from ``old`` to ``new`` to the spread of a partition."""
         pairs = zip(self.tiers[old], self.tiers[new], strict=True)
         return sum(self.harm(crowd, before, after) for before, after in pairs if before != after)
 
@@ -77,7 +77,7 @@ class Tally:
         )
 
     def _distance(self, tier: Tier, count: int) -> int:
-        """How far a count lies outside of what the plan has for a tier."""
+        """The distance of a count from the range in the plan for a tier."""
         lowest, highest = self.plan.at_least.get(tier, 0), self.plan.at_most.get(tier, 0)
         return max(lowest - count, count - highest, 0)
 
@@ -89,7 +89,7 @@ class Tally:
 
 
 def _device_counts(plan: Plan) -> dict[Tier, int]:
-    """How many devices with weight each tier has."""
+    """The number of devices with weight in each tier."""
     counts: dict[Tier, int] = defaultdict(int)
     for tier in plan.share:
         if len(tier) == DEVICE_TIER_LENGTH:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring as a tree of regions, zones, servers and devices, with what each should hold and holds."""
+"""A ring as a tree of regions, zones, servers and devices, with wanted and held replicas."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Branch:
 
     @property
     def balance(self) -> float:
-        """Percent over (or, negative, under) what is wanted."""
+        """The percentage over (or, if negative, under) the wanted replicas."""
         if self.wanted <= 0:
             return BALANCE_MAX if self.held else 0.0
         return 100.0 * self.held / self.wanted - 100.0
 
     def devices(self) -> Iterable[Branch]:
-        """The leaves."""
+        """Yield the leaves."""
         if self.kind == KINDS[-1]:
             yield self
         for child in self.children:
             yield from child.devices()
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The branch as JSON."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -61,7 +61,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What ``martlet ring show`` draws."""
+    """The data that ``martlet ring show`` draws."""
 
     path: str
     version: int
@@ -72,7 +72,7 @@ class Picture:
     root: Branch
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The picture as JSON."""
         return {
             "file": self.path,
             "version": self.version,
@@ -85,9 +85,9 @@ class Picture:
 
 
 def load_picture(path: Path) -> Picture:
-    """The picture of a ring file or a builder file.
+    """Load the picture of a ring file or a builder file.
 
-    :raises RingError: it is neither, or assigns no partition.
+    :raises RingError: the file is neither, or assigns no partition.
     """
     if path.name.endswith(".builder"):
         builder = load_builder(path)
@@ -115,7 +115,7 @@ def load_picture(path: Path) -> Picture:
 def make_tree(
     name: str, devices: Sequence[Device], table: Table, partitions: int, overload: float
 ) -> Branch:
-    """The tree of a table's assignments."""
+    """Make the tree of a table's assignments."""
     held = Counter(chain.from_iterable(table))
     wanted = _wanted(devices, table, partitions, overload)
     branches: dict[Tier, Branch] = {ROOT: Branch(KINDS[0], name)}
@@ -134,7 +134,7 @@ def make_tree(
 def _wanted(
     devices: Sequence[Device], table: Table, partitions: int, overload: float
 ) -> Mapping[int, float]:
-    """By device id; of a ring that its devices cannot hold any more, nothing is wanted."""
+    """The wanted replicas by device id; empty if there are too few devices for the ring."""
     replicas = sum(map(len, table)) / partitions
     if sum(device["weight"] > 0 for device in devices) < replicas:
         return {}
@@ -160,7 +160,7 @@ _BAR_CELLS = 10
 
 
 def as_text(picture: Picture) -> str:
-    """The tree in lines; a full bar stands for all that is wanted."""
+    """The tree as text; a full bar stands for all wanted replicas."""
     rows = list(_rows(picture.root, "", ""))
     width = max(len(label) for label, _ in rows)
     lines = [
@@ -187,7 +187,7 @@ def _rows(branch: Branch, first: str, rest: str) -> Iterable[tuple[str, Branch]]
 
 
 def _bar(branch: Branch) -> str:
-    """More than is wanted shows as ``+`` behind the full bar."""
+    """The bar of a branch; a surplus shows as ``+`` after the full bar."""
     if branch.wanted <= 0:
         return "+" if branch.held else "·" * _BAR_CELLS
     cells = round(_BAR_CELLS * branch.held / branch.wanted)

@@ -95,5 +95,5 @@ def test_a_step_out_of_turn_changes_nothing(
 
 def test_the_highest_power_is_not_raised() -> None:
     builder = RingBuilder(part_power=32, replicas=1.0, min_part_hours=1)
-    with pytest.raises(BuilderError, match="the highest there is"):
+    with pytest.raises(BuilderError, match="the highest possible"):
         part_power.prepare_increase(builder)

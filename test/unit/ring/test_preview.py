@@ -67,7 +67,7 @@ def test_bytes_follow_from_the_usage(builder: RingBuilder) -> None:
     del usage[2]
     less = preview(builder, "7", usage)
     assert (less.moved_bytes, less.unknown_usage) == (None, [2])
-    assert "bytes are not known of d2" in as_text(less)
+    assert "bytes of d2 are unknown" in as_text(less)
 
 
 def test_what_goes_to_device_0_is_counted() -> None:
