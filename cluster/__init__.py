@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``martlet`` command: one whole cluster on one machine, started, watched and stopped.
+"""The ``martlet`` command: starts, watches and stops a whole cluster on one machine.
 
-The folder knows processes, ports, rings and confs; it serves no request itself. ``layout`` says
-what a cluster is, ``confs`` and ``rings`` write that down for the services, ``processes`` runs
-them.
+The package handles processes, ports, rings and confs; it serves no requests. ``layout`` describes a
+cluster, ``confs`` and ``rings`` write its files for the services, and ``processes`` runs them.
 """

@@ -28,18 +28,18 @@ PORT_DEFAULT = "8080"
 _EPILOG = f"""\
 environment:
   {HOME_VARIABLE}           rings, confs, devices and logs of the cluster (default ./{HOME_DEFAULT})
-  {PORT_VARIABLE}           port of the proxy (default {PORT_DEFAULT}); the others are picked free
-  MARTLET_OBJECT_SERVER  the object server's program, if it is not found by itself
+  {PORT_VARIABLE}           port of the proxy (default {PORT_DEFAULT}); other ports: any free ones
+  MARTLET_OBJECT_SERVER  the object server's program, if it is not found automatically
 
 examples:
   martlet up                                   a cluster of 4 devices in ./var, on port 8080
   MARTLET_HOME=/tmp/m MARTLET_PORT=8090 martlet up --nodes 4
-                                               4 nodes with servers, devices and zones of their own
+                                               4 nodes, each with its own servers, devices and zone
   martlet up --policy gold --policy silver:2   two storage policies; gold is the default
-  martlet status --json                        what runs, for a program to read
-  martlet down                                 stop it; its data stay
-  martlet object-info FILE                     what a file with objects holds
-  martlet ring show var/etc/object.ring.gz     which devices hold what, as a tree
+  martlet status --json                        the running services, as JSON
+  martlet down                                 stop the cluster; its data stay
+  martlet object-info FILE                     the contents of a file with objects
+  martlet ring show var/etc/object.ring.gz     the devices and their shares, as a tree
 """
 
 _OBJECT_INFO_EPILOG = """\
@@ -54,12 +54,12 @@ examples:
   martlet object-info --name /AUTH_test/c/o srv/sda/bundles/12/00000001-0000.bundle
                                                the newest record of a name
   martlet object-info --json -d /etc/swift srv/sdb/objects/7/a83/3f...a83/1700000000.12345.data
-                                               with the nodes that the ring names, for a program
+                                               with the nodes from the ring, as JSON
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of ``martlet``; returns the exit status."""
+    """Run ``martlet``; return the exit status."""
     return end_with_reader(lambda: _main(argv))
 
 
@@ -107,18 +107,18 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME[:REPLICAS]",
-        help="a storage policy, to be given again for each; of a new cluster the first is the "
-        "default, to a used one those that it lacks are added (default: Policy-0; 3 replicas)",
+        help="a storage policy; may be repeated. In a new cluster the first one is the default. "
+        "To an existing cluster missing ones are added (default: Policy-0; 3 replicas)",
     )
     commands.add_parser("down", help="stop the running cluster")
-    show = commands.add_parser("status", help="show what runs")
+    show = commands.add_parser("status", help="show the running services")
     show.add_argument("--json", action="store_true", help="as JSON")
     ring_command.add_parser(commands)
     device_command.add_parser(commands)
     _add_object_info(
         commands.add_parser(
             "object-info",
-            help="show what a file with objects holds",
+            help="show the contents of a file with objects",
             epilog=_OBJECT_INFO_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -132,7 +132,7 @@ def _add_object_info(parser: argparse.ArgumentParser) -> None:
         "-n", "--no-check-etag", action="store_true", help="do not read the object's bytes"
     )
     parser.add_argument(
-        "-d", "--swift-dir", type=Path, metavar="DIR", help="show the nodes that DIR's ring names"
+        "-d", "--swift-dir", type=Path, metavar="DIR", help="show the nodes from the ring in DIR"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--offset", type=int, metavar="N", help="the record of a segment at byte N")
@@ -141,7 +141,7 @@ def _add_object_info(parser: argparse.ArgumentParser) -> None:
 
 
 def _object_info(arguments: argparse.Namespace) -> int:
-    """Exit status 0, or 1 if the file is damaged."""
+    """Print the report; return the exit status 0, or 1 if the file is damaged."""
     report, is_right = object_info(
         Question(
             path=arguments.path,
@@ -157,10 +157,10 @@ def _object_info(arguments: argparse.Namespace) -> int:
 
 def _home() -> Home:
     path = Path(os.environ.get(HOME_VARIABLE) or HOME_DEFAULT).absolute()
-    # Confs hold this path, and PasteDeploy takes % and # in it for syntax of its own.
+    # Confs contain this path, and PasteDeploy would read % and # in it as syntax.
     if not str(path).isprintable() or "%" in str(path) or "#" in str(path):
         shown = ascii(str(path))
-        raise ClusterError(f"{HOME_VARIABLE} may hold no %, # or unprintable character: {shown}")
+        raise ClusterError(f"{HOME_VARIABLE} may have no %, # or unprintable character: {shown}")
     return Home(path)
 
 

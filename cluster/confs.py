@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The confs of a cluster on one machine, written anew at each start from its layout."""
+"""The confs of a cluster on one machine, written again at each start from its layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.policies import ClusterPolicies
 from cluster.ports import HOST
 from martlet.conf.cluster import CONF_NAME
 
-#: ``account:user`` -> key and groups. They are in every copy of martlet: for trying out only.
+#: ``account:user`` -> key and groups. Every martlet has the same ones: for trials only.
 TRIAL_USERS = {
     "admin:admin": "admin .admin .reseller_admin",
     "test:tester": "testing .admin",
@@ -28,10 +28,10 @@ PIPELINE = (
     "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
-    "# Written by `martlet up` at every start. What stands in [storage-policy:N] and\n"
-    "# [swift-constraints] is kept; another change is lost at the next one.\n"
+    "# Written by `martlet up` at every start. Changes in [storage-policy:N] and\n"
+    "# [swift-constraints] are kept; other changes are lost at the next start.\n"
 )
-_HEADER = "# Written by `martlet up` at every start: a change made here is lost at the next one.\n"
+_HEADER = "# Written by `martlet up` at every start: changes are lost at the next start.\n"
 
 Sections = Mapping[str, Mapping[str, object]]
 
@@ -39,9 +39,9 @@ Sections = Mapping[str, Mapping[str, object]]
 def write_confs(
     home: Home, layout: Layout, policies: ClusterPolicies, proxy_workers: int | None = None
 ) -> None:
-    """Write every conf of the cluster; ``proxy_workers`` None means one a processor.
+    """Write every conf of the cluster; ``proxy_workers`` None means one for each processor.
 
-    :raises ClusterError: one cannot be written.
+    :raises ClusterError: a conf cannot be written.
     """
     workers = usable_processors() if proxy_workers is None else proxy_workers
     cluster = {"swift-hash": {"swift_hash_path_suffix": layout.hash_suffix}, **policies.sections}
@@ -51,7 +51,7 @@ def write_confs(
 
 
 def usable_processors() -> int:
-    """Processors that this process may run on."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -87,7 +87,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:listing_formats": {"use": "egg:martlet#listing_formats"},
         "filter:cache": {"use": "egg:martlet#cache"},
         "filter:etag-quoter": {"use": "egg:martlet#etag_quoter"},
-        # Browsers find container.AUTH-account.localhost on this machine by themselves.
+        # Browsers resolve container.AUTH-account.localhost to this machine.
         "filter:domain_remap": {
             "use": "egg:martlet#domain_remap",
             "storage_domain": "localhost, example.net",
@@ -118,7 +118,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
 
 
 def _reconciler_conf(home: Home) -> Sections:
-    """`martlet up` does not run it: there is nothing to do unless the network has been split."""
+    """The conf of the reconciler, which `martlet up` does not run: it is for split networks."""
     return {
         "DEFAULT": {"swift_dir": home.etc},
         "container-reconciler": {},
@@ -129,7 +129,7 @@ def _reconciler_conf(home: Home) -> Sections:
 
 
 def _internal_client_conf(home: Home) -> Sections:
-    """The own proxy of `martlet-container-sync`, which `martlet up` does not run."""
+    """The conf of the internal proxy of `martlet-container-sync`; `martlet up` runs neither."""
     return {
         "DEFAULT": {"swift_dir": home.etc},
         "pipeline:main": {"pipeline": "catch_errors symlink proxy-server"},
@@ -162,7 +162,7 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
 
 
 def render(sections: Sections) -> str:
-    """The ini text of the sections, in order."""
+    """Render the sections as ini text, in order."""
     lines = []
     for section, options in sections.items():
         lines.append(f"\n[{section}]")

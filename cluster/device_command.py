@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``martlet device adopt``: an operator's word that a directory is the device of its name."""
+"""``martlet device adopt``: an operator confirms that a directory is the device of its name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ring.device_marker import DeviceMarkers
 
 SWIFT_DIR_DEFAULT = Path("/etc/martlet")
 _EPILOG = """\
-A storage service refuses a device that lost its marker, or has that of another one: it is most
-likely not mounted, or in the place of another disk. Say `adopt` for a new disk in place of a broken
-one, or a disk that was given another name. See doc/formats/device-marker.md.
+A storage service refuses a device without its marker, or with the marker of another device: most
+likely it is not mounted, or the wrong disk is mounted. Use `adopt` for a new disk that replaces a
+broken one, or for a disk with a new name. See doc/formats/device-marker.md.
 
 examples:
   martlet device adopt var/devices/d1          a device of the cluster in MARTLET_HOME
@@ -28,24 +28,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add ``device`` to the commands of ``martlet``."""
     parser = commands.add_parser(
         "device",
-        help="say that a directory is the device of its name",
+        help="confirm that a directory is the device of its name",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     adopt = steps.add_parser("adopt", help="mark a directory as the device of its name")
-    adopt.add_argument("-d", "--swift-dir", type=Path, metavar="DIR", help="with martlet.conf")
+    adopt.add_argument("-d", "--swift-dir", type=Path, metavar="DIR", help="that of martlet.conf")
     adopt.add_argument("path", type=Path, help="the directory of the device")
 
 
 def run(arguments: argparse.Namespace, home: Home) -> int:
-    """Mark the device; returns the exit status.
+    """Mark the device; return the exit status.
 
     :raises ClusterError: it cannot be marked.
     """
     path = Path(arguments.path).absolute()
     if not path.is_dir():
-        raise ClusterError(f"{path} is no directory")
+        raise ClusterError(f"{path} is not a directory")
     swift_dir: Path = arguments.swift_dir or _swift_dir_of(home)
     try:
         salts = HashOptions.read(swift_dir / CONF_NAME)

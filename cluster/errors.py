@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a command: the message is the one sentence that the person reads."""
+"""The errors that end a command; the message is one sentence for the user."""
 
 
 class ClusterError(Exception):
-    """The command cannot go on; it prints the message alone and exits with status 1."""
+    """The command cannot continue; it prints only the message and exits with status 1."""
 
 
 class Stopped(Exception):
-    """The person or the system asked the cluster to stop while it was still starting."""
+    """A signal asked the cluster to stop."""

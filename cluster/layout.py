@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster is: its nodes, devices, zones, ports and hash suffix, kept in ``cluster.json``.
+"""The layout of a cluster: its nodes, devices, zones, ports and hash suffix, in ``cluster.json``.
 
-The file is written when the home directory is first used and read by every later start; only ports
-change after that. Where things lie under the home directory is said here and nowhere else.
+The file is written when the home directory is first used, and read by every later start. Only ports
+change after that. This module alone defines the paths under the home directory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ring.files import replace_file
 #: Version of ``cluster.json`` and of the directories around it; a newer one is refused.
 FORMAT = 1
 LAYOUT_NAME = "cluster.json"
-#: The storage services of a node; each has a ring, a conf and a port of its own.
+#: The storage services of a node; each has its own ring, conf and port.
 KINDS = ("account", "container", "object")
-#: Three replicas and one device to hand off to.
+#: Three replicas and one device for hand-offs.
 DEVICE_COUNT_MIN = 4
 NODE_COUNT_MAX = 64
 
@@ -49,9 +49,9 @@ class Layout:
 
     @classmethod
     def create(cls, node_count: int) -> Layout:
-        """A new cluster with a hash suffix of its own; its ports are still to be picked.
+        """Create a new cluster with its own hash suffix, without ports.
 
-        :raises ClusterError: no cluster has that many nodes.
+        :raises ClusterError: the number of nodes is out of range.
         """
         if not 1 <= node_count <= NODE_COUNT_MAX:
             raise ClusterError(f"--nodes must be from 1 to {NODE_COUNT_MAX}, not {node_count}")
@@ -64,7 +64,7 @@ class Layout:
         return cls(tuple(nodes), secrets.token_hex(16))
 
     def with_ports(self, proxy_port: int, picker: PortPicker) -> Layout:
-        """The layout with ports that can be used now; those of the last start are kept if free."""
+        """The layout with free ports; those of the last start are kept if they are free."""
         nodes = tuple(
             replace(
                 node,
@@ -76,13 +76,13 @@ class Layout:
 
     @property
     def device_count(self) -> int:
-        """Devices of all nodes together."""
+        """The number of devices of all nodes."""
         return sum(len(node.devices) for node in self.nodes)
 
 
 @dataclass(frozen=True)
 class Home:
-    """The directory that holds all of a cluster (``MARTLET_HOME``)."""
+    """The directory of a whole cluster (``MARTLET_HOME``)."""
 
     root: Path
 
@@ -119,7 +119,7 @@ class Home:
             yield from (self.node_devices(layout, node) / device for device in node.devices)
 
     def read_layout(self) -> Layout | None:
-        """The layout kept here; None where no cluster was made yet.
+        """Read the layout; None if there is no cluster yet.
 
         :raises ClusterError: it cannot be read, is damaged, or is of a newer format.
         """
@@ -152,7 +152,7 @@ class Home:
         return layout
 
     def write_layout(self, layout: Layout) -> None:
-        """Keep the layout; a crash leaves the old file or the new one, whole."""
+        """Write the layout; a crash leaves the old file or the new one, whole."""
         write_atomically(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n")
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cluster at a time in a home directory: an flock that lives as long as any of its processes.
+"""The lock of a home directory: an flock held as long as any process of the cluster runs.
 
 Every process of the cluster inherits the locked file. If the supervisor is killed, the kernel kills
-the others, but not in the same instant; the lock is free only when the last of them has gone and
-the ports and devices are free with it.
+the others a moment later. The lock is free only when the last of them has ended, and with it the
+ports and devices are free.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from cluster.errors import ClusterError
 
 LOCK_NAME = "supervisor.lock"
-#: How long the processes of a killed supervisor may take to go away, seconds.
+#: Longest wait for the processes of a killed supervisor to end, seconds.
 _LEFTOVER_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class HomeLock:
-    """The held lock; ``descriptor`` is to be inherited by every process of the cluster."""
+    """The held lock; every process of the cluster inherits ``descriptor``."""
 
     descriptor: int
 
@@ -32,7 +32,7 @@ class HomeLock:
     def acquire(cls, run: Path) -> HomeLock:
         """Take the lock and write this process's id into it.
 
-        :raises ClusterError: a cluster runs there, or the file cannot be written.
+        :raises ClusterError: a cluster is running there, or the file cannot be written.
         """
         path = run / LOCK_NAME
         try:
@@ -57,7 +57,7 @@ class HomeLock:
 
 
 def running_supervisor(run: Path) -> int | None:
-    """The process id of the supervisor of that home; None when no cluster runs there."""
+    """The process id of the supervisor of a home; None if no cluster is running there."""
     try:
         descriptor = os.open(run / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -72,7 +72,7 @@ def running_supervisor(run: Path) -> int | None:
 
 
 def is_alive(pid: int) -> bool:
-    """True if the process exists and has not ended (a zombie has)."""
+    """Whether the process exists and has not ended; a zombie has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of services that run under a supervisor: bounded, though each holds its file open.
+"""The logs of the services of a supervisor, limited in size while the services have them open.
 
-A service writes to the standard error that it was started with, and cannot open it anew. So a log
-that is large is copied and emptied in place; the services append, and go on at its start.
+A service writes to the standard error that it was started with, and cannot reopen it. So a large
+log is copied and truncated in place. The services append, so they continue at its start.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
-#: A log is put aside when it is larger, bytes.
+#: A larger log is rotated, bytes.
 LOG_BYTES_MAX = 32 << 20
-#: Older logs that are kept of each service: ``.1`` is the newest.
+#: Rotated logs kept for each service: ``.1`` is the newest.
 OLDER_LOGS = 2
-#: How often the logs are looked at, seconds.
+#: Pause between two checks of the logs, seconds.
 LOOK_SECONDS = 10.0
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A log to append to, for its owner to read.
+    """Open a log for appending; only its owner can read it.
 
     :raises OSError: it cannot be written.
     """
@@ -29,11 +29,11 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def bound_log(path: Path) -> None:
-    """Put a large log aside. What a service writes between the last look and the emptying is lost.
+    """Rotate a large log; lines written between the last read and the truncation are lost.
 
-    A crash in the midst leaves the log as it was, and a part of it twice.
+    A crash in between leaves the log unchanged, and a part of it twice.
 
-    :raises OSError: there is no room for the copy; the log is as it was.
+    :raises OSError: there is no space for the copy; the log is unchanged.
     """
     if not path.exists() or path.stat().st_size <= LOG_BYTES_MAX:
         return
@@ -44,10 +44,10 @@ def bound_log(path: Path) -> None:
     copy = _older(path, 1)
     try:
         with path.open("rb") as log, open_log(copy) as kept:
-            shutil.copyfileobj(log, kept, 1 << 20)  # to its end, however it grows
+            shutil.copyfileobj(log, kept, 1 << 20)  # to its end, although it grows
             kept.flush()
             shutil.copyfileobj(log, kept)
-            kept.flush()  # or a full disk would take the log and the copy
+            kept.flush()  # otherwise a full disk would lose the log and the copy
             os.truncate(path, 0)
     except OSError:
         copy.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage policies of a cluster: what its ``martlet.conf`` says, and what ``--policy`` adds."""
+"""The storage policies of a cluster: those in its ``martlet.conf``, and those of ``--policy``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMITS_SECTION = "swift-constraints"
 
 @dataclass(frozen=True)
 class WantedPolicy:
-    """What ``--policy NAME[:REPLICAS]`` asks for; ``replicas`` None leaves them as they are."""
+    """A ``--policy NAME[:REPLICAS]``; ``replicas`` None keeps the present number."""
 
     name: str
     replicas: float | None = None
@@ -31,7 +31,7 @@ class WantedPolicy:
 
 @dataclass(frozen=True)
 class ClusterPolicies:
-    """The policies, and the sections of ``martlet.conf`` that hold them and the limits."""
+    """The policies, and the sections of ``martlet.conf`` for them and the limits."""
 
     policies: tuple[StoragePolicy, ...]
     sections: Sections
@@ -39,8 +39,9 @@ class ClusterPolicies:
 
 
 def parse_wanted(text: str) -> WantedPolicy:
-    """
-    :raises ClusterError: it is not NAME or NAME:REPLICAS; the name itself is checked later.
+    """Parse a ``--policy``; the name is checked later.
+
+    :raises ClusterError: it is not NAME or NAME:REPLICAS.
     """
     name, colon, number = text.partition(":")
     if not colon:
@@ -55,11 +56,11 @@ def parse_wanted(text: str) -> WantedPolicy:
 
 
 def read_cluster_policies(home: Home, wanted: Sequence[WantedPolicy]) -> ClusterPolicies:
-    """The policies of the home, and behind them those wanted that it lacks.
+    """Read the policies of the home, and append those of ``wanted`` that are missing.
 
-    Of a home without any, the first wanted is policy 0 and the default.
+    In a home without policies, the first wanted one is policy 0 and the default.
 
-    :raises ClusterError: ``martlet.conf`` cannot be read, or a policy is no policy.
+    :raises ClusterError: ``martlet.conf`` cannot be read, or a policy is invalid.
     """
     path = home.etc / CONF_NAME
     try:
@@ -80,7 +81,7 @@ def read_cluster_policies(home: Home, wanted: Sequence[WantedPolicy]) -> Cluster
 
 
 def _kept_sections(home: Home) -> Sections:
-    """All but the hash salts, which ``cluster.json`` knows."""
+    """All sections but the hash salts, which are in ``cluster.json``."""
     parser = read_ini(home.etc / CONF_NAME, "latin-1")
     return {
         section: {name: " ".join(value.split()) for name, value in parser.items(section)}
@@ -94,7 +95,7 @@ def _policy_sections(sections: Sections) -> Sections:
 
 
 def _add(sections: Sections, names: Iterable[str]) -> None:
-    """Puts policies behind those that are there, and makes policy 0 the default if none is."""
+    """Append policies to the existing ones, and make policy 0 the default if there is none."""
     titles = {int(found[1]): title for title in sections if (found := POLICY_SECTION.match(title))}
     for name in names:
         index = max(titles, default=-1) + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ports are free on this machine."""
+"""The choice of free ports on this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TRIES_MAX = 2000
 
 
 def check_proxy_port(port: int) -> None:
-    """Make sure that the proxy will be able to listen.
+    """Check that the proxy can listen on a port.
 
-    :raises ClusterError: it will not, with the reason.
+    :raises ClusterError: it cannot, with the reason.
     """
     problem = _bind_problem(port)
     if problem == errno.EADDRINUSE:
@@ -32,20 +32,20 @@ def check_proxy_port(port: int) -> None:
 
 
 class PortPicker:
-    """Hands out ports that are free now, each once.
+    """A source of free ports, each returned once.
 
-    They lie below the range that the kernel gives to outgoing connections. In that range a
-    connection of the cluster itself could take the port of a server that is just being restarted,
-    or a client that dials a dead server could be connected to itself.
+    The ports are below the kernel's range for outgoing connections. In that range a connection of
+    the cluster itself could take the port of a server that is being restarted. A client of a dead
+    server could even connect to itself.
     """
 
     def __init__(self, taken: int) -> None:
-        """``taken`` is the proxy's port, which is never handed out."""
+        """``taken`` is the proxy's port, which is never returned."""
         self._taken = {taken}
         self._highest = _ephemeral_low() - 1
 
     def keep_or_pick(self, port: int) -> int:
-        """``port`` if it can still be used, otherwise a new one.
+        """Return ``port`` if it is still free, otherwise a new one.
 
         :raises ClusterError: no free port was found.
         """
@@ -65,7 +65,7 @@ class PortPicker:
 
 
 def _bind_problem(port: int) -> int:
-    """The error number of binding the port as a server would; 0 if it can be bound."""
+    """Bind the port as a server would; return the error number, or 0 if it can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a cluster: started, watched, restarted when they die, stopped together.
 
-Nothing outlives the supervisor: the kernel sends each of its children SIGKILL when it dies, and the
-Python services ask the same for their workers. Signals are blocked and fetched with
-``sigtimedwait``, so that a stop, a dead child and a time-out are one wait.
+No process outlives the supervisor: when it dies, the kernel sends SIGKILL to each of its children.
+The Python services request the same for their workers. Signals are blocked and received with
+``sigtimedwait``, so that one wait covers a stop, a dead child and a timeout.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cluster.errors import ClusterError, Stopped
 from cluster.services import Service
 
 STOP_SECONDS = 10.0
-#: The part of ``STOP_SECONDS`` in which the front service may finish its requests by itself.
+#: The part of ``STOP_SECONDS`` in which the front service alone finishes its requests.
 FRONT_STOP_SECONDS = 4.0
 RESTART_SECONDS_MIN = 0.1
 RESTART_SECONDS_MAX = 10.0
-#: A service that ran this long starts over with the shortest wait when it dies.
+#: A service that ran this long is restarted with the shortest wait when it dies.
 STEADY_SECONDS = 10.0
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,7 +38,7 @@ Report = Callable[[str], None]
 
 @dataclass
 class Child:
-    """One service and the process that runs it now."""
+    """One service and its present process."""
 
     service: Service
     log_path: Path
@@ -55,7 +55,7 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs the services. Use it from the main thread of a process that has no other threads."""
+    """The supervisor of the services; use it in the main thread of a single-threaded process."""
 
     services: Sequence[Service]
     logs: Path
@@ -65,10 +65,10 @@ class Supervisor:
     children: list[Child] = field(default_factory=list)
     _watched: set[int] = field(default_factory=set)
     _mask: set[int] = field(default_factory=set)
-    _unbound: set[Path] = field(default_factory=set)  # logs of which this was said
+    _unbound: set[Path] = field(default_factory=set)  # logs whose failed rotation was reported
 
     def __post_init__(self) -> None:
-        # Under nohup, or in the background of a script, some signals are ignored on purpose.
+        # Under nohup, or in the background of a script, some signals are ignored: keep them so.
         stops = (s for s in _STOP_SIGNALS if signal.getsignal(s) != signal.SIG_IGN)
         self._watched = {*stops, signal.SIGCHLD}
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, self._watched))
@@ -77,7 +77,7 @@ class Supervisor:
             self.children.append(Child(service, log_path, pid_path))
 
     def start(self) -> None:
-        """Start every service at once; none is ready yet on return.
+        """Start all services; on return none is ready yet.
 
         :raises ClusterError: a program cannot be started.
         """
@@ -88,7 +88,7 @@ class Supervisor:
                 raise ClusterError(f"cannot start {child.service.name}: {error}") from None
 
     def wait(self, seconds: float) -> list[Child]:
-        """Sleep until a child died or the time is over; returns the children that died.
+        """Sleep until a child dies or the time is over; return the children that died.
 
         :raises Stopped: SIGINT, SIGTERM or SIGHUP came.
         """
@@ -98,7 +98,7 @@ class Supervisor:
         return [c for c in self.children if c.process is not None and not c.is_running]
 
     def watch(self) -> None:
-        """Keep every service running; returns only by ``Stopped``."""
+        """Keep every service running, until ``Stopped`` is raised."""
         while True:
             due = [child.restart_at for child in self.children if child.process is None]
             pause = min(due) - time.monotonic() if due else logs.LOOK_SECONDS
@@ -115,13 +115,13 @@ class Supervisor:
                 logs.bound_log(child.log_path)
             except OSError as error:
                 if child.log_path not in self._unbound:
-                    self.report(f"{child.log_path} grows: {error}")
+                    self.report(f"{child.log_path} cannot be rotated: {error}")
                     self._unbound.add(child.log_path)
 
     def stop(self) -> None:
-        """End every process: the front service first, so that its requests still find the others.
+        """End every process: the front service first, so that its requests can finish.
 
-        Whatever has not ended after ``STOP_SECONDS`` is killed.
+        A process that has not ended after ``STOP_SECONDS`` is killed.
         """
         deadline = time.monotonic() + STOP_SECONDS
         front = [child for child in self.children if child.service.is_front]
@@ -144,7 +144,7 @@ class Supervisor:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
-            # Any signal ends the wait early; a second Ctrl-C does not make the stop less orderly.
+            # Any signal ends the wait early; a second Ctrl-C does not change the stop.
             signal.sigtimedwait(self._watched, left)
 
     def _spawn(self, child: Child) -> None:
@@ -154,7 +154,7 @@ class Supervisor:
         def before_exec() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:  # it died before the request to the kernel
+            if os.getppid() != parent:  # the parent died before the prctl
                 os._exit(1)
 
         with logs.open_log(child.log_path) as log:
@@ -191,14 +191,14 @@ class Supervisor:
 
 
 def _write_pid(path: Path, pid: int) -> None:
-    """Replace the file: a reader finds the old process or the new one."""
+    """Replace the file atomically: a reader finds the old process or the new one."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(f"{pid}\n")
     temporary.rename(path)
 
 
 def exit_words(status: int) -> str:
-    """What a process's exit status says."""
+    """The meaning of a process's exit status, in words."""
     if status >= 0:
         return f"ended with status {status}"
     known = {number.value: number.name for number in signal.Signals}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a service ready? Asked by real requests, as a client or the proxy would send them."""
+"""Checks whether a service is ready, by requests like those of a client or the proxy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import http.client
 from cluster.ports import HOST
 from cluster.services import Service
 
-#: Account and user of the request that proves the cluster works, and of the printed commands.
+#: Account and user of the request that tests the cluster, and of the printed commands.
 TRIAL_USER = "test:tester"
 TRIAL_KEY = "testing"
 AUTH_PATH = "/auth/v1.0"
@@ -16,13 +16,13 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def answers(service: Service) -> bool:
-    """True if the service answers a request, whatever the answer."""
+    """Whether the service answers a request, with any status."""
     path = "/healthcheck" if service.is_front else "/"
     return _request(service.port, "GET", path) is not None
 
 
 def serves_requests(proxy_port: int) -> bool:
-    """True once a user can log in and look at their account through the proxy."""
+    """Whether a user can log in and list the account through the proxy."""
     login = {"X-Auth-User": TRIAL_USER, "X-Auth-Key": TRIAL_KEY}
     answer = _request(proxy_port, "GET", AUTH_PATH, login)
     if answer is None or answer.status != 200:

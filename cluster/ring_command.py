@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``martlet ring show`` draws a ring, ``martlet ring plan`` says what a rebalance would move."""
+"""``martlet ring show`` draws a ring; ``martlet ring plan`` shows the moves of a rebalance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ examples:
   martlet ring show object.ring.gz             regions, zones, servers, devices as a tree
   martlet ring show --svg ring.svg object.builder
                                                the same as a picture
-  martlet ring plan object.builder             what a rebalance now would move, and where to
+  martlet ring plan object.builder             the moves that a rebalance would make now
   martlet ring plan --usage used.json object.builder
                                                with bytes; used.json: {"10.0.0.1:6200/sda": bytes}
                                                or {"10.0.0.1:6200": the answer of /recon/diskusage}
@@ -30,10 +30,10 @@ examples:
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds ``ring`` with its two commands."""
+    """Add ``ring`` with its two commands."""
     ring = commands.add_parser(
         "ring",
-        help="draw a ring, or say what a rebalance would do",
+        help="draw a ring, or show the moves of a rebalance",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,16 +41,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     show = actions.add_parser("show", help="draw the cluster of a ring or builder file")
     show.add_argument("path", type=Path, metavar="RING")
     show.add_argument("--svg", type=Path, metavar="FILE", help="write a picture to FILE")
-    plan = actions.add_parser("plan", help="what a rebalance would move; nothing is written")
+    plan = actions.add_parser("plan", help="show the moves of a rebalance; nothing is written")
     plan.add_argument("path", type=Path, metavar="BUILDER")
-    plan.add_argument("--seed", help="as that of the rebalance to come, for the same moves")
+    plan.add_argument("--seed", help="the seed of the later rebalance, for the same moves")
     plan.add_argument("--usage", type=Path, metavar="FILE", help="bytes on each device, as JSON")
     for action in (show, plan):
         action.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status 0, or 2 with a sentence on standard error."""
+    """Run the command; return 0, or 2 after a sentence on standard error."""
     try:
         return _show(arguments) if arguments.action == "show" else _plan(arguments)
     except RingError as error:

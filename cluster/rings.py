@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rings of a cluster on one machine: made once, afterwards only their ports follow the layout.
+"""The rings of a cluster on one machine: made once; afterwards only ports follow the layout.
 
-Each storage policy has an object ring of its own.
-
-A person may change them with ``martlet-ring-builder``; what they did is kept.
+Each storage policy has its own object ring. Changes made with ``martlet-ring-builder`` are kept.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ from ring.files import replace_file
 PART_POWER = 10
 REPLICAS = 3.0
 MIN_PART_HOURS = 1
-#: Rings of two clusters with the same nodes are alike.
+#: The same seed for all: clusters with the same nodes have equal rings.
 _SEED = "martlet"
 
 
 def write_rings(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
-    """Bring builder and ring files up to date with the layout and the policies.
+    """Update builder and ring files to the layout and the policies.
 
-    A crash leaves each file old or new; the next start finishes what is missing.
+    A crash leaves each file old or new; the next start completes the update.
 
     :raises ClusterError: a file is damaged, locked, or cannot be written; a policy has another
-        number of replicas than is wanted, or more than there are devices.
+        number of replicas than wanted, or more than there are devices.
     """
     for kind in KINDS:
         if kind != "object":
@@ -95,7 +93,7 @@ def _new_builder(kind: str, layout: Layout, replicas: float) -> RingBuilder:
 
 
 def _follow_ports(kind: str, builder: RingBuilder, layout: Layout) -> bool:
-    """Give each device the port that its server has now; True if one has changed."""
+    """Give each device the present port of its server; return True if one has changed."""
     wanted = {device: node.ports[kind] for node in layout.nodes for device in node.devices}
     changed = False
     for device in builder.devices():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs make up a cluster, and where they are found."""
+"""The programs of a cluster, and the search for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBJECT_SERVER_VARIABLE = "MARTLET_OBJECT_SERVER"
 
 @dataclass(frozen=True)
 class Service:
-    """One process to run; ``is_front`` marks the one that clients talk to."""
+    """One process to run; ``is_front`` marks the one for clients."""
 
     name: str
     command: tuple[str, ...]
@@ -28,7 +28,7 @@ class Service:
 
 
 def services_of(home: Home, layout: Layout) -> list[Service]:
-    """Every process of the cluster, the storage services first.
+    """The processes of the cluster, the storage services first.
 
     :raises ClusterError: a program is not installed.
     """
@@ -48,14 +48,14 @@ def services_of(home: Home, layout: Layout) -> list[Service]:
 
 
 def service_name(layout: Layout, kind: str, node_name: str) -> str:
-    """``object-server``, or ``object-server-node2`` where there are several nodes."""
+    """The name: ``object-server``, or ``object-server-node2`` if there are several nodes."""
     return f"{kind}-server" if len(layout.nodes) == 1 else f"{kind}-server-{node_name}"
 
 
 def find_script(name: str) -> str:
-    """A program installed with this package.
+    """Find a program installed with this package.
 
-    :raises ClusterError: it is not there.
+    :raises ClusterError: it is not installed.
     """
     beside = Path(sysconfig.get_path("scripts")) / name
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which(name)
@@ -65,7 +65,7 @@ def find_script(name: str) -> str:
 
 
 def find_object_server() -> str:
-    """The Go server: named by MARTLET_OBJECT_SERVER, beside this environment, or in PATH.
+    """Find the Go server: from MARTLET_OBJECT_SERVER, beside this environment, or in PATH.
 
     :raises ClusterError: it is in none of these places.
     """
@@ -81,7 +81,7 @@ def find_object_server() -> str:
     found = shutil.which(OBJECT_SERVER)
     if found is None:
         raise ClusterError(
-            f"{OBJECT_SERVER} is not found: build it with `make build`, or name it in "
+            f"{OBJECT_SERVER} is not found: build it with `make build`, or set "
             f"{OBJECT_SERVER_VARIABLE}"
         )
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``martlet status`` and ``martlet down``: look at the running cluster from outside."""
+"""``martlet status`` and ``martlet down``: commands for a running cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cluster.processes import STOP_SECONDS
 from cluster.readiness import answers
 from cluster.services import Service, services_of
 
-#: Exit status of ``status`` when nothing runs, as the Linux Standard Base has it.
+#: Exit status of ``status`` when no cluster is running, as in the Linux Standard Base.
 EXIT_NOT_RUNNING = 3
 EXIT_DEGRADED = 1
 _POLL_SECONDS = 0.05
 
 
 def status(home: Home, as_json: bool) -> int:
-    """Print what runs; returns 0 if every service answers, 3 if none runs, 1 in between.
+    """Print the services; return 0 if all answer, 3 if no cluster is running, else 1.
 
     :raises ClusterError: the home cannot be read.
     """
@@ -44,7 +44,7 @@ def status(home: Home, as_json: bool) -> int:
 
 
 def down(home: Home) -> int:
-    """Stop the cluster of ``home`` and wait until it has gone.
+    """Stop the cluster of ``home`` and wait for its end.
 
     :raises ClusterError: it may not be stopped, or does not stop.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``martlet up``: from a home directory, empty or used, to a cluster that serves requests."""
+"""``martlet up``: starts a cluster from a home directory, empty or used."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _LOG_LINE_CHARACTERS_MAX = 300
 def up(
     home: Home, proxy_port: int, node_count: int | None, wanted: Sequence[WantedPolicy] = ()
 ) -> int:
-    """Run the cluster of ``home`` until it is told to stop; returns the exit status.
+    """Run the cluster of ``home`` until a stop signal; return the exit status.
 
-    ``node_count`` None means what the home has, or one node. Policies that are ``wanted`` and not
-    there yet are added.
+    ``node_count`` None means the nodes of the home, or one in a new home. ``wanted`` policies that
+    do not exist are added.
 
-    :raises ClusterError: it cannot run; nothing that was started goes on.
+    :raises ClusterError: it cannot run; all started processes have ended.
     """
     _say(f"home {home.root}")
-    lock = _lock(home)  # before the layout is read: a second start may not make another one
+    lock = _lock(home)  # before the layout is read: a second start must not create another one
     layout = home.read_layout() or Layout.create(1 if node_count is None else node_count)
     if node_count is not None and node_count != len(layout.nodes):
         raise ClusterError(
-            f"{home.root} holds a cluster of {_count(len(layout.nodes), 'node')}: leave --nodes "
-            f"out, or use another MARTLET_HOME"
+            f"{home.root} holds a cluster of {_count(len(layout.nodes), 'node')}: omit --nodes, "
+            f"or use another MARTLET_HOME"
         )
     policies = read_cluster_policies(home, wanted)
     check_proxy_port(proxy_port)
@@ -73,18 +73,18 @@ def _lock(home: Home) -> HomeLock:
     try:
         home.run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ClusterError(f"cannot make {home.run}: {error.strerror}") from None
+        raise ClusterError(f"cannot create {home.run}: {error.strerror}") from None
     return HomeLock.acquire(home.run)
 
 
 def _prepare(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
-    """Write what the services read. The layout comes first: it holds what must never change."""
+    """Write the files of the services; the layout first, as parts of it must never change."""
     home.write_layout(layout)
     for directory in home.directories(layout):
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ClusterError(f"cannot make {directory}: {error.strerror}") from None
+            raise ClusterError(f"cannot create {directory}: {error.strerror}") from None
     nodes, devices = _count(len(layout.nodes), "node"), _count(layout.device_count, "device")
     _say(f"rings and confs of {nodes} with {devices} in {home.etc}")
     if len(policies.policies) > 1:
@@ -94,7 +94,7 @@ def _prepare(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
 
 
 def say_refused_devices(home: Home, layout: Layout) -> None:
-    """Name the devices that the services will refuse: without them no request may be served."""
+    """Print the devices that the services will refuse: without them, requests may fail."""
     markers = DeviceMarkers(HashOptions.read(home.etc / CONF_NAME), mount_check=False)
     for node in layout.nodes:
         for device in node.devices:
@@ -109,7 +109,7 @@ def _described(policy: StoragePolicy) -> str:
 
 
 def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:
-    """Wait for every service, then for a whole request.
+    """Wait for every service, then for a complete request.
 
     :raises ClusterError: a service died, or the time is over.
     """
@@ -135,7 +135,7 @@ def _words_of_death(child: Child) -> str:
     assert child.process is not None
     return (
         f"{child.service.name} {exit_words(child.process.returncode)} while starting: "
-        f"{_last_line(child.log_path)} (all of it in {child.log_path})"
+        f"{_last_line(child.log_path)} (whole log: {child.log_path})"
     )
 
 
@@ -145,7 +145,7 @@ def _last_line(path: Path) -> str:
     except OSError:
         return "its log cannot be read"
     lines = [line for line in lines if line.strip()]
-    return lines[-1][:_LOG_LINE_CHARACTERS_MAX] if lines else "it said nothing"
+    return lines[-1][:_LOG_LINE_CHARACTERS_MAX] if lines else "its log is empty"
 
 
 def _print_ready(proxy_port: int) -> None:
@@ -163,14 +163,14 @@ def _print_ready(proxy_port: int) -> None:
         f"  {login} upload photos README.md\n"
         f"  {login} list photos\n"
         f"\n"
-        f"WARNING: these users and keys are the same in every martlet: for trying out only.\n"
+        f"WARNING: these users and keys are the same in every martlet: for trials only.\n"
         f"Ctrl-C stops the cluster; its data stay for the next start.",
         flush=True,
     )
 
 
 def _swift_client() -> str:
-    """How a person here calls the client: by its path where only this environment has it."""
+    """The command of the client: with its path if only this environment has it."""
     beside = Path(sysconfig.get_path("scripts")) / "swift"
     if shutil.which("swift") or not beside.exists():
         return "swift"

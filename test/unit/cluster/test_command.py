@@ -62,7 +62,7 @@ def test_a_port_in_use_starts_nothing(
 
 def test_a_home_that_is_a_file_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home.write_text("mine")
-    assert "cannot make" in failure(capsys, "up")
+    assert "cannot create" in failure(capsys, "up")
     assert home.read_text() == "mine"
 
 
@@ -95,7 +95,7 @@ def test_status_and_down_of_nothing(home: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_device_is_adopted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     device = home / "devices" / "d1"
-    assert "is no directory" in failure(capsys, "device", "adopt", str(device))
+    assert "is not a directory" in failure(capsys, "device", "adopt", str(device))
     device.mkdir(parents=True)
     (home / "etc").mkdir()
     (home / "etc" / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
