@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much faster an archive is than its files one by one.
+"""The speed of an archive upload compared with its files one by one.
 
-Of one cluster, in turns, several rounds: PUTs of small files by one client, one after another over
-one kept-alive connection; the same by 64 clients at once; and one PUT of a tar of such files.
-Nothing is asserted: the rates are printed, and the CPU time of all services for each file.
+Several rounds on one cluster, in turns: PUTs of small files by one client in sequence over one
+keep-alive connection; the same by 64 clients in parallel; and one PUT of a tar of such files.
+Nothing is asserted: the rates and the CPU time of all services for each file are printed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENTS = 64
 
 
 def main() -> int:
-    """Print a line for each way of storing the files, and how they compare."""
+    """Print a line for each way of storing the files, and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--files", type=int, default=10_000, help="files in the archive")
     parser.add_argument("--single", type=int, default=1000, help="PUTs, one by one, of a round")
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def measure(home: Path, arguments: argparse.Namespace) -> None:
-    """Run the rounds on the cluster of ``home`` and print."""
+    """Run the rounds on the cluster of ``home`` and print the results."""
     session = _Session(home, arguments.size)
     archive = session.archive(arguments.files)
     ways: list[tuple[str, int, Callable[[str], None]]] = [
@@ -70,7 +70,7 @@ def measure(home: Path, arguments: argparse.Namespace) -> None:
 
 
 class _Session:
-    """Files stored in one way or another, each way in a container of its own."""
+    """The ways of storing files, each in its own container."""
 
     def __init__(self, home: Path, size: int) -> None:
         self._port = int(json.loads((home / "cluster.json").read_text())["proxy_port"])
@@ -84,13 +84,13 @@ class _Session:
         self._account = urlsplit(answer.headers["X-Storage-Url"]).path
 
     def new_container(self) -> str:
-        """The path of a container that was just made."""
+        """Create a container; return its path."""
         path = f"{self._account}/bulk-{time.time_ns()}"
         self._put(path, b"", 201)
         return path
 
     def archive(self, count: int) -> bytes:
-        """A tar of so many files."""
+        """A tar of ``count`` files."""
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w") as archive:
             for number in range(count):
@@ -100,7 +100,7 @@ class _Session:
         return stream.getvalue()
 
     def one_by_one(self, count: int) -> Callable[[str], None]:
-        """Stores so many files by single PUTs."""
+        """Make a function that stores ``count`` files by single PUTs."""
 
         def store(container: str) -> None:
             for number in range(count):
@@ -109,7 +109,7 @@ class _Session:
         return store
 
     def at_once(self, count: int) -> Callable[[str], None]:
-        """Stores so many files over many connections."""
+        """Make a function that stores ``count`` files over many connections."""
 
         def store(container: str) -> None:
             token = self._headers["X-Auth-Token"]
@@ -122,7 +122,7 @@ class _Session:
         return store
 
     def extract(self, archive: bytes, count: int) -> Callable[[str], None]:
-        """Stores the files of an archive."""
+        """Make a function that stores the files of an archive."""
 
         def store(container: str) -> None:
             headers = {**self._headers, "Accept": "application/json"}

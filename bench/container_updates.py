@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container server pays for object rows: CPU per row and per UPDATE, commits per second.
+"""The cost of object rows for a container server: CPU per row and per UPDATE, commits per second.
 
     .venv/bin/python bench/container_updates.py [--rows 50] [--clients 8] [--containers 4]
 
-Starts a container server of its own on a free port, with its devices in a temporary directory, and
-counts the CPU time of its processes from /proc. The rows are new names in random order.
+It starts its own container server on a free port, with its devices in a temporary directory. The
+CPU time of the server's processes is read from /proc. The rows are new names in random order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ account_suppression_time = 3600
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=50, help="rows in one UPDATE")
-    parser.add_argument("--clients", type=int, default=8, help="connections at once")
+    parser.add_argument("--clients", type=int, default=8, help="parallel connections")
     parser.add_argument("--containers", type=int, default=4, help="databases written to")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--same", action="store_true", help="send the same names again and again")
@@ -101,7 +101,7 @@ def drive(
     sent = 0
     bodies = [body(options.rows) for _ in range(1 if options.same else 64)]
     while time.monotonic() < end:
-        # made before, and made unique by a cheap replacement: the client shares the cores
+        # prepared before and made unique by a cheap replacement, as the client shares the cores
         data = bodies[sent % len(bodies)].replace(b"@@", b"%x-%x" % (index, sent))
         send(connection, "UPDATE", (index + sent) % options.containers, data, 202)
         sent += 1

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage engine by itself: memory, inodes, reads, rates, versions, recovery, churn.
+"""The storage engine alone: memory, inodes, reads, rates, versions, recovery, churn.
 
-Builds object-server/bench/engine, or object-server/bench/commit for "bytes", and runs it on a new
-file system in a loop device, or in --dir where there can be none. What is measured, and how, is
-said in doc/benchmarks.md. Nothing is asserted: the figures are printed beside what they are to
-reach.
+It builds object-server/bench/engine, or object-server/bench/commit for "bytes". The program runs on
+a new file system in a loop device, or in --dir if that is not possible. doc/benchmarks.md describes
+the measurements. Nothing is asserted: the figures are printed beside their targets.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from typing import Any
 from loopimage import MAKE, LoopUnavailableError, loop_image
 
 MODULE = Path(__file__).resolve().parents[1] / "object-server"
-# What a byte of an object may cost the device under each bundle_sync_method.
+# The most device bytes per byte of an object, for each bundle_sync_method.
 BYTES_TO_REACH = {"auto": "<= 1.3", "journal": "<= 2.3"}
-# Flags of each benchmark for the sizes that the targets are set for; each list is one run.
+# Flags of each benchmark at the sizes of the targets; each list is one run.
 FULL: dict[str, list[list[str]]] = {
     "ram": [["--objects", "1000000"], ["--objects", "10000000"]],
     "inodes": [["--objects", "1000000"]],
@@ -46,9 +45,9 @@ EXAMPLES = """examples:
 
 
 def main() -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     arguments = _parser().parse_args()
-    # Ended from outside, it ends its program and unmounts all the same.
+    # SIGTERM, too, ends the program and unmounts the file system.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = list(FULL) if arguments.benchmark == "all" else [arguments.benchmark]
     flags = []
@@ -81,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("benchmark", nargs="?", default="all", choices=["all", *FULL])
-    parser.add_argument("--full", action="store_true", help="at the size the targets are set for")
+    parser.add_argument("--full", action="store_true", help="use the sizes of the targets")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="work here")
     parser.add_argument(
         "--fs", choices=[*MAKE, "none"], default="xfs", help="file system to make; none: use --dir"
@@ -102,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def build(scratch: Path) -> Path:
-    """Compile the Go programs; the first one."""
+    """Compile the Go programs; return the path of the first one."""
     command = ["go", "build", "-o", f"{scratch}/", "./bench/engine", "./bench/commit"]
     subprocess.run(command, cwd=MODULE, check=True)
     return scratch / "engine"
@@ -111,7 +110,7 @@ def build(scratch: Path) -> Path:
 def run(
     program: Path, name: str, flags: list[str], scratch: Path, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """One benchmark on a file system of its own; what it reports."""
+    """Run one benchmark on its own file system; return its report."""
     if name == "bytes":
         return _bytes(program.with_name("commit"), flags, scratch, arguments)
     with _place(scratch, arguments) as (directory, notes):
@@ -131,7 +130,7 @@ def _json_of(*command: str) -> dict[str, Any]:
 def _bytes(
     program: Path, flags: list[str], scratch: Path, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """What a PUT costs the device, with each method on a file system of its own."""
+    """The device bytes of a PUT, for each method on its own file system."""
     parser = argparse.ArgumentParser()
     for name in ("objects", "size", "partitions", "writers", "delay"):
         parser.add_argument(f"--{name}")
@@ -171,7 +170,7 @@ def _figure(name: str, value: float, to_reach: str = "") -> dict[str, Any]:
 
 @contextmanager
 def _place(scratch: Path, arguments: argparse.Namespace) -> Iterator[tuple[Path, list[str]]]:
-    """A directory to work in, and what is to be said of it."""
+    """A directory to work in, and notes about it."""
     if arguments.fs == "none":
         yield scratch, [f"in {arguments.dir}, on a file system that others may use"]
         return
@@ -186,7 +185,7 @@ def _place(scratch: Path, arguments: argparse.Namespace) -> Iterator[tuple[Path,
 
 
 def table(report: dict[str, Any]) -> str:
-    """The figures of one benchmark for a person."""
+    """The figures of one benchmark as text."""
     lines = [f"{report['benchmark']}: {report['settings']}"]
     for figure in report["figures"]:
         digits = ",.0f" if abs(figure["value"]) >= 10_000 else ",.4g"

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings of a large container, beside those of OpenStack Swift's container server.
+"""Listings of a large container, compared with those of OpenStack Swift's container server.
 
     .venv/bin/python bench/listing.py [--names 1000000] [--page 10000] [--rounds 3]
 
-Makes the same container twice, through the database code of each, in a temporary directory; starts
-a container server of each, one process, and lists the whole container in JSON, page by page, with
-each in turn. Rates are pages a second as a client of that server sees them, who reads the body and
-does nothing with it; CPU is user and system time of the server's process. Swift is that of PyPI
-(`pip install '.[test]'`).
+It creates the same container twice in a temporary directory, with the database code of each side.
+Then it starts a container server of each side, one process, and lists the whole container in JSON,
+page by page, in turns. Rates are pages a second for a client that reads and discards the body. CPU
+is user and system time of the server's process. Swift is that of PyPI (`pip install '.[test]'`).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ use = egg:{package}#container
 
 @dataclass(frozen=True)
 class Server:
-    """A container server that runs."""
+    """A running container server."""
 
     name: str
     port: int
@@ -93,7 +92,7 @@ def _make(home: Path, fill: Callable[[Path, list[dict[str, Any]]], None], names:
     (home / "devices" / DEVICE).mkdir(parents=True)
     for name in ("martlet.conf", "swift.conf"):
         (home / name).write_text(f"[swift-hash]\nswift_hash_path_suffix = {SALT}\n")
-    # Uploaded in no order, as by many clients.
+    # Uploaded in random order, as by many clients.
     shuffled = random.Random(1).sample(names, len(names))
     started = time.monotonic()
     fill(home, [_row(number, name) for number, name in enumerate(shuffled)])
@@ -181,7 +180,7 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]
 def measure(
     servers: list[Server], names: list[str], options: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Pages a second of each round, CPU a page, and the rate as a multiple of Swift's."""
+    """The pages a second of each round, CPU a page, and the rate as a multiple of Swift's."""
     for server in servers:
         _check(server, names, options.page)
     rates: dict[str, list[float]] = {server.name: [] for server in servers}
@@ -208,7 +207,7 @@ def measure(
 
 
 def _pages(server: Server, names: list[str], size: int) -> Iterator[bytes]:
-    """The whole listing, each page as it came."""
+    """Yield the pages of the whole listing."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
     for start in range(0, len(names), size):
         marker = names[start - 1] if start else ""
@@ -222,14 +221,14 @@ def _pages(server: Server, names: list[str], size: int) -> Iterator[bytes]:
 
 
 def _check(server: Server, names: list[str], size: int) -> None:
-    """Both list the same; the pages are in memory afterwards."""
+    """Check that a server lists the right names; afterwards the pages are in memory."""
     found = [row["name"] for body in _pages(server, names, size) for row in json.loads(body)]
     if found != names:
-        raise SystemExit(f"{server.name} lists something else than was put in")
+        raise SystemExit(f"{server.name} lists other names than were stored")
 
 
 def table(report: dict[str, dict[str, Any]]) -> str:
-    """The figures for a person."""
+    """The figures as text."""
     lines = [f"{'':<10} {'pages/s':>10} {'CPU ms/page':>12} {'x Swift':>8}"]
     for name, figures in report.items():
         rate = statistics.median(figures["pages_per_second"])

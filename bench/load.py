@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lean load generator: raw keep-alive sockets, so that little of the machine goes to the client.
+"""A lean load generator: raw keep-alive sockets, so that the client uses little of the machine.
 
 Each client process drives its connections from one thread with epoll. A connection sends one
 prepared request, reads the answer by its Content-Length, and sends the next.
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """What to send: ``method`` to ``prefix`` + number, for every number, in the given order."""
+    """The requests: ``method`` to ``prefix`` + number, for every number, in the given order."""
 
     port: int
     token: str
@@ -35,7 +35,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. ``failures`` counts answers of another status than expected."""
+    """The result of a load. ``failures`` counts answers with another status than expected."""
 
     seconds: float
     answers: int
@@ -45,12 +45,12 @@ class Outcome:
 
 
 def content_of(number: int, size_bytes: int) -> bytes:
-    """The object of that number; no two are alike."""
+    """The object of a number; all are different."""
     return (b"%016d" % number * (size_bytes // 16 + 1))[:size_bytes]
 
 
 def run(load: Load, clients: int, processes: int) -> Outcome:
-    """Send the load over ``clients`` connections, shared out over ``processes``.
+    """Send the load over ``clients`` connections, divided among ``processes``.
 
     :raises RuntimeError: a client process failed.
     """
@@ -131,7 +131,7 @@ class _Driver:
         return True
 
     def _read(self, state: dict[str, Any]) -> bool:
-        """Take what came; False when this connection is done."""
+        """Read received data; return False when this connection is done."""
         data = state["sock"].recv(262_144)
         if not data:
             self.failures.append("connection closed by the server")
@@ -163,7 +163,7 @@ def _requests(load: Load) -> Iterator[bytes]:
 
 
 def _is_whole(buffer: bytearray) -> bool:
-    """True if the answer's headers and its body, by Content-Length, are there."""
+    """Whether the answer's headers and its body, by Content-Length, are complete."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         return False
@@ -176,7 +176,7 @@ def _is_whole(buffer: bytearray) -> bool:
 
 
 def percentile(sorted_values: list[float], fraction: float) -> float:
-    """The value below which that fraction of the values lies."""
+    """The value that exceeds the given fraction of the values."""
     if not sorted_values:
         return 0.0
     return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * fraction))]

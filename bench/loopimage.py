@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems in a file, on a loop device: their device counts for one benchmark alone."""
+"""File systems on loop devices, whose device counters are for one benchmark alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAKE = {"xfs": ["mkfs.xfs", "-q"], "ext4": ["mkfs.ext4", "-q", "-F"], "btrfs": [
 
 
 class LoopUnavailableError(Exception):
-    """This machine or this user can have no loop device; the message says why."""
+    """This machine or this user cannot have a loop device; the message has the reason."""
 
 
 @contextmanager
 def loop_image(scratch: Path, file_system: str, size: int) -> Iterator[Path]:
-    """Mount a new file system of ``size`` bytes for as long as the block runs; its directory.
+    """Mount a new file system of ``size`` bytes while the block runs; yield its directory.
 
-    The image is sparse. Reads and writes of the loop device go past the page cache of the file
-    system below, where that is possible: so nothing is cached twice.
+    The image is sparse. Reads and writes of the loop device bypass the page cache of the underlying
+    file system if possible, so that nothing is cached twice.
     """
     if os.geteuid() != 0:
         raise LoopUnavailableError("loop devices need root")

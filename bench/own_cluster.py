@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster for a benchmark: started in a temporary directory, and first requests to it."""
+"""A cluster for a benchmark in a temporary directory, and the first requests to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER, KEY = "test:tester", "testing"
 
 @contextmanager
 def own_cluster() -> Iterator[Path]:
-    """A cluster for as long as the block runs."""
+    """Run a cluster while the block runs."""
     martlet = Path(sysconfig.get_path("scripts")) / "martlet"
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
         home = Path(directory) / "home"
@@ -38,7 +38,7 @@ def own_cluster() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
+    """A port without a listener."""
     from cluster.ports import PortPicker
 
     return PortPicker(taken=0).keep_or_pick(0)
@@ -53,7 +53,7 @@ def _await_ready(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def login(port: int) -> tuple[str, str]:
-    """A token, and the path of the account."""
+    """Log in; return a token and the path of the account."""
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     connection.request("GET", "/auth/v1.0", headers={"X-Auth-User": USER, "X-Auth-Key": KEY})
     response = connection.getresponse()
@@ -66,7 +66,7 @@ def login(port: int) -> tuple[str, str]:
 
 
 def must(port: int, method: str, path: str, token: str, status: int) -> bytes:
-    """The body of an answer that must have that status."""
+    """Send a request that must be answered with ``status``; return the body."""
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     connection.request(method, path, headers={"X-Auth-Token": token} if token else {})
     response = connection.getresponse()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adding a version costs in MinIO: its own benchmark of xl.meta, run from its source.
+"""The cost of adding a version in MinIO: its own benchmark of xl.meta, run from its source.
 
-Fetches the Go module of MinIO through the Go module proxy into the module cache, copies it to a
-temporary directory and runs AddVersion of BenchmarkXlMetaV2Shallow there: load xl.meta, add one
-version, serialize it. The disk is not in it. Compiling takes minutes at the first time.
+It fetches the Go module of MinIO through the Go module proxy into the module cache, and copies it
+to a temporary directory. There it runs AddVersion of BenchmarkXlMetaV2Shallow: load xl.meta, add
+one version, serialize it. The disk is not measured. The first compilation takes minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINE = re.compile(
 
 @dataclass(frozen=True)
 class Cost:
-    """Of adding one version where so many are."""
+    """The cost of adding one version to ``versions`` existing ones."""
 
     versions: int
     milliseconds: float
@@ -40,7 +40,7 @@ class Cost:
 
 
 def main() -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog="example: python bench/peer_minio_versions.py --json",
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure(version: str, benchtime: str) -> list[Cost]:
-    """Run the benchmark; one cost per number of versions."""
+    """Run the benchmark; return one cost per number of versions."""
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
         source = Path(directory) / "minio"
         _copy(_fetch(version, Path(directory)), source)
@@ -89,14 +89,14 @@ def _fetch(version: str, directory: Path) -> Path:
 
 
 def _copy(module: Path, target: Path) -> None:
-    """Copy the module so that it can be written to; the module cache is read-only."""
+    """Make a writable copy of the module; the module cache is read-only."""
     shutil.copytree(module, target)
     for path in [target, *target.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
 
 
 def read_costs(output: str) -> list[Cost]:
-    """The costs in what ``go test`` printed."""
+    """Parse the costs in the output of ``go test``."""
     return [
         Cost(
             versions=int(match["versions"]),

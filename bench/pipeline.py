@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the filters of the sample configuration cost: the proxy's CPU time per PUT and per GET.
+"""The cost of the filters of the sample configuration: the proxy's CPU time per PUT and per GET.
 
     .venv/bin/python bench/pipeline.py [--requests 2000] [--rounds 5]
 
-Starts a cluster of its own and beside its proxy three more, each one process: one with the short
-pipeline (only what is needed to log in, to list and to copy), one with the whole pipeline of
-etc/proxy-server.conf-sample, and one with keymaster and encryption as well. They take turns, round
-by round, in writing objects of 4 KiB and reading them again. CPU is user and system time of the
-proxy's process, from /proc.
+It starts its own cluster, and beside its proxy three more, each one process. The first has the
+short pipeline (only the filters to log in, to list and to copy). The second has the whole pipeline
+of etc/proxy-server.conf-sample. The third has keymaster and encryption as well. In each round they
+write objects of 4 KiB and read them again, in turns. CPU is user and system time of the proxy's
+process, from /proc.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LAST_FILTERS = "proxy-logging proxy-server"
 
 @dataclass(frozen=True)
 class Proxy:
-    """One that runs."""
+    """A running proxy."""
 
     name: str
     port: int
@@ -60,7 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--requests", type=int, default=2000, help="of each kind in each round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--clients", type=int, default=16, help="connections at a time")
+    parser.add_argument("--clients", type=int, default=16, help="parallel connections")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     sample = read_ini(SAMPLE)["pipeline:main"]["pipeline"]
@@ -84,7 +84,7 @@ def _proxy(home: Path, name: str, pipeline: str) -> Iterator[Proxy]:
         parser["DEFAULT"][option] = str(value)
     parser["pipeline:main"]["pipeline"] = pipeline
     parser["filter:tempauth"]["user_test_tester"] = "testing .admin"
-    parser["app:proxy-server"]["internal_pipeline"] = "true"  # the short one stays short
+    parser["app:proxy-server"]["internal_pipeline"] = "true"  # adds no filters
     parser["filter:keymaster"]["encryption_root_secret"] = SECRET
     conf = home / f"bench-{port}.conf"
     with conf.open("w") as stream:
@@ -111,12 +111,12 @@ def _listens(port: int) -> bool:
 
 
 def measure(proxies: list[Proxy], options: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """CPU microseconds per request, of each pipeline the rounds and their median."""
+    """The CPU microseconds per request: the rounds of each pipeline and their median."""
     container = f"{proxies[0].account}/pipeline-{os.getpid()}"
     must(proxies[0].port, "PUT", container, proxies[0].token, 201)
     spent: dict[str, dict[str, list[float]]] = {p.name: {"PUT": [], "GET": []} for p in proxies}
-    for number in range(-1, options.rounds):  # the first to warm up
-        # The order turns, so that none has always the same one before it.
+    for number in range(-1, options.rounds):  # the first one is the warm-up
+        # The order rotates, so that no proxy always has the same predecessor.
         order = proxies[number % len(proxies) :] + proxies[: number % len(proxies)]
         for proxy in order:
             prefix = f"{container}/{proxy.name.replace(', ', '-')}-{number}-"
@@ -129,7 +129,7 @@ def measure(proxies: list[Proxy], options: argparse.Namespace) -> dict[str, dict
             method: {
                 "rounds_us": [round(value, 1) for value in values],
                 "median_us": round(statistics.median(values), 1),
-                # Round against round, which had the same neighbours.
+                # Compared within each round, under the same conditions.
                 "ratio": round(
                     statistics.median(
                         value / short
@@ -160,7 +160,7 @@ def _cpu_of(proxy: Proxy) -> float:
 
 
 def table(report: dict[str, dict[str, object]]) -> str:
-    """The figures for a person."""
+    """The figures as text."""
     lines = [f"{'CPU us of the proxy, median of rounds':<40} {'PUT':>16} {'GET':>16}"]
     for name, methods in report.items():
         cells = ""

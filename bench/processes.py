@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of a cluster used: CPU time, memory, flushes; and the inodes they left."""
+"""The resources used by the processes of a cluster: CPU time, memory, flushes, inodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTACH_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one service with all its workers: CPU since it started, memory now."""
+    """The use of one service with all its workers: CPU since its start, present memory."""
 
     cpu_ms: float
     resident_mib: float
@@ -33,7 +33,7 @@ def services(home: Path) -> dict[str, int]:
 
 
 def usage(home: Path) -> dict[str, Usage]:
-    """What each service, with its workers, has used; the supervisor without the services."""
+    """The use of each service with its workers; the supervisor without the services."""
     found = {}
     for name, pid in services(home).items():
         members = [pid] if name == "supervisor" else process_tree(pid)
@@ -45,7 +45,7 @@ def usage(home: Path) -> dict[str, Usage]:
 
 
 def process_tree(pid: int) -> list[int]:
-    """A process and all that came from it."""
+    """A process and all its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
@@ -54,7 +54,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def cpu_ms(pid: int, is_parent: bool) -> float:
-    """User and system time, with that of children that have ended and were waited for."""
+    """The user and system time of a process, with ``is_parent`` also of its reaped children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -64,7 +64,7 @@ def cpu_ms(pid: int, is_parent: bool) -> float:
 
 
 def tree_cpu_ms(pid: int) -> float:
-    """User and system time of a process and of all that came from it."""
+    """The user and system time of a process and of all its descendants."""
     return sum(cpu_ms(member, is_parent=True) for member in process_tree(pid))
 
 
@@ -78,12 +78,12 @@ def _resident_mib(pid: int) -> float:
 
 
 def count_inodes(devices: Path) -> int:
-    """Files and directories below the devices, each once however many names it has."""
+    """The number of files and directories below the devices, each inode once."""
     return len({entry.lstat().st_ino for entry in devices.rglob("*")})
 
 
 class FlushCount:
-    """Counts flushes by strace, of each service by itself, between ``start`` and ``stop``."""
+    """A count of flushes with strace, for each service, between ``start`` and ``stop``."""
 
     def __init__(self, home: Path, scratch: Path) -> None:
         self._home = home
@@ -93,13 +93,13 @@ class FlushCount:
 
     @staticmethod
     def is_possible() -> bool:
-        """strace is installed."""
+        """Whether strace is installed."""
         return shutil.which("strace") is not None
 
     def start(self) -> None:
         """Attach to every process.
 
-        :raises RuntimeError: strace may not.
+        :raises RuntimeError: strace is not allowed to.
         """
         for name, pid in services(self._home).items():
             if name == "supervisor":
@@ -122,7 +122,7 @@ class FlushCount:
                 time.sleep(0.02)
 
     def stop(self) -> dict[str, int]:
-        """Detach; the flushes of each service."""
+        """Detach; return the flushes of each service."""
         counts = {}
         for name, trace in self._traces.items():
             trace.send_signal(signal.SIGINT)
@@ -132,7 +132,7 @@ class FlushCount:
 
 
 def _sum_of_calls(summary: str) -> int:
-    """The calls in strace's table: percent, seconds, microseconds a call, calls, errors, name."""
+    """Sum the calls in strace's table: percent, seconds, us per call, calls, errors, name."""
     total = 0
     for line in summary.splitlines():
         fields = line.split()

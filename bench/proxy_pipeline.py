@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the filters of the proxy's pipeline cost: CPU time per request above an empty application.
+"""The cost of the filters of the proxy's pipeline: CPU time per request above an empty application.
 
     .venv/bin/python bench/proxy_pipeline.py [--requests 20000]
 
-Loads the pipeline through PasteDeploy, without a server around it and with an application at its
-end that asks tempauth and answers 4 KiB (GET) or reads 4 KiB (PUT). The time of the same
-application called without filters is taken off. The access log goes to /dev/null.
+It loads the pipeline with PasteDeploy, without a server. The application at its end asks tempauth
+and answers 4 KiB (GET) or reads 4 KiB (PUT). The time of the same application without filters is
+subtracted. The access log goes to /dev/null.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OBJECT_HEADERS = [
 
 
 def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Ask for authorization where there is somebody to ask, and answer at once."""
+    """Ask for authorization if a filter offers it, and answer at once."""
     authorize = environ.get("swift.authorize")
     if authorize is not None and authorize(Request(environ)) is not None:
         raise RuntimeError("the benchmark's own request was refused")
@@ -78,7 +78,7 @@ def load(directory: Path, access_log_level: str) -> WSGIApp:
 
 
 def environ_of(method: str, token: str) -> Environ:
-    """An environ as the server makes it."""
+    """An environ like that of the server."""
     environ: dict[str, Any] = {
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",
@@ -109,7 +109,7 @@ def environ_of(method: str, token: str) -> Environ:
 
 
 def cpu_microseconds(app: WSGIApp, method: str, token: str, count: int) -> float:
-    """CPU time of one request, the making of its environ included."""
+    """The CPU time of one request, including the creation of its environ."""
 
     def start_response(status: str, headers: object, exc_info: object = None) -> None:
         if status[0] != "2":
@@ -127,7 +127,7 @@ def cpu_microseconds(app: WSGIApp, method: str, token: str, count: int) -> float
 
 
 def login(app: WSGIApp) -> str:
-    """A token for the benchmark's user."""
+    """Log in; return a token for the benchmark's user."""
     headers = {"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}
     _, answer, _ = call_app(app, Request.blank("/auth/v1.0", headers=headers).environ)
     return dict(answer)["X-Auth-Token"]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""martlet's ring beside OpenStack Swift's, in one run: placement, speed, memory.
+"""martlet's ring compared with OpenStack Swift's, in one run: placement, speed, memory.
 
     make bench-ring                                       # everything, some minutes
     .venv/bin/python bench/ring.py clusters --clusters 200
     .venv/bin/python bench/ring.py rebalance --part-power 18 --devices 1000
     .venv/bin/python bench/ring.py read --part-power 20 --rounds 5
 
-Times are CPU seconds of a process of its own for each figure; both sides take turns.
+Times are CPU seconds of a separate process for each figure; both sides take turns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-# This file's own name hides the package of that name from what it imports.
+# The name of this file would hide the package of the same name.
 sys.path[:] = [str(Path(__file__).resolve().parents[1]), *sys.path[1:], sys.path[0]]
 
 from ring_clusters import compare, summary  # noqa: E402
@@ -50,7 +50,7 @@ def main() -> int:
     what = options.what or "all"
     if what in ("clusters", "all"):
         print(f"{options.clusters} random clusters", flush=True)
-        with ProcessPoolExecutor() as pool:  # nothing is timed here
+        with ProcessPoolExecutor() as pool:  # this part measures no time
             found = list(pool.map(compare, range(options.clusters)))
         print("\n".join(summary(found)), flush=True)
     if what in ("rebalance", "all"):
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def report(options: argparse.Namespace, task: str, power: int) -> None:
-    """Runs a task on both sides in turns and prints medians."""
+    """Run a task on both sides in turns and print medians."""
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     for _ in range(options.rounds):
         for side in SIDES:
@@ -82,7 +82,7 @@ def report(options: argparse.Namespace, task: str, power: int) -> None:
 
 
 def run(options: argparse.Namespace, side: str, task: str, power: int) -> dict[str, float]:
-    """A task in a process of its own."""
+    """Run a task in a separate process."""
     command = [sys.executable, __file__, "--task", task, "--side", side]
     command += ["--part-power", str(power), "--devices", str(options.devices)]
     command += ["--path", options.path or ""]
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, side: str, task: str, power: int) -> dict[s
 
 
 def devices(count: int) -> Iterator[dict[str, Any]]:
-    """Two regions, ten zones, a hundred servers, three weights."""
+    """Yield devices in two regions, ten zones and a hundred servers, with three weights."""
     for number in range(count):
         zone, server = number % 10, number // 10 % 10
         yield device(zone, server, f"sd{number // 100}", 100.0 + number % 3 * 50)
@@ -114,7 +114,7 @@ def device(zone: int, server: int, name: str, weight: float) -> dict[str, Any]:
 
 
 def rebalance(options: argparse.Namespace) -> dict[str, float]:
-    """A new ring, a rack of 20 devices more, a device drained."""
+    """Measure a new ring, the addition of a rack of 20 devices, and the draining of a device."""
     builder = Side(options)
     for dev in devices(options.devices):
         builder.add(dev)
@@ -157,7 +157,7 @@ class Side:
 
 
 def write(options: argparse.Namespace) -> dict[str, float]:
-    """The ring file that both sides read."""
+    """Write the ring file that both sides read."""
     from ring.file_format import encode_ring
 
     side = Side(options)
@@ -169,7 +169,7 @@ def write(options: argparse.Namespace) -> dict[str, float]:
 
 
 def read(options: argparse.Namespace) -> dict[str, float]:
-    """Loads the ring and looks names up, each name the first time and again."""
+    """Load the ring and look up names, each name twice."""
     ring: Any
     if options.side == "martlet":
         from ring.hashing import HashPath

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random clusters, placed and changed by martlet's builder and by OpenStack Swift's, compared."""
+"""A comparison of martlet's builder with OpenStack Swift's on random clusters and changes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ring.dispersion import measure
 
 HOUR = 3600
 TOLERANCE_PERCENT = 1e-6
-# The first rebalance after a change is what an operator sees; later ones may do what it could not.
+# An operator sees the first rebalance after a change; later ones may still improve the ring.
 REBALANCES = 3
 
 Device = dict[str, Any]
-# An operation on a builder, by the names below, and what it is called with.
+# An operation on a builder, by the names below, and its arguments.
 Operation = tuple[str, tuple[Any, ...]]
 
 SWIFT: dict[str, Callable[..., object]] = {
@@ -48,7 +48,7 @@ CHANGES = tuple(OURS)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What both builders start with."""
+    """The initial state for both builders."""
 
     seed: int
     devices: list[Device]
@@ -59,10 +59,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``balance`` and ``dispersion`` in percent, 0 is perfect.
+    """The measured figures; ``balance`` and ``dispersion`` are percentages, 0 is perfect.
 
     ``places``: different regions, zones and servers of a partition, on average; the dispersion
-    leaves out what an even number of replicas would have on top. ``moved`` counts replicas.
+    does not show the additional ones of an even number of replicas. ``moved`` counts replicas.
     """
 
     balance: float
@@ -77,7 +77,7 @@ Outcome = dict[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The builders on one cluster: each on its own new ring, and martlet's on Swift's as well."""
+    """The results for one cluster: each builder on its own ring, and martlet's also on Swift's."""
 
     seed: int
     swift: Outcome
@@ -86,14 +86,14 @@ class Comparison:
 
 
 def compare(seed: int) -> Comparison:
-    """Some seconds."""
+    """Compare the builders on one cluster; this takes some seconds."""
     cluster = random_cluster(seed)
     swift, swifts_ring = swift_outcome(cluster)
     return Comparison(seed, swift, our_outcome(cluster), our_outcome(cluster, swifts_ring))
 
 
 def random_cluster(seed: int) -> Cluster:
-    """1 to 3 regions, part power 6 to 10, 2 to 4 replicas, overload 0 to 10."""
+    """Make a cluster: 1 to 3 regions, part power 6 to 10, 2 to 4 replicas, overload 0 to 10."""
     rng = random.Random(seed)
     devices = _devices(rng)
     replicas = rng.choice([3, 3, 3, 3, 2, 4, 2.5, 3.25])
@@ -129,7 +129,7 @@ def _devices(rng: random.Random) -> list[Device]:
 
 
 def random_change(cluster: Cluster, kind: str) -> list[Operation]:
-    """A change of one kind that leaves enough devices for the replicas."""
+    """Make a change of one kind that leaves enough devices for the replicas."""
     rng = random.Random(f"{cluster.seed} {kind}")
     spare = len(cluster.devices) - math.ceil(cluster.replicas)
     if kind == "add":
@@ -149,7 +149,7 @@ def random_change(cluster: Cluster, kind: str) -> list[Operation]:
 
 
 def swift_outcome(cluster: Cluster) -> tuple[Outcome, RingBuilder]:
-    """What OpenStack Swift's builder does, and its new ring as martlet reads it."""
+    """The outcome of OpenStack Swift's builder, and its new ring as read by martlet."""
 
     def rebalance(builder: SwiftRingBuilder, number: int) -> Figures:
         builder.pretend_min_part_hours_passed()
@@ -162,7 +162,7 @@ def swift_outcome(cluster: Cluster) -> tuple[Outcome, RingBuilder]:
 
 
 def our_outcome(cluster: Cluster, swift: RingBuilder | None = None) -> Outcome:
-    """What martlet's builder does, on its own new ring or on that of Swift."""
+    """The outcome of martlet's builder, on its own new ring or on that of Swift."""
 
     def rebalance(builder: RingBuilder, number: int) -> Figures:
         builder.pretend_min_part_hours_passed()
@@ -207,7 +207,7 @@ def _read(builder: SwiftRingBuilder) -> RingBuilder:
 
 
 def _figures(builder: RingBuilder, moved: int) -> Figures:
-    """Measured by this code for both: Swift counts the partitions of a short last row only."""
+    """Measure both with this code: Swift counts the partitions of a short last row only."""
     dispersion, _ = measure(list(builder.devices()), builder.table, builder.partitions)
     return Figures(builder.balance(), dispersion, _places(builder), moved)
 
@@ -222,7 +222,7 @@ def _places(builder: RingBuilder) -> float:
 
 
 def summary(comparisons: list[Comparison]) -> list[str]:
-    """A line for each stage, and then the cases that are worse in one figure and better in none."""
+    """A line for each stage, then the cases that are worse in one figure and better in none."""
     starts = {
         "each side on its own ring": [(c.seed, c.swift, c.ours) for c in comparisons],
         "both on the ring of Swift": [(c.seed, c.swift, c.ours_on_swifts) for c in comparisons],

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the copy of a large object costs on ext4, XFS and Btrfs: time, bytes written, room.
+"""The cost of copying a large object on ext4, XFS and Btrfs: time, bytes written, space.
 
 For each file system: a new one in a loop device, a real object server on it, one PUT, and then
-copies of that object by X-Backend-Copy-From. The first copy follows an emptied page cache, the
-others find the bytes in it. Needs root; nothing is asserted, the figures are printed.
+copies of that object by X-Backend-Copy-From. The first copy runs with an empty page cache; the
+others find the bytes in it. It needs root. Nothing is asserted: the figures are printed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLES = """examples:
 
 
 def main() -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog=EXAMPLES,
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def measure(scratch: Path, kind: str, mebibytes: int, copies: int) -> dict[str, Any]:
-    """One file system; sizes in bytes, times in seconds."""
+    """Measure one file system; sizes in bytes, times in seconds."""
     room = (mebibytes * (copies + 2) + 512) << 20
     with loop_image(scratch, kind, room) as mount, object_server(scratch, mount) as port:
         device = mount / "d1"
@@ -78,7 +78,7 @@ def measure(scratch: Path, kind: str, mebibytes: int, copies: int) -> dict[str, 
 
 
 def timed(device: Path, do: Any) -> tuple[Any, dict[str, float]]:
-    """What ``do`` gives, and its time, bytes written to the disk and room taken."""
+    """Call ``do``; return its result with its time, bytes written to the disk and space used."""
     os.sync()
     written, free = bytes_written(device), bytes_free(device)
     start = time.monotonic()
@@ -93,25 +93,25 @@ def timed(device: Path, do: Any) -> tuple[Any, dict[str, float]]:
 
 
 def bytes_written(device: Path) -> int:
-    """By the block device, since it was made."""
+    """The bytes written by the block device since its creation."""
     source = subprocess.check_output(["findmnt", "-no", "SOURCE", "-T", device], text=True).strip()
     return int(Path(f"/sys/block/{Path(source).name}/stat").read_text().split()[6]) * SECTOR_BYTES
 
 
 def bytes_free(device: Path) -> int:
-    """What the file system says is free."""
+    """The free bytes of the file system."""
     room = os.statvfs(device)
     return room.f_bfree * room.f_frsize
 
 
 def drop_page_cache() -> None:
-    """So that the next read comes from the disk."""
+    """Empty the page cache, so that the next read comes from the disk."""
     Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
 @contextmanager
 def object_server(scratch: Path, mount: Path) -> Iterator[int]:
-    """A real object server with one device on the mount; its port."""
+    """Run a real object server with one device on the mount; yield its port."""
     (mount / "d1").mkdir()
     program, conf = scratch / "martlet-object-server", scratch / "object-server.conf"
     build = ["go", "build", "-o", str(program), "./cmd/martlet-object-server"]
@@ -134,7 +134,7 @@ def object_server(scratch: Path, mount: Path) -> Iterator[int]:
 
 
 def await_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """:raises RuntimeError: it ended, or does not answer in time."""
+    """:raises RuntimeError: the server has ended, or does not answer in time."""
     deadline = time.monotonic() + 20
     while server.poll() is None and time.monotonic() < deadline:
         try:
@@ -146,7 +146,7 @@ def await_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 def request(port: int, method: str, path: str, headers: dict[str, str], body: Any = None) -> Any:
-    """The answer's headers and MD5 of its body.
+    """Send a request; return the answer's headers and the MD5 of its body.
 
     :raises RuntimeError: the status is not 2xx.
     """
@@ -165,7 +165,7 @@ def request(port: int, method: str, path: str, headers: dict[str, str], body: An
 
 
 def upload(port: int, mebibytes: int) -> str:
-    """PUT the source; its ETag."""
+    """PUT the source; return its ETag."""
     headers = {
         "X-Timestamp": "1700000000.00000",
         "Content-Type": "application/octet-stream",
@@ -188,7 +188,7 @@ def copy(port: int, etag: str, number: int) -> None:
 
 
 def download(port: int, number: int) -> str:
-    """The MD5 of a copy."""
+    """GET a copy; return its MD5."""
     return str(request(port, "GET", f"/d1/1/a/c/copy{number}", {})[1])
 
 

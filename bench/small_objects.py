@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small object costs: inodes, flushes, CPU time of the whole cluster, and the rates.
+"""The cost of a small object: inodes, flushes, CPU time of the whole cluster, and the rates.
 
-Starts a cluster of its own in a temporary directory, or uses the running one of --home. What is
-measured, and how, is said in doc/benchmarks.md. Nothing is asserted: the figures are printed.
+It starts its own cluster in a temporary directory, or uses the running one of --home.
+doc/benchmarks.md describes the measurements. Nothing is asserted: the figures are printed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM_UP_OBJECTS = 256
 
 
 def main() -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     arguments = _parser().parse_args()
     if arguments.home:
         report = measure(arguments.home.absolute(), arguments)
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--objects", type=int, default=10_000, help="objects to write and to read")
     parser.add_argument("--size", type=int, default=4096, metavar="BYTES", help="of each object")
-    parser.add_argument("--clients", type=int, default=64, help="connections at a time")
+    parser.add_argument("--clients", type=int, default=64, help="parallel connections")
     parser.add_argument("--processes", type=int, default=2, help="client processes")
     parser.add_argument(
         "--flush-objects", type=int, default=2000, help="objects written while strace counts"
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measure(home: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the passes; every figure that ``table`` shows."""
+    """Run the passes; return every figure that ``table`` shows."""
     port = int(json.loads((home / "cluster.json").read_text())["proxy_port"])
     token, account = login(port)
     container = f"{account}/bench-{time.time_ns()}"
@@ -93,7 +93,7 @@ def measure(home: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _with_cpu(home: Path, work: Any) -> tuple[Outcome, dict[str, float]]:
-    """Do the work; CPU milliseconds that each service spent meanwhile."""
+    """Do the work; return its outcome and the CPU milliseconds of each service."""
     before = usage(home)
     outcome = work()
     after = usage(home)
@@ -102,7 +102,7 @@ def _with_cpu(home: Path, work: Any) -> tuple[Outcome, dict[str, float]]:
 
 
 def _count_flushes(home: Path, work: Any) -> dict[str, Any] | None:
-    """Flushes of each service while the work is done; None where they cannot be counted."""
+    """Count the flushes of each service during the work; None if that is not possible."""
     if not FlushCount.is_possible():
         return None
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as scratch:
@@ -151,7 +151,7 @@ def _difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]
 
 
 def table(report: dict[str, Any]) -> str:
-    """The figures for a person."""
+    """The figures as text."""
     put, get, flushes = report["put"], report["get"], report["flush_pass"]
     lines = [
         f"{report['objects']} objects of {report['size_bytes']} bytes, "
