@@ -23,8 +23,10 @@ _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No)\.")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?:;])[)\"'*_”]*(?=\s|$)")
 _FIELD = re.compile(r"^\s*:(?:raises|param|returns?|type)\b[^:]*:", re.MULTILINE)
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+", re.MULTILINE)
+_TABLE_RULE = re.compile(r"^\s*[=-]{3,}", re.MULTILINE)
 _FENCE = re.compile(r"\s*(```|~~~)")
 _NO_PROSE = re.compile(r"\s*(?:\||<!--|\[[^\]]+\]:\s)|#{1,6} ")
+_OPTION = re.compile(r"#\s*[\w<>]+ *=|#\s*\[")
 _GO_TOKEN = re.compile(
     r'"(?:\\.|[^"\\\n])*"|`[^`]*`|' + r"'(?:\\.|[^'\\\n])*'" + r"|//[^\n]*|/\*.*?\*/", re.DOTALL
 )
@@ -115,6 +117,19 @@ def go_prose(source: str) -> list[Prose]:
     return found
 
 
+def sample_prose(sample: str) -> list[Prose]:
+    """The comments of a configuration file, each block as one text; options are no prose."""
+    found: list[Prose] = []
+    block: list[str] = []
+    for number, line in enumerate([*sample.splitlines(), ""], 1):
+        if line.startswith("#") and not _OPTION.match(line):
+            block.append(line.lstrip("# "))
+        elif block:
+            found.append(Prose(number - len(block), "\n".join(block)))
+            block = []
+    return found
+
+
 def page_lines(page: str) -> Iterator[tuple[int, str]]:
     """The lines of a Markdown page outside code blocks, tables, headings and link targets."""
     is_code = False
@@ -160,12 +175,15 @@ def without_code(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """The sentences of a text; a colon or a semicolon ends one, too.
 
-    A blank line, an item of a list and a field such as ``:raises`` start a new one.
+    A blank line, an item of a list and a field such as ``:raises`` start a new one. Tables and
+    indented blocks have none.
     """
     text = _ABBREVIATION.sub(r"\1", without_code(text))
     text = _ITEM.sub("\n\n", _FIELD.sub("\n\n", text))
     found = []
-    for paragraph in re.split(r"\n\s*\n", text):
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        if _TABLE_RULE.search(paragraph) or paragraph.strip("\n").startswith("    "):
+            continue
         parts = _END_OF_SENTENCE.split(" ".join(paragraph.split()))
         found += [part.strip() for part in parts if part.strip()]
     return found
