@@ -260,7 +260,7 @@ def search_groups(options: argparse.Namespace) -> list[dict[str, Any]]:
         _refuse_mixture(fields)
         return [parse_search_value(text) for text in options.searches]
     if not fields:
-        raise DeviceError("say which devices: by a search value, or with options such as --ip")
+        raise DeviceError("name the devices by a search value or with options such as --ip")
     return [fields]
 
 
@@ -287,10 +287,10 @@ def info_changes(options: argparse.Namespace) -> list[tuple[dict[str, Any], dict
     new = _fields(options, "change_")
     if new and not options.changes:
         if not fields:
-            raise DeviceError("say which devices, with options such as --ip")
+            raise DeviceError("name the devices with options such as --ip")
         return [(fields, new)]
     if new:
-        raise DeviceError("give changes in one text each or with options, not both")
+        raise DeviceError("give each change as one text or with options, not both")
     _refuse_mixture(fields)
     pairs = _pairs(options.changes, "each search value needs a change after it")
     return [(parse_search_value(text), parse_change_value(change)) for text, change in pairs]
@@ -319,7 +319,7 @@ def _fields(options: argparse.Namespace, prefix: str = "") -> dict[str, Any]:
 
 def _refuse_mixture(fields: dict[str, Any]) -> None:
     if fields:
-        raise DeviceError("give devices in one text each or with options, not both")
+        raise DeviceError("give each device as one text or with options, not both")
 
 
 def _pairs(texts: list[str], message: str) -> list[tuple[str, str]]:

@@ -72,7 +72,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BuilderFileError(f"{path}: another ring builder is at work on it") from None
+            raise BuilderFileError(f"{path}: another ring builder is using it") from None
         yield
     finally:
         os.close(handle)
@@ -131,7 +131,7 @@ def decode_builder(raw: bytes) -> RingBuilder:
     try:
         return _builder_of(state)
     except (TypeError, ValueError, OverflowError, DeviceError) as error:
-        raise BuilderFileError(f"not a proper builder file: {error}") from error
+        raise BuilderFileError(f"not a valid builder file: {error}") from error
 
 
 def _builder_of(state: Mapping[str, Any]) -> RingBuilder:

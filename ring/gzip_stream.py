@@ -78,9 +78,9 @@ def inflate(raw: bytes, bytes_max: int) -> bytes:
     inflator = zlib.decompressobj(zlib.MAX_WBITS + 16)
     out = inflator.decompress(raw, bytes_max + 1)
     if len(out) > bytes_max:
-        raise ValueError(f"it holds more than {bytes_max} bytes")
+        raise ValueError(f"it has more than {bytes_max} bytes")
     if not inflator.eof:
         raise ValueError("it is cut off")
     if inflator.unused_data:
-        raise ValueError("something else follows its end")
+        raise ValueError("other data follows its end")
     return out

@@ -182,4 +182,4 @@ def keep_backup(path: Path, content: bytes) -> None:
     try:
         replace_file(folder / f"{time.time():.6f}.{path.name}", content, like=path)
     except OSError as error:
-        raise BuilderError(f"{folder}: no backup can be kept: {error.strerror}") from error
+        raise BuilderError(f"{folder}: no backup can be written: {error.strerror}") from error

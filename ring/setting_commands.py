@@ -42,7 +42,7 @@ def set_overload(options: argparse.Namespace, builder: RingBuilder) -> tuple[lis
     try:
         overload = float(text.removesuffix("%")) * (0.01 if text.endswith("%") else 1)
     except ValueError:
-        raise BuilderError(f"{text!r} is not an overload: 0.1 or 10% would be") from None
+        raise BuilderError(f"{text!r} is not an overload, such as 0.1 or 10%") from None
     builder.set_overload(overload)
     lines = [
         f"The overload factor is now {builder.overload * 100:.2f}% ({builder.overload:.6f})",

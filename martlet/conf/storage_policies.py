@@ -46,12 +46,12 @@ def read_policies(
             raise ConfigError(f"{path}: unknown section [{section}]")
         policy = _policy(f"{path} [{section}]", int(match.group(1)), values)
         if policy.index in policies:
-            raise ConfigError(f"{path}: two sections are of storage policy {policy.index}")
+            raise ConfigError(f"{path}: two sections for storage policy {policy.index}")
         policies[policy.index] = policy
     if not policies:
         return (StoragePolicy(0, _LEGACY_NAME, is_default=True),)
     if 0 not in policies:
-        raise ConfigError(f"{path}: a [storage-policy:0] section is needed beside the others")
+        raise ConfigError(f"{path}: a [storage-policy:0] section is required with other policies")
     names = [name.upper() for policy in policies.values() for name in policy.names]
     if len(set(names)) != len(names):
         raise ConfigError(f"{path}: two storage policies have the same name")
@@ -75,7 +75,7 @@ def _policy(where: str, index: int, values: Mapping[str, str]) -> StoragePolicy:
         if not _NAME.match(text):
             raise ConfigError(f"{where}: {text!r} is not a name: letters, digits and - only")
         if index and text.upper() == _LEGACY_NAME.upper():
-            raise ConfigError(f"{where}: the name {text} is kept for storage policy 0")
+            raise ConfigError(f"{where}: the name {text} is reserved for storage policy 0")
     # A policy may list its own name among its aliases.
     others = dict.fromkeys(alias for alias in aliases if alias.upper() != name.upper())
     try:

@@ -73,7 +73,7 @@ class ServerOptions:
     )
     client_timeout: float = option(60.0, "Longest wait for a read from or a write to a client", "s")
     keepalive_timeout: float = option(65.0, "Longest idle time of a keep-alive connection", "s")
-    max_clients: int = option(1024, "Requests served at once by one worker")
+    max_clients: int = option(1024, "Requests served in parallel by one worker")
     max_connections: int = option(
         0,
         "Connections of one worker; over this limit the one idle longest is closed. 0: half of its "

@@ -43,7 +43,7 @@ def check_text(value: str) -> str:
     :raises BadNameError: it contains a NUL or half of a surrogate pair.
     """
     if "\x00" in value:
-        raise BadNameError("The name holds a NUL character.")
+        raise BadNameError("The name contains a NUL character.")
     if not value.isascii():
         try:
             value.encode("utf-8")

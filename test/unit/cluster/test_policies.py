@@ -84,7 +84,7 @@ def test_policy_0_becomes_the_default_when_a_second_comes(home: Home, number: st
     [
         (None, ["go ld"], "'go ld' is not a name"),
         (None, [""], "'' is not a name"),
-        (None, ["a", "Policy-0"], "kept for storage policy 0"),
+        (None, ["a", "Policy-0"], "reserved for storage policy 0"),
         (None, ["a:x"], "--policy a:x: 'x' is not a number of replicas"),
         (None, ["a:0"], "'0' is not a number of replicas"),
         (None, ["a:nan"], "'nan' is not a number of replicas"),

@@ -141,7 +141,7 @@ def changed(builder: RingBuilder, **changes: Any) -> bytes:
         ({"min_part_hours": -1}, "min_part_hours is -1"),
         ({"devs": None}, "devs is not a list"),
         ({"devs": [{"id": 0}]}, "a device needs"),
-        ({"devs": [5]}, "not a proper builder file"),
+        ({"devs": [5]}, "not a valid builder file"),
         ({"devs": [None]}, "names device 0"),
         ({"_replica2part2dev": [[0] * 16]}, "not an array of device ids"),
         ({"_replica2part2dev": [array("H", [0] * 15), array("H", [0] * 16)]}, "has 15"),

@@ -226,7 +226,7 @@ def test_the_ring_file_may_be_given_in_place_of_the_builder(full: Folder) -> Non
         (["add", "sdb1", "1"], "'sdb1' is not [r<region>]z<zone>-<ip>:<port>"),
         (["add", *FOUR[:2], *FOUR[:2]], "Device 0 already uses 127.0.0.1:6201/d1"),
         (["add", *FOUR[:2], "--zone", "1"], "not both"),
-        (["remove"], "say which devices"),
+        (["remove"], "name the devices"),
         (["remove", "d9"], "no device has id 9; nothing was changed"),
         (["search", "d9"], "no device has id 9\n"),
         (["remove", "what"], "'what' is not a search value"),
@@ -237,7 +237,7 @@ def test_the_ring_file_may_be_given_in_place_of_the_builder(full: Folder) -> Non
         (["set_region", "d0"], "each search value needs a new region"),
         (["set_info", "d0"], "each search value needs a change"),
         (["set_info", "d0", "what"], "'what' is not a change"),
-        (["set_info", "--change-meta", "x"], "say which devices"),
+        (["set_info", "--change-meta", "x"], "name the devices"),
         (["set_info", "d0", "_x", "--change-meta", "x"], "not both"),
         (["set_overload", "much"], "'much' is not an overload"),
         (["set_overload", "inf"], "overload must be a number of at least 0"),
@@ -296,7 +296,7 @@ def test_a_folder_that_is_missing_or_taken_is_named(full: Folder) -> None:
     (full.path / "backups").rmdir()
     (full.path / "backups").write_text("not a folder")
     printed = full.run("write_ring", status=2)
-    assert printed == "martlet-ring-builder: backups: no backup can be kept: Not a directory\n"
+    assert printed == "martlet-ring-builder: backups: no backup can be written: Not a directory\n"
     full.builder = full.path / "none" / "object.builder"
     assert main([str(full.builder), "create", "6", "3", "1"]) == 2
 
