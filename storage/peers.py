@@ -68,7 +68,7 @@ def state_of(node: Node, status: int, headers: Mapping[str, str], kind: str) -> 
 def source_of(states: Collection[PeerState], primaries: Container[Node]) -> PeerState | None:
     """The replica to copy: the one with the newest timestamp, then with the most rows.
 
-    If the database exists, only primaries that missed no deletion are preferred: they get the rows.
+    If the database exists, primaries that missed no deletion are preferred: only they get rows.
     """
     newest = max(states, key=_newest_then_largest, default=None)
     if newest is None or newest.delete_timestamp >= newest.put_timestamp:

@@ -299,7 +299,9 @@ class _Calls:
             self._schedule(WATCH_SECONDS, self._watch)
 
     def _leave_to_another(self) -> None:
-        log.critical("a disk that does not answer holds a lock of this process: it retires")
+        log.critical(
+            "a disk that does not answer holds a lock of this process: the process retires"
+        )
         for crew in self._crews.values():
             crew.give_up(ProcessStuck("another disk holds a lock of this process"))
         retire()

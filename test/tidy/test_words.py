@@ -28,8 +28,8 @@ from prose import (
 from source_tree import ROOT, GoFile, PythonFile
 
 #: The folders, and the pages of the root, that are held to the rules. The check is ready for
-#: ``proxy``, ``object-server``, ``doc``, ``test``, ``README.md`` and ``ARCHITECTURE.md``, too:
-#: their names belong here as soon as their text is rewritten.
+#: ``proxy``, ``object-server``, ``doc``, ``README.md`` and ``ARCHITECTURE.md``, too: add their
+#: names here when their text is rewritten.
 COVERED = ("martlet", "storage", "account", "container", "ring", "cluster", "bench", "etc")
 #: Files of these folders that are still to be rewritten.
 NOT_YET = frozenset(
