@@ -82,5 +82,5 @@ def inflate(raw: bytes, bytes_max: int) -> bytes:
     if not inflator.eof:
         raise ValueError("it is cut off")
     if inflator.unused_data:
-        raise ValueError("other data follows its end")
+        raise ValueError("something else follows its end")
     return out

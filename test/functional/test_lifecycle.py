@@ -28,7 +28,7 @@ def test_up_says_how_to_use_it(cluster: RunningCluster) -> None:
     assert "testing" in after
     assert after.count("swift -A ") == 2
     assert "WARNING" in after
-    assert "for trying out only" in after
+    assert "for trials only" in after
 
 
 def test_status_names_every_service(cluster: RunningCluster, four_nodes: RunningCluster) -> None:

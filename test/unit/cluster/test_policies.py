@@ -93,7 +93,7 @@ def test_policy_0_becomes_the_default_when_a_second_comes(home: Home, number: st
         ("[storage-policy:0]\nname = a\ncolour = red\n", [], "unknown option 'colour'"),
         ("[elsewhere]\n", [], r"unknown section \[elsewhere\]"),
         ("[swift-constraints]\nmax_file_size = big\n", [], "max_file_size"),
-        ("[storage-policy:1]\nname = a\n", [], r"\[storage-policy:0\] section is needed"),
+        ("[storage-policy:1]\nname = a\n", [], r"\[storage-policy:0\] section is required"),
         ("not an ini file", [], "not a valid ini file"),
     ],
 )

@@ -52,7 +52,7 @@ def test_policies_are_those_of_openstack_swift(text: str) -> None:
         (DEFAULT_GOLD + "[storage-policy:1]\nname=b\ndefault=yes\n", "exactly one"),
         (DEFAULT_GOLD + "deprecated=yes\n[storage-policy:1]\nname=b\n", "not deprecated"),
         (GOLD + "deprecated=yes\n", "not deprecated"),
-        ("[storage-policy:1]\nname=b\ndefault=yes\n", r"\[storage-policy:0\] section is needed"),
+        ("[storage-policy:1]\nname=b\ndefault=yes\n", r"\[storage-policy:0\] section is required"),
         (DEFAULT_GOLD + "[storage-policy:00]\nname=b\n", "two sections for storage policy 0"),
         (DEFAULT_GOLD + "[storage-policy:1]\nname=GOLD\n", "the same name"),
         (DEFAULT_GOLD + "aliases=b\n[storage-policy:1]\nname=B\n", "the same name"),

@@ -356,7 +356,7 @@ def test_what_each_device_wants_is_shown(full: Folder) -> None:
 def test_two_builders_at_once(full: Folder) -> None:
     with open(full.path / ".object.builder.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "another ring builder is at work" in full.run("set_weight", "d0", "3", status=2)
+        assert "another ring builder is using it" in full.run("set_weight", "d0", "3", status=2)
         full.run("show")
     full.run("set_weight", "d0", "3")
 
