@@ -3,26 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from account.config import AccountOptions
 from account.database import AccountDatabase, AccountInfo
 from account.record import COUNT_MAX, Record, make_record
 from martlet.conf.cluster import ClusterConf
-from martlet.conf.options import load_options
 from martlet.http.environ import HeaderList
 from martlet.http.listing import listing_content_type, render_account
 from martlet.http.request import Request
 from martlet.http.response import Response, error_response, http_error
-from martlet.service.server import ServerOptions, read_server_options
+from martlet.service.server import ServerOptions
 from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
 from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
 from storage.name_listing import Row, Subdir
-from storage.storage_server import StorageServer, empty_response, listing_query
+from storage.storage_server import (
+    StorageServer,
+    empty_response,
+    listing_query,
+    listing_response,
+    state_response,
+)
 
 _DELETED = (("X-Account-Status", "Deleted"),)
 
@@ -32,6 +36,7 @@ class AccountServer(StorageServer):
 
     kind = "accounts"
     name = "account"
+    options_class = AccountOptions
 
     def __init__(
         self, options: AccountOptions, cluster: ClusterConf, server: ServerOptions
@@ -49,18 +54,6 @@ class AccountServer(StorageServer):
             "SNAPSHOT": self.snapshot,
         }
 
-    @classmethod
-    def from_conf(
-        cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]
-    ) -> AccountServer:
-        """The application of PasteDeploy's ``[DEFAULT]`` and ``[app:account-server]``.
-
-        :raises ConfigError: a section cannot be used.
-        """
-        server = read_server_options(global_conf, "[DEFAULT]")
-        options = load_options(AccountOptions, local_conf, "[app:account-server]")
-        return cls(options, ClusterConf.load(server.swift_dir), server)
-
     def head(self, req: Request) -> Response:
         """Answer 204 with the account's state, or 404."""
         device, partition, account = self.split(req, 3, 3)
@@ -70,9 +63,7 @@ class AccountServer(StorageServer):
             info = database.info()
         if info.is_deleted:
             return _gone(info)
-        response = empty_response(204, self._state_headers(info))
-        response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
-        return response
+        return state_response(self._state_headers(info), content_type)
 
     def get(self, req: Request) -> Response:
         """Answer 200 with a listing, 204 if it is empty plain text, 404, or 412: limit too high."""
@@ -85,10 +76,7 @@ class AccountServer(StorageServer):
         if info.is_deleted:
             return _gone(info)
         body = render_account([self._entry(row) for row in rows], content_type, account)
-        response = Response(200 if body else 204, self._state_headers(info), body)
-        response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
-        response.headers["Content-Length"] = str(len(body))
-        return response
+        return listing_response(self._state_headers(info), body, content_type)
 
     def put(self, req: Request) -> Response:
         """Create or update an account, or merge a container's row into it.

@@ -13,21 +13,21 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import FileIO
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from martlet.conf.cluster import CONF_NAME, ClusterConf
 from martlet.conf.constraints import ConstraintError
-from martlet.conf.options import is_true, option
+from martlet.conf.options import is_true, load_options, option
 from martlet.http.backend_client import BackendClient
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import Environ, HeaderList, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response, http_error
 from martlet.log import fields, get_logger, log_request
 from martlet.service.disk_calls import limits, on_disk
-from martlet.service.server import ServerOptions
+from martlet.service.server import ServerOptions, read_server_options
 from martlet.words.names import BadNameError, check_text
 from ring.device_marker import DeviceMarkers
 from ring.hashing import HashPath
@@ -85,11 +85,13 @@ class StorageOptions:
 class StorageServer:
     """A WSGI application over the databases on the devices of this server.
 
-    Subclasses set ``kind`` (``accounts`` or ``containers``) and ``handlers``.
+    Subclasses set ``kind`` (``accounts`` or ``containers``), ``name``, ``options_class`` and
+    ``handlers``.
     """
 
     kind: str
     name: str
+    options_class: type[StorageOptions]
     pool: DatabasePool[Any]
 
     def __init__(
@@ -121,6 +123,16 @@ class StorageServer:
         )
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
+
+    @classmethod
+    def from_conf(cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]) -> Self:
+        """The application of PasteDeploy's ``[DEFAULT]`` and ``[app:<name>-server]``.
+
+        :raises ConfigError: a section cannot be used.
+        """
+        server = read_server_options(global_conf, "[DEFAULT]")
+        options = load_options(cls.options_class, local_conf, f"[app:{cls.name}-server]")
+        return cls(options, ClusterConf.load(server.swift_dir), server)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         started = time.monotonic() if self._log_requests else 0.0
@@ -339,6 +351,21 @@ def empty_response(status: int, headers: Iterable[tuple[str, str]] = ()) -> Resp
     """A response without a body; the explicit Content-Length keeps the connection open."""
     response = Response(status, headers)
     response.headers["Content-Length"] = "0"
+    return response
+
+
+def state_response(headers: HeaderList, content_type: str) -> Response:
+    """The answer to a HEAD of what exists: 204, with the media type that a listing would have."""
+    response = empty_response(204, headers)
+    response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+    return response
+
+
+def listing_response(headers: HeaderList, body: bytes, content_type: str) -> Response:
+    """The answer to a GET of what exists: 200 with the listing, 204 if its body is empty."""
+    response = Response(200 if body else 204, headers, body)
+    response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+    response.headers["Content-Length"] = str(len(body))
     return response
 
 
