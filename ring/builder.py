@@ -10,28 +10,26 @@ import math
 import random
 import time
 import uuid
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import ne
 from typing import Any, cast
 
 from ring.balance import Balancer
 from ring.devices import Device, checked_device, format_device, without_builder_keys
-from ring.dispersion import Graph, measure, shares_a_place
+from ring.dispersion import Graph, measure
 from ring.draw import Progress
 from ring.errors import BuilderError
-from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, TYPE_CODES, RingData, Table
+from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, RingData
+from ring.move_ages import HOURS_MAX, SECONDS_PER_HOUR, aged, may_move, never_moved
 from ring.plan import row_lengths
 from ring.shares import Shares, make_shares
+from ring.table import Table, count_differences, id_bytes, no_device, remove_devices, resized
+from ring.table_check import check_table
+from ring.weight_balance import balance_by_device
 
-HOURS_MAX = 255  # hours since the last move are kept in one byte
 MIN_PART_HOURS_MAX = HOURS_MAX
-SECONDS_PER_HOUR = 3600
-# Shown as the balance of a device that should hold nothing and holds something.
-BALANCE_MAX = 999.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ class RingBuilder:
         """Width of a device id in the table."""
         if self.table:
             return max(row.itemsize for row in self.table)
-        return _id_bytes(len(self.devs) - 1)
+        return id_bytes(len(self.devs) - 1)
 
     def devices(self) -> Iterator[Device]:
         """Every device, those marked for removal included, by id."""
@@ -228,7 +226,7 @@ class RingBuilder:
     def pretend_min_part_hours_passed(self) -> None:
         """Lets every partition move at the next rebalance."""
         self.moves_epoch = 0
-        self.hours_since_move = bytearray([HOURS_MAX]) * self.partitions
+        self.hours_since_move = never_moved(self.partitions)
 
     def required_overload(self) -> float:
         """The overload with which every partition is spread as far as it can be."""
@@ -263,14 +261,16 @@ class RingBuilder:
         self._refuse_too_few_devices()
         before = [row[:] for row in self.table]
         self._age_moves(now)
-        nobody = self._resize_table(row_lengths(self.replicas, self.partitions))
-        removed = self._forget_removed(nobody)
+        width = max(self.dev_id_bytes, id_bytes(len(self.devs) - 1))
+        lengths = row_lengths(self.replicas, self.partitions)
+        self.table = resized(self.table, lengths, width)
+        removed = self._forget_removed(no_device(width))
         balancer = Balancer(
             list(self.devices()),
             self.table,
-            nobody,
+            no_device(width),
             self._shares().target(self.overload),
-            self._may_move(),
+            may_move(self.hours_since_move, self.min_part_hours),
             random.Random(seed),
             progress,
         )
@@ -286,7 +286,7 @@ class RingBuilder:
         self.version += 1
         return RebalanceResult(
             moved_partitions=len(balancer.moved),
-            changed_replicas=_differences(before, self.table),
+            changed_replicas=count_differences(before, self.table),
             removed_devices=removed,
             balance=self.balance(),
             dispersion=self.dispersion,
@@ -294,16 +294,7 @@ class RingBuilder:
 
     def balance_by_device(self) -> dict[int, float]:
         """Percent that each device holds over (or, negative, under) its weight's share."""
-        total = sum(device["weight"] for device in self.devices())
-        per_weight = self.partitions * self.replicas / total if total else 0.0
-        result = {}
-        for device in self.devices():
-            if device["weight"] > 0:
-                share = device["weight"] * per_weight
-                result[device["id"]] = 100.0 * device.get("parts", 0) / share - 100.0
-            else:
-                result[device["id"]] = BALANCE_MAX if device.get("parts", 0) else 0.0
-        return result
+        return balance_by_device(list(self.devices()), self.partitions, self.replicas)
 
     def balance(self) -> float:
         """The worst of ``balance_by_device``; 0 for a ring without devices."""
@@ -319,30 +310,7 @@ class RingBuilder:
 
         :raises BuilderError: names the first partition that has not.
         """
-        if not self.table:
-            raise BuilderError("no partition is assigned yet: rebalance first")
-        known = {device["id"] for device in self.devices()}
-        for row in self.table:
-            if unknown := set(row) - known:
-                partition = next(p for p, dev_id in enumerate(row) if dev_id in unknown)
-                raise BuilderError(
-                    f"partition {partition} is on a device that is not there: {row[partition]}"
-                )
-        if shares_a_place(self.table):
-            partition, ids = next(
-                (p, ids) for p, ids in enumerate(self._ids_by_partition()) if len({*ids}) < len(ids)
-            )
-            raise BuilderError(f"partition {partition} is on one device twice: {ids}")
-        counted, held = (
-            sum(dev.get("parts", 0) for dev in self.devices()),
-            sum(map(len, self.table)),
-        )
-        if counted != held:
-            raise BuilderError(f"devices count {counted} replicas, {held} are assigned to them")
-
-    def _ids_by_partition(self) -> Iterator[list[int]]:
-        for partition in range(self.partitions):
-            yield [row[partition] for row in self.table if partition < len(row)]
+        check_table(self.table, {device["id"]: device for device in self.devices()})
 
     def ring_data(self) -> RingData:
         """The ring as servers read it."""
@@ -409,34 +377,13 @@ class RingBuilder:
         seconds = int(now())
         hours = (seconds - self.moves_epoch) // SECONDS_PER_HOUR
         if hours > 0:
-            aged = bytes(min(HOURS_MAX, age + hours) for age in range(HOURS_MAX + 1))
-            self.hours_since_move = self.hours_since_move.translate(aged)
+            self.hours_since_move = aged(self.hours_since_move, hours)
             self.moves_epoch = seconds
-
-    def _may_move(self) -> bytes:
-        """For each partition 1 if its last move is long enough ago, else 0."""
-        old_enough = bytes(age >= self.min_part_hours for age in range(HOURS_MAX + 1))
-        return bytes(self.hours_since_move.translate(old_enough))
-
-    def _resize_table(self, lengths: Sequence[int]) -> int:
-        """Gives the table rows of these lengths; returns the id that stands for no device."""
-        width = max(self.dev_id_bytes, _id_bytes(len(self.devs) - 1))
-        nobody: int = 2 ** (8 * width) - 1
-        rows = []
-        for number, length in enumerate(lengths):
-            row = array(TYPE_CODES[width], self.table[number] if number < len(self.table) else ())
-            del row[length:]
-            row.extend([nobody] * (length - len(row)))
-            rows.append(row)
-        self.table = rows
-        return nobody
 
     def _forget_removed(self, nobody: int) -> int:
         """Takes removed devices out of the table and the list of devices."""
         gone = set(self.removed_ids)
-        for number, row in enumerate(self.table if gone else ()):
-            left = (nobody if dev_id in gone else dev_id for dev_id in row)
-            self.table[number] = array(row.typecode, left)
+        remove_devices(self.table, gone, nobody)
         for dev_id in gone:
             self.devs[dev_id] = None
         while self.devs and self.devs[-1] is None:
@@ -457,17 +404,3 @@ def _fields_of(device: Device, keys: Iterable[str]) -> dict[str, Any]:
 
 def _identity(device: Device) -> tuple[str, int, str]:
     return device["ip"], device["port"], device["device"]
-
-
-def _id_bytes(highest_id: int) -> int:
-    """Bytes for ids up to ``highest_id``; the highest number of each width stands for no device."""
-    return 2 if highest_id < 2**16 - 1 else 4
-
-
-def _differences(before: Table, after: Table) -> int:
-    """Places of the table that hold another device than before."""
-    changed = 0
-    for number, row in enumerate(after):
-        old = before[number] if number < len(before) else row[:0]
-        changed += sum(map(ne, old, row)) + max(0, len(row) - len(old))
-    return changed

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ring.builder import HOURS_MAX, RingBuilder
+from ring.builder import RingBuilder
 from ring.devices import DEVICE_TIER_LENGTH, Device, checked_device
 from ring.errors import BuilderFileError, DeviceError
-from ring.file_format import PART_POWER_MAX, REPLICAS_MAX, Table
+from ring.file_format import PART_POWER_MAX, REPLICAS_MAX
 from ring.files import make_like, replace_file
+from ring.move_ages import HOURS_MAX
 from ring.plain_pickle import load_plain
+from ring.table import Table
 
 FILE_BYTES_MAX = 2**31
 _REQUIRED = ("part_power", "replicas", "min_part_hours", "parts", "devs", "version")

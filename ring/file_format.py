@@ -25,6 +25,7 @@ from typing import Any
 from ring.devices import Device, checked_device
 from ring.errors import DeviceError, RingFileError
 from ring.gzip_stream import GzipStreamWriter, inflate
+from ring.table import TYPE_CODES, Table
 
 MAGIC = b"R1NG"  # on disk, never change
 JSON_BYTES_MAX = 256 * 2**20
@@ -35,14 +36,11 @@ REPLICAS_MAX = 256
 _SURROGATES = 0xD800
 _PIECE_BYTES = 2**16
 _UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-TYPE_CODES = {2: "H", 4: "I"}  # bytes of a device id -> array type
 METADATA, DEVICES, ASSIGNMENTS = (
     "swift/ring/metadata",
     "swift/ring/devices",
     "swift/ring/assignments",
 )
-
-Table = list["array[int]"]
 
 
 @dataclass(slots=True)

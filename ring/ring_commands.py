@@ -10,13 +10,14 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from ring.builder import BALANCE_MAX, RebalanceResult, RingBuilder
+from ring.builder import RebalanceResult, RingBuilder
 from ring.builder_file import encode_builder, save_builder
 from ring.devices import format_device
 from ring.errors import BuilderError, RingFileError
 from ring.file_format import encode_ring, read_ring
 from ring.files import replace_file
 from ring.progress import ProgressBar
+from ring.weight_balance import BALANCE_MAX
 
 EXIT_SUCCESS, EXIT_WARNING, EXIT_ERROR = 0, 1, 2
 # The change of balance or dispersion, percent, that justifies a new ring.

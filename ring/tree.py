@@ -10,13 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ring.builder import BALANCE_MAX
 from ring.builder_file import load_builder
 from ring.devices import DEVICE_TIER_LENGTH, Device, Tier, bracketed, tiers_of
 from ring.dispersion import measure
 from ring.errors import RingFileError
-from ring.file_format import Table, read_ring
+from ring.file_format import read_ring
 from ring.shares import ROOT, make_shares
+from ring.table import Table
+from ring.weight_balance import BALANCE_MAX
 
 KINDS = ("ring", "region", "zone", "server", "device")
 

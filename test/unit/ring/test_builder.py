@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from ring.builder import BALANCE_MAX, RingBuilder
+from ring.builder import RingBuilder
 from ring.errors import BuilderError, DeviceError
+from ring.weight_balance import BALANCE_MAX
 
 
 def device(number: int, **changes: Any) -> dict[str, Any]:
