@@ -58,7 +58,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:gatekeeper": ["proxy.middleware.frame.gatekeeper:GatekeeperOptions"],
         "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
-        "filter:proxy-logging": ["proxy.middleware.access_log.proxy_logging:ProxyLoggingOptions"],
+        "filter:proxy-logging": ["proxy.middleware.access_log.options:ProxyLoggingOptions"],
         "filter:cache": ["proxy.middleware.frame.cache:CacheOptions"],
         "filter:etag-quoter": ["proxy.middleware.links.etag_quoter:EtagQuoterOptions"],
         "filter:list-endpoints": ["proxy.middleware.web.list_endpoints:ListEndpointsOptions"],

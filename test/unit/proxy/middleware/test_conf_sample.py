@@ -11,7 +11,7 @@ import pytest
 
 from martlet.conf.options import load_options, read_ini
 from martlet.filters.healthcheck import HealthcheckOptions
-from proxy.middleware.access_log.proxy_logging import ProxyLoggingOptions
+from proxy.middleware.access_log.options import ProxyLoggingOptions
 from proxy.middleware.auth.tempauth import TempauthOptions
 from proxy.middleware.auth.tempauth_users import Resellers, read_users
 from proxy.middleware.encryption.encryption import EncryptionOptions

@@ -12,11 +12,8 @@ from martlet.conf.options import ConfigError
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
-from proxy.middleware.access_log.proxy_logging import (
-    ProxyLogging,
-    ProxyLoggingOptions,
-    filter_factory,
-)
+from proxy.middleware.access_log.options import ProxyLoggingOptions
+from proxy.middleware.access_log.proxy_logging import ProxyLogging, filter_factory
 
 
 @pytest.fixture(autouse=True)
