@@ -13,8 +13,9 @@ from martlet.http.response import Response
 from martlet.words.timestamp import Timestamp
 from proxy.lookup.info import container_info_of, container_key
 from proxy.middleware.subrequest import Answered, read_body
+from proxy.middleware.versions.header_names import ENABLED_SYSMETA
 from proxy.middleware.versions.legacy_versions import LegacyVersions
-from proxy.middleware.versions.object_versioning import ENABLED_SYSMETA, ObjectVersioning
+from proxy.middleware.versions.object_versioning import ObjectVersioning
 from proxy.middleware.versions.versioned_writes import filter_factory
 from proxy.replicas.quorum import Answer
 from proxy.replicas.versions import MARKER_TYPE, VersionRequest
