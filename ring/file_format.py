@@ -33,8 +33,6 @@ TABLE_BYTES_MAX = 4 * 2**30
 FILE_BYTES_MAX = TABLE_BYTES_MAX + JSON_BYTES_MAX
 PART_POWER_MAX = 32
 REPLICAS_MAX = 256
-_SURROGATES = 0xD800
-_PIECE_BYTES = 2**16
 _UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 METADATA, DEVICES, ASSIGNMENTS = (
     "swift/ring/metadata",
@@ -45,7 +43,7 @@ METADATA, DEVICES, ASSIGNMENTS = (
 
 @dataclass(slots=True)
 class RingData:
-    """What a ring file says. ``table[replica][partition]`` is a device id.
+    """The content of a ring file. ``table[replica][partition]`` is a device id.
 
     The last row of the table may be short.
     ``devs[id]`` is that device, or None where a device was removed.
@@ -89,7 +87,7 @@ class RingData:
 def read_ring(path: Path) -> RingData:
     """The ring in ``path``.
 
-    :raises RingFileError: missing, unreadable, damaged, or of a version nobody knows here.
+    :raises RingFileError: missing, unreadable, damaged, or of an unknown version.
     """
     try:
         size = path.stat().st_size
@@ -351,7 +349,7 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
         device["meta"] = sys.intern(device["meta"])
     known = {dev_id for dev_id, dev in enumerate(checked) if dev is not None}
     for row in table:
-        if unknown := _ids_outside(row, known):
+        if unknown := _unknown_ids(row, known):
             raise RingFileError(f"partitions are on device {min(unknown)}, which does not exist")
     for key in ("version", "next_part_power"):
         if about.get(key) is not None and type(about[key]) is not int:
@@ -365,20 +363,16 @@ def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
     )
 
 
-def _ids_outside(row: array[int], known: set[int]) -> set[int]:
-    """Ids in a row that are not among ``known``.
+def _unknown_ids(row: array[int], known: set[int]) -> set[int]:
+    """The ids in a row that are not among ``known``.
 
-    Asking the regular expression engine, with ids as characters, takes a tenth of the time that a
-    set of the row takes; a ring is loaded while requests wait. Surrogates are no characters.
+    The difference of sets at the end is enough. The search before it only saves time: 65 of 112 ms
+    for three rows of part power 20. It reads ids of two bytes as characters, in C. A surrogate pair
+    is one character, so it is not found, and the sets decide.
     """
-    if row.itemsize == 2 and known and max(known) < _SURROGATES:
-        characters = "".join(re.escape(chr(dev_id)) for dev_id in sorted(known))
-        is_known = re.compile(f"[{characters}]*+").fullmatch
-        raw = memoryview(row).cast("B")
-        pieces = (raw[i : i + _PIECE_BYTES] for i in range(0, len(raw), _PIECE_BYTES))
-        try:
-            if all(is_known(str(piece, _UTF_16)) for piece in pieces):
-                return set()
-        except UnicodeDecodeError:
-            pass  # an id above all that are known
+    if row.itemsize == 2 and known:
+        known_characters = re.escape("".join(map(chr, known)))
+        text = str(memoryview(row).cast("B"), _UTF_16, "surrogatepass")
+        if re.fullmatch(f"[{known_characters}]*", text):
+            return set()
     return set(row) - known

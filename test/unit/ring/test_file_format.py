@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ring.errors import RingFileError
-from ring.file_format import RingData, decode_ring, encode_ring, read_ring
+from ring.file_format import RingData, _unknown_ids, decode_ring, encode_ring, read_ring
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ring"
 SAMPLES = (("object.ring.gz", 1), ("v2.ring.gz", 2))
@@ -223,6 +223,17 @@ def test_a_v2_file_packed_by_other_tools_is_read() -> None:
 def test_damaged_v2_files_are_refused(raw: bytes, sentence: str) -> None:
     with pytest.raises(RingFileError, match=sentence):
         decode_ring(raw)
+
+
+# Characters of meaning to a regular expression, and both halves of a surrogate pair.
+ODD_IDS = st.sampled_from([0, *map(ord, "-[\\]^|~"), 0xD800, 0xDC00, 0xFFFE])
+
+
+@given(st.sampled_from("HI"), st.lists(ODD_IDS), st.sets(ODD_IDS))
+def test_unknown_ids_are_found_whatever_their_characters_mean(
+    code: str, ids: list[int], known: set[int]
+) -> None:
+    assert _unknown_ids(array(code, ids), known) == set(ids) - known
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
