@@ -19,7 +19,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], io.StringIO]
     To be called in the test: pytest adds handlers of its own after the fixtures.
     """
     handlers, level = logging.root.handlers[:], logging.root.level
-    for name in ("logThreads", "logMultiprocessing", "_srcfile"):
+    for name in ("logThreads", "logMultiprocessing"):
         monkeypatch.setattr(logging, name, getattr(logging, name))
 
     def begin() -> io.StringIO:
