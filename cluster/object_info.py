@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``martlet object-info PATH``: what a file with objects holds, told from the file alone.
+"""``martlet object-info PATH``: the content of a file with objects, from the file alone.
 
 PATH is a large file (``large/<id>.data``), a segment of a bundle (``*.bundle``) or an object file
-of OpenStack Swift; which of them is seen from what it holds, not from its name. Attributes are read
-with ``os.getxattr``, which needs no compiler to install; pyxattr reads the same.
+of OpenStack Swift. The content of the file decides which, not its name.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 
+from cluster.attributes import read_attribute
 from cluster.errors import ClusterError
 from cluster.object_info_record import (
     SEGMENT_MAGIC,
@@ -49,7 +47,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about a file."""
+    """The file, and what to report of it."""
 
     path: Path
     check_bytes: bool = True
@@ -59,9 +57,9 @@ class Question:
 
 
 def object_info(question: Question) -> tuple[Report | list[Report], bool]:
-    """What the file holds, and whether all that was checked is right.
+    """The content of the file, and whether all checks passed.
 
-    :raises ClusterError: it cannot be read, is of no kind known here, or is damaged.
+    :raises ClusterError: the file cannot be read, is of an unknown kind, or is damaged.
     """
     path = question.path
     try:
@@ -74,9 +72,9 @@ def object_info(question: Question) -> tuple[Report | list[Report], bool]:
             raise ClusterError("--offset and --name are for segments, and this is none")
         if is_segment:
             return _segment_info(question)
-        if _attribute(path, _LARGE_KEY) is not None:
+        if read_attribute(path, _LARGE_KEY) is not None:
             return _large_info(question)
-        if _attribute(path, "user.swift.metadata") is not None:
+        if read_attribute(path, "user.swift.metadata") is not None:
             return _swift_info(question)
     except OSError as error:
         raise ClusterError(f"{path} cannot be read: {error.strerror}") from None
@@ -85,18 +83,11 @@ def object_info(question: Question) -> tuple[Report | list[Report], bool]:
     raise ClusterError(f"{path} is no segment, and has no attribute with the metadata of an object")
 
 
-def _attribute(path: Path, name: str) -> bytes | None:
-    try:
-        return os.getxattr(path, name)
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.ENOTSUP):
-            return None
-        raise
-
-
 def _large_info(question: Question) -> tuple[Report, bool]:
     path = question.path
-    metadata = decode_metadata(joined_attributes(lambda name: _attribute(path, name), _LARGE_KEY))
+    metadata = decode_metadata(
+        joined_attributes(lambda name: read_attribute(path, name), _LARGE_KEY)
+    )
     size = path.stat().st_size
     report = {"kind": "large file", **_described(metadata)}
     is_size_right = size == metadata.size
@@ -111,7 +102,7 @@ def _large_info(question: Question) -> tuple[Report, bool]:
 
 
 def _described(metadata: Metadata) -> Report:
-    """What Swift's own tool shows of an object, and in its order."""
+    """The fields that Swift's own tool shows of an object, in the same order."""
     report = _named(metadata.name)
     report["content_type"] = metadata.content_type
     for label in ("timestamp", "meta_timestamp", "type_timestamp"):
@@ -133,7 +124,7 @@ def _moment(timestamp: Timestamp) -> str:
 
 
 def _sections(headers: Mapping[str, str]) -> Report:
-    """Headers by who may set them."""
+    """Headers by the kind of metadata."""
     prefixes = {
         "system_metadata": "x-object-sysmeta-",
         "transient_system_metadata": "x-object-transient-sysmeta-",
@@ -148,7 +139,7 @@ def _sections(headers: Mapping[str, str]) -> Report:
 
 
 def _check_etag(question: Question, report: Report, etag: str) -> bool:
-    """Says in the report whether the ETag is the MD5 of the file."""
+    """Report whether the ETag is the MD5 of the file."""
     if not question.check_bytes:
         report["etag"] = f"{etag} (not checked)"
         return True
@@ -164,7 +155,7 @@ def _check_etag(question: Question, report: Report, etag: str) -> bool:
 
 def _swift_info(question: Question) -> tuple[Report, bool]:
     path = question.path
-    metadata = read_swift_metadata(lambda name: _attribute(path, name))
+    metadata = read_swift_metadata(lambda name: read_attribute(path, name))
     report: Report = {"kind": f"file of OpenStack Swift ({path.suffix.removeprefix('.')})"}
     name = metadata.pop("name", "")
     # A .meta holds what a POST changed, and no name.
@@ -223,7 +214,7 @@ def _locations(question: Question, name: str) -> Report:
 
 def _segment_info(question: Question) -> tuple[Report | list[Report], bool]:
     with question.path.open("rb") as file:
-        # Closed when the last view of it is gone.
+        # The mapping is closed when its last view is.
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     segment = parse_segment(data)
     if question.offset is not None or question.name is not None:
@@ -310,7 +301,7 @@ def _find(question: Question, data: memoryview, segment: Segment) -> Record:
 
 
 def as_text(report: Report | list[Report]) -> str:
-    """A report for a person: a line for each value, or a line for each record."""
+    """A report as text: a line for each value, or a line for each record."""
     if isinstance(report, list):
         return "\n".join(_as_line(line) for line in report)
     lines = []
@@ -336,6 +327,6 @@ def _as_line(line: Report) -> str:
 
 
 def _printable(value: object) -> str:
-    """Names and headers may hold anything: what a terminal would act on is shown as escapes."""
+    """A text without control sequences for the terminal, which names and headers may contain."""
     text = str(value)
     return text if text.isprintable() else ascii(text)[1:-1]

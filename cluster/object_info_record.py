@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading martlet's own object files: metadata, segments of bundles (doc/formats/bundle.md).
 
-This is a second reader of the format, beside the object server's: what it shows comes from the
-bytes alone. It changes nothing, and needs no lock.
+This is a second reader of the format, beside the object server's. It reads the bytes alone, changes
+nothing and needs no lock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FLAGS = {8: "has versions", 9: "version block"}
 _WITH_BLOCK = 1 << 9
 _SEAL = 8
 _DESCRIPTOR_BYTES = 16
-#: The keys of a metadata map, and what they are called here.
+#: The keys of a metadata map, and their names here.
 _KEYS = {
     "n": ("name", str),
     "c": ("content_type", str),
@@ -61,7 +61,7 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is stored with an object besides its bytes."""
+    """The metadata of an object."""
 
     name: str
     content_type: str
@@ -116,7 +116,7 @@ class Segment:
 
     @property
     def salt(self) -> int:
-        """What each record of the segment repeats."""
+        """The number that each record of the segment repeats."""
         return crc(self.uuid)
 
 
@@ -187,7 +187,7 @@ class Record:
 
     @property
     def _body(self) -> int:
-        """Where the metadata end."""
+        """The offset behind the metadata."""
         return HEADER_BYTES + self.block_bytes + self.metadata_bytes
 
     @property
@@ -223,7 +223,7 @@ class Record:
 
 
 def parse_record(data: memoryview, offset: int) -> Record | None:
-    """The record at ``offset``; None where none begins."""
+    """The record at ``offset``; None: no record begins there."""
     record = _parse_header(data, offset)
     if record is None or record.type == _SEAL or offset + record.units * UNIT > len(data):
         return None
@@ -279,7 +279,7 @@ def _clamped(ticks: int, offset: int) -> Timestamp:
 
 
 def records(data: memoryview, salt: int) -> Iterator[Record | tuple[int, int]]:
-    """The records of a segment in order; where none can be read, the extent (offset, bytes)."""
+    """The records of a segment in order, and (offset, bytes) of each part without records."""
     seal = parse_seal(data)
     end = seal.offset if seal and seal.salt == salt else len(data)
     place = lost = HEADER_BYTES

@@ -14,12 +14,12 @@ from ring.plain_pickle import load_plain
 
 _KEY = "user.swift.metadata"
 _CHECKSUM_KEY = "user.swift.metadata_checksum"
-#: What a pickle of bytes begins with when Python 3 wrote it.
+#: The first opcode of a pickle of bytes that Python 3 wrote.
 _BY_PYTHON_3 = b"_codecs\nencode"
 
 
 def read_swift_metadata(attribute: Callable[[str], bytes | None]) -> dict[str, str]:
-    """The metadata of an object file; ``attribute`` gives an extended attribute.
+    """The metadata of an object file; ``attribute`` reads an extended attribute.
 
     :raises ClusterError: they are missing or damaged, or are more than plain data.
     """
@@ -52,7 +52,7 @@ def _text(value: object, encoding: str = "utf-8") -> str:
 
 
 def joined_attributes(attribute: Callable[[str], bytes | None], key: str) -> bytes:
-    """What ``key``, ``key1``, ``key2``, ... hold together."""
+    """The attributes ``key``, ``key1``, ``key2``, ... joined."""
     raw, number = b"", 0
     while piece := attribute(f"{key}{number or ''}"):
         raw += piece

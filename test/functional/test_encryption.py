@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import xattr  # type: ignore[import-untyped]
 from other_proxy import OtherProxy
 from running_cluster import RunningCluster
 from swift_api import Account
@@ -68,7 +69,8 @@ def on_disk(cluster: RunningCluster, needle: bytes) -> list[str]:
 
 def _in_attributes(path: Path, needle: bytes) -> bool:
     try:
-        return any(needle in os.getxattr(path, name) for name in os.listxattr(path))
+        names = xattr.listxattr(str(path))
+        return any(needle in xattr.getxattr(str(path), name) for name in names)
     except OSError:
         return False  # this file system has no attributes
 

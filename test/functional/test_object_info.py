@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xattr  # type: ignore[import-untyped]
 from running_cluster import RunningCluster
 from swift_api import Account
 
@@ -39,7 +40,7 @@ def test_a_large_object_after_a_post(
     assert len(files) == 3  # replicas
     for path in files:
         try:
-            os.getxattr(path, "user.martlet.metadata")
+            xattr.getxattr(str(path), "user.martlet.metadata")
         except OSError as error:
             pytest.skip(f"the file system keeps no user attributes: {error}")
         report = info(cluster, "-d", cluster.home / "etc", path)

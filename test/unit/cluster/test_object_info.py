@@ -13,7 +13,7 @@ from pathlib import Path
 import google_crc32c
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from xattr import pyxattr_compat  # type: ignore[import-untyped]
+import xattr  # type: ignore[import-untyped]
 
 from cluster.command import main
 
@@ -25,7 +25,7 @@ TICKS = 178000000012345
 def store(tmp_path: Path) -> Path:
     """A folder whose file system keeps attributes."""
     try:
-        os.setxattr(tmp_path, "user.test", b"1")
+        xattr.setxattr(str(tmp_path), "user.test", b"1")
     except OSError as error:
         pytest.skip(f"the file system has no user attributes: {error}")
     return tmp_path
@@ -250,9 +250,7 @@ def large(store: Path) -> Path:
     path.write_bytes(b"body")
     raw = metadata("/AUTH_a/c/ö b", b"body", Long="v" * 40)
     for number in range(0, len(raw), 100):  # as where one attribute does not hold it
-        pyxattr_compat.set(
-            str(path), f"user.martlet.metadata{number // 100 or ''}", raw[number:][:100]
-        )
+        xattr.setxattr(str(path), f"user.martlet.metadata{number // 100 or ''}", raw[number:][:100])
     return path
 
 
@@ -285,7 +283,7 @@ def test_damaged_metadata_of_a_large_file(
 ) -> None:
     path = store / "f.data"
     path.write_bytes(b"")
-    os.setxattr(path, "user.martlet.metadata", raw)
+    xattr.setxattr(str(path), "user.martlet.metadata", raw)
     assert "metadata are" in failure(capsys, path)
 
 
@@ -294,7 +292,7 @@ def test_what_a_terminal_would_act_on_is_escaped(
 ) -> None:
     path = store / "f.data"
     path.write_bytes(b"")
-    os.setxattr(path, "user.martlet.metadata", metadata("/a/c/\x1b[2J", b"", A="\x07"))
+    xattr.setxattr(str(path), "user.martlet.metadata", metadata("/a/c/\x1b[2J", b"", A="\x07"))
     assert "\x1b" not in info(capsys, path)
 
 
@@ -369,7 +367,7 @@ def test_metadata_that_python_2_wrote(capsys: pytest.CaptureFixture[str], store:
     path.write_bytes(b"")
     # {'name': '/a/c/ö' in UTF-8, 'X-Object-Meta-A': 'ü' in Latin-1}, short strings of protocol 2.
     raw = b"\x80\x02}q\x00(U\x04nameU\x07/a/c/\xc3\xb6U\x0fX-Object-Meta-AU\x01\xfcu."
-    os.setxattr(path, "user.swift.metadata", raw)
+    xattr.setxattr(str(path), "user.swift.metadata", raw)
     shown = info(capsys, path, status=1)
     assert "Object: ö" in shown
     assert "X-Object-Meta-A: ü" in shown
@@ -402,7 +400,7 @@ def test_bad_metadata_of_swift(
     monkeypatch.chdir(store)
     path = store / "1700000000.12345.data"
     path.write_bytes(b"")
-    os.setxattr(path, "user.swift.metadata", raw)
+    xattr.setxattr(str(path), "user.swift.metadata", raw)
     assert says in failure(capsys, path)
     assert not (store / "martlet-was-here").exists()
 
@@ -411,7 +409,7 @@ def test_a_wrong_checksum_of_swift_metadata(
     capsys: pytest.CaptureFixture[str], store: Path
 ) -> None:
     path = swift_file(store, ".data", HEADERS, b"body")
-    os.setxattr(path, "user.swift.metadata_checksum", b"0" * 32)
+    xattr.setxattr(str(path), "user.swift.metadata_checksum", b"0" * 32)
     assert "their checksum is wrong" in failure(capsys, path)
 
 
