@@ -203,7 +203,7 @@ class Record:
         return decode_metadata(bytes(raw[self.block_bytes :]))
 
     def check_data(self) -> str:
-        """One word, ``valid`` or ``none``, or what is damaged."""
+        """``valid``, ``none``, ``in the large file``, or the damage."""
         if self.type not in (1, 2):
             return "none"
         table_bytes = 4 * -(-self.size // CHUNK_BYTES)

@@ -90,7 +90,7 @@ class ContainerServer(StorageServer):
         }
 
     def head(self, req: Request) -> Response:
-        """204 with the container's state, 404."""
+        """Answers 204 with the container's state, or 404."""
         device, partition, account, container = self.split(req, 4, 4)
         content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
         path = self.database_path(self.device_path(device), partition, account, container)
@@ -104,7 +104,9 @@ class ContainerServer(StorageServer):
         return state_response(state_headers(info), content_type)
 
     def get(self, req: Request) -> Response:
-        """200 with a listing, 204 if it is empty in plain text, 404, 412 for a limit too high."""
+        """Answers 200 with a listing, 204 if a listing in plain text is empty, 404, or 412 if the
+        limit is too high.
+        """
         device, partition, account, container = self.split(req, 4, 4)
         limit_max = self.cluster.constraints.container_listing_limit
         query = listing_query(req, limit_max, _LISTING_PARAMETERS)
@@ -139,8 +141,9 @@ class ContainerServer(StorageServer):
         return listing_response(headers, body, content_type)
 
     def put(self, req: Request) -> Response:
-        """Container: 201 created, 202 existed, 409 older than its deletion or of another policy,
-        404 if no replica has the account. Object row: 201, 404.
+        """Answers for a container: 201 created, 202 existed, 404 if no replica has the account, 409
+        if the request is older than the deletion or has another policy. For an object row: 201,
+        404.
         """
         device, partition, account, container, obj = self.split(req, 4, 5, rest=True)
         timestamp = req.timestamp
@@ -217,7 +220,7 @@ class ContainerServer(StorageServer):
         return self.cluster.default_policy.index if asked is None else asked
 
     def post(self, req: Request) -> Response:
-        """204, 404."""
+        """Answers 204 or 404."""
         device, partition, account, container = self.split(req, 4, 4)
         timestamp = req.timestamp
         device_path = self.device_path(device, for_writing=True)
@@ -242,7 +245,9 @@ class ContainerServer(StorageServer):
         return empty_response(204)
 
     def delete(self, req: Request) -> Response:
-        """Container: 204, 404, 409 if it holds objects or was put later. Object row: 204, 404."""
+        """Answers for a container: 204, 404, 409 if it holds objects or was put later. For an
+        object row: 204, 404.
+        """
         device, partition, account, container, obj = self.split(req, 4, 5, rest=True)
         timestamp = req.timestamp
         path = self.database_path(self.device_path(device), partition, account, container)
@@ -260,13 +265,13 @@ class ContainerServer(StorageServer):
             raise http_error(409, "The container was put later")
         self.reporter.mark_changed(path)
         report_to_account(self._client, req, info)
-        # The replica that this one was made from may have had this very request already.
+        # If this database was copied from another replica, the copy may include this request.
         existed = not before.is_deleted or Timestamp(before.delete_timestamp) == timestamp
         existed = existed and bool(Timestamp(before.put_timestamp))
         return empty_response(204) if existed else not_found(None)
 
     def update(self, req: Request) -> Response:
-        """202 once every row of the JSON list is durable, 404, 400 with nothing taken, 413."""
+        """Answers 202 if every row of the JSON list is durable, 400 if none was, 404 or 413."""
         device, partition, account, container = self.split(req, 4, 4)
         device_path = self.device_path(device, for_writing=True)
         path = self.database_path(device_path, partition, account, container)
@@ -278,7 +283,7 @@ class ContainerServer(StorageServer):
         self, req: Request, path: str, account: str, container: str, records: list[Record]
     ) -> None:
         """
-        :raises HTTPException: 404 if there is no such container and it does not create itself.
+        :raises HTTPException: 404 if the container does not exist and is not created automatically.
         """
         timestamp = req.timestamp
         with self.pool.use(path) as database:
@@ -294,7 +299,7 @@ class ContainerServer(StorageServer):
                 policy = self.policy_index(req)
                 if policy is None and req.method == "UPDATE":
                     raise http_error(400, "X-Backend-Storage-Policy-Index header is required")
-                # An object's offset is of no meaning for the container.
+                # The offset of an object's timestamp means nothing for the container.
                 created_at = Timestamp.from_ticks(timestamp.ticks)
                 self._create(database, account, container, created_at, policy or 0, {})
         self.reporter.mark_changed(path)
@@ -318,9 +323,11 @@ class ContainerServer(StorageServer):
 
 
 def _version_marker(req: Request) -> str | None:
-    """Where a listing of versions begins within the marker's name; None for one of objects.
+    """The version after which a listing of versions begins, within the marker's name.
 
-    :raises HTTPException: 400 if it is no version id.
+    None: the request lists objects, not versions.
+
+    :raises HTTPException: 400 if it is not a version id.
     """
     if "versions" not in req.params:
         return None

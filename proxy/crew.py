@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several threads that share one piece of work, while the caller looks on.
+"""Several threads share one piece of work, while the caller can do something in between.
 
 Under eventlet's monkey patch the threads are green.
 """

@@ -34,7 +34,7 @@ MIN_PART_HOURS_MAX = HOURS_MAX
 
 @dataclass(frozen=True, slots=True)
 class RebalanceResult:
-    """What a rebalance did. ``balance`` and ``dispersion`` are percentages; 0 is perfect."""
+    """The result of a rebalance. ``balance`` and ``dispersion`` are percentages; 0 is perfect."""
 
     moved_partitions: int
     changed_replicas: int
@@ -45,7 +45,7 @@ class RebalanceResult:
 
 @dataclass(slots=True)
 class RingBuilder:
-    """All that is known about a ring in the making. Operations either succeed or change nothing."""
+    """The state of a ring that can change. An operation either succeeds or changes nothing."""
 
     part_power: int
     replicas: float
@@ -60,7 +60,7 @@ class RingBuilder:
     removed_ids: list[int] = field(default_factory=list)
     hours_since_move: bytearray = field(default_factory=bytearray)
     moves_epoch: int = 0  # Unix time that hours_since_move counts up to
-    gather_start: int = 0  # of no meaning here, kept for OpenStack Swift
+    gather_start: int = 0  # not used here, kept for OpenStack Swift
     next_part_power: int | None = None
     builder_id: str | None = None
 
@@ -88,7 +88,7 @@ class RingBuilder:
 
     @classmethod
     def from_ring(cls, ring: RingData, min_part_hours: int) -> RingBuilder:
-        """A builder for a ring whose own is lost; when partitions moved last is lost with it.
+        """A builder for a ring whose own builder is lost. The times of the last moves are lost too.
 
         :raises BuilderError: ``min_part_hours`` is out of range, or nothing is assigned.
         """
@@ -162,7 +162,7 @@ class RingBuilder:
         self._changed()
 
     def set_weight(self, dev_id: int, weight: float) -> None:
-        """Changes how much a device should hold, relative to the others; 0 drains it.
+        """Changes the share of a device, relative to the others; 0 drains it.
 
         :raises BuilderError: no such device, or it is marked for removal.
         :raises DeviceError: not a finite number of at least 0.
@@ -177,7 +177,7 @@ class RingBuilder:
         self._changed()
 
     def set_place(self, dev_id: int, *, region: int | None = None, zone: int | None = None) -> None:
-        """Says that a device is in another failure domain; rebalance will spread accordingly.
+        """Moves a device to another failure domain; the next rebalance spreads accordingly.
 
         :raises BuilderError: no such device.
         :raises DeviceError: a number is out of range.
@@ -229,7 +229,7 @@ class RingBuilder:
         self.hours_since_move = never_moved(self.partitions)
 
     def required_overload(self) -> float:
-        """The overload with which every partition is spread as far as it can be."""
+        """The overload with which every partition is spread as far as possible."""
         return self._shares().required_overload
 
     def search(self, wanted: Mapping[str, object]) -> list[Device]:
@@ -251,9 +251,9 @@ class RingBuilder:
         now: Callable[[], float] = time.time,
         progress: Progress | None = None,
     ) -> RebalanceResult:
-        """Assigns every partition, moving as few as it takes; the same seed, the same result.
+        """Assigns every partition with the fewest moves. The same seed gives the same result.
 
-        ``progress`` is called now and then, with what is done and what there is to do.
+        ``progress`` is called from time to time with the work done and the total.
 
         :raises BuilderError: too few devices with weight.
         """
@@ -293,7 +293,7 @@ class RingBuilder:
         )
 
     def balance_by_device(self) -> dict[int, float]:
-        """Percent that each device holds over (or, negative, under) its weight's share."""
+        """Percent that each device holds over the share of its weight; negative if under it."""
         return balance_by_device(list(self.devices()), self.partitions, self.replicas)
 
     def balance(self) -> float:
@@ -359,7 +359,7 @@ class RingBuilder:
 
     def _shares(self) -> Shares:
         self._refuse_too_few_devices()
-        # What the rows can hold may be a little less than a fraction asks for.
+        # The rows may hold a little less than a fraction of a replica.
         rows = row_lengths(self.replicas, self.partitions)
         return make_shares(self.devices(), sum(rows) / self.partitions)
 
@@ -373,17 +373,17 @@ class RingBuilder:
             )
 
     def _age_moves(self, now: Callable[[], float]) -> None:
-        """Adds the whole hours since the last time to every partition's age."""
+        """Adds the whole hours since the last call to the age of every partition."""
         seconds = int(now())
         hours = (seconds - self.moves_epoch) // SECONDS_PER_HOUR
         if hours > 0:
             self.hours_since_move = aged(self.hours_since_move, hours)
             self.moves_epoch = seconds
 
-    def _forget_removed(self, nobody: int) -> int:
-        """Takes removed devices out of the table and the list of devices."""
+    def _forget_removed(self, no_device_id: int) -> int:
+        """Deletes removed devices from the table and the list of devices; returns their number."""
         gone = set(self.removed_ids)
-        remove_devices(self.table, gone, nobody)
+        remove_devices(self.table, gone, no_device_id)
         for dev_id in gone:
             self.devs[dev_id] = None
         while self.devs and self.devs[-1] is None:

@@ -54,7 +54,7 @@ class RingData:
     table: Table = field(default_factory=list)
     version: int | None = None
     next_part_power: int | None = None
-    # Of the file that it was read from; says nothing about the ring itself.
+    # Of the file that the ring was read from; not a property of the ring itself.
     format_version: int = field(default=1, compare=False)
 
     @property
@@ -103,7 +103,7 @@ def read_ring(path: Path) -> RingData:
 def decode_ring(raw: bytes) -> RingData:
     """The ring in the bytes of a ring file.
 
-    :raises RingFileError: says what is wrong.
+    :raises RingFileError: with the reason.
     """
     try:
         plain = memoryview(inflate(raw, FILE_BYTES_MAX))
@@ -201,7 +201,7 @@ def _read_index(plain: memoryview) -> Mapping[str, Any]:
 
 
 def _blob(plain: memoryview, start: int, end: int) -> memoryview:
-    """The blob whose length stands at ``start``; it ends at ``end`` exactly."""
+    """The blob whose length is at ``start``; it ends exactly at ``end``."""
     if not 0 <= start <= end - 8 or end > len(plain):
         raise RingFileError(f"a section at {start} to {end} lies outside of the file")
     (length,) = struct.unpack_from("!Q", plain, start)
@@ -329,10 +329,10 @@ def _rows(
 
 
 def _checked(about: Mapping[str, Any], devs: object, table: Table) -> RingData:
-    """Every device is proper, and every id in the table is a device."""
+    """The ring, if every device is valid and every id in the table is a device."""
     if not isinstance(devs, list):
         raise RingFileError("it has no list of devices")
-    # In place, so that what one device took when it was read is free for the next.
+    # In place, so that the memory of a device as it was read is free for the next one.
     checked: list[Any] = devs
     for number, dev in enumerate(checked):
         try:

@@ -35,10 +35,10 @@ def resized(table: Table, lengths: Sequence[int], width: int) -> Table:
     return rows
 
 
-def remove_devices(table: Table, ids: Collection[int], nobody: int) -> None:
-    """Put ``nobody`` in the place of these devices."""
+def remove_devices(table: Table, ids: Collection[int], no_device_id: int) -> None:
+    """Put ``no_device_id`` in the place of these devices."""
     for number, row in enumerate(table if ids else ()):
-        left = (nobody if dev_id in ids else dev_id for dev_id in row)
+        left = (no_device_id if dev_id in ids else dev_id for dev_id in row)
         table[number] = array(row.typecode, left)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CountingInput:
-    """A request body that counts what is read and notices when the client goes away.
+    """A request body that counts its bytes and notices if the client closes the connection.
 
     All other attributes are those of the server's input object (its 100-continue switches).
     """

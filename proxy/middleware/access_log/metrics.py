@@ -17,7 +17,7 @@ _TYPES = ("UNKNOWN", "account", "container", "object")
 
 
 class Counted(NamedTuple):
-    """What is counted of one request; times in seconds."""
+    """The figures of one request; times in seconds."""
 
     path: str
     method: str
@@ -29,7 +29,7 @@ class Counted(NamedTuple):
 
 
 class AccessMetrics:
-    """Sends them over UDP; nothing is said if nobody listens."""
+    """Sends figures over UDP. No error is reported if no server listens."""
 
     def __init__(
         self, client: statsd.StatsClient, sample_rate: float, valid_methods: Collection[str]
@@ -56,7 +56,7 @@ class AccessMetrics:
 
 
 def _kind_of(path: str) -> str:
-    """What a path is about."""
+    """The type of a path."""
     parts = path.split("/", 4)
     if parts[1:2] not in (["v1"], ["v1.0"]):
         return _TYPES[0]

@@ -28,7 +28,7 @@ class ProxyLoggingOptions:
         "", "Form of a line, with {field} in it; empty: key=value fields (doc/filters.md)"
     )
     log_anonymization_method: str = option("MD5", "Digest of {field.anonymized}")
-    log_anonymization_salt: str = option("", "Put before what is anonymized")
+    log_anonymization_salt: str = option("", "Put before the value that is anonymized")
     access_log_headers: bool = option(False, "Log the headers of requests")
     access_log_headers_only: list[str] = option(
         [], "Of these only the headers named here; empty: all"

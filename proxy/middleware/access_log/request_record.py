@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts about one request that its access line needs."""
+"""The facts about one request that its access line shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RequestRecord:
             self._input = environ["wsgi.input"] = CountingInput(environ["wsgi.input"])
 
     def answered(self, status: str, headers: HeaderList) -> None:
-        """Take what the response headers say."""
+        """Take the status and the facts in the response headers."""
         self.ttfb = time.time() - self.started
         self.status = int(status[:3])
         for name, value in headers:

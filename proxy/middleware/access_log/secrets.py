@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets in an access line: enough is left out that a reader of the log cannot use them.
+"""Secrets in an access line, cut so that a reader of the log cannot use them.
 
-A token, or a signature in a URL, is cut short, so that lines of the same one can be told. A key
-that a user chose himself may be shorter than that: nothing is shown of it.
+Of a token, or a signature in a URL, the line shows the beginning, so that lines with the same token
+can be found. A key that a user chose may be shorter than that, so the line shows none of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AccessSecrets:
         return _SIGNED_PARAMS.sub(self._shorten, text) if "=" in text else text
 
     def header(self, name: str, value: str) -> str:
-        """The value of a request's header, as it may be shown."""
+        """The value of a request header, without secrets."""
         if _is_key_header(name):
             return _HIDDEN
         return self.token(value) if name.lower() in _TOKEN_HEADERS else self.url(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access lines in a form of the operator's own: ``log_msg_template``.
+"""Access lines in the operator's own format: ``log_msg_template``.
 
 A template is text with ``{field}`` in it. Fields of clients have ``{field.anonymized}``, times have
 ``{start_time.datetime}``, ``.asctime``, ``.iso8601``, ``.s``, ``.ms``, ``.us``, ``.ns`` and the
@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import quote
 
-#: Of the client, so that a law may ask to hide them.
+#: Fields about the client, which a law may require to hide.
 _ANONYMIZABLE = frozenset(
     [
         "account",
@@ -106,7 +106,7 @@ class AccessTemplate:
 
     def __init__(self, template: str, anonymization_method: str, salt: str) -> None:
         """
-        :raises ValueError: no such digest, or the template names what there is not.
+        :raises ValueError: the digest or a field of the template does not exist.
         """
         if anonymization_method.lower() not in hashlib.algorithms_guaranteed:
             raise ValueError(f"log_anonymization_method: no digest {anonymization_method!r}")
