@@ -17,6 +17,16 @@ from itertools import chain
 from typing import Any, cast
 
 from ring.balance import Balancer
+from ring.device_list import (
+    DeviceList,
+    check_enough,
+    check_others_have_weight,
+    check_unique,
+    device_of,
+    insert,
+    matching,
+    present,
+)
 from ring.devices import Device, checked_device, format_device, without_builder_keys
 from ring.dispersion import Graph, measure
 from ring.draw import Progress
@@ -50,7 +60,7 @@ class RingBuilder:
     part_power: int
     replicas: float
     min_part_hours: int
-    devs: list[Device | None] = field(default_factory=list)
+    devs: DeviceList = field(default_factory=list)
     table: Table = field(default_factory=list)
     version: int = 0
     devs_changed: bool = False
@@ -123,7 +133,7 @@ class RingBuilder:
 
     def devices(self) -> Iterator[Device]:
         """Every device, those marked for removal included, by id."""
-        return (dev for dev in self.devs if dev is not None)
+        return present(self.devs)
 
     # --- devices ------------------------------------------------------------------------------
 
@@ -135,16 +145,9 @@ class RingBuilder:
         """
         self._refuse_during_power_change("add devices")
         device = checked_device(raw)
-        self._refuse_duplicate(device)
-        if device["id"] < 0:
-            device["id"] = self.devs.index(None) if None in self.devs else len(self.devs)
-        dev_id = device["id"]
-        if dev_id < len(self.devs) and self.devs[dev_id] is not None:
-            raise BuilderError(f"device id {dev_id} is taken")
         device["parts"] = 0
         device["parts_wanted"] = 0
-        self.devs += [None] * (dev_id + 1 - len(self.devs))
-        self.devs[dev_id] = device
+        insert(self.devs, device)
         self._changed()
         return device
 
@@ -154,8 +157,8 @@ class RingBuilder:
         :raises BuilderError: no such device.
         """
         self._refuse_during_power_change("remove devices")
-        device = self._device(dev_id)
-        self._refuse_no_weight(dev_id)
+        device = device_of(self.devs, dev_id)
+        check_others_have_weight(self.devs, dev_id)
         device["weight"] = 0.0
         if dev_id not in self.removed_ids:
             self.removed_ids.append(dev_id)
@@ -167,12 +170,12 @@ class RingBuilder:
         :raises BuilderError: no such device, or it is marked for removal.
         :raises DeviceError: not a finite number of at least 0.
         """
-        device = self._device(dev_id)
+        device = device_of(self.devs, dev_id)
         if dev_id in self.removed_ids:
             raise BuilderError(f"{format_device(device)} is marked for removal")
         checked = checked_device({**device, "weight": weight})
         if not checked["weight"]:
-            self._refuse_no_weight(dev_id)
+            check_others_have_weight(self.devs, dev_id)
         device["weight"] = checked["weight"]
         self._changed()
 
@@ -182,7 +185,7 @@ class RingBuilder:
         :raises BuilderError: no such device.
         :raises DeviceError: a number is out of range.
         """
-        device = self._device(dev_id)
+        device = device_of(self.devs, dev_id)
         place = {"region": region, "zone": zone}
         changed = {key: value for key, value in place.items() if value is not None}
         device.update(cast(Any, _fields_of(checked_device({**device, **changed}), changed)))
@@ -194,9 +197,9 @@ class RingBuilder:
         :raises BuilderError: no such device, or another one has this address, port and name.
         :raises DeviceError: a field is wrong.
         """
-        device = self._device(dev_id)
+        device = device_of(self.devs, dev_id)
         changed = checked_device({**device, **changes})
-        self._refuse_duplicate(changed)
+        check_unique(self.devs, changed)
         device.update(cast(Any, _fields_of(changed, changes)))
         self.version += 1
 
@@ -234,14 +237,7 @@ class RingBuilder:
 
     def search(self, wanted: Mapping[str, object]) -> list[Device]:
         """Devices whose fields equal the wanted values; ``meta`` need only contain it."""
-
-        def matches(device: Mapping[str, Any]) -> bool:
-            return all(
-                value in device[key] if key == "meta" else device.get(key) == value
-                for key, value in wanted.items()
-            )
-
-        return [device for device in self.devices() if matches(device)]
+        return matching(self.devs, wanted)
 
     # --- rebalance ----------------------------------------------------------------------------
 
@@ -258,7 +254,7 @@ class RingBuilder:
         :raises BuilderError: too few devices with weight.
         """
         self._refuse_during_power_change("rebalance")
-        self._refuse_too_few_devices()
+        check_enough(self.devs, self.replicas)
         before = [row[:] for row in self.table]
         self._age_moves(now)
         width = max(self.dev_id_bytes, id_bytes(len(self.devs) - 1))
@@ -328,49 +324,17 @@ class RingBuilder:
         self.devs_changed = True
         self.version += 1
 
-    def _device(self, dev_id: int) -> Device:
-        device = self.devs[dev_id] if 0 <= dev_id < len(self.devs) else None
-        if device is None:
-            raise BuilderError(f"there is no device {dev_id}")
-        return device
-
     def _refuse_during_power_change(self, what: str) -> None:
         if self.next_part_power is not None:
             raise BuilderError(
                 f"the partition power is being raised: finish that first, then {what}"
             )
 
-    def _refuse_duplicate(self, device: Device) -> None:
-        for other in self.devices():
-            if other["id"] != device["id"] and _identity(other) == _identity(device):
-                raise BuilderError(
-                    f"Device {other['id']} already uses "
-                    f"{other['ip']}:{other['port']}/{other['device']}"
-                )
-
-    def _refuse_no_weight(self, dev_id: int) -> None:
-        """A ring whose last weight is gone could never be balanced again."""
-        weighted = [device["id"] for device in self.devices() if device["weight"] > 0]
-        if weighted == [dev_id]:
-            raise BuilderError(
-                f"{format_device(self._device(dev_id))} is the last device with weight: "
-                "add others first"
-            )
-
     def _shares(self) -> Shares:
-        self._refuse_too_few_devices()
+        check_enough(self.devs, self.replicas)
         # The rows may hold a little less than a fraction of a replica.
         rows = row_lengths(self.replicas, self.partitions)
         return make_shares(self.devices(), sum(rows) / self.partitions)
-
-    def _refuse_too_few_devices(self) -> None:
-        needed = math.ceil(self.replicas)
-        usable = sum(1 for device in self.devices() if device["weight"] > 0)
-        if usable < needed:
-            raise BuilderError(
-                f"{self.replicas:g} replicas need at least {needed} devices with weight, "
-                f"there {'is' if usable == 1 else 'are'} {usable}"
-            )
 
     def _age_moves(self, now: Callable[[], float]) -> None:
         """Adds the whole hours since the last call to the age of every partition."""
@@ -400,7 +364,3 @@ class RingBuilder:
 
 def _fields_of(device: Device, keys: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in device.items() if key in set(keys)}
-
-
-def _identity(device: Device) -> tuple[str, int, str]:
-    return device["ip"], device["port"], device["device"]
