@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each device is from the share of its weight: the figure that operators call balance."""
+"""Distance of each device from the share of its weight: operators call the figure balance."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from martlet.http.environ import Environ, WSGIApp
+from martlet.http.environ import VERSION_REQUEST, Environ, WSGIApp
 from martlet.http.headers import Headers
 from proxy.middleware.subrequest import get_container_info
 from proxy.middleware.versions.changed_answer import changed_answer
@@ -18,7 +18,6 @@ from proxy.replicas.versions import (
     NULL,
     VERSION_ID,
     VERSION_MARKER,
-    VERSION_REQUEST,
     VersionRequest,
 )
 

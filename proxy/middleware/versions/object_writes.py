@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.environ import VERSION_REQUEST, Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.headers import Headers
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
@@ -23,7 +23,6 @@ from proxy.replicas.versions import (
     VERSION_HIDE,
     VERSION_ID,
     VERSION_MARKER,
-    VERSION_REQUEST,
     VERSION_RESTORE,
     VersionRequest,
 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from martlet.http.environ import Environ
+from martlet.http.environ import LISTING_IS_JSON, Environ
 from martlet.http.listing import JSON, accepts
 from martlet.http.request import Request
 from martlet.http.response import http_error
 from martlet.words.timestamp import Timestamp
-from proxy.listing import LISTING_IS_JSON
 from proxy.replicas.versions import NULL
 
 
