@@ -46,7 +46,7 @@ def test_a_home_that_no_conf_can_name_is_refused(
 ) -> None:
     monkeypatch.setenv("MARTLET_HOME", f"{tmp_path}/{name}")
     for command in ("up", "down", "status"):
-        assert "MARTLET_HOME may hold no" in failure(capsys, command)
+        assert "MARTLET_HOME may have no" in failure(capsys, command)
     assert not list(tmp_path.iterdir())
 
 

@@ -386,7 +386,7 @@ class Evil:
         (pickle.dumps({"name": Evil()}, 2), "more than plain data"),
         (pickle.dumps(["no", "dict"], 2), "no dict"),
         (pickle.dumps({"name": "/a/c/o"}, 2)[:-3], "cannot be read"),
-        (b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x04\x00\x00\x00utf8tR.", "no bytes"),
+        (b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x04\x00\x00\x00utf8tR.", "invalid bytes"),
         (b"", "no metadata"),
     ],
 )
