@@ -86,6 +86,7 @@ func (s *sickness) mayRefuse() bool {
 type touched struct {
 	names map[format.Hash]bool // of which a record or a large file does; and torn
 	torn  map[format.Hash]bool // those of which a record in the same file does not prove itself, or lies behind one that was torn
+	tail  bool                 // what a cut has left behind the last record of a segment
 }
 
 // touched is sickness.touched of a state, and of what opening it makes of it: a journal
@@ -104,19 +105,21 @@ func (x *explorer) touched(s *sickness, state *vfs.Mem) (touched, error) {
 	after, err := s.touched(mem)
 	maps.Copy(all.names, after.names)
 	maps.Copy(all.torn, after.torn)
+	all.tail = all.tail || after.tail
 	return all, err
 }
 
 // touched finds what lies in bad spans. A record that a cut has torn stays there: while
 // it, or one of its batch, cannot be read, it might have been acknowledged.
 func (s *sickness) touched(files vfs.FS) (all touched, failed error) {
-	all = touched{map[format.Hash]bool{}, map[format.Hash]bool{}}
+	all = touched{names: map[format.Hash]bool{}, torn: map[format.Hash]bool{}}
 	walk(files, "/d", func(path string, _ fs.DirEntry) {
 		if !strings.HasSuffix(path, ".bundle") {
 			return
 		}
-		isMet, last := s.meets(path, 0, math.MaxInt64), uint64(0)
+		isMet, last, end := s.meets(path, 0, math.MaxInt64), uint64(0), int64(0)
 		err := eachEntry(files, path, func(e *inspect.Entry) {
+			end = e.Offset + e.Length
 			if r := e.Record; r != nil {
 				last = r.LSN()
 				if s.meets(path, e.Offset, e.Offset+e.Length) || s.meetsLarge(r.LargeID) {
@@ -130,6 +133,7 @@ func (s *sickness) touched(files vfs.FS) (all touched, failed error) {
 				all.names[l.Hash], all.torn[l.Hash] = true, true
 			}
 		})
+		all.tail = all.tail || s.meets(path, end, math.MaxInt64)
 		if err == nil && isMet {
 			err = eachEntry(vfs.NewBadSectors(files, s.meets), path, func(e *inspect.Entry) {
 				if r := e.Record; r != nil && r.LSN() > last {
@@ -213,7 +217,9 @@ func isUntold(d *Device) bool {
 // what could not be read: older ones are doubtful, and a name that lost some goes on
 // without them. Of a name in flight, or that has a torn record from an earlier cut, it
 // may count what is torn: while it could not be read it might have been acknowledged.
-// A write to such a name makes that last.
+// A write to such a name makes that last. Where torn bytes behind the last record could
+// not be read, they may have been records of any name, and the stop after it keeps the
+// doubt.
 func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched touched, written bool) error {
 	d, err := Open(mem, "/d", x.options)
 	if err != nil {
@@ -225,7 +231,7 @@ func (x *explorer) heal(mem *vfs.Mem, m *model, all map[string]version, touched 
 	}
 	_, err = x.judge(d, m, all, mayHide, either)
 	for _, name := range modelNames {
-		if err != nil || written || !m.isQuiet(name) || mayHide[locate(name, modelBits).Hash] {
+		if err != nil || written || touched.tail || !m.isQuiet(name) || mayHide[locate(name, modelBits).Hash] {
 			continue
 		}
 		var now version
