@@ -12,12 +12,11 @@ import (
 	"martlet/object-server/vfs"
 )
 
-// Writer appends to a bundle. There is one of each, see TakeWriter, and one goroutine
+// Writer appends to a bundle. There is one for each bundle, see TakeWriter. One goroutine
 // at a time may use it and the Appended that it returns.
 type Writer struct{ bundle *Bundle }
 
-// TakeWriter hands out the writer of the bundle to the first who asks, and nil to all
-// others.
+// TakeWriter returns the writer of the bundle to the first call, and nil to all others.
 func (b *Bundle) TakeWriter() *Writer {
 	if b.writerTaken.Swap(true) {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 const (
 	pieceBytes       = 1 << 20 // written at once
-	compactionFlush  = 4 << 20 // unflushed bytes: a writer who flushes the file system waits for no more
+	compactionFlush  = 4 << 20 // unflushed bytes: a write that flushes the file system waits for no more
 	compactionSuffix = ".tmp"  // after a dot and the segment's name
 	lookUp           = 512     // entries at once, so that no write waits long for the lock
 )

@@ -209,7 +209,7 @@ func (c *committer) gather(last int) {
 	if delay == 0 {
 		return
 	}
-	wanted := last + len(c.queue) // who queued meanwhile was not in the last batch
+	wanted := last + len(c.queue) // writes queued meanwhile were not in the last batch
 	c.wanted = wanted - wanted/16
 	timer := time.AfterFunc(delay, func() {
 		c.mu.Lock()
@@ -261,7 +261,7 @@ func (c *committer) commit(batch []*write) {
 	failpoint.Hit(failpoint.Appended)
 	c.step()
 	err = c.flush()
-	c.step() // or who is answered now would be refused for the time of this flush
+	c.step() // else a write that is answered now would be refused for the time of this flush
 	failpoint.Hit(failpoint.Flushed)
 	for i := range c.groups {
 		c.settle(&c.groups[i], err)

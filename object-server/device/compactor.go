@@ -259,7 +259,7 @@ func (c *compactor) relief() {
 	c.gain(0)
 }
 
-// gain tells those who wait that so many bytes were given back.
+// gain tells the calls that wait for room that so many bytes were given back.
 func (c *compactor) gain(bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

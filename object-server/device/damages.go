@@ -72,7 +72,7 @@ func (x *Damage) key() damageKey {
 // next start.
 type damages struct {
 	device *Device
-	count  atomic.Int64 // of byKey, for those who must not wait
+	count  atomic.Int64 // the length of byKey, for callers that must not wait
 	more   atomic.Int64 // that are not in it
 
 	mu       sync.Mutex

@@ -238,7 +238,7 @@ func TestDeleteWaitsForRoom(t *testing.T) {
 	mem.SetLimit(used(t, d) + 1000)
 	d.room.returned()
 	took := time.Duration(math.MaxInt64)
-	for n := 0; n < 5 && took > eraseWait/2; n++ { // a busy machine is late now and then, who waits is late each time
+	for n := 0; n < 5 && took > eraseWait/2; n++ { // a busy machine is late now and then, a wait each time
 		start := time.Now()
 		if _, err := d.Delete(locate("/a/c/o", 1), at(2), "/a/c/o"); !errors.Is(err, ErrNoSpace) {
 			t.Error(err)

@@ -16,8 +16,8 @@ const (
 	largeWait = 6
 )
 
-// limit bounds how many do something at once. Each call to a disk that does not answer
-// takes a thread, of which a process has only so many; and those who wait take memory,
+// limit bounds the number of calls at a time. Each call to a disk that does not answer
+// takes a thread, and a process has a limited number of them. Calls that wait take memory,
 // and the places of requests that other devices would serve.
 type limit struct {
 	places   chan struct{} // one token for each that is in

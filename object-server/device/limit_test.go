@@ -316,7 +316,7 @@ func hangingOpening(t *testing.T, o Options) (d *Device, fs *hanging, ended chan
 	return d, fs, ended
 }
 
-// An opening that hangs holds those who want the same partition, and no other.
+// An opening that hangs blocks calls for the same partition, and no other.
 func TestHangingOpeningIsNoCall(t *testing.T) {
 	d, fs, ended := hangingOpening(t, Options{Concurrency: 2, busyAfter: time.Minute, stuckAfter: time.Hour})
 	if d.longCalls.progress.Add(-int64(2 * time.Hour)); d.longCalls.check() == nil {

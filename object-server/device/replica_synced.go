@@ -55,9 +55,9 @@ func (r Replica) SetSyncedThrough(peer string, position bundle.Position) error {
 	return err
 }
 
-// SetPeers says who has the other replicas of the partition, until the device is closed.
-// It is what lets old tombstones go: those that each of them has, as SyncedThrough says.
-// Before it is called none goes. What is known of other peers is forgotten.
+// SetPeers names the peers that have the other replicas of the partition, until the device
+// is closed. Compaction drops old tombstones only after this call, and only those that each
+// peer has, as SyncedThrough says. What is known of other peers is forgotten.
 func (r Replica) SetPeers(peers []string) error {
 	return r.during(func(b *bundle.Bundle) error {
 		c := &r.device.compactor

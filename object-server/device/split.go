@@ -71,8 +71,8 @@ func (s *splitter) share(id bundle.ID, fresh []bundle.ID, isFirst bool) error {
 	return nil
 }
 
-// replace keeps everybody from the bundle, puts its children in its place, and
-// lets them go on there.
+// replace blocks all use of the bundle, puts its children in its place, and lets
+// operations go on there.
 func (s *splitter) replace(policy int, parent *partition, b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) error {
 	d := s.device
 	d.compactor.working.Lock()

@@ -56,7 +56,7 @@ func (s *splitter) power(policy int) (partpower.State, bool) {
 	return p, ok
 }
 
-// show lets everybody see what a policy's power is now.
+// show publishes the current power of a policy to all readers.
 func (s *splitter) show(policy int, p partpower.State) {
 	powers := maps.Clone(*s.powers.Load())
 	powers[policy] = p

@@ -2,9 +2,9 @@
 // its container's listing.
 //
 // Rows for the same container database that arrive while a request to it is under way travel together in the next
-// one (design 4.4). Who wrote waits for the row, but not for ever; what could not be delivered in time is made durable
-// on the object's device (doc/formats/async-pending.md) before the write is acknowledged, and is sent later. So a row
-// is delivered, or durable, before the client is answered, and sending it twice is harmless.
+// one. A write waits for its row, for a limited time. A row that could not be delivered in time is made durable on the
+// object's device (doc/formats/async-pending.md) before the write is acknowledged, and is sent later. So a row is
+// delivered, or durable, before the client is answered. It is harmless to send it twice.
 //
 // The package does not know objects: it is given rows and places to send them. The wire is doc/formats/wire-object.md.
 // Package server uses it, one Updater for all devices and one Pending for each.

@@ -376,7 +376,7 @@ func (m *Mem) apply(node *memNode, w memWrite) {
 }
 
 // apply overwrites data in place where it can. What a truncation cuts off stays
-// as it is for those who still see it.
+// as it is for readers that still see it.
 func (w memWrite) apply(data []byte) []byte {
 	if w.truncate && w.offset <= int64(len(data)) {
 		return data[:w.offset:w.offset]

@@ -101,7 +101,8 @@ func (w *Walker) Bytes(offset int64, length int) ([]byte, error) {
 // Unreadable returns the error of the disk if a part of a span was found unreadable.
 func (w *Walker) Unreadable(s Span) error { return w.window.holes.meet(s.From, s.To) }
 
-// Buffer is what Bytes points into: the caller's, who frees it instead of Close.
+// Buffer is the buffer that Bytes points into. It passes to the caller, which frees it
+// instead of calling Close.
 func (w *Walker) Buffer() *buffers.Buffer { return w.window.buffer }
 
 // Stop makes Read return io.EOF from now on.

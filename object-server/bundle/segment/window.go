@@ -9,10 +9,11 @@ import (
 	"martlet/object-server/bundle/format"
 )
 
-// WindowSize is what one who reads much reads at once, in bytes.
+// WindowSize is the number of bytes that a reader of a whole segment reads at once.
 const WindowSize = 256 << 10
 
-// aheadSize is read at once by one who reads on while the bytes are looked at.
+// aheadSize is the number of bytes read at once by a reader that reads the next ones while
+// the caller works on these.
 const aheadSize = 1 << 20
 
 // Window reads a file mostly forward, in large pieces. It is moved, not copied.
@@ -26,7 +27,7 @@ type Window struct {
 	ahead  *ahead // nil: nothing is read before it is asked for
 	holes  holes  // what was found unreadable so far
 
-	isStale bool // bytes of an earlier life of the file may follow the records: who writes it may cut them off
+	isStale bool // bytes of an earlier life of the file may follow the records; the writer may cut them off
 }
 
 // NewWindow makes a window of a file, up to a size, that reads so many bytes at once.
