@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: Words for people; a program, a request or a file has a name of its own.
-PRONOUNS = re.compile(r"\b(nobody|somebody|anybody|whoever|whomever|whosoever)\b", re.IGNORECASE)
+PRONOUNS = re.compile(
+    r"\b((no|some|any|every)body|(some|any|every)one|who(so)?ever|whomever)\b", re.IGNORECASE
+)
 #: A docstring starts with a verb or a noun, not with a question.
 QUESTIONS = re.compile(r"(What|Who|Whose|How)\b")
 DOCSTRING_WORDS_MAX = 25

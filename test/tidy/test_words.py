@@ -232,7 +232,10 @@ def test_the_check_of_pronouns() -> None:
     assert list(pronouns_in(go_prose(GO))) == ["1: anybody", "4: whoever", "8: Somebody"]
     assert list(pronouns_in(page_prose(PAGE))) == ["10: somebody"]
     assert list(pronouns_in(sample_prose(SAMPLE))) == ["1: Nobody"]
-    assert list(pronouns_in([Prose(1, "the user ``nobody``; `whoever`")])) == []
+    people = [Prose(1, "everybody, anyone, everyone, someone, whosoever and whomever")]
+    assert len(list(pronouns_in(people))) == 6
+    programs = [Prose(1, "the user ``nobody``; `whoever`; any one, some ones, every body")]
+    assert list(pronouns_in(programs)) == []
 
 
 def test_the_check_of_questions() -> None:
