@@ -4,8 +4,8 @@
 Version 1:  "R1NG" | u16 1 | u32 length, JSON | one row of u16 device ids per replica
 Version 2:  "R1NG" | u16 2 | sections, each u64 length, blob | index | u64, u64 offset of the index
 
-All of it is one gzip stream. The magic and the trailing offsets are stored uncompressed and each
-section ends in a full flush, so that tools can seek in the compressed file.
+All of it is one gzip stream. The magic and the trailing offsets are stored uncompressed. Each
+section ends in a full flush. So tools can seek in the compressed file.
 """
 
 from __future__ import annotations
