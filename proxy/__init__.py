@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proxy: the Swift API in front of the account, container and object servers.
 
-``app`` takes a request to the controller of its path (``account``, ``container``, ``object``), the
-controllers speak to the storage services through ``replicas``. No storage code is imported here:
-the services are reached over the network only.
+``app`` passes a request to the controller of its path (``account``, ``container``, ``object``). The
+controllers send requests to the storage services through ``replicas``. The proxy imports no storage
+code: it reaches the services over the network only.
 """

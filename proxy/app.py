@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The WSGI application at the end of the proxy's pipeline: from a request to its controller."""
+"""The WSGI application at the end of the proxy's pipeline: it finds the controller of a request."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ class Application:
         return self._container_routes if resource.container else self._account_routes
 
     def _authorize_early(self, req: Request, route: Route) -> Any:
-        """Ask the auth system before anything else. Once it said yes it is not asked again: it is
-        taken out of the environment, and given back so that the caller can restore it.
+        """Call the auth system's check before anything else. If it allows the request, remove it
+        from the environ, so that it runs once, and return it for the caller to restore.
 
-        :raises Denied: it says no, and the handler has nothing to add that could change that.
+        :raises Denied: the check refuses, and the handler cannot add an ACL that changes this.
         """
         check = req.environ.get(AUTHORIZE)
         if check is None:
@@ -186,13 +186,13 @@ def _allowed(routes: dict[str, Route]) -> str:
 
 
 def _name_type(response: Response) -> None:
-    """Swift names a type even for nothing. Not here with 304: caches would take it over."""
+    """Set a type also without a body, as Swift does. Not with 304: caches would store the type."""
     if "content-type" not in response.headers and response.status != 304:
         response.headers["Content-Type"] = "text/html; charset=UTF-8"
 
 
 def _publish(options: ProxyOptions, cluster: ClusterConf) -> None:
-    """Tell clients in /info."""
+    """Add the section ``swift`` to /info."""
     policies = [
         {"name": p.name, "aliases": ", ".join(p.names)}
         | ({"default": True} if p.is_default else {})

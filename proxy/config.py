@@ -23,7 +23,7 @@ _OWNER_HEADERS = [
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """What an operator can set for the proxy application."""
+    """The options of the proxy application."""
 
     conn_timeout: float = option(0.5, "Longest wait for a connection to a storage server", "s")
     node_timeout: float = option(10.0, "Longest wait for a read from or a write to one", "s")
@@ -103,11 +103,11 @@ class ProxyOptions:
         return self.node_timeout if recoverable is None else recoverable
 
     def node_count(self, replicas: int) -> int:
-        """How many devices one request may try, in a ring with so many replicas."""
+        """The number of devices that one request may try, in a ring with ``replicas`` replicas."""
         return _node_count(self.request_node_count, replicas)
 
 
-@lru_cache(64)  # every request asks
+@lru_cache(64)  # every request calls it
 def _node_count(text: str, replicas: int) -> int:
     number, _, unit = text.replace("*", " ").partition(" ")
     if not number.isdigit() or int(number) < 1 or unit.strip() not in ("", "replicas"):

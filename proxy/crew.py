@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several threads share one piece of work, while the caller can do something in between.
+"""Several threads do parts of one piece of work, while the caller can do something else.
 
 Under eventlet's monkey patch the threads are green.
 """

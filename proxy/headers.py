@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which headers of a client go to the storage servers, and which of theirs come back."""
+"""The headers that go from a client to the storage servers, and those that come back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from martlet.http.environ import HeaderList
 from martlet.http.header_names import lower_name, title_name
 from martlet.http.request import Request
 
-# Of one connection, of the client alone, or set by the proxy itself: a client must not be able to
-# direct the updates that object servers send. Who asks, as Keystone's auth_token writes it down, is
-# for the proxy only.
+# Headers of one connection, headers for the proxy only, and headers that the proxy sets itself: a
+# client must not choose the targets of the updates that object servers send. The identity headers
+# of Keystone's auth_token are for the proxy only.
 _NOT_FORWARDED_NAMES = """
     accept accept-encoding accept-language authorization connection content-length cookie expect
     host keep-alive origin proxy-authorization proxy-connection referer te trailer
@@ -43,9 +43,9 @@ _NOT_FORWARDED = frozenset(_NOT_FORWARDED_NAMES.split())
 _NOT_RETURNED = frozenset(_NOT_RETURNED_NAMES.split())
 _CACHED_NAMES_MAX = 4096
 
-# Storage servers take ASCII names only. Others, of metadata, travel and are stored as system
-# metadata, that of objects of the kind that a POST replaces, with the whole name percent-encoded
-# behind this. Further headers with such names mean nothing to anybody.
+# Storage servers accept ASCII names only. Metadata with other names is sent and stored as system
+# metadata: this prefix, then the whole name, percent-encoded. For objects it is the kind of system
+# metadata that a POST replaces. Other headers with such names are dropped.
 _UTF8_NAME = re.compile(
     r"x-(?:object-(?:transient-)?|container-|account-)sysmeta-utf8-(x-.*)", re.DOTALL
 )
@@ -57,7 +57,7 @@ _client_names: dict[str, str] = {}
 
 
 def base_headers(req: Request) -> dict[str, str]:
-    """What every request to a storage server carries."""
+    """The headers of every request to a storage server."""
     return {
         "X-Timestamp": req.environ["HTTP_X_TIMESTAMP"],
         "X-Trans-Id": req.trans_id,
@@ -67,14 +67,14 @@ def base_headers(req: Request) -> dict[str, str]:
 
 @cache
 def _user_agent() -> str:
-    # First asked for by a request, and so after the workers were forked.
+    # The first request calls it, which is after the fork of the workers.
     return f"proxy-server {os.getpid()}"
 
 
 def object_headers(req: Request) -> dict[str, str]:
-    """The headers of a client's object request that concern the object server, by wire name.
+    """The headers of a client's object request that are for the object server, by wire name.
 
-    Everything but the content type, which depends on the method.
+    The content type is not among them, because it depends on the method.
     """
     headers = base_headers(req)
     for key, value in req.environ.items():
@@ -87,10 +87,12 @@ def object_headers(req: Request) -> dict[str, str]:
 def database_headers(
     req: Request, kind: str, passed: Collection[str] = (), removable: Collection[str] = ()
 ) -> dict[str, str]:
-    """The headers of a client's request that concern an account or container server.
+    """The headers of a client's request that are for an account or container server.
 
-    That is metadata, system metadata and X-Backend-*; ``passed`` names others (lower case), and
-    ``removable`` those for which there is an X-Remove-… beside.
+    These are metadata, system metadata and X-Backend-*.
+
+    :param passed: other headers, in lower case.
+    :param removable: the X-Remove-… headers that clear one of ``passed``.
     """
     removes = f"x-remove-{kind}-meta-"
     prefixes = (f"x-{kind}-meta-", f"x-{kind}-sysmeta-", "x-backend-")
@@ -106,7 +108,7 @@ def database_headers(
 
 
 def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -> HeaderList:
-    """The headers of a storage server's answer for the client, without those in ``hidden``."""
+    """The headers of a storage server's answer that the client gets, without ``hidden``."""
     returned: HeaderList = []
     for name, value in headers.items():
         if name in _NOT_RETURNED or name in hidden:
@@ -116,7 +118,7 @@ def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -
 
 
 def client_name(name: str) -> str:
-    """``x-trans-id`` as ``X-Trans-Id``."""
+    """The name in the form for clients: ``X-Trans-Id`` for ``x-trans-id``."""
     known = _client_names.get(name)
     if known is None:
         known = title_name(_decoded(name))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``/info`` tells: each filter and the proxy itself contribute a section when they load.
+"""The content of ``/info``: each filter and the proxy itself add a section when they load.
 
-PasteDeploy gives the filters of a pipeline no object in common, so the registry is one per process.
-It is filled before the workers are forked and only read afterwards.
+The filters of a PasteDeploy pipeline share no object, so there is one registry for each process. It
+is filled before the workers are forked and only read afterwards.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _admin: dict[str, dict[str, Any]] = {}
 
 
 def register_info(name: str = "swift", *, admin: bool = False, **values: Any) -> None:
-    """Add ``values`` to section ``name``; ``admin`` keeps them to signed requests.
+    """Add ``values`` to section ``name``; with ``admin``, only signed requests show them.
 
-    :raises ValueError: a reserved name, or a dot in a name: dots separate the parts of a
+    :raises ValueError: a name is reserved, or contains a dot. Dots separate the parts of a
         disallowed section.
     """
     if name in _RESERVED:
         raise ValueError(f"{name!r} is a reserved section of /info")
     for word in (name, *values):
         if "." in word:
-            raise ValueError(f"{word!r}: names in /info may not hold a dot")
+            raise ValueError(f"{word!r}: names in /info may not contain a dot")
     (_admin if admin else _public).setdefault(name, {}).update(values)
 
 
 def collect_info(*, admin: bool = False, disallowed_sections: Iterable[str] = ()) -> dict[str, Any]:
-    """A copy of all sections but the disallowed (``name`` or ``name.key.key``)."""
+    """A copy of all sections except the disallowed ones (``name`` or ``name.key.key``)."""
     info: dict[str, Any] = copy.deepcopy(_public)
     disallowed = list(disallowed_sections)
     for section in disallowed:
@@ -43,7 +43,7 @@ def collect_info(*, admin: bool = False, disallowed_sections: Iterable[str] = ()
 
 
 def clear_info() -> None:
-    """Forget every section; for tests and for loading another pipeline in one process."""
+    """Remove all sections; for tests and for loading another pipeline in one process."""
     _public.clear()
     _admin.clear()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters that no proxy may lack: those that a pipeline does not name are put where they belong.
+"""Filters that every proxy needs: those missing in a pipeline are inserted at the right place.
 
-As in OpenStack Swift. Without gatekeeper a client would give orders to the storage servers, without
-the others it would get raw listings and manifests in place of what they stand for. A pipeline with
-``internal_pipeline = true`` in its application's section is left as it is.
+OpenStack Swift does the same. Without gatekeeper a client could send internal headers to the
+storage servers. Without the others it would get raw listings and manifests. A pipeline with
+``internal_pipeline = true`` in its application's section stays unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = get_logger("proxy.pipeline")
 _OUTERMOST = ("catch_errors", "gatekeeper", "proxy_logging")
 _AUTH = ("tempauth", "keystoneauth")
 _QUOTAS = ("container_quotas", "account_quotas")
-#: In the order of the pipeline: a filter and those that it stands right of, if they are there.
+#: In the order of the pipeline: a filter, and those that must be to the left of it, if present.
 _REQUIRED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("catch_errors", ()),
     ("gatekeeper", ("catch_errors",)),
@@ -30,10 +30,10 @@ _REQUIRED: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def insert_required_filters(context: Any) -> None:
-    """Complete PasteDeploy's context of a proxy's ``[pipeline:main]``; each filter is told.
+    """Insert the missing filters into PasteDeploy's context of ``[pipeline:main]``, and log each.
 
-    :raises ConfigError: it is no pipeline, or has keystoneauth without authtoken left of it: there
-        a client could say itself who it is.
+    :raises ConfigError: it is no pipeline, or has keystoneauth without authtoken to the left of it.
+        Then a client could choose its identity itself.
     """
     where = context.global_conf.get("__file__", "the conf")
     if context.object_type.name != "pipeline":
@@ -60,7 +60,7 @@ def insert_required_filters(context: Any) -> None:
 
 
 def _flatten(context: Any) -> None:
-    """Make a pipeline that another one names for its application a part of that one."""
+    """Join a pipeline with the pipeline that it names as its application."""
     while context.app_context.object_type.name == "pipeline":
         inner = context.app_context
         context.filter_contexts += inner.filter_contexts
@@ -75,7 +75,7 @@ def _is_internal(app_conf: dict[str, str]) -> bool:
 
 
 def _name(context: Any) -> str:
-    """The kind of a filter: the last name of its module. The name of its section is free."""
+    """The kind of a filter: the last name of its module. Its section may have any name."""
     return str(getattr(context.object, "__module__", "")).rpartition(".")[2]
 
 
@@ -91,5 +91,5 @@ def _check_keystone(names: list[str], where: str) -> None:
     if "auth_token" not in names[: names.index("keystoneauth")]:
         raise ConfigError(
             f"{where} [pipeline:main]: keystoneauth needs authtoken (keystonemiddleware's "
-            "auth_token) left of it, which finds out who asks"
+            "auth_token) to the left of it, which authenticates the client"
         )

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Serve the conf named on the command line; returns the exit status."""
+    """Run the service with the conf named on the command line; returns the exit status."""
     from martlet.service.server import patch_standard_library, run_service
 
     patch_standard_library()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy's answer to a request, by its path: account, container or object."""
+"""The controllers, which answer requests: one each for accounts, containers and objects."""

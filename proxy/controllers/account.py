@@ -17,13 +17,13 @@ from proxy.lookup.info import account_info, account_key, forget_info, look_up, r
 from proxy.replicas.core import Core, header_lines
 from proxy.replicas.fetch import Search
 
-# Under which name the auth system stores what its owner reads and sets as the other.
+# The account ACL: the name under which it is stored, and the name that its owner uses.
 _STORED_ACL = "x-account-sysmeta-core-access-control"
 _SHOWN_ACL = "x-account-access-control"
 
 
 class AccountController:
-    """GET, HEAD, POST; PUT and DELETE where accounts may be managed."""
+    """GET, HEAD, POST; PUT and DELETE with ``allow_account_management``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -36,8 +36,8 @@ class AccountController:
             self.routes |= {"PUT": Route(self.put), "DELETE": Route(self.delete)}
 
     def get(self, req: Request, resource: Resource) -> Response:
-        """200 with the listing, 204 for HEAD, 200 where nobody made the account; 400, 404, 410
-        (deleted, not yet gone), 412, 503.
+        """200 with the listing, 204 for HEAD, 200 for an account that is created on demand; 400,
+        404, 410 (marked as deleted), 412, 503.
         """
         core = self._core
         self._check_name(resource)
@@ -59,11 +59,11 @@ class AccountController:
         return response
 
     def put(self, req: Request, resource: Resource) -> Response:
-        """201 for a new account, 202 for one that was there; 400, 503."""
+        """201 for a new account, 202 for an existing one; 400, 503."""
         return self._change(req, resource)
 
     def post(self, req: Request, resource: Resource) -> Response:
-        """204; 400, 404, 503. Creates the account where that is configured."""
+        """204; 400, 404, 503. Creates the account with ``account_autocreate``."""
         response = self._change(req, resource)
         if response.status == 404 and self._core.options.account_autocreate:
             create_account(self._core, req, resource.account)
@@ -71,7 +71,7 @@ class AccountController:
         return response
 
     def delete(self, req: Request, resource: Resource) -> Response:
-        """204; 400, 404, 503. What the account holds is reaped later."""
+        """204; 400, 404, 503. The content of the account is reaped later."""
         if req.environ.get("QUERY_STRING"):
             raise http_error(400, "DELETE of an account takes no parameters.")
         return self._send_to_all(req, resource)
@@ -89,7 +89,7 @@ class AccountController:
         ring = core.rings.account
         partition, nodes = ring.get_nodes(resource.account)
         request = core.request(req, "Account", partition, resource.path)
-        # A PUT of what is not in the cache is taken for that of a new account.
+        # A PUT of an account that is not in the cache counts as that of a new account.
         is_put = req.method == "PUT"
         known = (
             look_up(req.environ, account_key(resource.account))[0]
@@ -120,7 +120,7 @@ class AccountController:
 
 
 def create_account(core: Core, req: Request, account: str) -> bool:
-    """Create an account for a write that needs it; False, and a line in the log, on failure."""
+    """Create an account for a write that needs it. A failure is logged and returns False."""
     ring = core.rings.account
     partition, nodes = ring.get_nodes(account)
     request = core.request(req, "Account", partition, Resource(account).path, method="PUT")
@@ -147,9 +147,9 @@ def create_account(core: Core, req: Request, account: str) -> bool:
 
 
 def _empty_listing(req: Request) -> Response:
-    """An account that does not exist yet, as if it were there and empty.
+    """The listing of an account that does not exist yet, as if it existed and were empty.
 
-    The header tells those who must know that it is not (they look at X-Backend-…, clients cannot).
+    A header X-Backend-… marks it as not existing. It is for filters; clients do not get it.
     """
     now = Timestamp.now().normal
     headers = {

@@ -61,7 +61,7 @@ class ContainerController:
         return self._read(req, resource, "")
 
     def put(self, req: Request, resource: Resource) -> Response:
-        """201 for a new container, 202 for one that was there; 400, 403, 404, 409, 503."""
+        """201 for a new container, 202 for an existing one; 400, 403, 404, 409, 503."""
         core = self._core
         self._check_change(req)
         policy_headers = self._policy_headers(req)
@@ -192,7 +192,7 @@ class ContainerController:
         ring = core.rings.container
         partition, nodes = ring.get_nodes(resource.account, resource.container)
         request = core.request(req, "Container", partition, resource.path)
-        # A PUT of what is not in the cache is taken for that of a new container.
+        # A PUT of a container that is not in the cache counts as that of a new container.
         known = (
             look_up(req.environ, container_key(resource.account, resource.container))[0]
             if req.method == "PUT"
@@ -215,7 +215,7 @@ class ContainerController:
 def _account_updates(
     partition: int, accounts: Sequence[Node], container_replicas: int
 ) -> list[dict[str, str]]:
-    """Which account servers each container server tells: every account replica is told by one."""
+    """The account servers that each container server updates: each account replica has one."""
     updates: list[dict[str, str]] = []
     for index in range(container_replicas):
         told = accounts[index::container_replicas]

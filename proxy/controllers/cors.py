@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-origin resource sharing: which scripts of other origins may use a container."""
+"""Cross-origin resource sharing (CORS): the scripts of other origins that may use a container."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _ALWAYS_EXPOSED = (
 def preflight(
     req: Request, methods: Collection[str], info: Info | None, options: ProxyOptions
 ) -> Response:
-    """The answer to OPTIONS: 200, or 401 where the origin or the method is not allowed.
+    """The answer to OPTIONS: 200, or 401 if the origin or the method is not allowed.
 
-    :param info: of the container; None for an account, which has no settings for CORS.
+    :param info: the container's; None for an account, which has no settings for CORS.
     """
     allow = ", ".join(sorted(methods))
     origin = req.headers.get("Origin")
@@ -52,7 +52,7 @@ def preflight(
 
 
 def expose(response: Response, origin: str, info: Info, options: ProxyOptions) -> None:
-    """Let a script of ``origin`` see the response, if the container or the operator allows it."""
+    """Add the headers that let a script of ``origin`` read the response, if that is allowed."""
     if options.strict_cors_mode and not _is_allowed(origin, info, options):
         return
     if "Access-Control-Expose-Headers" not in response.headers:

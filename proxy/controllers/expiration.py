@@ -6,12 +6,12 @@ from __future__ import annotations
 from martlet.http.request import Request
 from martlet.http.response import http_error
 
-# Ten digits, as the names of the expirer's queue have.
+# Ten digits, like the names in the expirer's queue.
 DELETE_AT_MAX = 9_999_999_999
 
 
 def delete_at(req: Request) -> int | None:
-    """When the object is to be deleted, Unix seconds; X-Delete-After goes before X-Delete-At.
+    """The time to delete the object, Unix seconds; X-Delete-After overrides X-Delete-At.
 
     :raises HTTPException: (400) not a whole number, or not in the future.
     """
@@ -30,7 +30,7 @@ def _whole_number(name: str, text: str) -> int:
     digits = text.strip()
     if not digits.removeprefix("-").isdigit() or not digits.isascii():
         raise http_error(400, f"Non-integer {name}")
-    # Whatever has more digits lies beyond DELETE_AT_MAX; int() refuses very long texts.
+    # A number with more digits is above DELETE_AT_MAX; int() refuses very long texts.
     return int(digits[:20])
 
 

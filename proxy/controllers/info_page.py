@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/info``: what this cluster can do and which limits it holds, for clients to discover."""
+"""``/info``: the features and limits of this cluster, for clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from proxy.config import ProxyOptions
 from proxy.info_registry import collect_info
 
 _SECONDS = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
-# With which methods a signature may have been made that is shown with this one.
+# Request method -> the methods whose signatures it accepts.
 _SIGNED_METHODS = {"GET": ("GET",), "HEAD": ("HEAD", "GET")}
 
 
 def info_page(req: Request, options: ProxyOptions) -> Response:
-    """200 with JSON; 401 bad signature, 403 where it is switched off."""
+    """200 with JSON; 401 for a bad signature, 403 if the page is switched off."""
     if not options.expose_info:
         raise http_error(403)
     is_admin = _is_admin(req, options)
@@ -48,7 +48,7 @@ def _is_admin(req: Request, options: ProxyOptions) -> bool:
         ).hexdigest()
         for method in _SIGNED_METHODS[req.method]
     ]
-    # All are compared, so that the time tells nothing but the result.
+    # All are compared, so that the time reveals nothing but the result.
     if not any([hmac.compare_digest(good, signature) for good in wanted if signature.isascii()]):
         raise http_error(401)
     return True

@@ -38,7 +38,7 @@ from ring.ring import Node, Ring
 
 
 class _Placement(NamedTuple):
-    """Where an object is, or is to be."""
+    """The policy, partition and devices of an object."""
 
     policy_index: int
     ring: Ring
@@ -87,7 +87,7 @@ class ObjectController:
         return _found(req, search, source, headers)
 
     def put(self, req: Request, resource: Resource) -> Response:
-        """201; 202 when there is a newer one; 400, 404, 408, 411, 412, 413, 422, 499, 503."""
+        """201; 202 if a newer one exists; 400, 404, 408, 411, 412, 413, 422, 499, 503."""
         if req.headers.get("If-None-Match", "*").strip() != "*":
             raise http_error(400, "If-None-Match only supports *")
         info = self._container(req, resource)
@@ -120,7 +120,7 @@ class ObjectController:
         found = sum(1 for o in outcomes if o.answer.status == 202)
         replicas = len(placement.nodes)
         if 0 < found < quorum_size(replicas):
-            # Replicas that miss it may be empty disks, whose hand-offs hold the object meanwhile.
+            # Replicas without it may be empty disks. Hand-offs may have the object meanwhile.
             missing = [o for o in outcomes if o.answer.status == 404]
             handoffs = nodes.handoffs(len(missing))
             outcomes += ask_all(
@@ -134,11 +134,11 @@ class ObjectController:
         answers = [o.answer for o in outcomes]
         best = self._core.best(request, answers, replicas, quorum=quorum_size(replicas))
         if best.status == 404 and found:
-            raise http_error(503)  # it is there, so 404 cannot be right
+            raise http_error(503)  # a replica has the object, so 404 would be wrong
         return Response(best.status, returned_headers(best.headers), best.body)
 
     def delete(self, req: Request, resource: Resource) -> Response:
-        """204; 404, 409 when there is a newer one, 503."""
+        """204; 404, 409 if a newer one exists, 503."""
         info = self._container(req, resource)
         self._authorize_write(req, info)
         placement = self._placement(req, resource, info)
@@ -151,7 +151,7 @@ class ObjectController:
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = self._core.best(request, answers, nodes.primary_count, {404: 204})
         told = told_by(outcomes)
-        # A delete marker is made also of an object that was not there.
+        # A delete marker is added even if the object did not exist.
         is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in headers)
         misses_row = is_done and len(told) < len(lines)
         if misses_row or have_known_rows(outcomes):
@@ -180,8 +180,8 @@ class ObjectController:
 
     def _placement(self, req: Request, resource: Resource, info: Info) -> _Placement:
         index = info["storage_policy"]
-        # Our own tools may name another policy than the container's; the gatekeeper keeps
-        # clients from it.
+        # Our own tools may name another policy than the container's. The gatekeeper removes
+        # this header from requests of clients.
         asked = req.headers.get("X-Backend-Storage-Policy-Index", "")
         if asked.isdigit():
             index = int(asked)
@@ -200,7 +200,7 @@ class ObjectController:
         headers: dict[str, str],
         expires: int | None,
     ) -> list[bytes]:
-        """The header lines for each replica, with the updates that it is to send."""
+        """The header lines for each replica, with the updates that it has to send."""
         updates = self._updates(resource, placement, headers, expires)
         common = header_lines(headers)
         return [common + lines for lines in updates]
@@ -212,8 +212,8 @@ class ObjectController:
         headers: dict[str, str],
         expires: int | None,
     ) -> list[bytes]:
-        """The lines about the updates that each replica is to send; adds to ``headers`` what all
-        replicas are to know of the placement.
+        """The lines about the updates that each replica has to send. Adds the headers about the
+        placement, which all replicas get, to ``headers``.
         """
         rings = self._core.rings
         headers["X-Backend-Storage-Policy-Index"] = str(placement.policy_index)
@@ -229,7 +229,7 @@ class ObjectController:
         return update_headers(len(placement.nodes), partition, containers, expirer)
 
     def _open_expired(self, req: Request, headers: dict[str, str]) -> None:
-        """A client that may see an expired object says so; nothing else opens one."""
+        """Allow an expired object, if the client asks for it and the operator permits that."""
         headers.pop("X-Open-Expired", None)
         if self._core.options.allow_open_expired and is_true(req.headers.get("X-Open-Expired")):
             headers["X-Backend-Open-Expired"] = "true"
@@ -276,9 +276,9 @@ def _content_type(req: Request, resource: Resource) -> str:
 
 
 def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
-    """What the client gets of an object server's answer to a GET or HEAD."""
+    """The response for the client to a GET or HEAD, from an object server's answer."""
     response = Response(status, returned_headers(headers), body)
-    # A 304 of our object server has the type beside what its HTTP library lets through.
+    # Go's HTTP library removes the type of a 304, so our object server sends it in this header.
     content_type = headers.get("content-type") or headers.get("x-backend-content-type")
     if content_type:
         response.headers["Content-Type"] = clean_content_type(content_type)
@@ -286,12 +286,12 @@ def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Res
 
 
 def _may_have_type(name: str) -> bool:
-    """Whether the name of an object can tell its type: it has a suffix, or looks like a URL."""
+    """Whether the type may be guessed from the name: it has a suffix, or looks like a URL."""
     return "." in name or ":" in name
 
 
 def _found(req: Request, search: Search, source: Source, headers: dict[str, str]) -> Response:
-    """What the client gets of a device that has the object."""
+    """The response for the client, from a device that has the object."""
     answer = source.response
     response = _answered(answer.status, answer.headers)
     response.headers["Accept-Ranges"] = "bytes"

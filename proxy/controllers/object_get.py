@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The body of an object on its way to the client, from another replica where one breaks off.
+"""The body of an object for the client, continued from another replica if one fails.
 
-The client has the status and headers of the first replica by then, so whatever follows must be of
-the same version (ETag), and begin at the byte where the first one stopped.
+The client already has the status and headers of the first replica. So the rest must be of the same
+version (ETag), and begin at the byte where the first replica stopped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _BOUNDARY = re.compile(r'multipart/byteranges\s*;.*boundary="?([^";,\s]+)"?', re
 
 
 class ObjectBody:
-    """Iterates over the body once; close() in any case.
+    """Iterates over the body once; always call close().
 
-    :raises BackendError: no replica could go on.
+    :raises BackendError: no replica could continue.
     """
 
     def __init__(self, search: Search, source: Source, headers: dict[str, str]) -> None:
@@ -53,12 +53,12 @@ class ObjectBody:
                 chunks = self._resume(error)
 
     def close(self) -> None:
-        """Give up what has not been read."""
+        """Give up the unread rest."""
         self._source.response.close()
 
     def _resume(self, error: BackendError) -> Iterator[bytes]:
         if not self._etag or self._length is None:
-            raise error  # nothing would tell one version from another
+            raise error  # without these, versions cannot be distinguished
         if self._boundary is not None:
             return self._resume_multipart(error)
         start, end = self._range or (0, self._length - 1)
@@ -72,10 +72,10 @@ class ObjectBody:
         raise error
 
     def _resume_multipart(self, error: BackendError) -> Iterator[bytes]:
-        """The same ranges again, less what was sent, under the boundary that the client knows.
+        """The same ranges again without the bytes already sent, with the client's boundary.
 
-        The rest of a multipart body is the same at every replica as long as the boundaries are of
-        the same length.
+        The rest of a multipart body is the same at every replica, if the boundaries have the same
+        length.
         """
         known = self._boundary or b""
         while True:
@@ -91,7 +91,7 @@ class ObjectBody:
             source.response.close()
 
     def _without_conditions(self) -> dict[str, str]:
-        # They held when the answer began; the ETag now says more than they could.
+        # They were true when the answer began. Now the ETag selects the version.
         return {k: v for k, v in self._headers.items() if not k.startswith("If-")}
 
 
@@ -106,7 +106,7 @@ def skip_bytes(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 
 def replace_in_stream(chunks: Iterator[bytes], old: bytes, new: bytes) -> Iterator[bytes]:
-    """The stream with ``new`` for ``old``, also where it lies across two pieces."""
+    """The stream with ``new`` in place of ``old``, also if ``old`` spans two pieces."""
     held = b""
     for chunk in chunks:
         data = (held + chunk).replace(old, new)
@@ -119,7 +119,7 @@ def replace_in_stream(chunks: Iterator[bytes], old: bytes, new: bytes) -> Iterat
 
 
 def _held_back(data: bytes, word: bytes) -> int:
-    """How many bytes at the end of ``data`` may be the beginning of ``word``."""
+    """The number of bytes at the end of ``data`` that may be the beginning of ``word``."""
     for count in range(min(len(word) - 1, len(data)), 0, -1):
         if word.startswith(data[-count:]):
             return count
@@ -142,9 +142,9 @@ def _boundary_of(response: BackendResponse) -> bytes | None:
 
 
 def clean_content_type(value: str) -> str:
-    """A content type without the parameters that Swift keeps for itself (swift_bytes and such).
+    """A content type without Swift's internal parameters, such as swift_bytes.
 
-    That of a delete marker in an archive (legacy_versions.py) is for clients.
+    The type of a delete marker in an archive (legacy_versions.py) stays, since it is for clients.
     """
     if ";" not in value or value == MARKER_TYPE:
         return value

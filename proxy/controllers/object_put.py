@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storing an object at its replicas.
 
-A small body is read first and sent to every device in one message, headers and body together. A
-large one, one of unknown length and one with If-None-Match goes piece by piece, after the devices
-have agreed to take it (100-continue). Either way a device that fails is replaced by a hand-off as
-long as it can be, and what the client is told needs a quorum. Metadata that filters know only after
-the body goes along as `proxy.replicas.footers` says.
+A small body is read first and sent to every device in one message, together with the headers. A
+large body, one of unknown length and one with If-None-Match is sent in pieces, after the devices
+have agreed to accept it (100-continue).
+
+In both cases a hand-off replaces a device that fails, as long as that is possible. The answer to
+the client needs a quorum. For metadata that filters know only after the body, see
+`proxy.replicas.footers`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from proxy.replicas.updates import ContainerRow, have_known_rows, told_by
 from proxy.replicas.uploads import Uploads
 from proxy.replicas.versions import rows_of_put
 
-# Bodies up to this size are sent in one message; also the size of one read from the network.
+# Bodies up to this size are sent in one message. A GET reads them as a whole before it answers.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
 
 _SENTENCES = {
@@ -44,7 +46,7 @@ class Store:
 
     :param headers: by wire name, for all replicas.
     :param updates: the lines about updates, for each replica.
-    :param row: makes what tells the container replicas that no object server tells.
+    :param row: makes the `ContainerRow` for container replicas that no object server updates.
     """
 
     core: Core
@@ -56,7 +58,7 @@ class Store:
     row: Callable[[], ContainerRow]
 
     def run(self) -> Response:
-        """201; 202 when a newer one is there already; 408, 412, 413, 422, 499, 503."""
+        """201; 202 if a newer one exists; 408, 412, 413, 422, 499, 503."""
         length = self.req.content_length
         if self.req.is_chunked:
             length = None
@@ -72,7 +74,7 @@ class Store:
         answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
         response = self._response(answers)
         if body is not None and "Etag" not in response.headers:
-            # All answers were lost: each device found its own write done when asked again.
+            # All answers were lost: at the second request, each device found its own write done.
             response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
@@ -83,7 +85,7 @@ class Store:
         return response
 
     def _lines(self, more: Headers | dict[str, str]) -> list[bytes]:
-        """The header lines for each replica, where those of ``more`` go before the others."""
+        """The header lines for each replica; ``more`` overrides the object's headers."""
         headers: Headers | dict[str, str] = self.headers
         if more:
             headers = Headers(headers)
@@ -110,7 +112,7 @@ class Store:
         return self.core.ask(request, self.nodes, self._lines(footers), in_batches=in_batches)
 
     def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
-        """How many bytes came, with which footers, and what became of them."""
+        """Returns the number of bytes received, the footers and the outcomes."""
         received = 0
         replicas = self.nodes.primary_count
         patience = self.core.options.post_quorum_timeout
@@ -134,7 +136,7 @@ class Store:
             footers = footers_of(self.req.environ)
             if frame is not None:
                 uploads.send(frame.closing(footers))
-        except BaseException:  # also a green thread's end: nobody may keep half an object
+        except BaseException:  # also if the green thread is killed: no half object may stay
             uploads.abort()
             raise
         said = [refusal.answer.status for refusal in refusals]
@@ -150,7 +152,7 @@ class Store:
         if 412 in statuses:
             raise http_error(412)
         if 409 in statuses:
-            raise http_error(202)  # there is something newer, so the write is done with
+            raise http_error(202)  # a newer object exists, so this write has no effect
         replicas = self.nodes.primary_count
         if ready < quorum_size(replicas):
             answer = self.core.best(self.request, answers, replicas)
@@ -159,7 +161,8 @@ class Store:
     def _read_client(self, length: int | None) -> Iterator[bytes]:
         """The body in pieces.
 
-        :raises HTTPException: (400) a bad chunk; (408) too slow; (413) too much; (499) it left.
+        :raises HTTPException: (400) a malformed chunk; (408) no data in time; (413) too large;
+            (499) the client closed the connection.
         """
         limit = self.core.constraints.max_file_size
         piece_size = self.core.options.client_chunk_size
@@ -216,11 +219,11 @@ class Store:
 
 
 def _row_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """What all rows of a write have in common."""
+    """The headers that all rows of a write have in common."""
     return {name: headers[name] for name in ("X-Timestamp", "X-Backend-Storage-Policy-Index")}
 
 
 @lru_cache(16)
 def _http_date(seconds: int) -> str:
-    """All PUTs of a second say the same."""
+    """Cached, because all PUTs of a second have the same date."""
     return http_date(seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request is about: an account, a container or an object."""
+"""The resource of a request, which is an account, a container or an object, and its route."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from martlet.words.names import quote_path
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The names in the path of a request, as text; empty where the path ends before."""
+    """The names in the path of a request, as text; empty if the path does not have them."""
 
     account: str
     container: str = ""
@@ -22,7 +22,7 @@ class Resource:
 
     @property
     def path(self) -> str:
-        """The quoted path at the storage servers."""
+        """The quoted path for the storage servers."""
         if self.obj:
             return quote_path(f"/{self.account}/{self.container}/{self.obj}")
         if self.container:
@@ -32,9 +32,9 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one method of one kind of resource is served.
+    """The handler of one method of one kind of resource.
 
-    :param delays_denial: the handler asks for authorization itself, once it knows the ACL.
+    :param delays_denial: the handler calls `authorize` itself, once it knows the ACL.
     :param cors: the answer may be for a script of another origin.
     """
 
@@ -44,7 +44,7 @@ class Route:
 
 
 class Denied(Exception):
-    """Authorization refused the request; ``response`` is what the auth system answers."""
+    """Authorization refused the request; ``response`` is the auth system's answer."""
 
     def __init__(self, response: WSGIApp) -> None:
         super().__init__("denied")
@@ -52,9 +52,9 @@ class Denied(Exception):
 
 
 def authorize(req: Request, acl: str | None) -> None:
-    """Ask the auth system of the pipeline, if there is one, with the ACL that applies.
+    """Call the check of the pipeline's auth system, if there is one, with the ACL that applies.
 
-    :raises Denied: it says no.
+    :raises Denied: the check refuses the request.
     """
     req.acl = acl
     check = req.environ.get(AUTHORIZE)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy knows of an account or container, and for how long it believes it.
+"""The information about an account or container, which the proxy caches for a limited time.
 
-The information is a dict of plain values, the same that OpenStack Swift's middlewares use, under
-Swift's cache keys. It is looked for in the request's own ``swift.infocache``, then in the cache of
-the cluster, then at the servers. That something is missing is believed for a tenth of the time.
+It is a dict of plain values, the same that OpenStack Swift's middlewares use, under Swift's cache
+keys. A look-up tries the request's own ``swift.infocache``, then the cache of the cluster, then the
+servers. The information that something is missing is cached for a tenth of the time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def container_key(account: str, container: str) -> str:
 
 
 def account_info(core: Core, req: Request, account: str) -> Info:
-    """What is known of an account; ``status`` 404 or 410 if there is none, 503 if unknown."""
+    """The account's information. Its ``status`` is 404 or 410 if it is missing, 503 if unknown."""
     key = account_key(account)
     info, lease = look_up(req.environ, key)
     if info is None:
@@ -47,7 +47,7 @@ def account_info(core: Core, req: Request, account: str) -> Info:
 
 
 def container_info(core: Core, req: Request, account: str, container: str) -> Info:
-    """What is known of a container; a container of a missing account is missing."""
+    """The container's information; a container of a missing account is missing."""
     key = container_key(account, container)
     info, lease = look_up(req.environ, key)
     if info is None:
@@ -62,8 +62,10 @@ def container_info(core: Core, req: Request, account: str, container: str) -> In
 
 
 def restore_header(info: Info | None) -> dict[str, str]:
-    """For a request about an account or container of which this is known: a server that misses it
-    is to make it from the other replicas (wire-container.md).
+    """The header by which a server that lacks an existing account or container copies it from the
+    other replicas (wire-container.md).
+
+    :param info: the cached information, None if there is none.
     """
     is_known = info is not None and 200 <= info["status"] < 300
     return {"X-Backend-Restore": "true"} if is_known else {}
@@ -114,7 +116,7 @@ def container_info_of(answer: Answer) -> Info:
 
 
 def forget_info(environ: Environ, account: str, container: str | None = None) -> None:
-    """Forget an account or container. Call it after a change, also after one that failed."""
+    """Remove an account or container from the caches. Call it after each change, failed or not."""
     key = container_key(account, container) if container else account_key(account)
     environ.get(INFO_CACHE, {}).pop(key, None)
     cache: Cache | None = environ.get(CACHE)
@@ -123,7 +125,7 @@ def forget_info(environ: Environ, account: str, container: str | None = None) ->
 
 
 def look_up(environ: Environ, key: str) -> tuple[Info | None, Lease | None]:
-    """What is remembered under a key; else None, and a lease for what is learnt instead."""
+    """The cached information; else None, and a lease for storing the servers' answer."""
     infocache: dict[str, Info] = environ.setdefault(INFO_CACHE, {})
     info = infocache.get(key)
     if info is not None:
@@ -142,7 +144,7 @@ def _store(environ: Environ, key: str, info: Info, seconds: float, lease: Lease 
     if status in (404, 410):
         seconds *= _MISSING_SHARE
     elif not 200 <= status < 300:
-        return  # the servers did not say
+        return  # the status of the servers says nothing about it
     environ[INFO_CACHE][key] = info
     cache: Cache | None = environ.get(CACHE)
     if cache is not None and seconds > 0:
@@ -165,7 +167,7 @@ def _head(
 
 
 def _metadata(headers: Mapping[str, str], kind: str) -> tuple[dict[str, str], dict[str, str]]:
-    """User and system metadata, by the names behind their prefixes."""
+    """User and system metadata, by their names without the prefix."""
     meta_prefix, sysmeta_prefix = f"x-{kind}-meta-", f"x-{kind}-sysmeta-"
     meta: dict[str, str] = {}
     sysmeta: dict[str, str] = {}
@@ -186,7 +188,7 @@ def _decoded(value: str) -> str:
     try:
         return wsgi_to_str(value)
     except BadNameError:
-        return value  # set past our checks; better as it stands than not at all
+        return value  # it was stored without our checks; return it unchanged
 
 
 def _number(headers: Mapping[str, str], name: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts that filters may ask of the proxy application, about the path of a request.
+"""The facts about the path of a request that the proxy application gives to filters.
 
 A filter sends a HEAD down the pipeline with a callable in its environ (`LOOK_UP`). The application
 calls it with a `Known` in place of serving the request. `proxy.middleware.subrequest` has the
@@ -15,7 +15,7 @@ from proxy.replicas.core import Core
 
 
 class Known:
-    """An account, or one of its containers, as the application knows it or finds it out."""
+    """An account, or one of its containers, from the application's caches or the servers."""
 
     def __init__(self, core: Core, req: Request, account: str, container: str) -> None:
         self._core = core

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How full a container or an account is right now, asked of all its replicas.
+"""The current usage of a container or an account: a question to all its replicas.
 
-The information of ``proxy.lookup.info`` is as old as its cache allows. Quotas need what the last
-acknowledged write left, so they ask here. Every acknowledged object is in the database of at least
-one replica that answers, if the container servers could be reached when it was written; of
-replicas that differ the fuller one is believed.
+The information of ``proxy.lookup.info`` may be as old as its cache allows. Quotas need the state
+after the last acknowledged write, so they use this module. Every acknowledged object is in the
+database of at least one replica that answers, if the container servers were reachable when it was
+written. If replicas differ, the largest usage counts.
 
-An account learns of its containers with a delay (the container servers' ``report_interval``). So
-what the account says of the container in question is replaced by what that container says itself.
+An account gets the usage of its containers with a delay (the container servers'
+``report_interval``). So the container's own answer replaces the account's row of that container.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from proxy.replicas.quorum import Answer
 
 
 class Usage(NamedTuple):
-    """What is stored, objects and their bytes."""
+    """The number of stored objects, and of their bytes."""
 
     bytes: int
     object_count: int
 
 
 class AccountUsage(NamedTuple):
-    """Of a whole account, and of its containers with the storage policy of the one asked about."""
+    """The usage of a whole account, and of its containers with the given storage policy."""
 
     all: Usage
     in_policy: Usage
 
 
 def container_usage(core: Core, req: Request, account: str, container: str) -> Usage | None:
-    """What a container holds; None if no replica says so."""
+    """The usage of a container; None if no replica answers."""
     ring = core.rings.container
     partition = ring.get_part(account, container)
     request = core.request(
@@ -57,7 +57,7 @@ def container_usage(core: Core, req: Request, account: str, container: str) -> U
 def account_usage(
     core: Core, req: Request, account: str, container: str, policy_index: int
 ) -> AccountUsage | None:
-    """What an account holds, with ``container`` as it is now; None if no replica says so.
+    """The usage of an account, with the current one of ``container``; None if no replica answers.
 
     :param policy_index: the storage policy of the container.
     """
@@ -66,7 +66,7 @@ def account_usage(
     now = container_usage(core, req, account, container)
     ring = core.rings.account
     partition = ring.get_part(account)
-    # The row of the container, if there is one, is the first with its name as a prefix.
+    # If the account has a row of the container, it is the first one with this prefix.
     query = f"?format=json&limit=1&prefix={quote_path(container, safe='')}"
     path = quote_path(f"/{account}") + query
     request = core.request(req, "Account", partition, path, method="GET")

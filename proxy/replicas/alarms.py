@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timers for many waits that nearly all end before their time.
+"""Timers for many waits, nearly all of which end before their timeout.
 
-Under eventlet a lock that is acquired with a timeout makes a timer and throws it away again. Here
-one thread looks every TICK_SECONDS at who has waited too long.
+Under eventlet, each acquire of a lock with a timeout creates a timer and discards it again. Here
+one thread checks every TICK_SECONDS which waits are over.
 
-Made of the standard library alone, as `fanout` is: under eventlet's monkey patch the thread is
-green.
+This module uses only the standard library, as `fanout` does: under eventlet's monkey patch the
+thread is green.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import threading
 import time
 from typing import Protocol
 
-#: An alarm may be so much late.
+#: The longest delay of an alarm, seconds.
 TICK_SECONDS = 0.05
 
 
 class Sleeper(Protocol):
-    """One who waits. ``alarm_at`` (time.monotonic()) may change at any time."""
+    """A wait. ``alarm_at`` (time.monotonic()) may change at any time."""
 
     alarm_at: float
 
     def wake(self) -> None:
-        """The time has come; called again at each tick until ``alarm_at`` is later."""
+        """Called at each tick while ``alarm_at`` is not later than now."""
 
 
 class Alarms:
-    """Wakes those who sleep."""
+    """Wakes each sleeper at its time."""
 
     def __init__(self) -> None:
         self._sleepers: set[Sleeper] = set()
@@ -36,13 +36,13 @@ class Alarms:
         self._is_running = False
 
     def add(self, sleeper: Sleeper) -> None:
-        """Look after somebody, until he is removed."""
+        """Watch a sleeper until it is removed."""
         self._sleepers.add(sleeper)
         if not self._is_running:
             self._start()
 
     def remove(self, sleeper: Sleeper) -> None:
-        """Somebody has woken up by himself."""
+        """End the watch: the sleeper needs no wake-up any more."""
         self._sleepers.discard(sleeper)
 
     def _start(self) -> None:
@@ -52,7 +52,7 @@ class Alarms:
             self._is_running = True
         try:
             threading.Thread(target=self._run, daemon=True).start()
-        except BaseException:  # the next one who comes tries again
+        except BaseException:  # the next add() tries again
             self._is_running = False
             raise
 
@@ -66,5 +66,5 @@ class Alarms:
                         sleeper.wake()
         finally:
             self._is_running = False
-        if self._sleepers:  # who was added before that has seen us running
+        if self._sleepers:  # an add() before that line saw a running thread and started none
             self._start()

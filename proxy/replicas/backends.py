@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to single devices, and the account of which devices fail.
+"""Requests to single devices, and the record of their failures.
 
-Every failure is logged here, once, with the transaction that met it.
+Every failure is logged here, once, with the id of its transaction.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from proxy.replicas.prober import Prober
 from proxy.replicas.quorum import Answer
 from ring.ring import Node
 
-# An object server that lost records says with this header how far its answer may be trusted.
+# An object server that lost records sends this header with an answer that may be wrong.
 DOUBT = "x-backend-doubt"
-DOUBT_STALE = "stale"  # good, but a lost record may be a newer write or delete of this name
-DOUBT_UNKNOWN = "unknown"  # with 503: this replica cannot say
+DOUBT_STALE = "stale"  # correct, unless a lost record is a newer write or delete of this name
+DOUBT_UNKNOWN = "unknown"  # with 503: this replica does not know the state of this name
 
-# The body of an answer to a write; storage servers send a line at most.
+# The limit for the body of an answer to a write. Storage servers send one line at most.
 ANSWER_BYTES_MAX = 64 * 1024
 
 
 class BackendRequest(NamedTuple):
-    """What is asked of the servers of one partition.
+    """A request to the servers of one partition.
 
     :param server_type: Account, Container or Object.
-    :param path: quoted ``/account[/container[/object]]``, with a query if there is one.
+    :param path: quoted ``/account[/container[/object]]``, with the query, if any.
     :param timeout: longest wait for each read or write, seconds.
     """
 
@@ -50,12 +50,12 @@ class BackendRequest(NamedTuple):
     body: bytes = b""
 
     def path_on(self, node: Node) -> str:
-        """The request target at one device."""
+        """The request target for one device."""
         return f"/{node['device']}/{self.partition}{self.path}"
 
 
 class Backends:
-    """Sends requests to devices; a failure is noted and answered with None."""
+    """Sends requests to devices. After a failure, which is noted, the result is None."""
 
     def __init__(self, client: BackendClient, health: DeviceHealth, logger: logging.Logger) -> None:
         self.client = client
@@ -96,8 +96,8 @@ class Backends:
             return None
 
     def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
-        """Note that a device gave no usable answer. One error of several requests, as when a batch
-        is lost, counts once for each device.
+        """Note that a device gave no usable answer. An error that several requests share, such as
+        a lost batch, counts once for each device.
         """
         is_refusal = isinstance(error.__cause__, ConnectionRefusedError)
         if not is_refusal:
@@ -106,7 +106,7 @@ class Backends:
             return
         error.devices.add(node["device"])
         if is_refusal:
-            if self.health.add_refusal(node):  # or a dead server would fill the log
+            if self.health.add_refusal(node):  # otherwise a stopped server would fill the log
                 self._log(logging.ERROR, "backend_refuses", node, request, reason=error.reason)
         elif isinstance(error, ConnectionLost):
             self._suppressed(node, request, self.health.add_lost_connection(node))
@@ -114,24 +114,24 @@ class Backends:
             self._suppressed(node, request, self.health.add_failure(node))
 
     def gave_up(self, node: Node) -> None:
-        """Note that an answer to a write was not waited for: the device may have missed it."""
+        """Note that the proxy stopped waiting for a write: the device may have missed it."""
         self.health.doubt(node)
 
     def is_usable(
         self, node: Node, request: BackendRequest, answer: Answer | BackendResponse
     ) -> bool:
-        """False for a server error, which is noted: 507 at once puts the device aside."""
+        """False for a server error, which is noted. A 507 suppresses the device immediately."""
         status = answer.status
         if status < 500:
             if self.health.troubles:
                 self.health.forgive(node)
             return True
-        if status == 529:  # busy, as its rate limit says; that is no failure
+        if status == 529:  # the device's rate limit is reached; that is not a failure
             self._log(logging.INFO, "backend_busy", node, request)
             self.health.doubt(node)
             return False
         if status == 503 and answer.headers.get(DOUBT) == DOUBT_UNKNOWN:
-            # One record is lost; the device serves the rest, so this is no failure either.
+            # One record is lost. The device serves the others, so this is not a failure either.
             self._log(logging.INFO, "backend_doubt", node, request)
             return False
         self._log(logging.ERROR, "backend_error", node, request, status=status)
@@ -142,7 +142,7 @@ class Backends:
         return False
 
     def _suppressed(self, node: Node, request: BackendRequest, is_suppressed: bool) -> None:
-        """Let a device that has become suppressed be probed."""
+        """Start probes of a device if it has just become suppressed."""
         if is_suppressed:
             self.logger.error("event=device_suppressed %s", fields(device=node_name(node)))
             self._prober.watch(node, request.server_type)

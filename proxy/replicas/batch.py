@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small requests that wait for the same server travel in one message.
+"""Small requests that wait for the same server go in one message.
 
-While a message is under way to a server, what is to follow gathers and goes as the next one. Its
-answers come one by one, so a device that hangs keeps nobody waiting but those who asked it. A
-server that knows no batches gets each request by itself.
+While a message is in flight to a server, further requests gather and go as the next message. The
+answers come one by one, so a device that hangs delays only its own requests. A server without
+support for batches gets each request separately.
 
-Made of the standard library alone, as `fanout` is: under eventlet's monkey patch the threads are
-green.
+This module uses only the standard library, as `fanout` does: under eventlet's monkey patch the
+threads are green.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from proxy.replicas.batch_answers import AnswerParser
 from proxy.replicas.engine import PATIENCE
 from proxy.replicas.quorum import Answer
 
-#: Of one message, unless it is a single request. A server that refuses the message must still read
-#: it, or the connection would be reset before the refusal is: Go's do so up to 256 KiB.
+#: The limit of a message of several requests. A server that refuses a message must read its body,
+#: else the reset connection would lose the refusal. Go's HTTP server reads up to 256 KiB of it.
 MESSAGE_BYTES_MAX = 224 * 1024
 MESSAGE_PARTS_MAX = 256
-#: Messages to one server that may be under way, without those that are late; the next waits.
+#: Messages to one server that may be in flight, not counting late ones. The next message waits.
 MESSAGES_MAX = 2
-#: From when on a message is late although its answers keep dripping, seconds.
+#: After this time a message is late, even if answers still arrive, seconds.
 LATE_SECONDS = 0.2
-#: How often a courier that is late looks whether anybody still waits, seconds.
+#: How often a late courier checks whether its answers are still wanted, seconds.
 LOOK_SECONDS = 0.5
-#: How long a server that knows no batches is not asked again, seconds.
+#: How long a server without support for batches gets no further one, seconds.
 SINGLY_SECONDS = 60.0
 
 _METHOD = "BATCH"
@@ -55,8 +55,8 @@ _T = TypeVar("_T")
 
 
 class Part:
-    """A request to one device. At the end it has an ``answer`` or an ``error``, and ``on_end`` is
-    called with it, in a thread of ours.
+    """A request to one device. At the end it has an ``answer`` or an ``error``, and a courier's
+    thread calls ``on_end`` with it.
 
     :param headers: encoded lines.
     :param timeout: longest wait for the server, seconds.
@@ -98,37 +98,37 @@ class Part:
         self.answer: Answer | None = None
         self.error: BackendError | None = None
         self.ended_at = 0.0  # time.monotonic()
-        #: Nobody waits any more. It may be sent all the same.
+        #: The answer is no longer wanted. The request may still be sent.
         self.is_withdrawn = False
 
     @property
     def size(self) -> int:
-        """About how many bytes it is long."""
+        """Its approximate length in bytes."""
         return len(self.path) + len(self.headers) + len(self.body) + 100
 
     def encoded(self) -> bytes:
-        """The request as it would go over a connection of its own."""
+        """The request as the bytes of an HTTP request of its own."""
         head = request_head(self.method, self.path, self.address, self.headers, len(self.body))
         return head + self.body
 
     def end(self, answer: Answer | None, error: BackendError | None = None) -> None:
-        """Note what became of it."""
+        """Set the answer or the error, and call ``on_end``."""
         self.answer, self.error = answer, error
         self.ended_at = time.monotonic()
         self.on_end(self)
 
 
 class Batches:
-    """Sends parts to servers, in as few messages as it can without letting any wait."""
+    """Sends parts to servers, in as few messages as possible without a delay."""
 
     def __init__(self, client: BackendClient) -> None:
-        #: For those who wait for parts.
+        #: For the threads that wait for parts.
         self.alarms = Alarms()
         self._client = client
         self._routes: dict[Address, _Route] = {}
 
     def send(self, part: Part) -> None:
-        """Send a part soon, along with others."""
+        """Queue a part, which goes with others in the next message."""
         route = self._routes.get(part.address)
         if route is None:
             route = self._routes.setdefault(part.address, _Route(self._client, part.address))
@@ -136,31 +136,31 @@ class Batches:
 
 
 class _Route:
-    """What is to go to one server."""
+    """The queue of parts to one server."""
 
     def __init__(self, client: BackendClient, address: Address) -> None:
         self.client = client
         self.address = address
-        #: Until then the server is taken for one that knows no batches; time.monotonic().
+        #: Until then the server gets no batches, since it does not support them; time.monotonic().
         self.singly_until = 0.0
         self._waiting: deque[Part] = deque()
-        self._lock = threading.Lock()  # guards taking from it, and the number of couriers
-        self._couriers = 0  # those that the next message may have to wait for
+        self._lock = threading.Lock()  # guards removals from _waiting, and the number of couriers
+        self._couriers = 0  # without the late ones; the next message may wait for these
 
     def add(self, part: Part) -> None:
-        """Let a part wait for a courier."""
+        """Queue a part for a courier."""
         self._waiting.append(part)
-        # Without the lock, for each part comes along here. A courier that leaves looks whether
-        # anything waits after it is gone, so either it sees this part or we see that it is gone.
+        # Without the lock, since every part passes here. A courier that leaves reduces the number
+        # first and then checks the queue. So either it sees this part, or we see the new number.
         if self._couriers < MESSAGES_MAX:
             self._hire()
-        elif self._front_is_withdrawn():  # a server may take nothing for seconds
+        elif self._front_is_withdrawn():  # a server may accept nothing for seconds
             with self._lock:
                 while self._front_is_withdrawn():
                     self._waiting.popleft()
 
     def next_message(self) -> list[Part]:
-        """What goes next; empty when nothing waits."""
+        """The parts of the next message; empty when no part waits."""
         message: list[Part] = []
         size = 0
         with self._lock:
@@ -175,7 +175,7 @@ class _Route:
         return message
 
     def leave(self) -> None:
-        """A courier has done its work, or is late: the next message goes without it."""
+        """Remove a courier that is done or late: the next message does not wait for it."""
         with self._lock:
             self._couriers -= 1
         if self._waiting:
@@ -196,18 +196,18 @@ class _Route:
 
 
 class _Courier:
-    """Carries messages to a server, one after another, until one is late.
+    """Sends messages to a server, one after another, until one is late.
 
-    :param is_late: nothing waits for it from the beginning.
+    :param is_late: it counts as late from the start: no message waits for it.
     """
 
     def __init__(self, route: _Route, *, is_late: bool = False) -> None:
         self._route = route
         self._is_late = is_late
-        self._late_at = 0.0  # when the message will be late; time.monotonic()
+        self._late_at = 0.0  # from this time on the message is late; time.monotonic()
 
     def run(self) -> None:
-        """Work until nothing waits."""
+        """Send messages until no part waits."""
         try:
             while not self._is_late and (message := self._route.next_message()):
                 self._late_at = time.monotonic() + LATE_SECONDS
@@ -265,9 +265,9 @@ class _Courier:
                 part.end(None, lost)
 
     def _exchange(self, parts: dict[int, Part]) -> None:
-        """Send parts, and take out those that have ended.
+        """Send parts, and remove those that have ended.
 
-        :raises BackendError: nothing will be heard of the others.
+        :raises BackendError: no answer to the others will come.
         """
         address = self._route.address
         timeout = max(part.timeout for part in parts.values())
@@ -284,7 +284,7 @@ class _Courier:
                 parser.feed(b"".join(pieces))
         except ValueError as error:
             exchange.abort()
-            raise BadResponse(address, f"answers a batch with nonsense: {error}") from error
+            raise BadResponse(address, f"sent a malformed answer to a batch: {error}") from error
         except ReadTimeout:
             exchange.abort()
             raise
@@ -298,8 +298,8 @@ class _Courier:
         parts.clear()
 
     def _wait(self, parts: Collection[Part], read: Callable[[float], _T], timeout: float) -> _T:
-        """What ``read`` gives. Others do not wait for it much longer than is usual, and we only as
-        long as anybody waits for one of the parts. Where all are answered the end is to come.
+        """Wait for the result of ``read`` while one of the parts is wanted. After PATIENCE, the
+        next message no longer waits. ``parts`` is empty when only the end of the answer is left.
         """
         until = time.monotonic() + timeout
         while True:

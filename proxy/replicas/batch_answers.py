@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers to a batch, as they come: HTTP responses in a row, each with the number of its
+"""The parser of the answers to a batch: a sequence of HTTP responses, each with the number of its
 request (doc/formats/wire-object.md).
 """
 
@@ -17,10 +17,10 @@ _PART = "x-backend-part"
 
 
 class AnswerParser:
-    """Takes a stream of answers in pieces of any size. Its on_* methods are the parser's.
+    """Parses a stream of answers in pieces of any size. httptools calls its on_* methods.
 
-    :param take: called with each answer that is complete, and the number of its request; it raises
-        a LookupError for a number that it does not expect.
+    :param take: called with the number of a request and its complete answer. It raises a
+        LookupError for an unexpected number.
     """
 
     def __init__(self, was_resent: bool, take: Callable[[int, Answer], None]) -> None:
@@ -29,12 +29,12 @@ class AnswerParser:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
-        self._bytes = 0  # of the answer that is coming, at least
+        self._bytes = 0  # of the current answer; a lower bound
 
     def feed(self, data: bytes) -> None:
-        """Take in what came.
+        """Parse the next piece.
 
-        :raises ValueError: this is not what answers look like. Those before it were taken.
+        :raises ValueError: it is malformed. The answers before it were delivered.
         """
         self._bytes += len(data)
         try:

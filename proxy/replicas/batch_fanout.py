@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One small request to several devices at a time, in batches with those of others."""
+"""One small request to several devices in parallel, in batches with other requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ask_in_batches(
     decided: Decided,
     post_quorum_timeout: float,
 ) -> list[Outcome]:
-    """As `fanout.ask_all`, but each request travels with others to the same server."""
+    """As `fanout.ask_all`, but each request goes in one message with others to the same server."""
     parts = _Parts(backends, batches, request, post_quorum_timeout)
     try:
         batches.alarms.add(parts)
@@ -34,7 +34,7 @@ def ask_in_batches(
 
 
 class _Parts:
-    """A transport that hands its requests to couriers, and sleeps until it has something to do."""
+    """A transport that gives its requests to couriers, and sleeps until an answer matters."""
 
     def __init__(
         self, backends: Backends, batches: Batches, request: BackendRequest, patience: float
@@ -45,14 +45,14 @@ class _Parts:
         self._patience = patience
         self.pending: dict[Part, Attempt] = {}  # in the order of their deadlines
         self._ended: deque[Part] = deque()  # filled by couriers
-        # Released, once at most, when there is something to do. An Event costs three times as much.
+        # Released, at most once, when there is work. An Event costs three times as much.
         self._bell = threading.Lock()
         self._bell.acquire()
         self._last_at = 0.0  # when the last answer came
         self.alarm_at = float("inf")
 
     def send(self, index: int, headers: bytes, node: Node) -> bool:
-        """Let the request wait for a courier; a failure is known later."""
+        """Queue the request for a courier. A failure is known only later."""
         request = self._request
         part = Part(
             (node["ip"], node["port"]),
@@ -68,7 +68,7 @@ class _Parts:
         return True
 
     def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
-        """All that has ended, and those that are past their deadlines."""
+        """All attempts that have ended or are past their deadlines."""
         if give_up_at is not None and time.monotonic() >= give_up_at:
             return None
         self._set_alarm(give_up_at)
@@ -79,33 +79,33 @@ class _Parts:
         return ended
 
     def heard_at(self) -> float:
-        """When the courier had the last answer; the waiting thread may have slept since."""
+        """When a courier got the last answer. The waiting thread may have slept since then."""
         return self._last_at or time.monotonic()
 
     def give_up(self) -> Iterable[Attempt]:
-        """Withdraw what is late. It may be sent all the same, and no device is doubted."""
+        """Withdraw the late requests. They may still be sent, so no device is doubted."""
         for part in self.pending:
             part.is_withdrawn = True
         self.pending.clear()
         return ()
 
     def wake(self) -> None:
-        """Ring the bell."""
+        """Wake the waiting thread."""
         try:
             self._bell.release()
         except RuntimeError:
-            pass  # it has been rung
+            pass  # it is released already
 
     def _part_ended(self, part: Part) -> None:
-        """Called by a courier: wake up, if there is something to do."""
+        """Called by a courier: wake the waiting thread, if there is work for it."""
         self._ended.append(part)
         is_failure = part.answer is None or part.answer.status >= 500
         if is_failure or len(self._ended) >= len(self.pending):
             self.wake()
 
     def _set_alarm(self, give_up_at: float | None) -> None:
-        # Some of the answers do not wake us up. So look how things stand at least as often as a
-        # quorum would make a difference.
+        # Not every answer wakes the thread. So it also wakes after the time in which a quorum
+        # would make a difference.
         soon = time.monotonic() + max(self._patience, PATIENCE)
         deadline = next(iter(self.pending)).deadline
         self.alarm_at = min(soon, deadline, give_up_at or soon)

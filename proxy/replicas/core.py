@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all controllers share: options, rings, the way to the storage servers."""
+"""The object that all controllers share: options, rings, requests to the storage servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ring.ring import Ring, RingSet
 
 
 class Core:
-    """One for each proxy process."""
+    """The shared state of one proxy process."""
 
     def __init__(
         self, options: ProxyOptions, cluster: ClusterConf, rings: RingSet, logger: logging.Logger
@@ -68,7 +68,9 @@ class Core:
         body: bytes = b"",
         timeout: float = 0.0,
     ) -> BackendRequest:
-        """What to ask of the servers of ``partition``; method and timeout default to the usual."""
+        """A request to the servers of ``partition``; by default with the client's method and
+        ``node_timeout``.
+        """
         return BackendRequest(
             server_type,
             method or req.method,
@@ -88,9 +90,9 @@ class Core:
         *,
         in_batches: bool = False,
     ) -> list[Outcome]:
-        """`fanout.ask_all` with this proxy's settings; decided by a quorum of the primaries.
+        """`fanout.ask_all` with this proxy's options. By default a quorum of the primaries decides.
 
-        ``in_batches``: the request is small and others are made at the same time.
+        :param in_batches: the request is small, and other requests are sent at the same time.
         """
         replicas = nodes.primary_count
         decided = decided or (lambda statuses: have_quorum(statuses, replicas))
@@ -108,7 +110,7 @@ class Core:
         headers: Sequence[bytes],
         overrides: Mapping[int, int] | None = None,
     ) -> Answer:
-        """The answer that stands for those of all replicas; 503 where there is no such."""
+        """One answer for those of all replicas; 503 if no class of statuses has a quorum."""
         outcomes = self.ask(request, nodes, headers)
         return self.best(request, [o.answer for o in outcomes], nodes.primary_count, overrides)
 
@@ -120,7 +122,7 @@ class Core:
         overrides: Mapping[int, int] | None = None,
         quorum: int | None = None,
     ) -> Answer:
-        """The best of the answers; replicas that gave none count as unavailable."""
+        """The best of the answers. Replicas without an answer count as 503."""
         answers = answers + [UNAVAILABLE] * (replicas - len(answers))
         answer = best_answer(answers, quorum, overrides)
         if answer is not None:
@@ -142,9 +144,9 @@ class Core:
 def header_lines(headers: Mapping[str, str]) -> bytes:
     """Backend request headers as bytes.
 
-    :raises HTTPException: (400) a header of the client holds a line break.
+    :raises HTTPException: (400) a header of the client contains a line break.
     """
     try:
         return encode_headers(headers)
     except ValueError:
-        raise http_error(400, "A header holds a line break.") from None
+        raise http_error(400, "A header contains a line break.") from None

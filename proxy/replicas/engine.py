@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request to several devices: which device is asked next, when it is decided, when to give up.
+"""One request to several devices: the next device to ask, the decision, the time to give up.
 
-The rules, the same for every request and every way to send it:
+The rules are the same for every request and every transport:
 
-- Each request goes to the next device of the queue that takes it.
+- Each request goes to the next device of the queue that accepts it.
 - A device that fails is replaced by the next one.
-- A 404 of a hand-off that never had the thing says nothing; the device is not replaced.
-- Once the statuses decide the outcome, the transport waits for the rest a little longer. Then it
-  gives them up.
+- A 404 of a hand-off that never had the object does not count; the device is not replaced.
+- Once the statuses decide the outcome, the transport waits a little longer for the remaining
+  answers. Then it gives them up.
 
-The engine does no I/O and reads no clock. Both belong to the `Transport` below it: a connection for
+The engine does no I/O and reads no clock. The `Transport` below it does both: a connection for
 each request (``fanout``), messages of many requests (``batch_fanout``), bodies in pieces
 (``uploads``). The transport also notes which devices fail, since it knows the errors.
 """
@@ -23,10 +23,10 @@ from typing import Protocol
 from proxy.replicas.quorum import Answer
 from ring.ring import Node
 
-# An answer that is later than this is no longer waited for in its turn, seconds.
+# The longest wait for one answer before the others get their turn, seconds.
 PATIENCE = 0.05
 
-#: Whether the statuses that came so far decide the outcome.
+#: Whether the statuses of the answers so far decide the outcome.
 Decided = Callable[[list[int]], bool]
 
 
@@ -42,7 +42,8 @@ class Outcome:
 class Attempt:
     """One of the requests at one device.
 
-    ``answer`` is read when the attempt has ended; None: another device shall take the request.
+    The engine reads ``answer`` when the attempt has ended. None means that the request goes to
+    another device.
     """
 
     __slots__ = ("answer", "headers", "index", "node")
@@ -55,27 +56,27 @@ class Attempt:
 
 
 class Transport(Protocol):
-    """Carries the requests of one fan-out to devices. It belongs to one thread."""
+    """Sends the requests of one fan-out to devices. Only one thread uses it."""
 
     @property
     def pending(self) -> Sized:
         """The attempts that have not ended."""
 
     def send(self, index: int, headers: bytes, node: Node) -> bool:
-        """Begin an attempt; False if the device does not take it, which has been noted."""
+        """Begin an attempt. False if the device does not accept it; this failure has been noted."""
 
     def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
         """Wait until an attempt ends, and return those that ended; None at ``give_up_at``.
 
-        The wait may also end early, with nothing. ``give_up_at`` is a time.monotonic(), or None
-        while nothing is decided. Failures of devices have been noted.
+        The wait may also end early, with an empty result. ``give_up_at`` is a time.monotonic(), or
+        None while the outcome is undecided. Failures of devices have been noted.
         """
 
     def heard_at(self) -> float:
         """When the last answer came, as a time.monotonic()."""
 
     def give_up(self) -> Iterable[Attempt]:
-        """End what is pending; returns the attempts that another device shall take."""
+        """End the pending attempts; returns those that go to another device."""
 
 
 def ask(
@@ -99,7 +100,7 @@ def ask(
 def collect(
     transport: Transport, nodes: Iterator[Node], decided: Decided, post_quorum_timeout: float
 ) -> list[Outcome]:
-    """The outcomes of the requests that are under way; failed ones go to the next of ``nodes``."""
+    """The outcomes of the requests in flight; a failed one goes to the next of ``nodes``."""
     outcomes: list[Outcome] = []
     give_up_at: float | None = None
     while transport.pending:
@@ -121,5 +122,5 @@ def collect(
 
 
 def _knows(node: Node, answer: Answer) -> bool:
-    """Whether a device that says 404 should have the thing, or had it once."""
+    """Whether a device that answers 404 should have the object, or had it once."""
     return "handoff_index" not in node or "x-backend-timestamp" in answer.headers

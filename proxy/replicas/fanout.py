@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request to several devices at a time, each over a connection of its own.
+"""One request to several devices in parallel, each over a connection of its own.
 
-The transport needs no thread: it sends to every device before it reads the first answer, and reads
-the answers in turn, since in a healthy cluster they come together. Only when one lets the others
-wait does it look which is ready. It is made of the standard library alone: under eventlet's monkey
+The transport needs no thread. It sends to every device before it reads the first answer. It reads
+the answers in turn, since in a healthy cluster they come together. If one is late, `select` finds
+the connection that is ready. The module uses only the standard library: under eventlet's monkey
 patch select is green.
 """
 
@@ -46,7 +46,7 @@ class Slot(Attempt):
     __slots__ = ("deadline", "exchange", "is_slow")
 
     def __init__(self, index: int, headers: bytes, node: Node, exchange: BackendExchange) -> None:
-        # As the base class does; a call less for each replica.
+        # The same as in the base class, which saves a call for each replica.
         self.index = index
         self.headers = headers
         self.node = node
@@ -77,7 +77,7 @@ class Exchanges:
         return True
 
     def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
-        """Read from one device; nothing if its answer is not there yet, which makes it slow."""
+        """Read from one device. Empty if its answer has not come yet; the device is slow then."""
         slot = self._next(give_up_at)
         if slot is None:
             return None
@@ -96,11 +96,11 @@ class Exchanges:
         return (slot,)
 
     def heard_at(self) -> float:
-        """Now: each answer is handed over when it has been read."""
+        """Now, since each answer is returned as soon as it has been read."""
         return time.monotonic()
 
     def give_up(self) -> Iterable[Attempt]:
-        """Close the connections of the devices that are late; they may have missed a write."""
+        """Close the connections of the late devices, which may have missed a write."""
         for slot in self.pending:
             slot.exchange.abort()
             self.backends.gave_up(slot.node)
@@ -110,7 +110,7 @@ class Exchanges:
     def read(self, slot: Slot) -> Answer | None:
         """The whole answer, or None for a server error.
 
-        :raises BackendError: no answer; a ReadTimeout may mean that it is not there yet.
+        :raises BackendError: no answer; after a ReadTimeout it may still come.
         """
         return self.usable(slot, slot.exchange.response(PATIENCE))
 
@@ -123,13 +123,13 @@ class Exchanges:
         return None
 
     def fail_silent(self, slot: Slot, seconds: float) -> None:
-        """Stop waiting for a device that said nothing for so long."""
+        """Stop waiting for a device that sent nothing for ``seconds``."""
         slot.exchange.abort()
         error = ReadTimeout(slot.exchange.address, f"no answer in {seconds} s")
         self.backends.failed(slot.node, self.request, error)
 
     def _next(self, give_up_at: float | None) -> Slot | None:
-        """The slot to read from next; waits for it if need be. None at ``give_up_at``."""
+        """The slot to read from next; waits for one if necessary. None at ``give_up_at``."""
         for slot in self.pending:
             if not slot.is_slow:
                 return slot
@@ -142,5 +142,5 @@ class Exchanges:
             return found
         if give_up_at is not None and time.monotonic() >= give_up_at:
             return None
-        # The one whose time is up: reading from it makes that known.
+        # The slot that is past its deadline. The caller's read then times out.
         return min(self.pending, key=lambda slot: slot.deadline)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET and HEAD at the storage servers: one replica after the other until one has what is wanted."""
+"""GET and HEAD at the storage servers: one replica after the other until one has the resource."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _TIMESTAMP_HEADERS = (
     "x-timestamp",
 )
 _NEVER = Timestamp(0)
-_OUTDATED = Answer(404)  # stands for a copy that is not the one wanted
+_OUTDATED = Answer(404)  # in place of a copy of another version
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A device that has what was asked for, and its answer, the body still to be read."""
+    """A device that has the resource, and its answer; the body is not read yet."""
 
     node: Node
     response: BackendResponse
 
 
 class Search:
-    """Goes through the devices of a partition; continues where it stopped when asked again.
+    """Asks the devices of a partition in order. Each call continues where the last one stopped.
 
-    ``answers`` are those of the devices that did not have it.
+    ``answers`` are those of the devices that did not have the resource.
     """
 
     def __init__(self, core: Core, request: BackendRequest, nodes: NodeQueue) -> None:
@@ -46,14 +46,14 @@ class Search:
         self._nodes = nodes
         self._is_object = request.server_type == "Object"
         self._deleted_at: Timestamp | None = None
-        self._set_aside: list[Node] = []  # those whose copies were not the best
+        self._set_aside: list[Node] = []  # devices whose copies were not the best
         self._verdict: Answer | None = None
         self._suppressed_left = min(
             core.options.rebalance_missing_suppression_count, nodes.primary_count - 1
         )
 
     def find(self, headers: bytes, etag: str | None = None) -> Source | None:
-        """The next device that has it; with ``etag``, in this version."""
+        """The next device that has the resource; with ``etag``, only this version."""
         for node in self._nodes if etag is None else self._all_left():
             response = self._ask(node, headers)
             if response is None:
@@ -68,7 +68,7 @@ class Search:
         return None
 
     def find_whole(self, headers: bytes) -> Answer | None:
-        """The whole answer of the next device that has it; for what cannot be resumed."""
+        """The whole answer of the next device that has it; for bodies that cannot be resumed."""
         while (source := self.find(headers)) is not None:
             response = source.response
             try:
@@ -78,10 +78,10 @@ class Search:
         return None
 
     def find_best(self, headers: bytes, *, newest: bool) -> Source | None:
-        """The first device that has it; with ``newest``, the one whose copy is the newest of all.
+        """The first device that has it; with ``newest``, the device with the newest copy of all.
 
-        A server may doubt its own answer. Then the search goes on until an answer without doubt is
-        as new. If there is none, the newest of all counts, doubtful or not.
+        A server may mark its own answer as doubtful. Then the search continues until an answer
+        without doubt is as new. If there is none, the newest of all counts, doubtful or not.
         """
         best: Source | None = None
         while (found := self.find(headers)) is not None:
@@ -97,11 +97,11 @@ class Search:
         return best
 
     def failure(self) -> Answer:
-        """What to tell the client when nothing was found."""
+        """The answer for the client after a search that found nothing."""
         return self._verdict or self.core.best(self.request, self.answers, 0)
 
     def _all_left(self) -> Iterator[Node]:
-        """The devices that may go on with a copy that broke off; those set aside have one."""
+        """The devices that may continue an interrupted copy, first those known to have one."""
         while self._set_aside:
             yield self._set_aside.pop(0)
         yield from self._nodes
@@ -111,16 +111,16 @@ class Search:
         self._set_aside.append(source.node)
 
     def _is_sure(self, best: BackendResponse) -> bool:
-        """Whether neither this answer is doubtful nor a doubtful refusal is newer than it."""
+        """Whether this answer is not doubtful, and no doubtful refusal is newer than it."""
         return not _is_stale(best) and not any(
             _is_stale(answer) and _weight(answer) > _weight(best) for answer in self.answers
         )
 
     def _settled(self, best: Source | None) -> Source | None:
-        """``best``, unless something else outweighs it: a newer tombstone, or a refusal (412).
+        """``best``, or None if a newer tombstone or a newer refusal (412) overrides it.
 
-        The tombstone makes 404s of all that it outdates. A refusal counts here where one of the two
-        is in doubt; it is the verdict then.
+        Answers that are older than the tombstone become 404s. A refusal overrides ``best`` only
+        if one of the two is doubtful. It becomes the verdict then.
         """
         deleted_at = self._deleted_at
         if deleted_at is not None:
@@ -134,7 +134,7 @@ class Search:
                 best = None
         refusals = [answer for answer in self.answers if answer.status == 412]
         if not refusals:
-            return best  # as nearly always
+            return best  # nearly always
         refusal = max(refusals, key=_weight)
         is_doubted = _is_stale(refusal) or (best is not None and _is_stale(best.response))
         if is_doubted and (best is None or _weight(refusal) > _weight(best.response)):
@@ -175,7 +175,7 @@ class Search:
             return False
         put_at = headers.get("x-put-timestamp")
         if put_at is not None and not _parse(put_at):
-            return False  # a database that was made by replication and never PUT
+            return False  # a database that replication created and that got no PUT
         return self._deleted_at is None or _time_of(response) >= self._deleted_at
 
     def _note_failure(self, node: Node, response: BackendResponse) -> None:
@@ -185,7 +185,7 @@ class Search:
         is_dated = bool(deleted_at)
         if (is_missing or not is_usable) and not is_dated:
             if "handoff_index" in node:
-                response.close()  # it was never meant to have it, and says nothing
+                response.close()  # it never had the resource, so its answer does not count
                 return
             if is_missing and self._suppressed_left > 0:
                 self._suppressed_left -= 1
@@ -197,7 +197,7 @@ class Search:
         try:
             body = response.body(ANSWER_BYTES_MAX)
         except BackendError:
-            body = b""  # the status is known, and that is what counts
+            body = b""  # the status is known, which is enough
         self.answers.append(Answer(response.status, response.headers, body))
 
 
@@ -206,8 +206,9 @@ def _is_stale(answer: Answer | BackendResponse) -> bool:
 
 
 def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, Timestamp, bool]:
-    """The answer with the newer data weighs more, then that of the later POST, then that without
-    doubt.
+    """The sort key of answers: first the time of the data, then of the last POST, then doubt.
+
+    The best answer has the greatest key.
     """
     changed = _parse(answer.headers.get("x-backend-timestamp", "0"))
     return _time_of(answer), changed, not _is_stale(answer)
@@ -224,4 +225,4 @@ def _parse(text: str) -> Timestamp:
     try:
         return Timestamp(text)
     except ValueError:
-        return _NEVER  # a server that sends nonsense is believed no more than one that is silent
+        return _NEVER  # a malformed time counts as none

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metadata of an object that is known only after its body: a checksum, a sum, a key.
 
-A filter that needs some puts a callable into the environ, as with OpenStack Swift; it is given the
-footers, a case-insensitive mapping, once the body has been read, and adds to them. A filter that
-finds one there calls it from its own. Footers go before headers of the same name. They travel as
-headers where the body is read before anything is sent, else behind the body in a MIME document of
-two parts.
+A filter that needs footers puts a callable into the environ, as with OpenStack Swift. The callable
+gets the footers, a case-insensitive mapping, once the body has been read, and adds to them. If a
+filter finds a callable in the environ, its own callable calls that one.
+
+A footer overrides a header of the same name. If the body is read before anything is sent, footers
+are sent as headers. Else they follow the body in a MIME document of two parts.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers
 from martlet.words.names import wsgi_to_str
 
-#: What an object server says along with 100 Continue if it takes footers.
+#: The header that an object server sends with 100 Continue if it accepts footers.
 AGREEMENT = "x-obj-metadata-footer"
 
 UpdateFooters = Callable[[MutableMapping[str, str]], object]
 
-# What the row of the container says instead of the object's own values; the second wins.
+# Headers that override the object's own values in the container's row; the second prefix wins.
 _OVERRIDES = ("X-Backend-Container-Update-Override-", "X-Object-Sysmeta-Container-Update-Override-")
 
 
 def has_footers(environ: Environ) -> bool:
-    """Whether there will be any."""
+    """Whether a filter adds footers to this request."""
     return UPDATE_FOOTERS in environ
 
 
 def footers_of(environ: Environ) -> Headers:
-    """The footers, of a body that has been read; values are WSGI strings.
+    """The footers of a body that has been read; values are WSGI strings.
 
     :raises HTTPException: a filter refuses the body.
     """
@@ -48,8 +49,9 @@ def footers_of(environ: Environ) -> Headers:
 def overridden(
     size: int, etag: str, content_type: str, metadata: Mapping[str, str]
 ) -> tuple[str, str, str]:
-    """Size, ETag and content type that the container is to list for an object with ``metadata``
-    (headers and footers, by any case-insensitive mapping).
+    """The size, ETag and content type that the container lists for an object.
+
+    :param metadata: headers and footers, as a case-insensitive mapping.
     """
     shown_size = str(size)
     for prefix in _OVERRIDES:
@@ -67,7 +69,7 @@ class MimeBody:
         self.opening = b"--%b\r\nX-Document: object body\r\n\r\n" % self._boundary
 
     def headers(self, length: int | None) -> dict[str, str]:
-        """What announces the frame; ``length`` is the object's, where it is known."""
+        """The headers that announce the frame; ``length`` is the object's, if it is known."""
         announced = {
             "X-Backend-Obj-Metadata-Footer": "yes",
             "X-Backend-Obj-Multipart-Mime-Boundary": self._boundary.decode("ascii"),
@@ -77,7 +79,7 @@ class MimeBody:
         return announced
 
     def closing(self, footers: Mapping[str, str]) -> bytes:
-        """Everything behind the object."""
+        """The bytes after the object."""
         text = {name: wsgi_to_str(value) for name, value in footers.items()}
         document = json.dumps(text).encode("ascii")
         checksum = hashlib.md5(document, usedforsecurity=False).hexdigest().encode("ascii")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each device is trusted, as one process sees it.
+"""The failures of devices, as one process sees them.
 
-- A device that failed too often, or said that it is full or not mounted, is *suppressed*: requests
-  leave it alone. The prober asks such a device about every second; it comes back by an answer.
-- A server that refuses connections does not run: its devices are left alone for a second. A try
-  costs next to nothing, so no failures are counted.
-- A device that failed may have missed writes. It is *doubted*: reads try it after the others. A
-  short absence needs no more than one missed write to serve an outdated object.
+- A device that failed too often, or answered that it is full or not mounted, is *suppressed*:
+  requests avoid it. The prober asks it about every second. Its next good answer ends the
+  suppression.
+- A server that refuses connections does not run: requests avoid its devices for a second. A new
+  attempt costs little, so these refusals do not count as failures.
+- A device that failed may have missed writes. It is *doubted*: reads try it after the others. After
+  a short failure, one missed write is enough to serve an outdated object.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from ring.ring import Node
 
 Clock = Callable[[], float]
 
-#: A server that refused a connection is not asked again for so long, seconds.
+#: How long requests avoid a server that refused a connection, seconds.
 GONE_SECONDS = 1.0
-#: Connections that are lost within so long after the first end by one incident, seconds.
+#: Connections lost within this time after the first one count as one incident, seconds.
 INCIDENT_SECONDS = 1.0
 _NEVER = float("-inf")
 _Key = tuple[str, int, str]
@@ -29,14 +30,14 @@ _Key = tuple[str, int, str]
 
 @dataclass(slots=True)
 class _Trouble:
-    """Of one device; times are those of the clock."""
+    """The failures of one device; times are those of the clock."""
 
     count: int = 0
-    total: int = 0  # of all troubles, never set back
+    total: int = 0  # of all failures, never reset
     failed_at: float = _NEVER
     lost_at: float = _NEVER  # the first lost connection of an incident
     doubted_until: float = _NEVER
-    is_deaf: bool = False  # the last probe found it as it was
+    is_deaf: bool = False  # the last probe got no good answer
 
 
 def _key(node: Node) -> _Key:
@@ -44,12 +45,12 @@ def _key(node: Node) -> _Key:
 
 
 class DeviceHealth:
-    """Notes failures of devices, and says which to leave alone and which to ask last.
+    """Notes failures of devices, and decides which devices to avoid and which to ask last.
 
-    Failures are forgotten ``interval`` seconds after the last one. ``interval`` 0 switches
-    suppression off, ``doubt_seconds`` 0 doubt.
+    Failures are forgotten ``interval`` seconds after the last one. 0 as ``interval`` switches
+    suppression off, 0 as ``doubt_seconds`` switches doubt off.
 
-    :param limit: failures that a device may have without being suppressed.
+    :param limit: the number of failures at which a device is not yet suppressed.
     """
 
     def __init__(
@@ -60,41 +61,41 @@ class DeviceHealth:
         self._doubt_seconds = doubt_seconds
         self._clock = clock
         self._gone: dict[tuple[str, int], float] = {}
-        #: By device. Nothing while all is well: who asks often looks here first.
+        #: By device. Empty if no device failed, which callers on the fast path check first.
         self.troubles: dict[_Key, _Trouble] = {}
 
     def is_suppressed(self, node: Node) -> bool:
-        """Whether requests should leave the device alone."""
+        """Whether requests should avoid the device."""
         if self._gone and self._is_gone(node):
             return True
         trouble = self.troubles.get(_key(node))
         return trouble is not None and self._count_of(trouble) > self._limit
 
     def is_doubted(self, node: Node) -> bool:
-        """Whether the device may have missed writes of late."""
+        """Whether the device may have missed recent writes."""
         trouble = self.troubles.get(_key(node))
         return trouble is not None and trouble.doubted_until > self._clock()
 
     def is_deaf(self, node: Node) -> bool:
-        """Whether a suppressed device was asked meanwhile and did not answer."""
+        """Whether the last probe of a suppressed device got no good answer."""
         trouble = self.troubles.get(_key(node))
         return trouble is not None and trouble.is_deaf
 
     def trouble_count(self, node: Node) -> int:
-        """How often the device has been in trouble; it grows whenever the device fails."""
+        """The number of all failures of the device so far; it never decreases."""
         if not self.troubles:
-            return 0  # as nearly always
+            return 0  # nearly always
         trouble = self.troubles.get(_key(node))
         return 0 if trouble is None else trouble.total
 
     def add_failure(self, node: Node) -> bool:
-        """Count one failure; True when it is the one by which the device becomes suppressed."""
+        """Count one failure. True if the device becomes suppressed by it."""
         trouble = self._trouble(node)
         self._count(trouble, self._count_of(trouble) + 1)
         return self.interval > 0 and trouble.count == self._limit + 1
 
     def add_lost_connection(self, node: Node) -> bool:
-        """The same for a lost connection. All those that one crash ends count once."""
+        """The same for a lost connection. All connections that one crash ends count once."""
         trouble = self._trouble(node)
         now = self._clock()
         if now - trouble.lost_at < INCIDENT_SECONDS and trouble.count:
@@ -103,7 +104,7 @@ class DeviceHealth:
         return self.add_failure(node)
 
     def add_refusal(self, node: Node) -> bool:
-        """The server refuses connections; True if that is news."""
+        """Note that the server refuses connections. True if this was not known."""
         self.doubt(node)
         if self.interval <= 0 or self._is_gone(node):
             return False
@@ -111,23 +112,23 @@ class DeviceHealth:
         return True
 
     def suppress(self, node: Node) -> bool:
-        """Leave the device alone from now on: it is full or not mounted. True if that is news."""
+        """Suppress the device, which is full or not mounted. True if it was not suppressed yet."""
         trouble = self._trouble(node)
         is_news = self.interval > 0 and self._count_of(trouble) <= self._limit
         self._count(trouble, self._limit + 1)
         return is_news
 
     def doubt(self, node: Node) -> None:
-        """The device may have missed a write."""
+        """Note that the device may have missed a write."""
         self._trouble(node)
 
     def note_deaf(self, node: Node) -> None:
-        """A probe got no answer: the device stays suppressed for another ``interval``."""
+        """Note a probe without a good answer: suppress the device for another ``interval``."""
         self.suppress(node)
         self.troubles[_key(node)].is_deaf = True
 
     def forgive(self, node: Node) -> bool:
-        """Trust a suppressed device again: it has just answered. True if it was suppressed."""
+        """End the suppression of a device that has just answered. True if it was suppressed."""
         self._gone.pop((node["ip"], node["port"]), None)
         trouble = self.troubles.get(_key(node))
         if trouble is None or self._count_of(trouble) <= self._limit:
@@ -146,7 +147,7 @@ class DeviceHealth:
         return False
 
     def _trouble(self, node: Node) -> _Trouble:
-        """The notes about a device, which is doubted from now on."""
+        """The failures of a device, which is doubted from now on."""
         trouble = self.troubles.setdefault(_key(node), _Trouble())
         trouble.total += 1
         if self._doubt_seconds > 0:

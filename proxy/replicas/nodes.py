@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices a request tries: the primaries of its partition, then hand-offs, and those that are
-suppressed only as a last resort."""
+"""The devices that a request tries: the primaries of its partition, then hand-offs. Suppressed
+devices are the last resort."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from ring.ring import Node, Ring
 
 
 def node_name(node: Node) -> str:
-    """How messages name a device."""
+    """The name of a device in messages."""
     return f"{node['ip']}:{node['port']}/{node['device']}"
 
 
 class NodeQueue:
-    """The devices for one request, in the order to try them; each device comes once.
+    """The devices for one request, in the order to try them. Each device comes once.
 
-    At most ``limit`` usable devices come out; one that turned out to be unusable does not count.
-    Suppressed devices come last. A write gets them where fewer than a quorum of the others are left
-    that did not fail meanwhile: a device that may be back is better than a sure failure, and the
-    first answer it gives restores its trust. So the queue may end and, after a failure, go on.
+    At most ``limit`` usable devices come out. A device that is suppressed afterwards does not
+    count. Suppressed devices come last.
+
+    A write gets suppressed devices if fewer than a quorum of the others have not failed since they
+    came out. A device that may work again is better than a certain failure, and its first good
+    answer ends its suppression. So the queue may end and, after a failure, continue.
 
     A read takes the first device that has the object. The order of its primaries is random, but
-    doubted ones follow the others. Before it may say that there is nothing, it also asks all
-    suppressed devices, but not those that a probe found deaf.
+    doubted ones follow the others. Before it may answer 404, it also asks all suppressed devices,
+    except those that did not answer a probe.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class NodeQueue:
         self._health = health
         self._left = limit
         self._last: Node | None = None
-        self._given: list[tuple[Node, int]] = []  # and how often each had failed then
+        self._given: list[tuple[Node, int]] = []  # with the number of failures at that time
         self._suppressed: list[Node] = []
         self._logger = logger
         self._remaining = self._usable()
@@ -105,7 +107,7 @@ class NodeQueue:
         return self._suppressed.pop(0)
 
     def _good_count(self) -> int:
-        """How many of the usable devices have not failed since they came out."""
+        """The number of usable devices that have not failed since they came out."""
         return sum(self._health.trouble_count(node) <= before for node, before in self._given)
 
     def handoffs(self, count: int) -> list[Node]:
@@ -116,7 +118,7 @@ class NodeQueue:
         return list(itertools.islice(usable, count))
 
     def _note_handoff(self) -> None:
-        # Hand-offs beyond those that every search may use mean that primaries were left alone.
+        # More hand-offs than every search may use mean that primaries were suppressed.
         self._handoffs_used += 1
         if self._logger is not None and self._handoffs_used > self._handoffs_expected:
             self._logger.warning(

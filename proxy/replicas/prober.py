@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks suppressed devices whether they are back, so that no client has to try.
+"""Probes suppressed devices, so that no client's request has to try them.
 
-A probe is a HEAD for a name that no client can use. A device that can serve answers 404; one that
-is not mounted, full or stuck answers 507. Made of the standard library alone: under eventlet's
+A probe is a HEAD for a name that no client can use. A device that works answers 404. One that is
+not mounted, full or stuck answers 507. This module uses only the standard library: under eventlet's
 monkey patch the threads are green.
 """
 
@@ -20,21 +20,21 @@ from proxy.replicas.health import DeviceHealth
 from proxy.replicas.nodes import node_name
 from ring.ring import Node
 
-#: The first pause before a suppressed device is asked, seconds.
+#: The pause before the first probe of a suppressed device, seconds.
 PAUSE_SECONDS = 1.0
 #: Each further pause is longer by this factor, up to PAUSE_SECONDS_MAX.
 PAUSE_GROWTH = 1.5
 PAUSE_SECONDS_MAX = 10.0
 
 _HEADERS = {"X-Backend-Storage-Policy-Index": "0", "User-Agent": "proxy-server probe"}
-#: Below the partition; accounts, containers and objects of clients never have such names.
+#: The path after the partition. Accounts, containers and objects of clients never have these names.
 _NAMES = {"Account": ".probe", "Container": ".probe/.probe", "Object": ".probe/.probe/.probe"}
-#: Answers of a device that works: 529 says that it is busy, not that it fails.
+#: The answer of a device that works and whose rate limit is reached.
 _BUSY = 529
 
 
 class Prober:
-    """Watches suppressed devices, each in a thread that ends when the device is back."""
+    """Probes suppressed devices, each in a thread that ends when the device works again."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Prober:
         self._logger = logger
         self._sleep = sleep
         self._watched: set[tuple[str, int, str]] = set()
-        #: When each device came back last, and after which pause; time.monotonic().
+        #: The last return of each device (time.monotonic()), and the pause before it.
         self._returned: dict[tuple[str, int, str], tuple[float, float]] = {}
 
     def watch(self, node: Node, server_type: str) -> None:
-        """Ask a device that has just become suppressed until it answers."""
+        """Probe a device that has just become suppressed until it answers."""
         key = node["ip"], node["port"], node["device"]
         if key in self._watched:
             return
@@ -67,7 +67,7 @@ class Prober:
             while True:
                 self._sleep(pause)
                 if not self._health.is_suppressed(node):
-                    return  # a client's request found it back
+                    return  # a client's request has ended the suppression
                 if self._answers(node, server_type):
                     break
                 self._health.note_deaf(node)
@@ -79,7 +79,7 @@ class Prober:
         self._logger.warning("event=device_back %s", fields(device=node_name(node)))
 
     def _first_pause(self, key: tuple[str, int, str]) -> float:
-        """Longer for a device that answers probes, and then fails again."""
+        """The pause before the first probe, longer if the device failed again soon."""
         returned_at, pause = self._returned.get(key, (0.0, 0.0))
         interval = self._health.interval
         if pause and time.monotonic() - returned_at < interval:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the answers of several replicas to one. Pure functions; the rules are OpenStack Swift's."""
+"""One answer from those of several replicas. Pure functions; the rules are OpenStack Swift's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _DECIDING_CLASSES = (2, 3, 4)
 
 
 class Answer(NamedTuple):
-    """What one storage server said. ``headers`` has lower-case names.
+    """The answer of one storage server. ``headers`` has lower-case names.
 
-    ``was_resent``: the request was sent twice, since the connection was lost the first time.
+    :param was_resent: the request was sent twice, since the first connection was lost.
     """
 
     status: int
@@ -27,10 +27,11 @@ UNAVAILABLE = Answer(503)
 
 
 def own_write_done(answers: Iterable[Answer], timestamp: str, status: int) -> list[Answer]:
-    """The answers, with ``status`` for each 409 that was caused by this very write.
+    """The answers, with ``status`` in place of each 409 that this write itself caused.
 
-    A request that was sent twice, because its first answer got lost, finds its own timestamp. One
-    that was sent once and finds it has met another write of the same time, and did nothing.
+    If a request was sent twice because its first answer got lost, the second one finds its own
+    timestamp. If a request that was sent once finds its timestamp, that is another write of the
+    same time, so the request did nothing.
     """
     return [
         Answer(status, answer.headers, answer.body)
@@ -43,10 +44,10 @@ def own_write_done(answers: Iterable[Answer], timestamp: str, status: int) -> li
 
 
 def quorum_size(replicas: int) -> int:
-    """How many of so many replicas must agree: half of them, rounded up.
+    """The number of replicas that must agree: half of them, rounded up.
 
-    An even number of replicas is content with half, so that a cluster of two copies can be written
-    to while one is away.
+    With an even number, half is enough: a cluster of two replicas accepts writes while one of them
+    is unavailable.
     """
     return (replicas + 1) // 2
 
@@ -67,13 +68,13 @@ def have_quorum(statuses: Collection[int], replicas: int) -> bool:
 def best_answer(
     answers: Sequence[Answer], quorum: int | None = None, overrides: Mapping[int, int] | None = None
 ) -> Answer | None:
-    """The answer that stands for all, or None when no class of statuses has a quorum.
+    """One answer for all, or None if no class of statuses has a quorum.
 
-    Of the class that has one, the highest status; of equal ones, the first.
+    It is the answer with the highest status of that class; of equal ones, the first.
 
     :param quorum: default is the quorum of the number of answers.
-    :param overrides: when there is no quorum, count these statuses as others. A status made so
-        counts, but is not itself given back.
+    :param overrides: without a quorum, each status that is a key counts as its value. An answer
+        whose status was replaced counts for the quorum, but is never the result.
     """
     needed = quorum_size(len(answers)) if quorum is None else quorum
     best = _highest_of_class(answers, [a.status for a in answers], needed, frozenset())
@@ -88,7 +89,7 @@ def _highest_of_class(
     answers: Sequence[Answer], statuses: Sequence[int], needed: int, made_up: frozenset[int]
 ) -> Answer | None:
     if len(set(statuses)) == 1 and not made_up and len(answers) >= needed:
-        return answers[0] if statuses[0] // 100 in _DECIDING_CLASSES else None  # as nearly always
+        return answers[0] if statuses[0] // 100 in _DECIDING_CLASSES else None  # nearly always
     for kind in _DECIDING_CLASSES:
         of_kind = [i for i, status in enumerate(statuses) if status // 100 == kind]
         real = [i for i in of_kind if i not in made_up]
@@ -99,11 +100,11 @@ def _highest_of_class(
 
 @cache
 def container_update_count(container_replicas: int, object_replicas: int) -> int:
-    """How many container updates the requests to all object servers must carry, dealt out in turn.
+    """The number of container updates in the requests to all object servers, assigned in turn.
 
-    A write succeeds once a quorum of object servers has it. The others may have died with the
-    updates they were to send, and those that are left must still have a quorum of the container's
-    replicas to tell. When nothing fails, every replica should hear.
+    A write succeeds once a quorum of object servers has it. The others may crash before they send
+    their updates. The remaining servers must still reach a quorum of the container's replicas.
+    Without a failure, every replica of the container should get an update.
     """
     updates = container_replicas
     while _fewest_left(updates, object_replicas) < quorum_size(container_replicas):
@@ -112,7 +113,7 @@ def container_update_count(container_replicas: int, object_replicas: int) -> int
 
 
 def _fewest_left(updates: int, object_replicas: int) -> int:
-    """The updates of a quorum of object servers, where the others had the most."""
+    """The updates of a quorum of object servers, if the lost servers had the most."""
     each, more = divmod(updates, object_replicas)
     kept = quorum_size(object_replicas)
     return kept * each + max(0, kept - (object_replicas - more))

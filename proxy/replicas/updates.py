@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What object servers are told to tell others: the rows of the container, and of the expirer."""
+"""The updates that object servers send to containers: rows of the object, and of the expirer."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from proxy.replicas.quorum import container_update_count
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet
 
-# How OpenStack Swift spreads its queue of objects to expire: a day's objects go to this many
-# containers, named by the day less the number of the container.
+# OpenStack Swift's queue of objects to expire: the objects of a day are spread over this many
+# containers. The name of each is the start of the day minus a number.
 EXPIRER_ACCOUNT = ".expiring_objects"
 EXPIRER_SECONDS_PER_DAY = 86400
 EXPIRER_CONTAINERS_PER_DAY = 100
-# A DELETE need not tell the queue at all; two object servers do, so that few rows stay behind.
+# A DELETE need not update the queue. Two object servers do, so that few outdated rows remain.
 QUEUE_CLEANERS = 2
 
-# Rows of versions that a write has changed, as the body of an UPDATE, in the answer of an object
-# server that had them (wire-object.md).
+# The header of an object server's answer with the rows of versions that the write changed. They
+# have the form of an UPDATE's body (wire-object.md).
 _KNOWN_ROWS = "x-backend-container-rows"
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateTarget:
-    """A container whose servers are to be told."""
+    """A container whose servers get an update."""
 
     container: str
     partition: int
@@ -48,7 +48,7 @@ def expirer_container(
 def expirer_target(
     rings: RingSet, delete_at: int, account: str, container: str, obj: str
 ) -> UpdateTarget:
-    """Where the removal of an object at ``delete_at`` is queued."""
+    """The container that queues the removal of an object at ``delete_at``."""
     name = expirer_container(rings.hash_path, delete_at, account, container, obj)
     partition, nodes = rings.container.get_nodes(EXPIRER_ACCOUNT, name)
     return UpdateTarget(name, partition, nodes)
@@ -63,9 +63,9 @@ def update_headers(
 ) -> list[bytes]:
     """The header lines about updates, for each of ``count`` requests to object servers.
 
-    Every replica of the container is named in one request at least; in more where the loss of a
-    minority of object servers could otherwise leave too few that are told. The expirer's servers
-    are spread the other way round, so that one object server has not both to do.
+    Every replica of the container is in at least one request. It is in more than one if the loss of
+    a minority of object servers could leave less than a quorum updated. The expirer's servers are
+    assigned in reverse order, so that the same object server need not do both.
     """
     updates = container_update_count(len(containers), count)
     if expirer is None and updates == len(containers) == count:
@@ -89,10 +89,10 @@ def update_headers(
 
 
 def told_by(outcomes: Iterable[Outcome]) -> set[int]:
-    """The indexes of the object servers that have told their container replicas, or will.
+    """The indexes of the object servers that have updated their container replicas, or will.
 
-    One that was asked twice and found the write done already may have died in between, after the
-    object was stored and before it told anybody.
+    A server that got the request twice and found the write done may have crashed in between. Then
+    it stored the object, but may have sent no update.
     """
     return {
         o.index for o in outcomes if not (o.answer.was_resent and o.answer.status in (404, 409))
@@ -100,12 +100,12 @@ def told_by(outcomes: Iterable[Outcome]) -> set[int]:
 
 
 def have_known_rows(outcomes: Iterable[Outcome]) -> bool:
-    """Whether an object server knows of rows beside that of the write."""
+    """Whether an object server has rows besides that of the write."""
     return any(_KNOWN_ROWS in o.answer.headers for o in outcomes)
 
 
 def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:
-    """The replicas of a container that each of ``count`` object servers is to tell."""
+    """The replicas of a container that each of ``count`` object servers has to update."""
     told: list[list[Node]] = [[] for _ in range(count)]
     for number in range(container_update_count(len(containers), count)):
         told[number % count].append(containers[number % len(containers)])
@@ -114,11 +114,11 @@ def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]
 
 @dataclass(frozen=True, slots=True)
 class ContainerRow:
-    """The row of an object that is being written, for container replicas that are not told of it.
+    """The row of an object that is being written, for container replicas that would miss it.
 
-    Each object server tells a replica or two. When one of them fails after a quorum has the object
-    and no hand-off takes its place, its replicas would wait for the container's replication; so
-    the proxy tells them itself. One that cannot be reached then has to wait all the same.
+    Each object server updates one or two replicas. It may fail after a quorum has the object, with
+    no hand-off in its place. Its container replicas would then wait for replication, so the proxy
+    updates them itself. A replica that the proxy cannot reach still waits for replication.
     """
 
     core: Core
@@ -132,7 +132,7 @@ class ContainerRow:
         self._send(method, self.path, told, headers)
 
     def send_known(self, outcomes: Iterable[Outcome], headers: Mapping[str, str]) -> None:
-        """Send the rows that some object servers know of to the replicas of those that do not.
+        """Send the rows that some object servers have to the replicas of those that do not.
 
         ``headers`` are those of the row of the write itself.
         """
@@ -165,13 +165,13 @@ class ContainerRow:
             request,
             iter(nodes),
             [header_lines(headers)] * len(nodes),
-            lambda statuses: True,  # the client need not wait for them longer than for stragglers
+            lambda statuses: True,  # the client waits no longer than post_quorum_timeout
             self.core.options.post_quorum_timeout,
         )
 
 
 def _plain_update(index: int, partition: int, node: Node, db_state: str) -> bytes:
-    """The usual case, one container server for each object server, without detours."""
+    """The fast path for the usual case: one container server for each object server."""
     return (
         f"X-Container-Partition: {partition}\r\n"
         f"X-Container-Host: {node['ip']}:{node['port']}\r\n"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A body on its way from a client to several devices at once.
+"""The upload of a body from a client to several devices in parallel.
 
-Each device has a thread and a short queue, so that none waits for another until the queue is full;
-the body is never held as a whole.
+Each device has a thread and a short queue, so that none waits for another until the queue is full.
+The whole body is never in memory.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from proxy.replicas.footers import AGREEMENT
 from proxy.replicas.quorum import Answer
 from ring.ring import Node
 
-# Pieces that may wait for one device. The client is read at the pace of the slowest device, less
-# this much.
+# Pieces that may wait for one device. The proxy reads from the client no further ahead of the
+# slowest device than this.
 QUEUED_CHUNKS_MAX = 4
 
 _GO_ON = Answer(100)
 
 
 class Uploads:
-    """A body on its way to several devices, each with a thread and a short queue of its own.
+    """An upload to several devices, each with a thread and a short queue of its own.
 
-    open(), then send() for each piece, then finish(); or abort(), after which no device has
-    stored anything. With ``needs_footers`` a device must agree to take metadata after the object.
+    Call open(), start_writers(), send() for each piece, then finish(). Or call abort(), after which
+    no device has stored anything. With ``needs_footers``, each device must agree to accept metadata
+    after the object.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class Uploads:
     ) -> list[Outcome]:
         """Find a device for each element of ``headers`` that asks for the body.
 
-        Once ``enough`` have answered, the others have ``patience`` seconds: a device that hangs is
-        replaced, so the client does not wait for it. Returns the answers of those which refused the
-        body for good (409, 412 and the like).
+        Once ``enough`` devices have answered, the others have ``patience`` seconds. A device that
+        hangs is replaced, so the client does not wait for it. Returns the answers of the devices
+        that refused the body with a final status, such as 409 or 412.
         """
         opening = _Opening(
             self._backends, self._request, content_length, patience, self._needs_footers, self._add
@@ -66,23 +67,23 @@ class Uploads:
 
     @property
     def live_count(self) -> int:
-        """How many devices still take the body."""
+        """The number of devices that still accept the body."""
         return len(self._writers)
 
     def start_writers(self) -> None:
-        """From now on send() may be called."""
+        """Start the threads, so that send() may be called."""
         for writer in self._writers:
             writer.start()
 
     def send(self, chunk: bytes) -> None:
-        """Queue a piece for every device; a device that failed, or takes nothing, is dropped."""
+        """Queue a piece for every device. A device that failed or accepts nothing is dropped."""
         for writer in list(self._writers):
             error = writer.error or writer.offer(chunk, self._request.timeout)
             if error is not None:
                 self._drop(writer, error)
 
     def finish(self, decided: Decided, post_quorum_timeout: float) -> list[Outcome]:
-        """End the body and collect the answers. No device is replaced: the body is gone."""
+        """End the body and collect the answers. No device is replaced, since the body is gone."""
         for writer in list(self._writers):
             error = writer.offer(b"", self._request.timeout)
             if error is not None:
@@ -91,7 +92,7 @@ class Uploads:
         return collect(ending, iter(()), decided, post_quorum_timeout)
 
     def abort(self) -> None:
-        """Give the upload up; every device sees a body that was cut short."""
+        """Give up the upload; every device gets an incomplete body."""
         for writer in self._writers:
             writer.abort()
         self._writers = []
@@ -108,8 +109,8 @@ class Uploads:
 class _Opening(Exchanges):
     """A transport that sends headers and waits until the devices ask for the body.
 
-    It calls ``add`` with each attempt whose device did. At the time to give up, the late ones have
-    failed.
+    It calls ``add`` with each attempt whose device asks for it. At the time to give up, the late
+    devices count as failed.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class _Opening(Exchanges):
         return True
 
     def read(self, slot: Slot) -> Answer | None:
-        """_GO_ON where the device asks for the body."""
+        """_GO_ON if the device asks for the body."""
         upload = _upload_of(slot)
         response = upload.expect_continue(PATIENCE)
         if response is not None:
@@ -148,7 +149,7 @@ class _Opening(Exchanges):
         return _GO_ON
 
     def give_up(self) -> Iterable[Attempt]:
-        """Other devices take the place of those that are late: nothing of the body is sent yet."""
+        """Give up the late devices; others replace them, since the body is not sent yet."""
         late, self.pending = self.pending, []
         for slot in late:
             self.fail_silent(slot, self._patience)
@@ -156,7 +157,7 @@ class _Opening(Exchanges):
 
 
 class _Ending:
-    """A transport whose requests are under way: it waits for the writers that send the end."""
+    """A transport whose requests are in flight: it waits for the writers that send the end."""
 
     def __init__(
         self,
@@ -171,11 +172,11 @@ class _Ending:
         self._done = done
 
     def send(self, index: int, headers: bytes, node: Node) -> bool:
-        """Nothing can be sent any more."""
+        """Always False: the body cannot be sent again."""
         return False
 
     def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
-        """The next writer that ends. Without a time, each ends within its own time-outs."""
+        """The next writer that ends. Without a time to give up, each ends by its own timeouts."""
         wait = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
         try:
             writer = self._done.get(timeout=wait)
@@ -192,11 +193,11 @@ class _Ending:
         return (writer,)
 
     def heard_at(self) -> float:
-        """Now: a writer is handed over when it ends."""
+        """Now, since a writer is returned as soon as it ends."""
         return time.monotonic()
 
     def give_up(self) -> Iterable[Attempt]:
-        """Close the connections of the devices that are late; they may have missed the object."""
+        """Close the connections of the late devices, which may have missed the object."""
         for writer in self.pending:
             writer.abort()
             self._backends.gave_up(writer.node)
@@ -210,10 +211,10 @@ def _upload_of(slot: Slot) -> BackendUpload:
 
 
 class _Writer(Attempt):
-    """Sends what is queued to one device, and reads its answer when the empty piece comes.
+    """Sends the queued pieces to one device, and reads its answer after the empty piece.
 
-    ``said`` is that answer, before its status is judged. None in the queue is the end of an upload
-    that was given up: nothing more is sent.
+    ``said`` is that answer, before its status is checked. None in the queue ends an upload that was
+    given up: nothing more is sent.
     """
 
     def __init__(self, slot: Slot, done: queue.Queue[_Writer]) -> None:
@@ -230,17 +231,17 @@ class _Writer(Attempt):
         self._thread.start()
 
     def offer(self, chunk: bytes, timeout: float) -> BackendError | None:
-        """Queue a piece; an error says that there was no room for it within ``timeout``."""
+        """Queue a piece; returns an error if the queue had no room for it within ``timeout``."""
         try:
             self._chunks.put(chunk, timeout=timeout)
         except queue.Full:
-            return ReadTimeout(self._upload.address, f"takes no data for {timeout} s")
+            return ReadTimeout(self._upload.address, f"accepts no data for {timeout} s")
         return None
 
     def abort(self) -> None:
         self._upload.abort()
         if self._thread is not None:
-            self._chunks.put(None)  # there is room soon: without its connection the thread drains
+            self._chunks.put(None)  # soon there is room: without a connection the thread empties it
 
     def _run(self) -> None:
         chunk: bytes | None = None
@@ -255,7 +256,7 @@ class _Writer(Attempt):
             self.error = error
             self._upload.abort()
         except EOFError:
-            pass  # eventlet's word for a connection closed while it was read from: given up
-        while chunk:  # failed: the rest is thrown away until its end
+            pass  # eventlet raises it if abort() closes the connection during a read
+        while chunk:  # after a failure: discard the rest of the body
             chunk = self._chunks.get()
         self._done.put(self)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests about versions of an object, as the object servers understand them (wire-object.md)."""
+"""Requests about versions of an object, in the form for the object servers (wire-object.md)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _Row = tuple[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class VersionRequest:
-    """What a request says about versions.
+    """The version that a request names, and the headers that carry it.
 
-    :param path: PATH_INFO of the request that is meant; not of others that are made for it.
+    :param path: PATH_INFO of the request that is meant. Other requests ignore it, such as
+        sub-requests with another path.
     :param headers: for the object servers.
-    :param owner_only: the container's ACLs admit nobody.
+    :param owner_only: only the owner is allowed; the container's ACLs do not count.
     """
 
     path: str
@@ -37,7 +38,7 @@ class VersionRequest:
 
 
 def version_request(environ: Environ) -> VersionRequest:
-    """What this request says about versions; of most it is nothing."""
+    """The `VersionRequest` of this request. Most requests get an empty one."""
     found: VersionRequest | None = environ.get(VERSION_REQUEST)
     if found is None or found.path != environ["PATH_INFO"]:
         return VersionRequest("")
@@ -45,8 +46,10 @@ def version_request(environ: Environ) -> VersionRequest:
 
 
 def rows_of_put(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_Row]:
-    """The container's rows of a PUT, each as method and headers; ``row`` is that of a PUT without
-    versions, ``headers`` those of the PUT.
+    """The container's rows for a PUT, each as method and headers.
+
+    :param row: the row of a PUT without versions.
+    :param headers: the headers of the PUT.
     """
     if target := headers.get(VERSION_RESTORE):
         current = {"X-Size": "0", "X-Content-Type": "", "X-Etag": target, VERSION_ID: "current"}
@@ -56,7 +59,7 @@ def rows_of_put(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_Row
 
 
 def rows_of_delete(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_Row]:
-    """The same of a DELETE."""
+    """The same for a DELETE."""
     version = headers.get(VERSION_ID)
     if version is None:
         return [("DELETE", dict(row))]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outermost filter: adds a transaction id to every request and answers unhandled errors.
 
-- The id (``tx`` + 21 hex digits + ``-`` + the time as 10 hex digits + suffix) is in the response
-  and in every log line about the request.
+- The id is in the response and in every log line about the request. It is ``tx``, 21 hex digits,
+  ``-``, the time as 10 hex digits, and a suffix.
 - An unhandled exception becomes a 500 that names the id, and one log line. Once a byte of the
   answer has been sent, the connection is closed instead.
 - A body longer or shorter than its Content-Length would corrupt the next request on the same

@@ -32,8 +32,8 @@ class ObjectVersioning:
         self._writes = ObjectWrites(app, containers)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer 400 to a bad or forbidden use of versions, 404 if there is no such version, and
-        406 to a listing of versions in another format than JSON. Else the pipeline answers.
+        """Answer 400 to a bad or forbidden use of versions, and 404 for an unknown version. A
+        listing of versions in another format than JSON gets 406. Else the pipeline answers.
         """
         try:
             _, account, container, obj = split_path(environ["PATH_INFO"], 3, 4, True)
