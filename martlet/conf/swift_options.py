@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-_PROCESS = "systemd (User=, Nice=, IOSchedulingClass=) says how a service runs"
-_LOG = "the log goes to standard error, which systemd keeps"
-_STATSD = "figures are those of proxy-logging: its access_log_statsd_* options"
+_PROCESS = "systemd sets this for a service (User=, Nice=, IOSchedulingClass=)"
+_LOG = "the log goes to standard error, which systemd stores"
+_STATSD = "only proxy-logging sends metrics: see its access_log_statsd_* options"
 _NO_FALLOCATE = "account and container databases are small and grow by themselves"
 _NO_SHARDS = "containers are not sharded"
 _NO_EC = "there are no erasure coded policies"
 RANDOM = "replicas are read in random order, one after the other"
-_OWN_LOG = "account and container servers have no access log of a form of its own"
+_OWN_LOG = "account and container servers log requests in one fixed format"
 _EVENTLET = "there is nothing to adjust here"
 
 #: Section -> option, which may end in ``*`` -> why it has no effect.
@@ -43,7 +43,7 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "statsd_user_label_*": _STATSD,
     },
     "DEFAULT": {
-        "bind_timeout": "a port that is taken is told at once",
+        "bind_timeout": "a port in use is an error immediately",
         "keep_idle": _EVENTLET,
         "eventlet_debug": _EVENTLET,
         "log_headers": "access_log_headers of proxy-logging logs them",
@@ -55,19 +55,19 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "fallocate_reserve": _NO_FALLOCATE,
         "db_preallocation": _NO_FALLOCATE,
         "db_query_logging": "queries are not logged",
-        "allowed_sync_hosts": "it stands in [app:container-server] and [container-sync]",
+        "allowed_sync_hosts": "it is an option of [app:container-server] and [container-sync]",
     },
     "app:proxy-server": {
         "read_affinity": RANDOM,
         "timing_expiry": RANDOM,
         "concurrent_gets": RANDOM,
         "concurrency_timeout": RANDOM,
-        "write_affinity": "every replica is written at once",
-        "write_affinity_node_count": "every replica is written at once",
-        "write_affinity_handoff_delete_count": "every replica is written at once",
+        "write_affinity": "all replicas are written in parallel",
+        "write_affinity_node_count": "all replicas are written in parallel",
+        "write_affinity_handoff_delete_count": "all replicas are written in parallel",
         "concurrent_ec_extra_requests": _NO_EC,
         "write_legacy_ec_crc": _NO_EC,
-        "object_chunk_size": "bodies are passed on in the pieces in which they come",
+        "object_chunk_size": "bodies are forwarded in the pieces in which they arrive",
         "account_existence_skip_cache_pct": "recheck_account_existence alone decides",
         "container_existence_skip_cache_pct": "recheck_container_existence alone decides",
         "recheck_updating_shard_ranges": _NO_SHARDS,
@@ -76,19 +76,19 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "container_listing_shard_ranges_skip_cache_pct": _NO_SHARDS,
         "namespace_avg_backend_fetch_time": _NO_SHARDS,
         "namespace_cache_tokens_per_session": _NO_SHARDS,
-        "stale_worker_timeout": "it stands in [DEFAULT]",
-        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+        "stale_worker_timeout": "it is an option of [DEFAULT]",
+        "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
     "app:account-server": {
         "replication_server": "nothing is replicated through this server yet",
-        "stale_worker_timeout": "it stands in [DEFAULT]",
-        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+        "stale_worker_timeout": "it is an option of [DEFAULT]",
+        "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
     "app:container-server": {
         "replication_server": "nothing is replicated through this server yet",
-        "stale_worker_timeout": "it stands in [DEFAULT]",
+        "stale_worker_timeout": "it is an option of [DEFAULT]",
         "allow_versions": "versioned_writes of the proxy decides",
-        "auto_create_account_prefix": "it stands in martlet.conf, [swift-constraints]",
+        "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
     "filter:proxy-logging": {
         "access_log_name": _LOG,
@@ -98,25 +98,25 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "access_log_udp_host": _LOG,
         "access_log_udp_port": _LOG,
         "statsd_emit_buffer_xfer_bytes_seconds": "bytes are counted at the end of a request",
-        "storage_domain": "the log shows the path that domain_remap made",
+        "storage_domain": "the log shows the path after domain_remap",
     },
     "filter:tempauth": {
-        "fernet_key_*": "tokens are signed with token_secret, or what all proxies share",
-        "active_fernet_key_id": "tokens are signed with token_secret, or what all proxies share",
+        "fernet_key_*": "tokens are signed with token_secret, or with a shared secret",
+        "active_fernet_key_id": "tokens are signed with token_secret, or with a shared secret",
     },
     "filter:recon": {
-        "recon_lock_path": "figures are replaced in one step, without a lock",
+        "recon_lock_path": "the values are replaced atomically, without a lock",
     },
 }
 
-_TLS = "martlet speaks no TLS: put a proxy before it that does"
+_TLS = "martlet does not support TLS: put a proxy with TLS in front of it"
 
 #: Section -> option -> why it is refused, although Swift has it.
 REFUSED: dict[str, dict[str, str]] = {
     "DEFAULT": {"cert_file": _TLS, "key_file": _TLS},
     "app:proxy-server": {
-        "require_proxy_protocol": "the PROXY protocol is not spoken: a proxy before this one must "
-        "not send it",
+        "require_proxy_protocol": "the PROXY protocol is not supported: a proxy in front of this "
+        "one must not send it",
     },
 }
 

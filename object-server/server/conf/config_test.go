@@ -75,7 +75,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 	for _, c := range []struct{ server, cluster, part string }{
 		{"[DEFAULT]\nswift_dir = DIR\nbind_prot = 1\n", cluster, `[DEFAULT] has an unknown option "bind_prot"`},
 		{"[DEFAULT]\nswift_dir = DIR\n[app:object-server]\ndisk_chunk_sise = 1\n", cluster, "unknown option"},
-		{"[DEFAULT]\nswift_dir = DIR\ncert_file = /x\n", cluster, "[DEFAULT] option cert_file of OpenStack Swift: martlet speaks no TLS"},
+		{"[DEFAULT]\nswift_dir = DIR\ncert_file = /x\n", cluster, "[DEFAULT] option cert_file of OpenStack Swift: martlet does not support TLS"},
 		{"[DEFAULT]\nswift_dir = DIR\nservers_per_port = 4\n", cluster, "start one for each port"},
 		{"[DEFAULT]\nswift_dir = DIR\n[app:proxy-server]\n", cluster, "unknown section [app:proxy-server]"},
 		{"[DEFAULT]\nswift_dir = DIR\nbind_port = 70000\n", cluster, "from 0 to 65535"},

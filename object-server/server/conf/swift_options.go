@@ -18,40 +18,40 @@ const everySection = ""
 
 var swiftOptions = []swiftOption{
 	{everySection, "user nice_priority ionice_class ionice_priority",
-		"systemd (User=, Nice=, IOSchedulingClass=) says how a service runs"},
+		"systemd sets this for a service (User=, Nice=, IOSchedulingClass=)"},
 	{everySection, "log_name log_facility log_address log_udp_host log_udp_port log_custom_handlers log_max_line_length",
-		"the log goes to standard error, which systemd keeps"},
+		"the log goes to standard error, which systemd stores"},
 	{everySection, "log_statsd_* statsd_emit_legacy statsd_label_mode statsd_user_label_* recon_cache_path",
-		"figures are asked for at /recon/"},
+		"metrics are at /recon/"},
 	{defaultSection, "workers backlog bind_timeout keep_idle eventlet_debug",
 		"one process serves all connections, on all processors"},
-	{defaultSection, "network_chunk_size disk_chunk_size", "bodies are taken in the pieces in which they come"},
-	{defaultSection, "disable_fallocate", "room is kept free without fallocate; fallocate_reserve says how much"},
+	{defaultSection, "network_chunk_size disk_chunk_size", "bodies are processed in the pieces in which they arrive"},
+	{defaultSection, "disable_fallocate", "space is reserved without fallocate; fallocate_reserve sets how much"},
 	{defaultSection, "commit_window", "there are no data files that wait to be made durable"},
 	{defaultSection, "servers_per_port ring_ip", "this server listens on bind_port alone"},
 	{defaultSection, "log_format log_headers log_anonymization_method log_anonymization_salt",
-		"the log of requests has a form of its own"},
-	{appSection, "network_chunk_size disk_chunk_size", "bodies are taken in the pieces in which they come"},
+		"requests are logged in one fixed format"},
+	{appSection, "network_chunk_size disk_chunk_size", "bodies are processed in the pieces in which they arrive"},
 	{appSection, "keep_cache_size keep_cache_private keep_cache_slo_manifest splice",
-		"the kernel decides what it keeps in memory"},
-	{appSection, "mb_per_sync", "what is written is flushed in groups; bundle_sync_method says how"},
+		"the kernel decides what stays in memory"},
+	{appSection, "mb_per_sync", "writes are flushed in groups; bundle_sync_method selects how"},
 	{appSection, "cooperative_period eventlet_tpool_num_threads stale_worker_timeout", "there are no workers and no green threads"},
 	{appSection, "etag_validate_pct", "every read is checked"},
-	{appSection, "slow", "it makes a server slow for tests"},
-	{appSection, "slow_delete_log_threshold_seconds", "the log of requests says how long each took"},
+	{appSection, "slow", "it only slows down a server for tests"},
+	{appSection, "slow_delete_log_threshold_seconds", "the request log contains the duration of each request"},
 	{appSection, "replication_server replication_concurrency replication_concurrency_per_device replication_lock_timeout " +
 		"replication_failure_threshold replication_failure_ratio", "nothing is replicated through this server yet"},
-	{appSection, "auto_create_account_prefix", "it stands in martlet.conf, [swift-constraints]"},
+	{appSection, "auto_create_account_prefix", "it is an option of [swift-constraints] in martlet.conf"},
 	{updaterSection, "concurrency updater_workers objects_per_second max_objects_per_container_per_second " +
 		"per_container_ratelimit_buckets max_deferred_updates slowdown async_tracker_max_entries async_tracker_dump_count",
 		"updates go in batches, one at a time to each database"},
-	{updaterSection, "conn_timeout node_timeout log_level", "that of [DEFAULT] counts"},
-	{updaterSection, "report_interval", "GET /recon/async says how many updates wait"},
+	{updaterSection, "conn_timeout node_timeout log_level", "the option of [DEFAULT] applies"},
+	{updaterSection, "report_interval", "GET /recon/async shows the number of waiting updates"},
 }
 
 // refused are options of Swift that must not be ignored: their missing effect would be noticed late.
 var refused = []swiftOption{
-	{defaultSection, "cert_file key_file", "martlet speaks no TLS: put a proxy before it that does"},
+	{defaultSection, "cert_file key_file", "martlet does not support TLS: put a proxy with TLS in front of it"},
 	{defaultSection, "servers_per_port", "this server listens on bind_port alone: start one for each port"},
 }
 

@@ -55,7 +55,8 @@ def test_options_of_swift_that_do_nothing_are_told_once(caplog: pytest.LogCaptur
 
 
 def test_an_option_of_swift_on_which_safety_hangs_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cert_file of OpenStack Swift: martlet speaks no TLS"):
+    sentence = "cert_file of OpenStack Swift: martlet does not support TLS"
+    with pytest.raises(ConfigError, match=sentence):
         load_options(Sample, {"cert_file": "/x"}, "x.conf [DEFAULT]")
     with pytest.raises(ConfigError, match="PROXY"):
         load_options(Sample, {"require_proxy_protocol": "true"}, "x.conf [app:proxy-server]")
