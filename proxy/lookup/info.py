@@ -144,7 +144,7 @@ def _store(environ: Environ, key: str, info: Info, seconds: float, lease: Lease 
     if status in (404, 410):
         seconds *= _MISSING_SHARE
     elif not 200 <= status < 300:
-        return  # the status of the servers says nothing about it
+        return  # the servers gave no usable answer
     environ[INFO_CACHE][key] = info
     cache: Cache | None = environ.get(CACHE)
     if cache is not None and seconds > 0:

@@ -2,7 +2,7 @@
 """Requests to the replicas of an account, a container or an object.
 
 A controller calls ``core``, the object of the process that has options, rings and connections. For
-each request, ``nodes`` gives the devices of its partition in order. ``health`` says which of them
+each request, ``nodes`` gives the devices of its partition in order. ``health`` knows which of them
 are suppressed.
 
 A write goes down through three layers:
