@@ -16,26 +16,27 @@ def run_crew(
 ) -> Generator[None, None, None]:
     """Call ``work`` repeatedly in ``size`` threads, until it has returned False in each of them.
 
-    Yields every ``look_seconds`` until then. An error of ``work`` stops all threads and is raised
-    here. If the iterator is closed before its end, no further call begins, and it waits for the
-    calls in progress.
+    Yields every ``look_seconds`` until then. The first error of ``work`` stops all threads and is
+    raised here. If the iterator is closed before its end, no further call begins, and it waits for
+    the calls in progress.
     """
     is_stopped = threading.Event()
+    errors: list[BaseException] = []  # the first in time comes first
 
     def run() -> None:
         try:
             while not is_stopped.is_set() and work():
                 pass
-        except BaseException:
+        except BaseException as error:  # also the end of a green thread
+            errors.append(error)
             is_stopped.set()
-            raise
 
     with ThreadPoolExecutor(size) as pool:
-        runs = [pool.submit(run) for _ in range(size)]
         try:
+            runs = [pool.submit(run) for _ in range(size)]
             while wait(runs, look_seconds).not_done:
                 yield
         finally:
             is_stopped.set()
-    for ended in runs:
-        ended.result()
+    if errors:
+        raise errors[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -66,6 +67,45 @@ def test_an_error_ends_all_and_is_the_callers() -> None:
     with pytest.raises(LookupError, match="no more"):
         list(run_crew(work, 1, 10.0))
     assert len(calls) == 6
+
+
+def test_of_two_errors_the_first_in_time_is_the_callers() -> None:
+    has_failed = threading.Event()
+    numbers = iter(range(2))
+
+    def work() -> bool:
+        if next(numbers) == 0:
+            assert has_failed.wait(10)
+            time.sleep(0.05)
+            raise ValueError("second")
+        has_failed.set()
+        raise LookupError("first")
+
+    with pytest.raises(LookupError, match="first"):
+        list(run_crew(work, 2, 10.0))
+
+
+def test_if_a_thread_cannot_be_started_the_others_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, has_started, release = threading.Thread.start, threading.Event(), threading.Event()
+    calls: list[None] = []
+
+    def start_one(thread: threading.Thread) -> None:
+        if has_started.is_set():
+            release.set()
+            raise RuntimeError("can't start new thread")
+        has_started.set()
+        start(thread)
+
+    def work() -> bool:
+        calls.append(None)
+        assert release.wait(10)
+        time.sleep(0.05)
+        return len(calls) < 20
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(RuntimeError, match="can't start"):
+        list(run_crew(work, 2, 10.0))
+    assert len(calls) < 5
 
 
 def test_a_caller_that_goes_away_waits_for_what_is_under_way() -> None:
