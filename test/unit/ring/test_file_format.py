@@ -227,9 +227,11 @@ def test_damaged_v2_files_are_refused(raw: bytes, sentence: str) -> None:
 
 # Characters of meaning to a regular expression, and both halves of a surrogate pair.
 ODD_IDS = st.sampled_from([0, *map(ord, "-[\\]^|~"), 0xD800, 0xDC00, 0xFFFE])
+# The character of that pair, and a number that is no character.
+LARGE_IDS = st.sampled_from([0x10000, 0x110000])
 
 
-@given(st.sampled_from("HI"), st.lists(ODD_IDS), st.sets(ODD_IDS))
+@given(st.sampled_from("HI"), st.lists(ODD_IDS), st.sets(ODD_IDS | LARGE_IDS))
 def test_unknown_ids_are_found_whatever_their_characters_mean(
     code: str, ids: list[int], known: set[int]
 ) -> None:
