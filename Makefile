@@ -165,7 +165,7 @@ bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside Op
 	$(BIN)/python bench/listing.py $(BENCH_ARGS)
 
 bench-ring: $(INSTALLED_FOR_TESTS) ## the ring beside OpenStack Swift's, some minutes (BENCH_ARGS="read --rounds 5")
-	$(BIN)/python bench/ring.py $(BENCH_ARGS)
+	$(BIN)/python bench/ring_speed.py $(BENCH_ARGS)
 
 bench-engine: .go-ok ## the storage engine by itself (BENCH_ARGS="throughput --rounds 9")
 	$(PYTHON) bench/engine.py $(BENCH_ARGS)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_random_clusters_beside_openstack_swift() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "ring.py"), "clusters", "--clusters", "5"]
+    command = [sys.executable, str(ROOT / "bench" / "ring_speed.py"), "clusters", "--clusters", "5"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     lines = done.stdout.splitlines()
     assert lines[:2] == ["5 random clusters", "each side on its own ring"]

@@ -2,9 +2,9 @@
 """martlet's ring compared with OpenStack Swift's, in one run: placement, speed, memory.
 
     make bench-ring                                       # everything, some minutes
-    .venv/bin/python bench/ring.py clusters --clusters 200
-    .venv/bin/python bench/ring.py rebalance --part-power 18 --devices 1000
-    .venv/bin/python bench/ring.py read --part-power 20 --rounds 5
+    .venv/bin/python bench/ring_speed.py clusters --clusters 200
+    .venv/bin/python bench/ring_speed.py rebalance --part-power 18 --devices 1000
+    .venv/bin/python bench/ring_speed.py read --part-power 20 --rounds 5
 
 Times are CPU seconds of a separate process for each figure; both sides take turns.
 """
@@ -24,10 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-# The name of this file would hide the package of the same name.
-sys.path[:] = [str(Path(__file__).resolve().parents[1]), *sys.path[1:], sys.path[0]]
-
-from ring_clusters import compare, summary  # noqa: E402
+from ring_clusters import compare, summary
 
 SIDES = ("swift", "martlet")
 NAMES = 20_000
