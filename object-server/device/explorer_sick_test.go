@@ -15,6 +15,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/inspect"
+	"martlet/object-server/bundle/segment"
 	"martlet/object-server/bundle/versions"
 	"martlet/object-server/device/journal"
 	"martlet/object-server/device/partpower"
@@ -60,11 +61,24 @@ func newSickness(files vfs.FS, rng *rand.Rand) *sickness {
 		b.to = b.from + unit
 		s.spans = append(s.spans, b)
 	}
+	s.join()
 	s.left.Store(1 << 60)
 	if rng.IntN(4) == 0 {
 		s.left.Store(1 + rng.Int64N(3))
 	}
 	return s
+}
+
+// join makes one span of those in one block: between two bad sectors of a block nothing is read.
+func (s *sickness) join() {
+	for i := range s.spans {
+		for j := range s.spans {
+			a, b := &s.spans[i], &s.spans[j]
+			if a.file == b.file && a.from/segment.BlockSize == b.from/segment.BlockSize {
+				a.from, a.to = min(a.from, b.from), max(a.to, b.to)
+			}
+		}
+	}
 }
 
 // mayRefuse tells whether the device may refuse to be opened: its journal, or all that
