@@ -109,21 +109,29 @@ const obscureSpan = 1 << 20
 
 // withRests adds a blank segment where the records of an obscure one may end. A crash
 // may have left some of the segments that it replaced, and not the last one; those may
-// have been compacted before. A later segment without a footer that was never compacted
-// is not one of them: what was replaced ends before it.
+// have been compacted before. The newest segment of all is not one of them where it has
+// no footer and was never compacted: it still grows, and what was replaced ends before it.
+// An older one without a footer may have lost it.
 func withRests(segments []SegmentFile) []SegmentFile {
 	all := slices.Clone(segments)
+	end := len(segments)
+	if end > 0 && segments[end-1].grows() {
+		end--
+	}
 	for i := len(segments) - 1; i >= 0; i-- {
-		end := i + 1
-		for end < len(segments) && (segments[end].Seal != nil || segments[end].Headless || segments[end].Generation > 0) {
-			end++
+		rest := end
+		if segments[i].Sequence == segments[len(segments)-1].Sequence { // the newest is an earlier generation of it
+			rest = len(segments)
 		}
-		if segments[i].IsObscure() && end > i+1 {
-			all = slices.Insert(all, end, SegmentFile{File: segments[i].Blank()})
+		if segments[i].IsObscure() && rest > i+1 {
+			all = slices.Insert(all, rest, SegmentFile{File: segments[i].Blank()})
 		}
 	}
 	return all
 }
+
+// grows tells whether records may still be appended to the segment.
+func (s *SegmentFile) grows() bool { return s.Seal == nil && !s.Headless && s.Generation == 0 }
 
 // open is the segment, with nothing in it yet.
 func (s *SegmentFile) open() *openSegment {

@@ -217,4 +217,12 @@ func TestRestsBehindAReplacedSegment(t *testing.T) {
 	if len(all) != 4 || !all[2].IsBlank() || all[2].Generation != 2 || all[3].Base != 19 {
 		t.Errorf("%+v", all)
 	}
+	// One that was never compacted may have lost its footer, too.
+	replaced = at(1, 0, 1)
+	if all = withRests([]SegmentFile{obscure, replaced}); len(all) != 3 || !all[2].IsBlank() {
+		t.Errorf("%+v", all)
+	}
+	if all = withRests([]SegmentFile{obscure, replaced, at(2, 0, 4), grows}); len(all) != 5 || !all[3].IsBlank() || all[4].Base != 19 {
+		t.Errorf("%+v", all)
+	}
 }
