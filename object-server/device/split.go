@@ -116,7 +116,8 @@ type half struct {
 }
 
 // openHalves opens the children of a bundle, to which all its files are linked. A
-// fresh one in which nothing counts is removed again.
+// fresh one in which nothing counts is removed again if the other one stays. One of the
+// two tells after a crash that the bundle's own files are left over from the split.
 func (s *splitter) openHalves(b *bundle.Bundle, children [2]bundle.ID, fresh []bundle.ID) (halves []*half, err error) {
 	var made []*bundle.Bundle
 	for _, child := range children {
@@ -135,11 +136,13 @@ func (s *splitter) openHalves(b *bundle.Bundle, children [2]bundle.ID, fresh []b
 		}
 		return nil, err
 	}
+	left := len(halves)
 	return slices.DeleteFunc(halves, func(h *half) bool {
 		id := h.bundle.ID()
-		if h.bundle.Named() > 0 || len(h.bundle.Report().Damaged) > 0 || !slices.Contains(fresh, id) || s.device.files.Discard(id) != nil {
+		if left == 1 || h.bundle.Named() > 0 || len(h.bundle.Report().Damaged) > 0 || !slices.Contains(fresh, id) || s.device.files.Discard(id) != nil {
 			return false
 		}
+		left--
 		h.bundle.Retire()
 		return true
 	}), nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/device/partpower"
 	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
@@ -136,6 +137,45 @@ func TestUnwrittenPartitionIsSplit(t *testing.T) {
 	}
 	must[State](t)(put(d, loc, modelNames[0], 1, modelBody(modelNames[0], 1)))
 	wantBody(t, d, loc, modelBody(modelNames[0], 1))
+}
+
+// A partition of which a crash left no record is split like any other, and a crash in
+// the middle leaves nothing in the place of a partition of the higher power.
+func TestEmptyPartitionIsSplit(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	d := open(t, mem, "/d", Options{splitByHand: true})
+	name := modelNames[slices.IndexFunc(modelNames, func(n string) bool { return locate(n, modelBits).Partition == 1 })]
+	must[State](t)(put(d, locate(name, modelBits), name, 1, modelBody(name, 1)))
+	mem = mem.KillClone() // no clean stop, so that the record may be one that a crash has torn
+	f := must[vfs.File](t)(mem.Open("/d/bundles/1/00000001-0000.bundle"))
+	if err := errors.Join(f.Writev([][]byte{make([]byte, 64)}, format.SegmentHeaderSize), f.Datasync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, mem, "/d", Options{splitByHand: true})
+	if b := must[*bundle.Bundle](t)(d.bundle(d.bundleOf(locate(name, modelBits)))); b.Named() > 0 {
+		t.Fatalf("%d records", b.Named())
+	}
+	if err := errors.Join(d.PrepareIncrease(0, modelBits), d.RaisePartPower(0, modelBits+1)); err != nil {
+		t.Fatal(err)
+	}
+	recording := mem.Record()
+	if err := finishRaise(d); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range recording.Steps() {
+		crashed := open(t, step.State.KillClone(), "/d", Options{splitByHand: true, Logger: quiet})
+		if err := finishRaise(crashed); err != nil {
+			t.Fatalf("after %d steps, %s %s: %v", i, step.Op, step.Name, err)
+		}
+		for n, name := range modelNames {
+			if _, err := put(crashed, locate(name, modelBits+1), name, uint64(n+2), modelBody(name, 2)); err != nil {
+				t.Fatalf("after %d steps, %s %s: %s: %v", i, step.Op, step.Name, name, err)
+			}
+		}
+		if err := crashed.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // The room that both halves of a partition share comes back as it would have
