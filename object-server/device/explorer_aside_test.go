@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/device/partpower"
 	"martlet/object-server/vfs"
 )
 
@@ -33,7 +35,7 @@ func (x *explorer) lookAfter(d *Device, mem, crashed *vfs.Mem, all map[string]ve
 	}
 	now := largeFilesOf(mem, "/d")
 	for id, places := range largeFilesOf(crashed, "/d") {
-		if now[id] == nil && !isAllSplit(mem, places) {
+		if now[id] == nil && !isAllSplit(crashed, mem, places) {
 			return fmt.Errorf("opening has removed the large file %s", id)
 		}
 	}
@@ -48,15 +50,22 @@ func (x *explorer) lookAfter(d *Device, mem, crashed *vfs.Mem, all map[string]ve
 	return x.age(d, mem, all, rng)
 }
 
-// isAllSplit tells whether large files were in partitions that are no more. Their halves
-// have links to all files that count. A name that an upload was filling keeps the
-// directory of such a partition.
-func isAllSplit(mem *vfs.Mem, places []string) bool {
-	return !slices.ContainsFunc(places, func(place string) bool {
+// isAllSplit tells whether large files were in partitions that had been split before a
+// crash, or are no more. Their halves have links to all files that count. A name that an
+// upload was filling keeps the directory of such a partition. A partition of the higher
+// power may have it by now.
+func isAllSplit(crashed, mem *vfs.Mem, places []string) bool {
+	power, _, err := partpower.Read(crashed, "/d", 0)
+	return err == nil && !slices.ContainsFunc(places, func(place string) bool {
+		directory := filepath.Dir(filepath.Dir(place))
+		partition, err := strconv.ParseUint(filepath.Base(directory), 10, 32)
+		if err == nil && power.Next != 0 && partition >= power.From && partition < 2*power.From {
+			return false
+		}
 		if _, err := mem.ReadDir(filepath.Dir(place)); err != nil {
 			return false
 		}
-		entries, err := mem.ReadDir(filepath.Dir(filepath.Dir(place)))
+		entries, err := mem.ReadDir(directory)
 		return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 			return strings.HasSuffix(e.Name(), ".bundle")
 		})
