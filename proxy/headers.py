@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from urllib.parse import quote, unquote
 
+from martlet.http.backend_client import encode_headers
 from martlet.http.environ import HeaderList
 from martlet.http.header_names import lower_name, title_name
 from martlet.http.request import Request
+from martlet.http.response import http_error
 
 # Headers of one connection, headers for the proxy only, and headers that the proxy sets itself: a
 # client must not choose the targets of the updates that object servers send. The identity headers
@@ -33,7 +35,7 @@ _NOT_FORWARDED_NAMES = """
     x-copied-from x-copy-from x-copy-from-account
     x-delete-after x-delete-at-container x-delete-at-device x-delete-at-host x-delete-at-partition
     x-detect-content-type x-forwarded-for x-forwarded-host x-forwarded-proto x-fresh-metadata
-    x-newest x-openstack-request-id x-real-ip x-timestamp x-trans-id x-trans-id-extra
+    x-newest x-open-expired x-openstack-request-id x-real-ip x-timestamp x-trans-id x-trans-id-extra
 """
 _NOT_RETURNED_NAMES = """
     connection content-length date keep-alive server transfer-encoding x-delete-after
@@ -105,6 +107,17 @@ def database_headers(
         elif lowered.startswith(prefixes) or lowered in passed:
             given[_on_wire(name)] = value
     return cleared | given | base_headers(req)
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """The headers of a request to a storage server as bytes.
+
+    :raises HTTPException: (400) a header of the client contains a line break.
+    """
+    try:
+        return encode_headers(headers)
+    except ValueError:
+        raise http_error(400, "A header contains a line break.") from None
 
 
 def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -> HeaderList:

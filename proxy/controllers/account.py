@@ -11,10 +11,10 @@ from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.controllers.resource import Resource, Route
-from proxy.headers import base_headers, database_headers, returned_headers
+from proxy.headers import base_headers, database_headers, header_lines, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import account_info, account_key, forget_info, look_up, restore_header
-from proxy.replicas.core import Core, header_lines
+from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
 
 # The account ACL: the name under which it is stored, and the name that its owner uses.
@@ -42,10 +42,9 @@ class AccountController:
         core = self._core
         self._check_name(resource)
         query = json_query(req, core.constraints.account_listing_limit)
-        ring = core.rings.account
-        partition = ring.get_part(resource.account)
-        request = core.request(req, "Account", partition, resource.path + query)
-        search = Search(core, request, core.nodes(ring, partition, is_read=True))
+        nodes = core.nodes(core.rings.account, resource.account, is_read=True)
+        request = core.request(req, "Account", nodes.partition, resource.path + query)
+        search = Search(core, request, nodes)
         found = search.find_whole(header_lines(database_headers(req, "account")))
         answer = search.failure() if found is None else found
         if answer.status == 404:
@@ -86,9 +85,8 @@ class AccountController:
 
     def _send_to_all(self, req: Request, resource: Resource) -> Response:
         core = self._core
-        ring = core.rings.account
-        partition, nodes = ring.get_nodes(resource.account)
-        request = core.request(req, "Account", partition, resource.path)
+        nodes = core.nodes(core.rings.account, resource.account)
+        request = core.request(req, "Account", nodes.partition, resource.path)
         # A PUT of an account that is not in the cache counts as that of a new account.
         is_put = req.method == "PUT"
         known = (
@@ -98,7 +96,7 @@ class AccountController:
         )
         headers = header_lines(database_headers(req, "account") | restore_header(known))
         try:
-            answer = core.ask_for_one(request, core.nodes(ring, partition), [headers] * len(nodes))
+            answer = core.ask_for_one(request, nodes, [headers] * nodes.primary_count)
         finally:
             forget_info(req.environ, resource.account)
         return Response(answer.status, self._visible(req, answer.headers), answer.body)
@@ -121,17 +119,16 @@ class AccountController:
 
 def create_account(core: Core, req: Request, account: str) -> bool:
     """Create an account for a write that needs it. A failure is logged and returns False."""
-    ring = core.rings.account
-    partition, nodes = ring.get_nodes(account)
-    request = core.request(req, "Account", partition, Resource(account).path, method="PUT")
+    nodes = core.nodes(core.rings.account, account)
+    request = core.request(req, "Account", nodes.partition, Resource(account).path, method="PUT")
     headers = base_headers(req)
     headers["X-Timestamp"] = Timestamp.now().internal
     for name, value in req.headers.items():
         if name.startswith("X-Account-Sysmeta-"):
             headers[name] = value
-    lines = [header_lines(headers)] * len(nodes)
+    lines = [header_lines(headers)] * nodes.primary_count
     try:
-        answer = core.ask_for_one(request, core.nodes(ring, partition), lines)
+        answer = core.ask_for_one(request, nodes, lines)
     finally:
         forget_info(req.environ, account)
     if 200 <= answer.status < 300:

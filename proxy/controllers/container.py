@@ -11,7 +11,7 @@ from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.account import create_account
 from proxy.controllers.resource import Resource, Route, authorize
-from proxy.headers import database_headers, returned_headers
+from proxy.headers import database_headers, header_lines, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import (
     account_info,
@@ -21,7 +21,7 @@ from proxy.lookup.info import (
     look_up,
     restore_header,
 )
-from proxy.replicas.core import Core, header_lines
+from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
 from ring.ring import Node
 
@@ -104,10 +104,9 @@ class ContainerController:
             if not 200 <= status < 300:
                 authorize(req, None)
                 raise http_error(404)
-        ring = core.rings.container
-        partition = ring.get_part(resource.account, resource.container)
-        request = core.request(req, "Container", partition, resource.path + query)
-        search = Search(core, request, core.nodes(ring, partition, is_read=True))
+        nodes = core.nodes(core.rings.container, resource.account, resource.container, is_read=True)
+        request = core.request(req, "Container", nodes.partition, resource.path + query)
+        search = Search(core, request, nodes)
         found = search.find_whole(header_lines(database_headers(req, "container")))
         answer = search.failure() if found is None else found
         authorize(req, answer.headers.get("x-container-read"))
@@ -189,9 +188,8 @@ class ContainerController:
         self, req: Request, resource: Resource, extra: dict[str, str], tells_account: bool
     ) -> Response:
         core = self._core
-        ring = core.rings.container
-        partition, nodes = ring.get_nodes(resource.account, resource.container)
-        request = core.request(req, "Container", partition, resource.path)
+        nodes = core.nodes(core.rings.container, resource.account, resource.container)
+        request = core.request(req, "Container", nodes.partition, resource.path)
         # A PUT of a container that is not in the cache counts as that of a new container.
         known = (
             look_up(req.environ, container_key(resource.account, resource.container))[0]
@@ -200,13 +198,13 @@ class ContainerController:
         )
         sent = database_headers(req, "container", _PASSED, _REMOVABLE)
         common = header_lines(sent | extra | restore_header(known))
-        headers = [common] * len(nodes)
+        headers = [common] * nodes.primary_count
         if tells_account:
             account_partition, accounts = core.rings.account.get_nodes(resource.account)
-            updates = _account_updates(account_partition, accounts, len(nodes))
+            updates = _account_updates(account_partition, accounts, nodes.primary_count)
             headers = [common + header_lines(update) for update in updates]
         try:
-            answer = core.ask_for_one(request, core.nodes(ring, partition), headers)
+            answer = core.ask_for_one(request, nodes, headers)
         finally:
             forget_info(req.environ, resource.account, resource.container)
         return Response(answer.status, returned_headers(answer.headers), answer.body)

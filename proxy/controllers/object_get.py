@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The body of an object for the client, continued from another replica if one fails.
+"""The answer to a GET or HEAD of an object; its body continues from another replica if one fails.
 
 The client already has the status and headers of the first replica. So the rest must be of the same
 version (ETag), and begin at the byte where the first replica stopped.
@@ -8,15 +8,59 @@ version (ETag), and begin at the byte where the first replica stopped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from martlet.http.backend_client import BackendError, BackendResponse
-from proxy.replicas.core import header_lines
+from martlet.http.request import Request
+from martlet.http.response import Response, http_error
+from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
+from proxy.headers import header_lines, returned_headers
 from proxy.replicas.fetch import Search, Source
 from proxy.replicas.versions import MARKER_TYPE
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
 _BOUNDARY = re.compile(r'multipart/byteranges\s*;.*boundary="?([^";,\s]+)"?', re.IGNORECASE)
+
+
+def response_of(
+    req: Request, search: Search, source: Source | None, headers: dict[str, str]
+) -> Response:
+    """The response for the client.
+
+    :param source: the device that has the object; None if there is none.
+    :param headers: of the request that found it.
+    :raises HTTPException: (503) no replica could continue a short body.
+    """
+    if source is None:
+        answer = search.failure()
+        return _answered(answer.status, answer.headers, answer.body)
+    found = source.response
+    response = _answered(found.status, found.headers)
+    response.headers["Accept-Ranges"] = "bytes"
+    length = found.headers.get("content-length", "")
+    if length and found.status != 304:
+        response.headers["Content-Length"] = length
+    if req.method == "HEAD" or found.status == 304:
+        found.close()
+        response.app_iter = []
+    elif length.isdigit() and int(length) <= ONE_MESSAGE_BYTES_MAX:
+        try:
+            response.body = b"".join(ObjectBody(search, source, headers))
+        except BackendError:
+            raise http_error(503) from None
+    else:
+        response.app_iter = ObjectBody(search, source, headers)
+    return response
+
+
+def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    """The response for the client to a GET or HEAD, from an object server's answer."""
+    response = Response(status, returned_headers(headers), body)
+    # Go's HTTP library removes the type of a 304, so our object server sends it in this header.
+    content_type = headers.get("content-type") or headers.get("x-backend-content-type")
+    if content_type:
+        response.headers["Content-Type"] = clean_content_type(content_type)
+    return response
 
 
 class ObjectBody:

@@ -13,7 +13,7 @@ the client needs a quorum. For metadata that filters know only after the body, s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,13 +21,12 @@ from martlet.http.environ import IN_BATCHES
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
-from proxy.replicas.backends import BackendRequest
-from proxy.replicas.core import Core, header_lines
+from proxy.controllers.object_write import Write
+from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
-from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import Answer, have_quorum, own_write_done, quorum_size
-from proxy.replicas.updates import ContainerRow, have_known_rows, told_by
+from proxy.replicas.updates import have_known_rows, row_headers, told_by
 from proxy.replicas.uploads import Uploads
 from proxy.replicas.versions import rows_of_put
 
@@ -42,20 +41,11 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One object to be stored.
-
-    :param headers: by wire name, for all replicas.
-    :param updates: the lines about updates, for each replica.
-    :param row: makes the `ContainerRow` for container replicas that no object server updates.
-    """
+    """One object to be stored."""
 
     core: Core
     req: Request
-    request: BackendRequest
-    nodes: NodeQueue
-    headers: dict[str, str]
-    updates: Sequence[bytes]
-    row: Callable[[], ContainerRow]
+    write: Write
 
     def run(self) -> Response:
         """201; 202 if a newer one exists; 408, 412, 413, 422, 499, 503."""
@@ -78,52 +68,43 @@ class Store:
             response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
-        if len(told) < len(self.updates) and etag is not None:
+        if len(told) < len(self.write.updates) and etag is not None:
             self._tell_containers(told, length, etag, footers)
         if have_known_rows(outcomes):
-            self.row().send_known(outcomes, _row_headers(self.headers))
+            self.write.row.send_known(outcomes, row_headers(self.write.headers))
         return response
 
-    def _lines(self, more: Headers | dict[str, str]) -> list[bytes]:
-        """The header lines for each replica; ``more`` overrides the object's headers."""
-        headers: Headers | dict[str, str] = self.headers
-        if more:
-            headers = Headers(headers)
-            headers.update(more)
-        common = header_lines(headers)
-        return [common + lines for lines in self.updates]
-
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
-        metadata = Headers(self.headers)
+        metadata = Headers(self.write.headers)
         metadata.update(footers)
         shown = overridden(size, etag, metadata["Content-Type"], metadata)
         headers = {
-            **_row_headers(metadata),
+            **row_headers(metadata),
             "X-Size": shown[0],
             "X-Etag": shown[1],
             "X-Content-Type": shown[2],
         }
-        for method, values in rows_of_put(headers, self.headers):
-            self.row().send_missed(method, told, values)
+        for method, values in rows_of_put(headers, self.write.headers):
+            self.write.row.send_missed(method, told, values)
 
     def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
-        request = self.request._replace(body=body)
+        request = self.write.request._replace(body=body)
+        lines = self.write.lines(footers)
         in_batches = IN_BATCHES in self.req.environ
-        return self.core.ask(request, self.nodes, self._lines(footers), in_batches=in_batches)
+        return self.core.ask(request, self.write.nodes, lines, in_batches=in_batches)
 
     def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
         """Returns the number of bytes received, the footers and the outcomes."""
         received = 0
-        replicas = self.nodes.primary_count
+        nodes = self.write.nodes
+        replicas = nodes.primary_count
         patience = self.core.options.post_quorum_timeout
         frame = MimeBody() if has_footers(self.req.environ) else None
         framed_length = length if frame is None else None
-        lines = self._lines({} if frame is None else frame.headers(length))
-        uploads = Uploads(self.core.backends, self.request, needs_footers=frame is not None)
+        lines = self.write.lines(None if frame is None else frame.headers(length))
+        uploads = Uploads(self.core.backends, self.write.request, needs_footers=frame is not None)
         try:
-            refusals = uploads.open(
-                self.nodes, lines, framed_length, quorum_size(replicas), patience
-            )
+            refusals = uploads.open(nodes, lines, framed_length, quorum_size(replicas), patience)
             self._check_refusals(refusals, uploads.live_count)
             uploads.start_writers()
             if frame is not None:
@@ -153,9 +134,9 @@ class Store:
             raise http_error(412)
         if 409 in statuses:
             raise http_error(202)  # a newer object exists, so this write has no effect
-        replicas = self.nodes.primary_count
+        replicas = self.write.nodes.primary_count
         if ready < quorum_size(replicas):
-            answer = self.core.best(self.request, answers, replicas)
+            answer = self.core.best(self.write.request, answers, replicas)
             raise http_error(answer.status)
 
     def _read_client(self, length: int | None) -> Iterator[bytes]:
@@ -201,12 +182,12 @@ class Store:
         if len(etags) > 1:
             self.core.logger.error(
                 "event=etag_mismatch path=%s etags=%s trans_id=%s",
-                self.request.path,
+                self.write.request.path,
                 ",".join(sorted(etags)),
-                self.request.trans_id,
+                self.write.request.trans_id,
             )
             raise http_error(500, "The storage servers disagree about what they stored.")
-        best = self.core.best(self.request, answers, self.nodes.primary_count)
+        best = self.core.best(self.write.request, answers, self.write.nodes.primary_count)
         if not 200 <= best.status < 300:
             raise http_error(best.status, _SENTENCES.get(best.status, ""))
         headers = {
@@ -216,11 +197,6 @@ class Store:
         for etag in etags:
             headers["Etag"] = etag
         return Response(best.status, headers)
-
-
-def _row_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that all rows of a write have in common."""
-    return {name: headers[name] for name in ("X-Timestamp", "X-Backend-Storage-Policy-Index")}
 
 
 @lru_cache(16)

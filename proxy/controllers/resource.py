@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from martlet.http.environ import AUTHORIZE, WSGIApp
 from martlet.http.request import Request
@@ -12,8 +13,7 @@ from martlet.http.response import Response
 from martlet.words.names import quote_path
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """The names in the path of a request, as text; empty if the path does not have them."""
 
     account: str

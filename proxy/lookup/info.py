@@ -15,8 +15,8 @@ from martlet.http.environ import CACHE, INFO_CACHE, Environ
 from martlet.http.request import Request
 from martlet.words.names import BadNameError, quote_path, wsgi_to_str
 from proxy.cache.interface import Cache, Lease
-from proxy.headers import base_headers
-from proxy.replicas.core import Core, header_lines
+from proxy.headers import base_headers, header_lines
+from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
 from proxy.replicas.quorum import Answer
 
@@ -155,10 +155,10 @@ def _head(
     core: Core, req: Request, server_type: str, account: str, container: str | None
 ) -> Answer:
     ring = core.rings.container if container else core.rings.account
-    partition = ring.get_part(account, container)
+    nodes = core.nodes(ring, account, container, is_read=True)
     path = quote_path(f"/{account}/{container}" if container else f"/{account}")
-    request = core.request(req, server_type, partition, path, method="HEAD")
-    search = Search(core, request, core.nodes(ring, partition, is_read=True))
+    request = core.request(req, server_type, nodes.partition, path, method="HEAD")
+    search = Search(core, request, nodes)
     source = search.find(header_lines(base_headers(req)))
     if source is None:
         return search.failure()

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from martlet.http.request import Request
 from martlet.words.names import quote_path, str_to_wsgi
-from proxy.headers import base_headers
-from proxy.replicas.core import Core, header_lines
+from proxy.headers import base_headers, header_lines
+from proxy.replicas.core import Core
 from proxy.replicas.quorum import Answer
 
 
@@ -39,12 +39,9 @@ class AccountUsage(NamedTuple):
 
 def container_usage(core: Core, req: Request, account: str, container: str) -> Usage | None:
     """The usage of a container; None if no replica answers."""
-    ring = core.rings.container
-    partition = ring.get_part(account, container)
-    request = core.request(
-        req, "Container", partition, quote_path(f"/{account}/{container}"), method="HEAD"
-    )
-    nodes = core.nodes(ring, partition)
+    nodes = core.nodes(core.rings.container, account, container)
+    path = quote_path(f"/{account}/{container}")
+    request = core.request(req, "Container", nodes.partition, path, method="HEAD")
     lines = [header_lines(base_headers(req))] * nodes.primary_count
     found = [
         _usage(outcome.answer.headers, "x-container-")
@@ -64,13 +61,11 @@ def account_usage(
     policy = core.cluster.policy_by_index(policy_index)
     name = policy.name if policy is not None else ""
     now = container_usage(core, req, account, container)
-    ring = core.rings.account
-    partition = ring.get_part(account)
+    nodes = core.nodes(core.rings.account, account)
     # If the account has a row of the container, it is the first one with this prefix.
     query = f"?format=json&limit=1&prefix={quote_path(container, safe='')}"
     path = quote_path(f"/{account}") + query
-    request = core.request(req, "Account", partition, path, method="GET")
-    nodes = core.nodes(ring, partition)
+    request = core.request(req, "Account", nodes.partition, path, method="GET")
     lines = [header_lines(base_headers(req))] * nodes.primary_count
     found = []
     for outcome in core.ask(request, nodes, lines):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from martlet.conf.cluster import ClusterConf
-from martlet.http.backend_client import BackendClient, encode_headers
+from martlet.http.backend_client import BackendClient
 from martlet.http.request import Request
 from martlet.http.response import http_error
 from martlet.log import fields
@@ -20,6 +20,7 @@ from proxy.replicas.fanout import ask_all
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
+from ring.errors import RingError
 from ring.ring import Ring, RingSet
 
 
@@ -45,14 +46,34 @@ class Core:
         self.backends = Backends(client, health, logger)
         self.batches = Batches(client)
 
-    def nodes(self, ring: Ring, partition: int, *, is_read: bool = False) -> NodeQueue:
-        """The devices for one request about a partition."""
-        replicas = len(ring.get_part_nodes(partition))
+    def object_ring(self, policy_index: int, trans_id: str) -> Ring:
+        """The ring of a storage policy.
+
+        :raises HTTPException: (503) there is none.
+        """
+        try:
+            return self.rings.object_ring(policy_index)
+        except RingError as error:
+            self.logger.error("event=no_ring reason=%s trans_id=%s", error, trans_id)
+            raise http_error(503) from None
+
+    def nodes(
+        self,
+        ring: Ring,
+        account: str,
+        container: str | None = None,
+        obj: str | None = None,
+        *,
+        is_read: bool = False,
+    ) -> NodeQueue:
+        """The devices for one request about a name."""
+        partition, primaries = ring.get_nodes(account, container, obj)
         return NodeQueue(
             ring,
             partition,
+            primaries,
             self.backends.health,
-            self.options.node_count(replicas),
+            self.options.node_count(len(primaries)),
             is_read=is_read,
             logger=self.logger if self.options.log_handoffs else None,
         )
@@ -139,14 +160,3 @@ class Core:
             ),
         )
         return UNAVAILABLE
-
-
-def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Backend request headers as bytes.
-
-    :raises HTTPException: (400) a header of the client contains a line break.
-    """
-    try:
-        return encode_headers(headers)
-    except ValueError:
-        raise http_error(400, "A header contains a line break.") from None

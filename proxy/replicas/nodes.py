@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.quorum import quorum_size
@@ -38,22 +38,23 @@ class NodeQueue:
         self,
         ring: Ring,
         partition: int,
+        primaries: Sequence[Node],
         health: DeviceHealth,
         limit: int,
         *,
         is_read: bool = False,
         logger: logging.Logger | None = None,
     ) -> None:
-        primaries = list(ring.get_part_nodes(partition))
         if is_read:
+            primaries = list(primaries)
             random.shuffle(primaries)
             if health.troubles:
                 primaries.sort(key=health.is_doubted)
+        self.partition = partition
         self.primary_count = len(primaries)
         self._is_read = is_read
         self._primaries = iter(primaries)
         self._ring = ring
-        self._partition = partition
         self._health = health
         self._left = limit
         self._last: Node | None = None
@@ -79,20 +80,22 @@ class NodeQueue:
         return self._last
 
     def _usable(self) -> Iterator[Node]:
-        health = self._health
         for node in self._primaries:
-            if health.troubles and health.is_suppressed(node):
-                self._suppressed.append(node)
-            else:
-                self._given.append((node, health.trouble_count(node)))
+            if self._is_usable(node):
                 yield node
-        for node in self._ring.get_more_nodes(self._partition):
-            if health.troubles and health.is_suppressed(node):
-                self._suppressed.append(node)
-            else:
+        for node in self._ring.get_more_nodes(self.partition):
+            if self._is_usable(node):
                 self._note_handoff()
-                self._given.append((node, health.trouble_count(node)))
                 yield node
+
+    def _is_usable(self, node: Node) -> bool:
+        """Whether the device comes out now. If not, it may come out at the end."""
+        health = self._health
+        if health.troubles and health.is_suppressed(node):
+            self._suppressed.append(node)
+            return False
+        self._given.append((node, health.trouble_count(node)))
+        return True
 
     def _next_suppressed(self) -> Node:
         if self._is_read:
@@ -123,6 +126,6 @@ class NodeQueue:
         if self._logger is not None and self._handoffs_used > self._handoffs_expected:
             self._logger.warning(
                 "event=handoff_requested partition=%d handoffs=%d",
-                self._partition,
+                self.partition,
                 self._handoffs_used,
             )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -96,24 +95,3 @@ def _highest_of_class(
         if len(of_kind) >= needed and real:
             return answers[max(real, key=lambda i: (statuses[i], -i))]
     return None
-
-
-@cache
-def container_update_count(container_replicas: int, object_replicas: int) -> int:
-    """The number of container updates in the requests to all object servers, assigned in turn.
-
-    A write succeeds once a quorum of object servers has it. The others may crash before they send
-    their updates. The remaining servers must still reach a quorum of the container's replicas.
-    Without a failure, every replica of the container should get an update.
-    """
-    updates = container_replicas
-    while _fewest_left(updates, object_replicas) < quorum_size(container_replicas):
-        updates += 1
-    return updates
-
-
-def _fewest_left(updates: int, object_replicas: int) -> int:
-    """The updates of a quorum of object servers, if the lost servers had the most."""
-    each, more = divmod(updates, object_replicas)
-    kept = quorum_size(object_replicas)
-    return kept * each + max(0, kept - (object_replicas - more))

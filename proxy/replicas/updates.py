@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
+from proxy.headers import header_lines
 from proxy.replicas.backends import BackendRequest
-from proxy.replicas.core import Core, header_lines
+from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.fanout import ask_all
-from proxy.replicas.quorum import container_update_count
+from proxy.replicas.quorum import quorum_size
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet
 
@@ -67,25 +70,51 @@ def update_headers(
     a minority of object servers could leave less than a quorum updated. The expirer's servers are
     assigned in reverse order, so that the same object server need not do both.
     """
-    updates = container_update_count(len(containers), count)
-    if expirer is None and updates == len(containers) == count:
+    if expirer is None and len(containers) == count:
         return [_plain_update(i, partition, containers[i], db_state) for i in range(count)]
-    told = container_spread(count, containers)
-    queued: list[list[Node]] = [[] for _ in range(count)]
-    if expirer is not None:
-        for number in range(updates):
-            queued[count - 1 - number % count].append(expirer.nodes[number % len(expirer.nodes)])
+    told = spread(containers, count)
+    queued = reversed(spread(expirer.nodes if expirer else [], count))
     lines = []
-    for index in range(count):
+    for index, (rows_to, queue_to) in enumerate(zip(told, queued, strict=True)):
         headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
-        if told[index]:
-            headers |= _named("X-Container", partition, told[index])
+        if rows_to:
+            headers |= _named("X-Container", partition, rows_to)
             headers["X-Container-Root-Db-State"] = db_state
-        if expirer is not None and queued[index]:
-            headers |= _named("X-Delete-At", expirer.partition, queued[index])
+        if expirer is not None and queue_to:
+            headers |= _named("X-Delete-At", expirer.partition, queue_to)
             headers["X-Delete-At-Container"] = expirer.container
         lines.append(header_lines(headers))
     return lines
+
+
+def spread(containers: Sequence[Node], count: int) -> list[list[Node]]:
+    """The replicas of a container that each of ``count`` object servers has to update."""
+    told: list[list[Node]] = [[] for _ in range(count)]
+    for number in range(update_count(len(containers), count)):
+        told[number % count].append(containers[number % len(containers)])
+    return told
+
+
+@cache
+def update_count(container_replicas: int, object_replicas: int) -> int:
+    """The number of container updates in the requests to all object servers, assigned in turn.
+
+    A write succeeds once a quorum of object servers has it. The others may crash before they send
+    their updates. The remaining servers must still reach a quorum of the container's replicas.
+    Without a failure, every replica of the container should get an update.
+    """
+    kept = quorum_size(object_replicas)
+    needed = quorum_size(container_replicas)
+    updates = container_replicas
+    while _fewest_left(updates, object_replicas, kept) < needed:
+        updates += 1
+    return updates
+
+
+def _fewest_left(updates: int, object_replicas: int, kept: int) -> int:
+    """The updates of ``kept`` object servers, if the lost servers had the most."""
+    each, more = divmod(updates, object_replicas)
+    return kept * each + max(0, kept - (object_replicas - more))
 
 
 def told_by(outcomes: Iterable[Outcome]) -> set[int]:
@@ -104,32 +133,32 @@ def have_known_rows(outcomes: Iterable[Outcome]) -> bool:
     return any(_KNOWN_ROWS in o.answer.headers for o in outcomes)
 
 
-def container_spread(count: int, containers: Sequence[Node]) -> list[list[Node]]:
-    """The replicas of a container that each of ``count`` object servers has to update."""
-    told: list[list[Node]] = [[] for _ in range(count)]
-    for number in range(container_update_count(len(containers), count)):
-        told[number % count].append(containers[number % len(containers)])
-    return told
+def row_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that all rows of a write have in common."""
+    return {name: headers[name] for name in ("X-Timestamp", "X-Backend-Storage-Policy-Index")}
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRow:
+class ContainerRow(NamedTuple):
     """The row of an object that is being written, for container replicas that would miss it.
 
     Each object server updates one or two replicas. It may fail after a quorum has the object, with
     no hand-off in its place. Its container replicas would then wait for replication, so the proxy
     updates them itself. A replica that the proxy cannot reach still waits for replication.
+
+    :param request: that of the object.
+    :param partition: that of the container, whose replicas are ``containers``.
+    :param server_count: the number of object servers that get the request.
     """
 
     core: Core
-    trans_id: str
-    path: str
+    request: BackendRequest
     partition: int
-    spread: Sequence[Sequence[Node]]
+    containers: Sequence[Node]
+    server_count: int
 
     def send_missed(self, method: str, told: Container[int], headers: Mapping[str, str]) -> None:
         """Send the row to the replicas of the object servers whose index is not in ``told``."""
-        self._send(method, self.path, told, headers)
+        self._send(method, self.request.path, told, headers)
 
     def send_known(self, outcomes: Iterable[Outcome], headers: Mapping[str, str]) -> None:
         """Send the rows that some object servers have to the replicas of those that do not.
@@ -141,7 +170,7 @@ class ContainerRow:
             rows = outcome.answer.headers.get(_KNOWN_ROWS)
             if rows is not None:
                 told.setdefault(rows, set()).add(outcome.index)
-        container = "/".join(self.path.split("/")[:3])
+        container = "/".join(self.request.path.split("/")[:3])
         for rows, indexes in told.items():
             self._send("UPDATE", container, indexes, headers, rows.encode("latin-1"))
 
@@ -153,12 +182,13 @@ class ContainerRow:
         headers: Mapping[str, str],
         body: bytes = b"",
     ) -> None:
-        nodes = [n for i, nodes in enumerate(self.spread) if i not in told for n in nodes]
+        by_server = enumerate(spread(self.containers, self.server_count))
+        nodes = [n for i, nodes in by_server if i not in told for n in nodes]
         if not nodes:
             return
         timeout = self.core.options.node_timeout
         request = BackendRequest(
-            "Container", method, self.partition, path, self.trans_id, timeout, body
+            "Container", method, self.partition, path, self.request.trans_id, timeout, body
         )
         ask_all(
             self.core.backends,

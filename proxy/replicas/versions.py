@@ -37,11 +37,14 @@ class VersionRequest:
     owner_only: bool = False
 
 
+_NO_VERSION = VersionRequest("")
+
+
 def version_request(environ: Environ) -> VersionRequest:
     """The `VersionRequest` of this request. Most requests get an empty one."""
     found: VersionRequest | None = environ.get(VERSION_REQUEST)
     if found is None or found.path != environ["PATH_INFO"]:
-        return VersionRequest("")
+        return _NO_VERSION
     return found
 
 

@@ -434,17 +434,11 @@ class FakeRing:
         self._replicas = replicas
         self.replica_count = float(replicas)
 
-    def get_part(self, account: str, container: str | None = None, obj: str | None = None) -> int:
-        return 7
-
-    def get_part_nodes(self, partition: int) -> tuple[Any, ...]:
-        primaries = self._devices[: self._replicas]
-        return tuple({**d.node, "index": i} for i, d in enumerate(primaries))
-
     def get_nodes(
         self, account: str, container: str | None = None, obj: str | None = None
     ) -> tuple[int, tuple[Any, ...]]:
-        return 7, self.get_part_nodes(7)
+        primaries = self._devices[: self._replicas]
+        return 7, tuple({**d.node, "index": i} for i, d in enumerate(primaries))
 
     def get_more_nodes(self, partition: int) -> Iterator[Any]:
         for index, device in enumerate(self._devices[self._replicas :]):

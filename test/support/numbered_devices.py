@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+from proxy.replicas.health import DeviceHealth
+from proxy.replicas.nodes import NodeQueue
 
 
 class Clock:
@@ -18,8 +21,9 @@ class Ring:
         self.nodes = [node(i) for i in range(devices)]
         self.replicas = replicas
 
-    def get_part_nodes(self, partition: int) -> tuple[Any, ...]:
-        return tuple(self.nodes[: self.replicas])
+    @property
+    def primaries(self) -> list[Any]:
+        return self.nodes[: self.replicas]
 
     def get_more_nodes(self, partition: int) -> Any:
         return iter(self.nodes[self.replicas :])
@@ -27,6 +31,10 @@ class Ring:
 
 def node(number: int) -> Any:
     return {"ip": "10.0.0.1", "port": 6000, "device": f"sd{number}"}
+
+
+def queue_of(ring: Ring, health: DeviceHealth, limit: int, *, is_read: bool = False) -> NodeQueue:
+    return NodeQueue(cast("Any", ring), 0, ring.primaries, health, limit, is_read=is_read)
 
 
 def names(queue: Any) -> list[str]:

@@ -71,7 +71,7 @@ def test_bad_timestamp_is_400(cluster: FakeCluster) -> None:
 def test_unhandled_error_is_500_and_logged(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.app.core.rings.container.get_part = None  # type: ignore[assignment]
+    cluster.app.core.rings.container.get_nodes = None  # type: ignore[assignment]
     reply = cluster.call("GET", "/v1/a/c", **{"swift.trans_id": "tx123"})
     assert reply.status == 500
     assert "tx123" in caplog.text

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP, SILENT, Stored
-from numbered_devices import Clock, Ring, names, node
+from numbered_devices import Clock, Ring, names, node, queue_of
 from running_cluster import await_true, free_port
 
 from martlet.http.backend_client import BackendClient, ConnectionLost, ReadTimeout
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.health import GONE_SECONDS, INCIDENT_SECONDS, DeviceHealth
-from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.prober import PAUSE_SECONDS, Prober
 
 
@@ -98,20 +97,20 @@ def test_a_deaf_device_stays_suppressed(health: DeviceHealth, clock: Clock) -> N
 
 def test_reads_try_doubted_devices_after_the_others(health: DeviceHealth) -> None:
     health.doubt(node(1))
-    orders = {tuple(names(NodeQueue(Ring(5, 3), 0, health, 5, is_read=True))) for _ in range(50)}
+    orders = {tuple(names(queue_of(Ring(5, 3), health, 5, is_read=True))) for _ in range(50)}
     assert orders == {("sd0", "sd2", "sd1", "sd3", "sd4"), ("sd2", "sd0", "sd1", "sd3", "sd4")}
-    assert names(NodeQueue(Ring(5, 3), 0, health, 5)) == ["sd0", "sd1", "sd2", "sd3", "sd4"]
+    assert names(queue_of(Ring(5, 3), health, 5)) == ["sd0", "sd1", "sd2", "sd3", "sd4"]
 
 
 def test_reads_ask_suppressed_devices_at_last(health: DeviceHealth) -> None:
     health.suppress(node(1))
     health.suppress(node(3))
-    queue = NodeQueue(Ring(6, 3), 0, health, 4, is_read=True)
+    queue = queue_of(Ring(6, 3), health, 4, is_read=True)
     found = names(queue)
     assert sorted(found[:2]) == ["sd0", "sd2"]
     assert found[2:] == ["sd4", "sd5", "sd1", "sd3"]
     health.note_deaf(node(1))
-    assert names(NodeQueue(Ring(6, 3), 0, health, 4, is_read=True))[2:] == ["sd4", "sd5", "sd3"]
+    assert names(queue_of(Ring(6, 3), health, 4, is_read=True))[2:] == ["sd4", "sd5", "sd3"]
 
 
 class Sleeper:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from numbered_devices import Clock, Ring, names, node
+from numbered_devices import Clock, Ring, names, node, queue_of
 
 from proxy.replicas.health import DeviceHealth
-from proxy.replicas.nodes import NodeQueue
 
 
 @pytest.fixture
@@ -41,15 +38,15 @@ def test_interval_of_zero_switches_it_off(clock: Clock) -> None:
 
 
 def test_primaries_then_handoffs_up_to_the_limit(clock: Clock) -> None:
-    ring: Any = Ring(9, 3)
+    ring = Ring(9, 3)
     health = DeviceHealth(60, 10, 0, clock)
-    assert names(NodeQueue(ring, 0, health, 5)) == ["sd0", "sd1", "sd2", "sd3", "sd4"]
+    assert names(queue_of(ring, health, 5)) == ["sd0", "sd1", "sd2", "sd3", "sd4"]
 
 
 def test_shuffle_keeps_primaries_first(clock: Clock) -> None:
-    ring: Any = Ring(6, 3)
+    ring = Ring(6, 3)
     health = DeviceHealth(60, 10, 0, clock)
-    orders = {tuple(names(NodeQueue(ring, 0, health, 6, is_read=True))) for _ in range(100)}
+    orders = {tuple(names(queue_of(ring, health, 6, is_read=True))) for _ in range(100)}
     assert len(orders) == 6
     for order in orders:
         assert sorted(order[:3]) == ["sd0", "sd1", "sd2"]
@@ -57,17 +54,17 @@ def test_shuffle_keeps_primaries_first(clock: Clock) -> None:
 
 
 def test_limited_devices_are_skipped_and_do_not_count(clock: Clock) -> None:
-    ring: Any = Ring(9, 3)
+    ring = Ring(9, 3)
     health = DeviceHealth(60, 10, 0, clock)
     health.suppress(node(1))
     health.suppress(node(3))
-    assert names(NodeQueue(ring, 0, health, 4)) == ["sd0", "sd2", "sd4", "sd5"]
+    assert names(queue_of(ring, health, 4)) == ["sd0", "sd2", "sd4", "sd5"]
 
 
 def test_device_limited_while_in_use_is_replaced(clock: Clock) -> None:
-    ring: Any = Ring(9, 3)
+    ring = Ring(9, 3)
     health = DeviceHealth(60, 10, 0, clock)
-    queue = NodeQueue(ring, 0, health, 3)
+    queue = queue_of(ring, health, 3)
     used = []
     for found in queue:
         used.append(found["device"])
@@ -77,8 +74,8 @@ def test_device_limited_while_in_use_is_replaced(clock: Clock) -> None:
 
 
 def test_handoffs_beyond_the_limit(clock: Clock) -> None:
-    ring: Any = Ring(6, 3)
-    queue = NodeQueue(ring, 0, DeviceHealth(60, 10, 0, clock), 3)
+    ring = Ring(6, 3)
+    queue = queue_of(ring, DeviceHealth(60, 10, 0, clock), 3)
     assert names(queue) == ["sd0", "sd1", "sd2"]
     assert names(queue.handoffs(2)) == ["sd3", "sd4"]
     assert names(queue.handoffs(2)) == ["sd5"]
@@ -89,10 +86,10 @@ def test_suppressed_devices_are_the_last_resort(clock: Clock) -> None:
     for number in (0, 1, 3):
         health.suppress(node(number))
     # Two usable ones of four are a quorum of three replicas: the others are left alone.
-    assert names(NodeQueue(Ring(5, 3), 0, health, 6)) == ["sd2", "sd4"]
+    assert names(queue_of(Ring(5, 3), health, 6)) == ["sd2", "sd4"]
     # One is not: then those that failed are tried as well, in their order.
     health.suppress(node(4))
-    assert names(NodeQueue(Ring(5, 3), 0, health, 6)) == ["sd2", "sd0", "sd1", "sd3", "sd4"]
+    assert names(queue_of(Ring(5, 3), health, 6)) == ["sd2", "sd0", "sd1", "sd3", "sd4"]
 
 
 def test_suppressed_devices_replace_usable_ones_that_fail(clock: Clock) -> None:
@@ -100,7 +97,7 @@ def test_suppressed_devices_replace_usable_ones_that_fail(clock: Clock) -> None:
     health.add_failure(node(1))  # an earlier one, which says nothing of this request
     for number in (0, 3):
         health.suppress(node(number))
-    queue = NodeQueue(Ring(4, 3), 0, health, 6)
+    queue = queue_of(Ring(4, 3), health, 6)
     assert names(queue) == ["sd1", "sd2"]
     health.add_failure(node(1))
     assert names(queue) == ["sd0", "sd3"]
@@ -113,7 +110,7 @@ def test_a_first_failure_after_old_ones_counts(clock: Clock) -> None:
     health.suppress(node(1))
     clock.now += 61
     health.suppress(node(0))
-    queue = NodeQueue(Ring(3, 3), 0, health, 6)
+    queue = queue_of(Ring(3, 3), health, 6)
     assert names(queue) == ["sd1", "sd2"]
     health.add_failure(node(1))
     assert names(queue) == ["sd0"]

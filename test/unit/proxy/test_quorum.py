@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from proxy.replicas.quorum import (
     Answer,
     best_answer,
-    container_update_count,
     have_quorum,
     quorum_size,
 )
@@ -87,21 +86,3 @@ def test_more_answers_never_take_a_quorum_away(statuses: list[int], replicas: in
     for count in range(len(statuses)):
         if have_quorum(statuses[:count], replicas):
             assert have_quorum(statuses, replicas)
-
-
-@pytest.mark.parametrize(
-    ("containers", "objects", "updates"),
-    [(3, 3, 3), (3, 4, 4), (3, 6, 5), (1, 3, 2), (3, 1, 3), (5, 3, 5), (3, 2, 4)],
-)
-def test_container_update_count(containers: int, objects: int, updates: int) -> None:
-    assert container_update_count(containers, objects) == updates
-
-
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_enough_updates_survive_the_loss_of_a_minority(containers: int, objects: int) -> None:
-    updates = container_update_count(containers, objects)
-    assert updates >= containers
-    dealt = [0] * objects
-    for number in range(updates):
-        dealt[number % objects] += 1
-    assert sum(sorted(dealt)[: quorum_size(objects)]) >= quorum_size(containers)

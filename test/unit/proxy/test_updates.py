@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.replicas.quorum import quorum_size
-from proxy.replicas.updates import UpdateTarget, expirer_container, update_headers
+from proxy.replicas.updates import UpdateTarget, expirer_container, update_count, update_headers
 from ring.hashing import HashPath
 
 
@@ -73,3 +74,21 @@ def test_expirer_container_of_swift() -> None:
     number = int(md5(b"/AUTH_a/c/osalt").hexdigest(), 16)
     expected = f"{1700000000 // 86400 * 86400 - number % 100:010d}"
     assert expirer_container(HashPath(b"", b"salt"), 1700000000, "AUTH_a", "c", "o") == expected
+
+
+@pytest.mark.parametrize(
+    ("containers", "objects", "updates"),
+    [(3, 3, 3), (3, 4, 4), (3, 6, 5), (1, 3, 2), (3, 1, 3), (5, 3, 5), (3, 2, 4)],
+)
+def test_update_count(containers: int, objects: int, updates: int) -> None:
+    assert update_count(containers, objects) == updates
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+def test_enough_updates_survive_the_loss_of_a_minority(containers: int, objects: int) -> None:
+    updates = update_count(containers, objects)
+    assert updates >= containers
+    dealt = [0] * objects
+    for number in range(updates):
+        dealt[number % objects] += 1
+    assert sum(sorted(dealt)[: quorum_size(objects)]) >= quorum_size(containers)

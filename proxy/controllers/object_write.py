@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PUT, POST or DELETE of an object: the devices that it goes to, and what each of them gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from martlet.http.headers import Headers
+from martlet.http.request import Request
+from proxy.controllers.resource import Resource
+from proxy.headers import header_lines
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.core import Core
+from proxy.replicas.nodes import NodeQueue
+from proxy.replicas.updates import ContainerRow, expirer_target, update_headers
+
+
+class Write(NamedTuple):
+    """One write.
+
+    :param headers: by wire name, for all replicas.
+    :param updates: the lines about updates, for each replica.
+    :param row: for container replicas that no object server updates.
+    """
+
+    request: BackendRequest
+    nodes: NodeQueue
+    headers: dict[str, str]
+    updates: list[bytes]
+    row: ContainerRow
+
+    def lines(self, more: Mapping[str, str] | None = None) -> list[bytes]:
+        """The header lines for each replica; ``more`` overrides the headers."""
+        headers: Mapping[str, str] = self.headers
+        if more:
+            merged = Headers(headers)
+            merged.update(more)
+            headers = merged
+        common = header_lines(headers)
+        return [common + lines for lines in self.updates]
+
+
+def prepare_write(
+    core: Core,
+    req: Request,
+    resource: Resource,
+    policy_index: int,
+    headers: dict[str, str],
+    expires: int | None = None,
+) -> Write:
+    """Choose the devices of a write, and the updates that each of them has to send.
+
+    :param headers: from the client. Those about the placement are added to it.
+    :param expires: the time to delete the object, Unix seconds.
+    :raises HTTPException: (503) the storage policy has no ring.
+    """
+    ring = core.object_ring(policy_index, req.trans_id)
+    nodes = core.nodes(ring, *resource)
+    headers["X-Backend-Storage-Policy-Index"] = str(policy_index)
+    if ring.next_part_power:
+        headers["X-Backend-Next-Part-Power"] = str(ring.next_part_power)
+    expirer = None
+    if expires is not None:
+        headers["X-Delete-At"] = f"{expires:010d}"
+        expirer = expirer_target(core.rings, expires, *resource)
+    servers = nodes.primary_count
+    partition, containers = core.rings.container.get_nodes(resource.account, resource.container)
+    updates = update_headers(servers, partition, containers, expirer)
+    request = core.request(req, "Object", nodes.partition, resource.path)
+    row = ContainerRow(core, request, partition, containers, servers)
+    return Write(request, nodes, headers, updates, row)
