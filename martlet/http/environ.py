@@ -60,6 +60,9 @@ SYNC_KEY_COUNTS = "martlet.sync_key_counts"
 #: ``dict``. Written by authtoken of keystonemiddleware. Read by keystoneauth. The token as Keystone
 #: describes it.
 KEYSTONE_INFO = "keystone.token_info"
+#: ``dict``. Written by Swift's keystoneauth; ours does not. Read by filters made for Swift; none of
+#: ours does. The user of the token, who is also that of a sub-request.
+KEYSTONE_IDENTITY = "keystone.identity"
 
 # What is known of accounts and containers.
 

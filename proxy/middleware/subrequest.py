@@ -13,7 +13,19 @@ from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 from martlet.http.call import call_app
-from martlet.http.environ import LOOK_UP, Environ, WSGIApp
+from martlet.http.environ import (
+    ACCESS_LOG_MADE,
+    FETCH_KEYS,
+    KEYSTONE_IDENTITY,
+    KEYSTONE_INFO,
+    LOOK_UP,
+    ORIGINAL_METHOD,
+    RELATIVE_LOCATION,
+    RESELLER_REQUEST,
+    UPDATE_FOOTERS,
+    Environ,
+    WSGIApp,
+)
 from martlet.http.headers import Headers, environ_key
 from martlet.words.names import str_to_wsgi
 from proxy.lookup.info import Info, account_key, container_key, look_up
@@ -29,9 +41,8 @@ _SHARED_NAMES = """
     HTTP_X_SERVICE_TOKEN
     HTTP_X_STORAGE_TOKEN HTTP_X_TRANS_ID HTTP_X_TRANS_ID_EXTRA
     REMOTE_ADDR REMOTE_PORT REMOTE_USER SCRIPT_NAME SERVER_NAME SERVER_PORT SERVER_PROTOCOL
-    allow_reserved_names keystone.identity keystone.token_info reseller_request
 """
-_SHARED = frozenset(_SHARED_NAMES.split())
+_SHARED = frozenset([*_SHARED_NAMES.split(), KEYSTONE_IDENTITY, KEYSTONE_INFO, RESELLER_REQUEST])
 _SHARED_PREFIXES = (
     "HTTP_X_DOMAIN_",
     "HTTP_X_IDENTITY_",
@@ -47,12 +58,12 @@ _SHARED_PREFIXES = (
 #: Keys about the request itself, not about the client: a sub-request does not copy them.
 _OWN = frozenset(
     [
+        ACCESS_LOG_MADE,
+        FETCH_KEYS,
         LOOK_UP,
-        "swift.callback.fetch_crypto_keys",
-        "swift.callback.update_footers",
-        "swift.leave_relative_location",
-        "swift.orig_req_method",
-        "swift.proxy_access_log_made",
+        ORIGINAL_METHOD,
+        RELATIVE_LOCATION,
+        UPDATE_FOOTERS,
         "wsgi.input",
     ]
 )

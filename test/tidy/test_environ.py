@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from source_tree import ROOT, PythonFile
 
 MODULE = "martlet/http/environ.py"
-DOTTED = re.compile(r"(martlet|swift)\.[a-z_.]+(?<!\.conf)")
+DOTTED = re.compile(r"(keystone|martlet|swift)\.[a-z_.]+(?<!\.conf)")
 BARE = re.compile(r"[a-z][a-z_.]*")
+LISTED = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 # Of PEP 3333, of the HTTP server, and of filters that only pass it on.
 NOT_OURS = re.compile(r"wsgi\..*")
 NAMES_OF_INFO = {"swift.auto_create_account_prefix", "swift.valid_api_versions"}
@@ -59,9 +60,18 @@ def dotted_words(tree: ast.Module) -> Iterator[str]:
             yield word
 
 
+def listed_words(tree: ast.Module) -> Iterator[str]:
+    """Lower-case words of literals that list keys: words alone, among them two headers."""
+    for node in ast.walk(tree):
+        words = (literal(node) or "").split() if isinstance(node, ast.expr) else []
+        header_count = sum(word.startswith("HTTP_") for word in words)
+        if header_count > 1 and all(LISTED.fullmatch(word) for word in words):
+            yield from (w for w in words if BARE.fullmatch(w) and not NOT_OURS.fullmatch(w))
+
+
 def keys_in(tree: ast.Module) -> set[str]:
     """The keys that a module names by literals."""
-    return {*keys_of_environ(tree), *dotted_words(tree)} - NAMES_OF_INFO
+    return {*keys_of_environ(tree), *dotted_words(tree), *listed_words(tree)} - NAMES_OF_INFO
 
 
 def documented() -> dict[str, tuple[str, str]]:
@@ -113,7 +123,10 @@ def test_the_search_finds_keys_in_all_their_forms() -> None:
         "environ['swift_owner'] = environ.get('bare')\n"
         "if 'other' not in req.environ: self._environ.setdefault('set', 1)\n"
         "KEY = 'martlet.new'\n"
+        "SHARED = 'HTTP_HOST HTTP_RANGE listed keystone.who wsgi.input'.split()\n"
+        "NAMES, TEXT = 'etag expires', 'HTTP_HOST is missing.'\n"
         "environ['wsgi.input'], environ['HTTP_HOST'], os.environ['path'], lines['x']\n"
         "get_logger('martlet.log'), 'martlet.conf', 'swift.valid_api_versions'\n"
     )
-    assert keys_in(tree) == {"swift_owner", "bare", "other", "set", "martlet.new"}
+    found = {"swift_owner", "bare", "other", "set", "martlet.new", "listed", "keystone.who"}
+    assert keys_in(tree) == found
