@@ -19,7 +19,7 @@ from proxy.middleware.auth.tempauth_login import unauthorized
 _READS = ("GET", "HEAD")
 
 
-class Authorizer:
+class KeystoneAuthorizer:
     """Authorizes by the user's roles, the container's ACL and the owner of the account."""
 
     def __init__(

@@ -19,7 +19,7 @@ from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import SYNC_KEY_COUNTS, Environ, HeaderList, StartResponse, WSGIApp
 from martlet.log import get_logger
 from proxy.middleware.auth.acl import clean_acl
-from proxy.middleware.auth.keystone_authorize import Authorizer
+from proxy.middleware.auth.keystone_authorize import KeystoneAuthorizer
 from proxy.middleware.auth.keystone_domains import SYSMETA_HEADER, ProjectDomains
 from proxy.middleware.auth.keystone_identity import make_wsgi_headers, read_identity, read_roles
 from proxy.middleware.auth.keystone_rules import AccountRules
@@ -62,7 +62,7 @@ class Keystoneauth:
         self._allow_overrides = options.allow_overrides
         self._allow_sync_keys = options.allow_sync_keys
         domains = ProjectDomains(app, rules, options.default_domain_id, options.allow_names_in_acls)
-        self._authorizer = Authorizer(
+        self._authorizer = KeystoneAuthorizer(
             rules,
             domains,
             options.reseller_admin_role.lower(),

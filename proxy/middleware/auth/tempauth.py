@@ -31,7 +31,7 @@ from proxy.info_registry import register_info
 from proxy.lookup.info import Info
 from proxy.middleware.auth.acl import clean_acl
 from proxy.middleware.auth.tempauth_authorize import (
-    Authorizer,
+    TempauthAuthorizer,
     account_in,
     denied,
 )
@@ -102,7 +102,7 @@ class Tempauth:
         self._app = app
         self._users = users
         self._resellers = resellers
-        self._authorizer = Authorizer(resellers)
+        self._authorizer = TempauthAuthorizer(resellers)
         self._clock = clock
         self._auth_prefix = f"/{options.auth_prefix.strip('/')}/"
         self._allow_overrides = options.allow_overrides

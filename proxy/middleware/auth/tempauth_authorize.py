@@ -22,7 +22,7 @@ from proxy.middleware.auth.tempauth_users import RESELLER_ADMIN, RESELLER_READER
 _READS = ("GET", "HEAD")
 
 
-class Authorizer:
+class TempauthAuthorizer:
     """Authorizes by the groups in ``REMOTE_USER``, the container's ACL and the account's."""
 
     def __init__(self, resellers: Resellers) -> None:

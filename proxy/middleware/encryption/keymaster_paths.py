@@ -42,7 +42,7 @@ class Secrets:
     derive: Callable[[str | None, str], bytes]
 
 
-class _Place(NamedTuple):
+class _Names(NamedTuple):
     """Names of an account and, if present, of a container and an object; text."""
 
     account: str
@@ -71,7 +71,7 @@ class PathKeys:
         """
         here = self._requested()
         if key_id is None:
-            secret_id, version, place, has_short_path = (
+            secret_id, version, named, has_short_path = (
                 self._secrets.active,
                 self._version,
                 here,
@@ -79,30 +79,30 @@ class PathKeys:
             )
         else:
             secret_id, version = key_id.get("secret_id"), key_id.get("v", "")
-            place, has_short_path = _read_path(key_id, here)
+            named, has_short_path = _read_path(key_id, here)
         if secret_id not in self._secrets.ids:
             if self._further is not None:
                 return self._further(key_id=key_id)
             log.warning("unknown root secret %s", fields(id=secret_id))
             raise UnknownSecretError(f"there is no root secret with the id {secret_id!r:.100}")
-        return self._keys(here, place, secret_id, version, has_short_path)
+        return self._keys(here, named, secret_id, version, has_short_path)
 
     def _keys(
         self,
-        here: _Place,
-        place: _Place,
+        here: _Names,
+        named: _Names,
         secret_id: str | None,
         version: str,
         has_short_path: bool,
     ) -> Keys:
         if here.container is None:
             return {}
-        path = f"/{place.account}/{place.container}"
+        path = f"/{named.account}/{named.container}"
         keys: dict[str, object] = {"container": self._secrets.derive(secret_id, path)}
         if here.obj is not None:
-            if place.obj is None:
+            if named.obj is None:
                 raise CryptoError("the path of an object's key id names no object")
-            path = place.obj if has_short_path else f"{path}/{place.obj}"
+            path = named.obj if has_short_path else f"{path}/{named.obj}"
             keys["object"] = self._secrets.derive(secret_id, path)
         keys["id"] = _key_id(path, secret_id, version)
         ids = [_key_id(path, id_, version) for id_ in self._secrets.ids]
@@ -111,13 +111,13 @@ class PathKeys:
         keys["all_ids"] = ids
         return keys
 
-    def _requested(self) -> _Place:
+    def _requested(self) -> _Names:
         try:
             path = wsgi_to_str(self._path_info)
             _, account, container, obj = split_path(path, 2, 4, True)
         except ValueError:
             raise CryptoError("there are no keys for this path") from None
-        return _Place(account or "", container, obj)
+        return _Names(account or "", container, obj)
 
 
 def _key_id(path: str, secret_id: str | None, version: str) -> KeyId:
@@ -127,40 +127,40 @@ def _key_id(path: str, secret_id: str | None, version: str) -> KeyId:
     return key_id
 
 
-def _read_path(key_id: KeyId, here: _Place) -> tuple[_Place, bool]:
-    """Return the place that a key id names, and whether its path is the object's name alone."""
+def _read_path(key_id: KeyId, here: _Names) -> tuple[_Names, bool]:
+    """Return the names in a key id, and whether its path is the object's name alone."""
     version, path = key_id.get("v"), key_id.get("path")
     if version not in META_VERSIONS or not isinstance(path, str):
         raise CryptoError("unknown version of a key id")
     accounts = (f"/{here.account}/", f"/{str_to_wsgi(here.account)}/")
     if version == "1" and not path.startswith(accounts):
         # Account and container are those of the request, unless the object was moved.
-        return _Place(here.account, here.container, _as_text(path, here.obj)), True
+        return _Names(here.account, here.container, _as_text(path, here.obj)), True
     try:
         account, container, obj = split_path(path, 1, 3, True)
     except ValueError:
         raise CryptoError("malformed path in a key id") from None
-    place = _Place(account or "", container, obj)
-    if not _is_here(place, here):
-        other = _decoded(place) if version != "3" else place
+    named = _Names(account or "", container, obj)
+    if not _is_here(named, here):
+        other = _decoded(named) if version != "3" else named
         if _is_here(other, here):
             return other, False
         # A copy made right of the encryption filter keeps the path of its source.
         log.info("key id has another path %s", fields(path=path))
-    return place, False
+    return named, False
 
 
-def _is_here(place: _Place, here: _Place) -> bool:
-    """Whether a place matches all the names in the request."""
-    return all(wanted is None or wanted == found for found, wanted in zip(place, here, strict=True))
+def _is_here(named: _Names, here: _Names) -> bool:
+    """Whether the names match all those in the request."""
+    return all(wanted is None or wanted == found for found, wanted in zip(named, here, strict=True))
 
 
-def _decoded(place: _Place) -> _Place:
-    """Return the place with its names decoded, if they are WSGI strings."""
+def _decoded(named: _Names) -> _Names:
+    """Return the names decoded, if they are WSGI strings."""
     try:
-        return _Place(*(part and wsgi_to_str(part) for part in place))  # type: ignore[arg-type]
+        return _Names(*(part and wsgi_to_str(part) for part in named))  # type: ignore[arg-type]
     except BadNameError:
-        return place
+        return named
 
 
 def _as_text(path: str, wanted: str | None) -> str:

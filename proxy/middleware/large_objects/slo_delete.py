@@ -43,8 +43,8 @@ class _NotLarge(_Unreadable):
         super().__init__(name, "Not an SLO manifest")
 
 
-class _Place(NamedTuple):
-    """The object of the request: text paths ``/version/account`` and ``/container/object``.
+class _DoomedManifest(NamedTuple):
+    """The manifest to delete: text paths ``/version/account`` and ``/container/object``.
 
     :param version_query: the part of the query that selects a version.
     """
@@ -73,9 +73,9 @@ class SloDelete:
     def _work(self, environ: Environ, deletion: Deletion) -> Work:
         """:raises HTTPException: 400 too many segments; 412 an invalid name."""
         report = deletion.report
-        place = _place(environ)
+        doomed = _doomed_manifest(environ)
         try:
-            segments, manifests, missing = self._collect(environ, place)
+            segments, manifests, missing = self._collect(environ, doomed)
         except _Unreadable as error:
             report.status = 400
             report.failures.append((quote(error.name), str(error)))
@@ -86,19 +86,21 @@ class SloDelete:
         for name in manifests:
             if report.failures:
                 return  # the manifest still names the remaining segments
-            query = place.version_query if name == place.name else ""
+            query = doomed.version_query if name == doomed.name else ""
             yield from deletion.run([Doomed(str_to_wsgi(name), query)])
 
-    def _collect(self, environ: Environ, place: _Place) -> tuple[list[str], list[str], int]:
+    def _collect(
+        self, environ: Environ, doomed: _DoomedManifest
+    ) -> tuple[list[str], list[str], int]:
         """Return segments, manifests (inner ones first), and the count of missing manifests.
 
         :raises _Unreadable: a manifest is damaged or forbidden, or the object is not a manifest.
         """
-        top = self._load(environ, place.base, place.name, place.version_query)
+        top = self._load(environ, doomed.base, doomed.name, doomed.version_query)
         if top is None:
             return [], [], 1
         segments: dict[str, None] = {}
-        manifests = {place.name: None}
+        manifests = {doomed.name: None}
         waiting = [top]
         missing = 0
         while waiting:
@@ -111,7 +113,7 @@ class SloDelete:
                     segments[entry.name] = None
                     continue
                 try:
-                    within = self._load(environ, place.base, entry.name)
+                    within = self._load(environ, doomed.base, entry.name)
                 except _NotLarge:
                     segments[entry.name] = None  # delete the symlink, keep its target
                     continue
@@ -151,7 +153,7 @@ class SloDelete:
             raise _Unreadable(name, "Unable to load SLO manifest") from None
 
 
-def _place(environ: Environ) -> _Place:
+def _doomed_manifest(environ: Environ) -> _DoomedManifest:
     try:
         path = check_text(wsgi_to_str(environ["PATH_INFO"]))
     except BadNameError:
@@ -159,4 +161,4 @@ def _place(environ: Environ) -> _Place:
     version, account, container, obj = split_path(path, 4, 4, True)
     pairs = environ.get("QUERY_STRING", "").split("&")
     version_query = "&".join(pair for pair in pairs if pair.startswith("version-id="))
-    return _Place(f"/{version}/{account}", f"/{container}/{obj}", version_query)
+    return _DoomedManifest(f"/{version}/{account}", f"/{container}/{obj}", version_query)

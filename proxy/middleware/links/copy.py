@@ -87,7 +87,7 @@ class CopyOptions:
     """``[filter:copy]`` has no options; the size limit is ``max_file_size`` in martlet.conf."""
 
 
-class _Place(NamedTuple):
+class _ObjectPath(NamedTuple):
     """The path of an object; WSGI strings."""
 
     version: str
@@ -118,7 +118,7 @@ class Copy:
         if not is_put_copy and method not in ("COPY", "OPTIONS"):
             return self._app(environ, start_response)
         try:
-            place = _Place(*_four(split_path(environ["PATH_INFO"], 4, 4, True)))
+            here = _ObjectPath(*_four(split_path(environ["PATH_INFO"], 4, 4, True)))
         except ValueError:
             return self._app(environ, start_response)
         if method == "OPTIONS":
@@ -126,26 +126,26 @@ class Copy:
         try:
             _refuse_body(environ)
             if method == "COPY":
-                source, sink = place, self._destination(environ, place)
+                source, sink = here, self._destination(environ, here)
             else:
-                source, sink = self._source(environ, place), place
+                source, sink = self._source(environ, here), here
             return self._copy(environ, start_response, source, sink)
         except HTTPException as refusal:
             return refusal(environ, start_response)
 
-    def _destination(self, environ: Environ, source: _Place) -> _Place:
+    def _destination(self, environ: Environ, source: _ObjectPath) -> _ObjectPath:
         if not environ.get("HTTP_DESTINATION"):
             raise http_error(412, "Destination header required")
         account = self._account(environ.get("HTTP_DESTINATION_ACCOUNT"), source.account)
         container, obj = _container_and_object(environ["HTTP_DESTINATION"], "Destination")
-        return _Place(source.version, account, container, obj)
+        return _ObjectPath(source.version, account, container, obj)
 
-    def _source(self, environ: Environ, sink: _Place) -> _Place:
+    def _source(self, environ: Environ, sink: _ObjectPath) -> _ObjectPath:
         # As in Swift, an empty value counts as absent, unlike an empty Destination-Account.
         named = environ.get("HTTP_X_COPY_FROM_ACCOUNT") or None
         account = self._account(named, sink.account)
         container, obj = _container_and_object(environ["HTTP_X_COPY_FROM"], "X-Copy-From")
-        return _Place(sink.version, account, container, obj)
+        return _ObjectPath(sink.version, account, container, obj)
 
     def _account(self, header: str | None, default: str) -> str:
         if header is None:
@@ -162,7 +162,11 @@ class Copy:
         return account
 
     def _copy(
-        self, environ: Environ, start_response: StartResponse, source: _Place, sink: _Place
+        self,
+        environ: Environ,
+        start_response: StartResponse,
+        source: _ObjectPath,
+        sink: _ObjectPath,
     ) -> Iterable[bytes]:
         status, header_list, body = call_app(self._app, _source_environ(environ, source))
         if status[:1] != "2":
@@ -208,7 +212,7 @@ class Copy:
         return body
 
 
-def _source_environ(environ: Environ, source: _Place) -> Environ:
+def _source_environ(environ: Environ, source: _ObjectPath) -> Environ:
     result = environ.copy()
     for key in _NOT_FOR_SOURCE:
         result.pop(key, None)
@@ -228,7 +232,7 @@ def _source_environ(environ: Environ, source: _Place) -> Environ:
 
 
 def _sink_environ(
-    environ: Environ, sink: _Place, source_status: str, source: Headers, length: int
+    environ: Environ, sink: _ObjectPath, source_status: str, source: Headers, length: int
 ) -> Environ:
     result = environ.copy()
     for key in _NOT_FOR_SINK:
@@ -300,7 +304,7 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True, encoding="latin-1")
 
 
-def _copied_from(source: _Place, headers: Headers, sink_environ: Environ) -> HeaderList:
+def _copied_from(source: _ObjectPath, headers: Headers, sink_environ: Environ) -> HeaderList:
     """Return the response headers about the source of a copy and its metadata."""
     result = [
         ("X-Copied-From", quote(f"{source.container}/{source.obj}", encoding="latin-1")),

@@ -82,7 +82,9 @@ class _Claim(NamedTuple):
     is_inline: bool
 
 
-class _Place(NamedTuple):
+class _ClaimedObject(NamedTuple):
+    """The object that a temporary URL is for; WSGI strings."""
+
     account: str
     container: str
     obj: str
@@ -110,37 +112,37 @@ class TempURL:
         if environ["REQUEST_METHOD"] == "OPTIONS" or claim is None:
             return self._app(environ, start_response)
         expires = parse_expiry(claim.expires)
-        place = self._place(environ, claim)
-        if expires is None or place is None or not _is_from(environ, claim.ip_range):
+        claimed = self._claimed_object(environ, claim)
+        if expires is None or claimed is None or not _is_from(environ, claim.ip_range):
             return _refused()(environ, start_response)
-        key = self._signing_key(environ, claim, expires, place)
+        key = self._signing_key(environ, claim, expires, claimed)
         if key is None:
             return _refused()(environ, start_response)
         refusal = self._clean_request(environ)
         if refusal is not None:
             return refusal(environ, start_response)
-        authorize_within(environ, place.account, None if key.is_of_account else place.container)
+        authorize_within(environ, claimed.account, None if key.is_of_account else claimed.container)
         environ["REMOTE_USER"] = TEMPURL_USER
         environ["QUERY_STRING"] = _passed_query(claim)
-        return self._answer(environ, start_response, claim, expires, place)
+        return self._answer(environ, start_response, claim, expires, claimed)
 
-    def _place(self, environ: Environ, claim: _Claim) -> _Place | None:
+    def _claimed_object(self, environ: Environ, claim: _Claim) -> _ClaimedObject | None:
         """Return the object of the request; None if a temporary URL cannot refer to it."""
         method = environ["REQUEST_METHOD"]
         parts = environ["PATH_INFO"].split("/", 4)
         if method not in self._methods or parts[:2] != ["", "v1"] or not all(parts[2:4]):
             return None
         if len(parts) == 5 and parts[4].strip("/"):
-            place = _Place(*parts[2:])
+            claimed = _ClaimedObject(*parts[2:])
         elif claim.prefix == "" and method in ("GET", "HEAD") and len(parts) >= 4:
             # staticweb's page of the whole container.
-            place = _Place(parts[2], parts[3], parts[4] if len(parts) == 5 else "")
+            claimed = _ClaimedObject(parts[2], parts[3], parts[4] if len(parts) == 5 else "")
         else:
             return None
-        return place if place.obj.startswith(claim.prefix or "") else None
+        return claimed if claimed.obj.startswith(claim.prefix or "") else None
 
     def _signing_key(
-        self, environ: Environ, claim: _Claim, expires: int, place: _Place
+        self, environ: Environ, claim: _Claim, expires: int, claimed: _ClaimedObject
     ) -> ScopedKey | None:
         """Return the key under which the signature is valid."""
         signature = parse_signature(claim.signature)
@@ -148,8 +150,8 @@ class TempURL:
             return None
         method = environ["REQUEST_METHOD"]
         methods = _METHODS_FOR_HEAD if method == "HEAD" else (method,)
-        signed = [_message(m, claim, expires, place) for m in methods]
-        keys = list(scoped_keys(environ, self._app, place.account, place.container, "TU"))
+        signed = [_message(m, claim, expires, claimed) for m in methods]
+        keys = list(scoped_keys(environ, self._app, claimed.account, claimed.container, "TU"))
         return _first_match(signature, signed, keys)
 
     def _clean_request(self, environ: Environ) -> Response | None:
@@ -171,11 +173,11 @@ class TempURL:
         start_response: StartResponse,
         claim: _Claim,
         expires: int,
-        place: _Place,
+        claimed: _ClaimedObject,
     ) -> Iterable[bytes]:
         status, headers, body = call_app(self._app, environ)
         generator = _value_of(headers, GENERATOR_HEADER)
-        is_listing = generator != STATICWEB and not place.obj.strip("/")
+        is_listing = generator != STATICWEB and not claimed.obj.strip("/")
         if is_listing and status.startswith("2"):
             close_body(body)  # temporary URLs do not allow listings
             return _refused()(environ, start_response)
@@ -221,12 +223,12 @@ def _is_from(environ: Environ, ip_range: str) -> bool:
         return False
 
 
-def _message(method: str, claim: _Claim, expires: int, place: _Place) -> str:
+def _message(method: str, claim: _Claim, expires: int, claimed: _ClaimedObject) -> str:
     """Return the text that is signed."""
     if claim.prefix is None:
-        path = f"/v1/{'/'.join(place)}"
+        path = f"/v1/{'/'.join(claimed)}"
     else:
-        path = f"prefix:/v1/{place.account}/{place.container}/{claim.prefix}"
+        path = f"prefix:/v1/{claimed.account}/{claimed.container}/{claim.prefix}"
     lines = [method, str(expires), path]
     return "\n".join([f"ip={claim.ip_range}", *lines] if claim.ip_range else lines)
 

@@ -62,7 +62,7 @@ _COPIED = frozenset(_COPIED_NAMES.split())
 _AS_STORED = "multipart-manifest=get&symlink=get"
 
 
-class _Place(NamedTuple):
+class _ArchivedObject(NamedTuple):
     """An object of a container with an archive; WSGI strings, except the mode."""
 
     version: str
@@ -180,82 +180,82 @@ class LegacyVersions:
             return self._app
         archive = unquote(str_to_wsgi(location), encoding="latin-1")
         mode = sysmeta.get("versions-mode") or _STACK
-        place = _Place(version, account, container, obj, archive, mode)
+        target = _ArchivedObject(version, account, container, obj, archive, mode)
         denial = _denial(environ, info)
         if denial is not None:
             return denial
         if environ["REQUEST_METHOD"] == "PUT":
-            self._archive_current(environ, place)
-        elif place.mode == _HISTORY:
-            self._archive_current(environ, place)
-            self._put_marker(environ, place)
+            self._archive_current(environ, target)
+        elif target.mode == _HISTORY:
+            self._archive_current(environ, target)
+            self._put_marker(environ, target)
         else:
-            return self._pop(environ, place)
+            return self._pop(environ, target)
         return self._app
 
-    def _archive_current(self, environ: Environ, place: _Place) -> None:
+    def _archive_current(self, environ: Environ, target: _ArchivedObject) -> None:
         """Copy the current object to the archive.
 
         :raises HTTPException: 412 or 503; the write must not happen then.
         """
-        status, headers, body = self._get(environ, place.path)
+        status, headers, body = self._get(environ, target.path)
         try:
             if status == 404:
                 return
             _check(status)
             stamp = Timestamp(headers["X-Timestamp"]).normal
-            path = f"{place.archive_path}/{place.prefix}{stamp}"
+            path = f"{target.archive_path}/{target.prefix}{stamp}"
             _check(self._put(environ, path, headers, body).status)
         finally:
             close_body(body)
 
-    def _put_marker(self, environ: Environ, place: _Place) -> None:
-        path = f"{place.archive_path}/{place.prefix}{Timestamp.now().normal}"
+    def _put_marker(self, environ: Environ, target: _ArchivedObject) -> None:
+        path = f"{target.archive_path}/{target.prefix}{Timestamp.now().normal}"
         marker = {"Content-Type": MARKER_TYPE}
         request = sub_environ(environ, "PUT", path, _SOURCE, headers=marker, pre_authorized=True)
         _check(ask_status(self._app, request))
 
-    def _pop(self, environ: Environ, place: _Place) -> WSGIApp:
+    def _pop(self, environ: Environ, target: _ArchivedObject) -> WSGIApp:
         """Restore the newest version in place of the object.
 
         A delete marker stands for a deleted object. It is removed and the version below it is
         restored, unless that is another marker, or the object exists again.
         """
         is_marker_gone = False
-        for entry in self._archived(environ, place):
-            path = f"{place.archive_path}/{str_to_wsgi(entry['name'])}"
+        for entry in self._archived(environ, target):
+            path = f"{target.archive_path}/{str_to_wsgi(entry['name'])}"
             if entry["content_type"] == MARKER_TYPE:
                 if is_marker_gone:
                     break
-                if self._exists(environ, place.path):
+                if self._exists(environ, target.path):
                     return self._app
                 _check(self._delete(environ, path).status)
                 is_marker_gone = True
-            elif (restored := self._restore(environ, place, path)) is not None:
+            elif (restored := self._restore(environ, target, path)) is not None:
                 return restored
         return _no_content if is_marker_gone else self._app
 
-    def _restore(self, environ: Environ, place: _Place, path: str) -> WSGIApp | None:
+    def _restore(self, environ: Environ, target: _ArchivedObject, path: str) -> WSGIApp | None:
         """Move a version from the archive to its name; return None if it is gone by now."""
         status, headers, body = self._get(environ, path)
         try:
             if status == 404:
                 return None
             _check(status)
-            _check(self._put(environ, place.path, headers, body).status)
+            _check(self._put(environ, target.path, headers, body).status)
         finally:
             close_body(body)
         _check(self._delete(environ, path).status)
         return _no_content
 
-    def _archived(self, environ: Environ, place: _Place) -> Iterator[dict[str, Any]]:
+    def _archived(self, environ: Environ, target: _ArchivedObject) -> Iterator[dict[str, Any]]:
         """Yield the versions in the archive, newest first; none if there is no archive."""
         marker = ""
         while True:
-            query = f"format=json&reverse=on&limit={_PAGE}&prefix={_quoted(place.prefix)}"
+            query = f"format=json&reverse=on&limit={_PAGE}&prefix={_quoted(target.prefix)}"
             query += f"&marker={_quoted(marker)}"
             request = sub_environ(
-                environ, "GET", place.archive_path, _SOURCE, query=query, pre_authorized=True
+                environ, "GET", target.archive_path, _SOURCE, query=query, pre_authorized=True
             )
             answer = ask_app(self._app, request)
             if answer.status == 404:
