@@ -25,69 +25,145 @@ _OWNER_HEADERS = [
 class ProxyOptions:
     """The options of the proxy application."""
 
-    conn_timeout: float = option(0.5, "Longest wait for a connection to a storage server", "s")
-    node_timeout: float = option(10.0, "Longest wait for a read from or a write to one", "s")
-    recoverable_node_timeout: float | None = option(
-        None, "The same for reading an object, which another replica has; empty: node_timeout", "s"
-    )
-    post_quorum_timeout: float = option(
-        0.5, "How long to wait for the remaining replicas once the outcome is decided", "s"
-    )
-    backend_pool_size: int = option(64, "Idle connections kept for each storage server's address")
-    client_chunk_size: int = option(65536, "Bytes read from a client at a time", "bytes")
-    error_suppression_interval: float = option(
-        60.0,
-        "Failures are forgotten so long after the last one. A device that failed too often is left "
-        "alone until it answers a probe; 0: never",
+    conn_timeout: float = option(
+        0.5,
+        "The longest wait for a connection to a storage server, in seconds.",
         "s",
     )
-    error_suppression_limit: int = option(10, "Failures that a device may have before that")
+    node_timeout: float = option(
+        10.0,
+        "The longest wait for each read from a storage server or write to it, in seconds.",
+        "s",
+    )
+    recoverable_node_timeout: float | None = option(
+        None,
+        "The longest wait for each read of an object from a storage server, in seconds. It may be "
+        "shorter than node_timeout, because another replica has the object. Empty means "
+        "node_timeout.",
+        "s",
+    )
+    post_quorum_timeout: float = option(
+        0.5,
+        "The wait for the remaining replicas after a quorum has decided the result, in seconds.",
+        "s",
+    )
+    backend_pool_size: int = option(
+        64,
+        "The number of idle connections that are kept for each address of a storage server.",
+    )
+    client_chunk_size: int = option(
+        65536,
+        "The number of bytes that are read from a client at a time.",
+        "bytes",
+    )
+    error_suppression_interval: float = option(
+        60.0,
+        "Failures of a device are forgotten this long after the last one, in seconds. A device "
+        "that failed too often is avoided until it answers a probe. 0 means that no device is "
+        "avoided.",
+        "s",
+    )
+    error_suppression_limit: int = option(
+        10,
+        "The number of failures at which a device is still used. One more, and it is avoided.",
+    )
     error_doubt_interval: float = option(
-        86400.0, "How long reads prefer other replicas to one that may have missed writes", "s"
+        86400.0,
+        "A device that may have missed a write is read after the others for this long, in "
+        "seconds. 0 means that it is not.",
+        "s",
     )
     request_node_count: str = option(
-        "2 * replicas", "Devices tried for one request: a number, or 'N * replicas'"
+        "2 * replicas",
+        "The number of devices that are tried for one request: a number, or 'N * replicas'.",
     )
     rebalance_missing_suppression_count: int = option(
-        1, "How many 404s of primaries say nothing, since a rebalance may have moved the data"
+        1,
+        "The number of 404s of primaries that a read ignores, because a rebalance may have moved "
+        "the data.",
     )
     sorting_method: str = option(
-        "shuffle", "Order in which replicas are read: shuffle; timing and affinity mean the same"
+        "shuffle",
+        "The order in which replicas are read, which is random: shuffle. OpenStack Swift's timing "
+        "and affinity are accepted and mean the same.",
     )
-    log_handoffs: bool = option(True, "Log requests that need more hand-offs than expected")
-    recheck_account_existence: int = option(60, "Longest age of cached account information", "s")
-    recheck_container_existence: int = option(60, "The same for containers", "s")
-    allow_account_management: bool = option(False, "Let authorized users PUT and DELETE accounts")
-    account_autocreate: bool = option(False, "Create an account at the first write to it")
+    log_handoffs: bool = option(
+        True,
+        "Whether a request that needs more hand-offs than expected is logged.",
+    )
+    recheck_account_existence: int = option(
+        60,
+        "Cached information about an account is used for this long, in seconds.",
+        "s",
+    )
+    recheck_container_existence: int = option(
+        60,
+        "Cached information about a container is used for this long, in seconds.",
+        "s",
+    )
+    allow_account_management: bool = option(
+        False,
+        "Whether authorized users may PUT and DELETE accounts.",
+    )
+    account_autocreate: bool = option(
+        False,
+        "Whether the first write to an account creates it. If not, which is the default, an "
+        "upload to a missing account is answered with 404.",
+    )
     max_containers_per_account: int = option(
-        0, "Containers an account may have; more are refused with 403. 0: any number"
+        0,
+        "The number of containers that an account may have. One more is refused with 403. 0 means "
+        "any number.",
     )
     max_containers_whitelist: list[str] = option(
-        [], "Accounts without that limit, separated by commas"
+        [],
+        "The accounts to which max_containers_per_account does not apply, separated by commas.",
     )
     allow_open_expired: bool = option(
-        False, "Let X-Open-Expired: true open objects that have expired but are still on disk"
+        False,
+        "Whether the header X-Open-Expired: true opens an object that has expired but is still on "
+        "disk.",
     )
     deny_host_headers: list[str] = option(
-        [], "Host headers that are refused with 403, separated by commas"
+        [],
+        "Requests for these hosts (Host header) are refused with 403. The names are separated by "
+        "commas.",
     )
     cors_allow_origin: list[str] = option(
-        [], "Origins allowed beside those that the container allows"
+        [],
+        "The origins that are allowed in addition to those of the container, separated by commas.",
     )
     cors_expose_headers: list[str] = option(
-        [], "Headers that answers to other origins expose besides the usual"
+        [],
+        "The headers that answers to other origins expose in addition to the standard ones, "
+        "separated by commas.",
     )
-    strict_cors_mode: bool = option(True, "Give CORS headers only to origins that are allowed")
-    swift_owner_headers: list[str] = option(_OWNER_HEADERS, "Headers that only owners see and set")
-    expose_info: bool = option(True, "Answer /info")
+    strict_cors_mode: bool = option(
+        True,
+        "Whether only allowed origins get CORS headers.",
+    )
+    swift_owner_headers: list[str] = option(
+        _OWNER_HEADERS,
+        "The headers that only the owner of an account can read and set, separated by commas.",
+    )
+    expose_info: bool = option(
+        True,
+        "Whether /info is answered.",
+    )
     disallowed_sections: list[str] = option(
         ["swift.auto_create_account_prefix", "swift.valid_api_versions"],
-        "Sections kept out of /info, as section.key",
+        "The parts that are left out of /info, as section.key, separated by commas.",
     )
     internal_pipeline: bool = option(
-        False, "No outside client reaches this pipeline: required filters are not put into it"
+        False,
+        "Whether this pipeline is internal, so that no outside client reaches it. Required "
+        "filters that are missing are then not added.",
     )
-    admin_key: str = option("", "Key that signs requests for the admin part of /info; empty: none")
+    admin_key: str = option(
+        "",
+        "The key that signs requests for the admin part of /info. Empty means that there is no "
+        "such part.",
+    )
 
     def __post_init__(self) -> None:
         if self.sorting_method not in ("shuffle", "timing", "affinity"):

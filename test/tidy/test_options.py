@@ -182,6 +182,37 @@ def test_every_option_is_explained(sample: str, section: str, classes: list[str]
             assert field.metadata["help"], f"{path}.{field.name}"
 
 
+def explanations(sample: str, section: str) -> dict[str, str]:
+    """Option -> the comment above it."""
+    text = (ROOT / "etc" / sample).read_text(encoding="utf-8")
+    start = text.index(f"[{section}]\n")
+    lines = text[start : text.index("\n[", start)].splitlines()[1:]
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    for line in lines:
+        if match := _OPTION.match(line):
+            found[match.group(1)] = " ".join(comment)
+        comment = [*comment, line.removeprefix("# ")] if line.startswith("# ") else []
+    return found
+
+
+def test_the_proxy_explains_each_option_as_its_sample_does() -> None:
+    stated = explanations("proxy-server.conf-sample", "app:proxy-server")
+    options = dataclasses.fields(load_class("proxy.config:ProxyOptions"))
+    assert {f.name: f.metadata["help"] for f in options} == {
+        f.name: stated.get(f.name) for f in options
+    }
+
+
+def test_the_proxy_explains_each_option_in_sentences_with_its_unit() -> None:
+    sentences = re.compile(r"[A-Z].*\.")
+    units = {"s": "in seconds", "bytes": "bytes", "": ""}
+    for field in dataclasses.fields(load_class("proxy.config:ProxyOptions")):
+        text = field.metadata["help"]
+        assert sentences.fullmatch(text), field.name
+        assert units[field.metadata["unit"]] in text, field.name
+
+
 def test_options_of_swift_without_effect_are_shown_and_are_not_ours() -> None:
     page = (ROOT / "doc" / "swift-options.md").read_text(encoding="utf-8")
     shown = {line for line in page.splitlines() if line.startswith("| `")}
