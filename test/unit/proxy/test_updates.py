@@ -51,6 +51,14 @@ def test_usual_case_is_the_general_one() -> None:
         assert plain == {k: v for k, v in full.items() if not k.startswith("X-Delete-At")}
 
 
+def test_a_queue_with_more_replicas_than_the_container_misses_none() -> None:
+    """In a ring with a fraction of a replica, partitions differ by one."""
+    expirer = UpdateTarget("0001", 9, nodes(4, 7001))
+    headers = [parsed(h) for h in update_headers(3, 5, nodes(3), expirer)]
+    queued = {host for h in headers for host in h["X-Delete-At-Host"].split(",")}
+    assert queued == {f"10.0.0.1:{7001 + i}" for i in range(4)}
+
+
 def test_only_two_object_servers_clean_the_queue() -> None:
     flags = [
         parsed(h)["X-Backend-Clean-Expiring-Object-Queue"] for h in update_headers(4, 5, nodes(3))
