@@ -173,11 +173,14 @@ func (c *Config) Replay() (newest uint64, err error) {
 // Open begins a journal anew, behind the batch number that Replay returned. The bundles
 // are durable. The caller must Close it. A crash in here leaves the old journal, whose replay changes nothing,
 // or files that do not yet have their size.
+//
+// A batch with the next number may be there, torn by a crash. Its number counts as used and destaged. Otherwise a
+// later write to its file, torn as well, could complete it, and its replay would overwrite newer records.
 func (c *Config) Open(newest uint64) (*Journal, error) {
 	j := &Journal{
 		config: *c, size: c.Bytes / 2 / block * block,
 		wake: make(chan struct{}, 1), requests: make(chan chan error), stopping: make(chan struct{}), stopped: make(chan struct{}),
-		number: newest, destaged: newest,
+		number: newest + 1, destaged: newest + 1,
 	}
 	j.freed.L = &j.mu
 	err := j.openFiles()
