@@ -122,9 +122,9 @@ func (s *Secrets) Set(texts ...string) error {
 // All returns the secrets, the preferred one first; none if the server has none. The caller may not change them.
 func (s *Secrets) All() []Secret { return *s.current.Load() }
 
-// Find returns the first of our secrets that one of the key ids names.
-func (s *Secrets) Find(keyIDs [][]byte) (Secret, bool) {
-	for _, secret := range s.All() {
+// Find returns the first of the secrets that one of the key ids names.
+func Find(secrets []Secret, keyIDs [][]byte) (Secret, bool) {
+	for _, secret := range secrets {
 		for _, id := range keyIDs {
 			if string(id) == string(secret.keyID[:]) {
 				return secret, true
@@ -134,11 +134,11 @@ func (s *Secrets) Find(keyIDs [][]byte) (Secret, bool) {
 	return Secret{}, false
 }
 
-// KeyIDs returns those of all secrets, the preferred one first.
-func (s *Secrets) KeyIDs() [][]byte {
-	var ids [][]byte
-	for _, secret := range s.All() {
-		ids = append(ids, secret.KeyID())
+// KeyIDs returns those of the secrets, in their order.
+func KeyIDs(secrets []Secret) [][]byte {
+	ids := make([][]byte, len(secrets))
+	for i := range secrets {
+		ids[i] = secrets[i].KeyID()
 	}
 	return ids
 }

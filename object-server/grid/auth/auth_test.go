@@ -97,27 +97,27 @@ func TestSecretsAreChecked(t *testing.T) {
 			t.Errorf("the secret is in %q", err)
 		}
 	}
-	if ids := secrets(t, None).KeyIDs(); len(ids) != 0 {
+	if ids := KeyIDs(secrets(t, None).All()); len(ids) != 0 {
 		t.Error("none has key ids", ids)
 	}
 }
 
 func TestRotationKeepsTheOldSecretUntilItIsRemoved(t *testing.T) {
 	s := secrets(t, secretOne)
-	old := s.KeyIDs()
+	old := KeyIDs(s.All())
 	if err := s.Set(secretTwo, secretOne); err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := s.Find(old); !ok || found.String() != hex.EncodeToString(old[0]) {
+	if found, ok := Find(s.All(), old); !ok || found.String() != hex.EncodeToString(old[0]) {
 		t.Error("the old secret is not accepted while there are two")
 	}
-	if found, _ := s.Find(append(old, s.KeyIDs()[0])); found.String() != s.All()[0].String() {
+	if found, _ := Find(s.All(), append(old, KeyIDs(s.All())[0])); found.String() != s.All()[0].String() {
 		t.Error("the preferred secret is the first one of ours")
 	}
 	if err := s.Set(secretTwo); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.Find(old); ok {
+	if _, ok := Find(s.All(), old); ok {
 		t.Error("the old secret is accepted after its end")
 	}
 	if err := s.Set("short"); err == nil || len(s.All()) != 1 {

@@ -1,0 +1,118 @@
+package grid
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"martlet/object-server/grid/auth"
+)
+
+var (
+	secretOne = strings.Repeat("0123456789abcdef", 2)
+	secretTwo = strings.Repeat("fedcba9876543210", 2)
+)
+
+// longest is how long a test waits for what must come.
+const longest = 20 * time.Second
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newSecrets(t testing.TB, texts ...string) *auth.Secrets {
+	t.Helper()
+	s, err := auth.NewSecrets(texts...)
+	check(t, err)
+	return s
+}
+
+// logged is a log that a test can read.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// node is a server with a grid.
+type node struct {
+	*Grid
+	address string
+	log     *logged
+	server  *http.Server
+}
+
+// echo answers with the payload.
+func echo(_ context.Context, payload, answer []byte) ([]byte, error) {
+	return append(answer, payload...), nil
+}
+
+func testMux() *Mux {
+	m := &Mux{}
+	m.HandleRaw("echo", echo)
+	return m
+}
+
+// newNode starts a server on 127.0.0.1; it stops with the test.
+func newNode(t testing.TB, config Config) *node {
+	t.Helper()
+	n := &node{log: &logged{}}
+	if config.Secrets == nil {
+		config.Secrets = newSecrets(t, secretOne)
+	}
+	if config.Mux == nil {
+		config.Mux = testMux()
+	}
+	config.Log = slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	n.Grid, err = New(config)
+	check(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	n.address = listener.Addr().String()
+	mux := http.NewServeMux()
+	mux.Handle("GET /grid", n.Grid)
+	n.server = &http.Server{Handler: mux}
+	go n.server.Serve(listener)
+	t.Cleanup(func() {
+		n.server.Close()
+		n.Close()
+	})
+	return n
+}
+
+// eventually waits until the condition holds; the state that it reads changes by itself.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(longest); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: ", what)
+		}
+	}
+}
+
+func background(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,118 @@
+package grid
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Refusal is a reason for which a handshake fails.
+type Refusal string
+
+// The reasons of refused handshakes.
+const (
+	RefusedRequest  Refusal = "request"    // not an upgrade to the grid's protocol
+	RefusedCrowded  Refusal = "crowded"    // too many connections without proof
+	RefusedSecret   Refusal = "secret"     // no secret fits
+	RefusedProof    Refusal = "proof"      // the proof is wrong
+	RefusedFrame    Refusal = "frame"      // not the frame that must come
+	RefusedTimeout  Refusal = "timeout"    // the handshake took too long, or the connection ended
+	RefusedByPeer   Refusal = "peer"       // the other side refused
+	RefusedDraining Refusal = "going_away" // this side is about to stop
+)
+
+// Refusals are all of them, in the order of Stats.
+var Refusals = [...]Refusal{
+	RefusedRequest, RefusedCrowded, RefusedSecret, RefusedProof, RefusedFrame, RefusedTimeout, RefusedByPeer, RefusedDraining,
+}
+
+// Stats are counts since the start, and what is open now.
+type Stats struct {
+	Connections    int64 // open now, after their handshake
+	Handshakes     int64 // that succeeded
+	Refused        map[Refusal]int64
+	ProtocolErrors int64 // connections that ended because the peer broke a rule
+	Lost           int64 // connections that ended otherwise, and not by Close
+	Sent           int64 // requests to peers
+	Served         int64 // requests of peers that were begun
+	ServedBusy     int64 // requests and streams of peers that were refused by a limit
+	StreamsOpened  int64 // to peers
+	StreamsServed  int64 // of peers
+	HandlerPanics  int64
+	MessagesIn     int64
+	MessagesOut    int64
+	FramesOut      int64
+}
+
+type counters struct {
+	connections, handshakes, protocolErrors, lost, sent, served, busy, opened, streams, panics atomic.Int64
+	messagesIn, messagesOut, framesOut                                                         atomic.Int64
+
+	refused [len(Refusals)]atomic.Int64
+}
+
+// Stats returns the counts of this Grid.
+func (g *Grid) Stats() Stats {
+	c := &g.counters
+	s := Stats{
+		Connections: c.connections.Load(), Handshakes: c.handshakes.Load(), Refused: map[Refusal]int64{},
+		ProtocolErrors: c.protocolErrors.Load(), Lost: c.lost.Load(), Sent: c.sent.Load(), Served: c.served.Load(),
+		ServedBusy: c.busy.Load(), StreamsOpened: c.opened.Load(), StreamsServed: c.streams.Load(),
+		HandlerPanics: c.panics.Load(), MessagesIn: c.messagesIn.Load(), MessagesOut: c.messagesOut.Load(),
+		FramesOut: c.framesOut.Load(),
+	}
+	for i, reason := range Refusals {
+		s.Refused[reason] = c.refused[i].Load()
+	}
+	return s
+}
+
+// quietTime is how long a kind of sentence that a stranger can cause is not repeated in the log.
+const quietTime = time.Second
+
+// rarely logs sentences, one of a kind in quietTime, and says how many were left out.
+type rarely struct {
+	mu    sync.Mutex
+	kinds map[string]*quiet // as many as there are kinds in the code
+}
+
+type quiet struct {
+	until   time.Time
+	leftOut int
+}
+
+func (r *rarely) warn(log *slog.Logger, now time.Time, kind, sentence string, attributes ...any) {
+	r.mu.Lock()
+	q := r.kinds[kind]
+	if q == nil {
+		if r.kinds == nil {
+			r.kinds = map[string]*quiet{}
+		}
+		q = &quiet{}
+		r.kinds[kind] = q
+	}
+	if now.Before(q.until) {
+		q.leftOut++
+		r.mu.Unlock()
+		return
+	}
+	leftOut := q.leftOut
+	q.until, q.leftOut = now.Add(quietTime), 0
+	r.mu.Unlock()
+	if leftOut > 0 {
+		attributes = append(attributes, slog.Int("left_out", leftOut))
+	}
+	log.Warn(sentence, attributes...)
+}
+
+// refuse counts a failed handshake and says so in the log.
+func (g *Grid) refuse(reason Refusal, peer string, cause error) {
+	for i := range Refusals {
+		if Refusals[i] == reason {
+			g.counters.refused[i].Add(1)
+		}
+	}
+	g.quiet.warn(g.config.Log, g.config.Clock.Now(), "refused "+string(reason), "grid: a handshake failed",
+		slog.String("peer", peer), slog.String("reason", string(reason)), slog.Any("error", cause))
+}
