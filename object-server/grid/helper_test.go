@@ -60,6 +60,7 @@ type node struct {
 	address string
 	log     *logged
 	server  *http.Server
+	rawID   uint64
 }
 
 // echo answers with the payload.

@@ -15,6 +15,7 @@ type pool struct {
 	workers     int
 	workersMax  int
 	isSearching bool // a worker was woken and has not taken a task yet
+	isStopped   bool
 }
 
 // taskList is first in, first out.
@@ -93,7 +94,7 @@ func (p *pool) work() {
 			t.run()
 			p.mu.Lock()
 		}
-		if len(p.idle) >= idleMax {
+		if p.isStopped || len(p.idle) >= idleMax {
 			p.workers--
 			p.mu.Unlock()
 			return
@@ -105,13 +106,13 @@ func (p *pool) work() {
 	}
 }
 
-// stop ends the workers that wait. Tasks that are submitted later begin new ones.
+// stop ends the workers as soon as there are no tasks.
 func (p *pool) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.workers -= len(p.idle)
+	p.isStopped = true
 	for _, worker := range p.idle {
-		close(worker)
+		worker <- struct{}{}
 	}
 	p.idle = nil
 }
