@@ -273,6 +273,6 @@ func (c *Conn) sweepServed() {
 		ctx.end(context.DeadlineExceeded)
 	}
 	for _, s := range lateStreams {
-		s.stop(&Error{CodeDeadline, ""})
+		s.cancel(&Error{CodeDeadline, ""})
 	}
 }
