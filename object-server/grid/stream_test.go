@@ -256,84 +256,91 @@ func TestAStalledReceiverStopsTheSenderAtItsWindow(t *testing.T) {
 	}
 }
 
+// windowModel is a sender that keeps the rules, a receiver, and what is under way between them.
+type windowModel struct {
+	inbox
+	sendWindow uint64   // as the sender knows it
+	wire       [][]byte // DATA under way
+	credits    []uint64 // CREDIT under way
+	sent, got  []byte
+}
+
+func (m *windowModel) largest() uint64 { return min(m.window, frame.DataMax) }
+
+func (m *windowModel) send(t *rapid.T) {
+	n := rapid.Uint64Range(0, m.largest()).Draw(t, "bytes")
+	if n > m.sendWindow {
+		t.Skip("no room")
+	}
+	message := bytes.Repeat([]byte{byte(len(m.sent) % 251)}, int(n))
+	m.sent, m.wire, m.sendWindow = append(m.sent, message...), append(m.wire, message), m.sendWindow-n
+}
+
+func (m *windowModel) deliver(t *rapid.T) {
+	if len(m.wire) == 0 {
+		t.Skip()
+	}
+	if err := m.add(m.wire[0]); err != nil {
+		t.Fatal("a sender that keeps the rules is refused: ", err)
+	}
+	m.wire = m.wire[1:]
+}
+
+// receive says whether there was a message.
+func (m *windowModel) receive(t *rapid.T) bool {
+	message, credit, err := m.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.got = append(m.got, message...)
+	if credit > 0 {
+		m.credits = append(m.credits, credit)
+	}
+	return message != nil
+}
+
+func (m *windowModel) takeCredit(t *rapid.T) {
+	if len(m.credits) == 0 {
+		t.Skip()
+	}
+	m.sendWindow += m.credits[0]
+	m.credits = m.credits[1:]
+}
+
+// check adds up the parts of the window.
+func (m *windowModel) check(t *rapid.T) {
+	sum := m.sendWindow + m.consumed + uint64(m.taken+len(m.new.b)+len(m.old.b)-m.old.bytesAt)
+	sum += uint64(len(bytes.Join(m.wire, nil)))
+	for _, credit := range m.credits {
+		sum += credit
+	}
+	if sum != m.window {
+		t.Fatalf("the window is %d, its parts are %d", m.window, sum)
+	}
+}
+
 // TestWindowsAddUp lets a sender that keeps the rules and a receiver act in any order, with frames and credit under way.
 func TestWindowsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.Uint64Range(1, 200<<10).Draw(t, "window")
-		i := &inbox{window: window, allowed: window, readable: make(chan struct{}, 1)}
-		sendWindow := window // as the sender knows it
-		var wire [][]byte    // DATA under way
-		var credits []uint64 // CREDIT under way
-		var sent, got []byte
-		largest := min(window, frame.DataMax)
-		receive := func(t *rapid.T) bool {
-			message, credit, err := i.next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, message...)
-			if credit > 0 {
-				credits = append(credits, credit)
-			}
-			return message != nil
-		}
-		deliver := func(t *rapid.T) {
-			if err := i.add(wire[0]); err != nil {
-				t.Fatal("a sender that keeps the rules is refused: ", err)
-			}
-			wire = wire[1:]
-		}
-		takeCredit := func() {
-			sendWindow += credits[0]
-			credits = credits[1:]
-		}
+		m := &windowModel{sendWindow: window}
+		m.window, m.allowed, m.readable = window, window, make(chan struct{}, 1)
 		t.Repeat(map[string]func(*rapid.T){
-			"send": func(t *rapid.T) {
-				n := rapid.Uint64Range(0, largest).Draw(t, "bytes")
-				if n > sendWindow {
-					t.Skip("no room")
-				}
-				message := bytes.Repeat([]byte{byte(len(sent) % 251)}, int(n))
-				sent, wire, sendWindow = append(sent, message...), append(wire, message), sendWindow-n
-			},
-			"deliver": func(t *rapid.T) {
-				if len(wire) == 0 {
-					t.Skip()
-				}
-				deliver(t)
-			},
-			"receive": func(t *rapid.T) { receive(t) },
-			"credit": func(t *rapid.T) {
-				if len(credits) == 0 {
-					t.Skip()
-				}
-				takeCredit()
-			},
-			"": func(t *rapid.T) {
-				unread := len(i.new.b) + len(i.old.b) - i.old.bytesAt
-				underWay := len(bytes.Join(wire, nil))
-				var credit uint64
-				for _, c := range credits {
-					credit += c
-				}
-				if sum := sendWindow + uint64(underWay+unread+i.taken) + i.consumed + credit; sum != window {
-					t.Fatalf("the window is %d, its parts are %d", window, sum)
-				}
-			},
+			"send": m.send, "deliver": m.deliver, "receive": func(t *rapid.T) { m.receive(t) }, "credit": m.takeCredit, "": m.check,
 		})
-		for len(wire) > 0 {
-			deliver(t)
+		for len(m.wire) > 0 {
+			m.deliver(t)
 		}
-		for receive(t) {
+		for m.receive(t) {
 		}
-		for len(credits) > 0 {
-			takeCredit()
+		for len(m.credits) > 0 {
+			m.takeCredit(t)
 		}
-		if !bytes.Equal(sent, got) {
-			t.Fatalf("%d bytes were sent, %d received", len(sent), len(got))
+		if !bytes.Equal(m.sent, m.got) {
+			t.Fatalf("%d bytes were sent, %d received", len(m.sent), len(m.got))
 		}
-		if sendWindow < largest {
-			t.Fatalf("all is consumed, and a message of %d bytes has no room: %d", largest, sendWindow)
+		if m.sendWindow < m.largest() {
+			t.Fatalf("all is consumed, and a message of %d bytes has no room: %d", m.largest(), m.sendWindow)
 		}
 	})
 }

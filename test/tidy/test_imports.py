@@ -25,6 +25,9 @@ GO_LEVELS = {
     "vfs": 0,
     "ring": 0,
     "bench/blockstat": 0,
+    "grid/auth": 0,
+    "grid/frame": 0,  # no I/O
+    "grid": 1,
     "failpoint": 0,
     "proof": -1,  # for tests of all the others
     "bundle/buffers": 0,
@@ -64,6 +67,8 @@ GO_WITHOUT_IO = (
     "bundle/sethash",
     "bundle/versions",
     "bundle/compact",
+    "grid/auth",
+    "grid/frame",
 )
 GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 
