@@ -148,12 +148,15 @@ func (c *Conn) begin(one *call) error {
 	if size := uint64(len(r.Payload)); size > min(c.theirs.MaxPayload, c.theirs.MaxBytes) {
 		return &Error{CodeTooLarge, fmt.Sprintf("%d bytes", size)}
 	}
-	if len(r.Name) > frame.NameMax || c.theirs.MaxRequests == 0 {
-		return &Error{CodeUnknownName, "the peer takes no request of that name"}
+	if len(r.Name) > frame.NameMax {
+		return &Error{CodeUnknownName, r.Name}
+	}
+	if c.theirs.MaxRequests == 0 {
+		return &Error{CodeBusy, "the peer takes no requests"}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cause != nil || c.isGoingAway {
+	if c.isGone.Load() {
 		return errUnsent
 	}
 	c.callSweep.add(one.deadline)
@@ -165,9 +168,9 @@ func (c *Conn) begin(one *call) error {
 	return nil
 }
 
-// fits says whether the limits of the peer allow the request now. The caller holds mu.
+// fits says whether the limits of the peer allow the request now, and ours. The caller holds mu.
 func (c *Conn) fits(one *call) bool {
-	return uint64(c.calling) < c.theirs.MaxRequests &&
+	return c.requests < requestsMax && uint64(c.calling) < c.theirs.MaxRequests &&
 		uint64(c.callData+len(one.request.Payload)) <= c.theirs.MaxBytes
 }
 
@@ -184,7 +187,10 @@ func (c *Conn) send(one *call) {
 		flags = frame.Resent
 	}
 	b := c.room(frame.Overhead + len(r.Name) + len(r.Payload))
+	before := len(b.b)
 	b.b = frame.AppendRequest(b.b, one.id, r.Name, c.millisecondsLeft(one), flags, r.Payload)
+	b.requests += len(b.b) - before
+	c.requests += len(b.b) - before
 	c.grid.counters.sent.Add(1)
 }
 

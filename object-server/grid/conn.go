@@ -23,7 +23,8 @@ type Conn struct {
 	done         chan struct{} // closed when the connection has ended
 	lastReceived atomic.Int64  // nanoseconds since began
 	began        time.Time
-	lastTheirs   uint64 // the id of the peer's newest request; the reader's
+	lastTheirs   uint64      // the id of the peer's newest request; the reader's
+	isGone       atomic.Bool // the peer accepts no more requests, or the connection has ended
 
 	answers atomic.Int64 // bytes of ANSWER that are queued
 
@@ -32,9 +33,9 @@ type Conn struct {
 	reacted sync.Cond  // the reader waits for the writer
 	cause   error      // why the connection ended
 
-	queue, queueSpace      []*batch
-	writerWaits, isWriting bool
-	data, reactive         int // bytes that are queued
+	queue, queueSpace        []*batch
+	writerWaits, isWriting   bool
+	data, requests, reactive int // bytes that are queued
 
 	// our requests
 	nextID            uint64
@@ -42,7 +43,6 @@ type Conn struct {
 	waiting           callList
 	calling, callData int // requests in flight, and their payload bytes
 	callSweep         sweep
-	isGoingAway       bool // the peer accepts no more
 
 	// the peer's requests
 	active                  map[uint64]*requestContext
@@ -105,13 +105,15 @@ func (c *Conn) Err() error {
 // Close ends the connection at once; requests in flight fail on both sides. Grid.Drain ends all gracefully.
 func (c *Conn) Close() { c.end(ErrClosed) }
 
+var errPeerClosed = fmt.Errorf("%w: the peer closed it", ErrLost)
+
 // lostBy is the cause of an end that the network brings.
 func lostBy(err error) error {
 	if errors.Is(err, ErrProtocol) {
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the peer closed it", ErrLost)
+		return errPeerClosed
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
@@ -124,6 +126,7 @@ func (c *Conn) end(cause error) {
 		return
 	}
 	c.cause = cause
+	c.isGone.Store(true)
 	calls, active, streams, waiting := c.calls, c.active, c.streams, c.waiting
 	c.calls, c.active, c.streams, c.waiting, c.parked = nil, nil, nil, callList{}, taskList{}
 	c.callSweep.stop()
@@ -218,11 +221,7 @@ func (c *Conn) finishDrain() {
 }
 
 // HasGoneAway says whether the peer accepts no more requests on this connection, or has lost it.
-func (c *Conn) HasGoneAway() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.isGoingAway || c.cause != nil
-}
+func (c *Conn) HasGoneAway() bool { return c.isGone.Load() }
 
 type contextKey struct{}
 

@@ -117,3 +117,16 @@ func background(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// onlyConnection waits until the node uses a connection: a connector may be ready before it.
+func (n *node) onlyConnection(t testing.TB) (c *Conn) {
+	t.Helper()
+	eventually(t, "a connection", func() bool {
+		all := n.Connections()
+		if len(all) == 1 {
+			c = all[0]
+		}
+		return len(all) == 1
+	})
+	return c
+}

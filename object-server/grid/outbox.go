@@ -14,6 +14,9 @@ const (
 	mergeMax = 256 << 10
 	// dataMax bounds the bytes of DATA that wait to be written, so that requests need not wait behind more.
 	dataMax = 1 << 20
+	// requestsMax bounds the bytes of REQUEST and OPEN that wait to be written, also of those that were given up since;
+	// further ones wait in the list of calls.
+	requestsMax = 4 << 20
 	// reactiveMax bounds the bytes that only answer what the reader got: refusals, PONG. More of them wait only if a peer
 	// exceeds its limits and does not read.
 	reactiveMax = 256 << 10
@@ -24,7 +27,7 @@ type batch struct {
 	b  []byte // headRoom, then frames
 	op ws.OpCode
 
-	frames, ended, endedBytes, answers, data, reactive int
+	frames, ended, endedBytes, answers, data, requests, reactive int // counts, or bytes
 }
 
 var batches = sync.Pool{New: func() any { return &batch{b: make([]byte, headRoom, 4<<10)} }}
@@ -144,6 +147,9 @@ func (c *Conn) written(b *batch) {
 	c.grid.counters.messagesOut.Add(1)
 	c.grid.counters.framesOut.Add(int64(b.frames))
 	c.data -= b.data
+	if c.requests -= b.requests; b.requests > 0 && c.cause == nil {
+		c.admit()
+	}
 	if b.reactive > 0 {
 		if c.reactive > reactiveMax { // the reader waits, so what the peer takes shows that it lives
 			c.lastReceived.Store(int64(c.grid.config.Clock.Now().Sub(c.began)))

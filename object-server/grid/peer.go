@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -23,10 +24,10 @@ type Peer struct {
 	grid    *Grid
 	address string
 
-	mu       sync.Mutex
-	conn     *Conn    // nil: none
-	dialling *attempt // nil: none
-	failures int      // dials that failed since the last one that did not
+	conn     atomic.Pointer[Conn] // nil: none
+	mu       sync.Mutex           // guards what follows, and changes of conn
+	dialling *attempt             // nil: none
+	failures int                  // dials that failed since the last one that did not
 	retryAt  time.Time
 	lastErr  error
 }
@@ -58,32 +59,41 @@ func (p *Peer) Forget() {
 		delete(p.grid.peers, p.address)
 	}
 	p.grid.mu.Unlock()
-	p.mu.Lock()
-	conn := p.conn
-	p.mu.Unlock()
-	if conn != nil {
-		conn.Close()
+	if c := p.conn.Load(); c != nil {
+		c.Close()
 	}
 }
 
+// attemptsMax bounds how many connections a request tries that go away before they take it.
+const attemptsMax = 3
+
 // Do is Conn.Do over the shared connection. Requests that were not sent because the connection went away go to another
 // one; those that may have been executed fail with ErrLost. While the peer cannot be reached, requests fail at once
-// between the dials.
+// between the dials. The time to connect counts for the timeout.
 func (p *Peer) Do(ctx context.Context, r Request, answer []byte) ([]byte, error) {
-	for {
-		c, err := p.Conn(ctx)
-		if err != nil {
-			return answer, err
+	for range attemptsMax {
+		c := p.conn.Load()
+		if c == nil || c.isGone.Load() {
+			began := p.grid.config.Clock.Now()
+			var err error
+			if c, err = p.connWithin(ctx, r.Timeout); err != nil {
+				return answer, err
+			}
+			if r.Timeout > 0 {
+				r.Timeout = max(r.Timeout-p.grid.config.Clock.Now().Sub(began), 1)
+			}
 		}
+		var err error
 		if answer, err = c.do(ctx, r, answer); !errors.Is(err, errUnsent) {
 			return answer, err
 		}
 	}
+	return answer, p.goesAway()
 }
 
 // Open is Conn.Open over the shared connection.
 func (p *Peer) Open(ctx context.Context, name string, payload []byte) (*Stream, error) {
-	for {
+	for range attemptsMax {
 		c, err := p.Conn(ctx)
 		if err != nil {
 			return nil, err
@@ -92,17 +102,36 @@ func (p *Peer) Open(ctx context.Context, name string, payload []byte) (*Stream, 
 			return s, err
 		}
 	}
+	return nil, p.goesAway()
+}
+
+func (p *Peer) goesAway() error {
+	return fmt.Errorf("%w: %s goes away again and again", ErrUnreachable, p.address)
+}
+
+// connWithin is Conn with a timeout, if it is not 0.
+func (p *Peer) connWithin(ctx context.Context, timeout time.Duration) (*Conn, error) {
+	if timeout == 0 {
+		return p.Conn(ctx)
+	}
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := p.Conn(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return nil, &Error{CodeDeadline, "no connection in time"}
+	}
+	return c, err
 }
 
 // Conn returns the shared connection; it makes one if there is none. Errors: ErrUnreachable, with ErrRefused if a side
 // refused the other, and the error of the context.
 func (p *Peer) Conn(ctx context.Context) (*Conn, error) {
 	p.mu.Lock()
-	if c := p.conn; c != nil && !c.HasGoneAway() {
+	if c := p.conn.Load(); c != nil && !c.isGone.Load() {
 		p.mu.Unlock()
 		return c, nil
 	}
-	p.conn = nil
+	p.conn.Store(nil)
 	if p.dialling == nil {
 		if p.failures > 0 && p.grid.config.Clock.Now().Before(p.retryAt) {
 			defer p.mu.Unlock()
@@ -129,7 +158,8 @@ func (p *Peer) dial(a *attempt) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialling, p.conn, p.lastErr = nil, a.conn, a.err
+	p.dialling, p.lastErr = nil, a.err
+	p.conn.Store(a.conn)
 	if a.err == nil {
 		p.failures = 0
 	} else {

@@ -1,6 +1,8 @@
 package grid
 
 import (
+	"fmt"
+
 	"martlet/object-server/grid/frame"
 )
 
@@ -9,7 +11,10 @@ func (c *Conn) receive() {
 	for {
 		message, err := c.socket.read()
 		if err != nil {
-			c.end(lostBy(err))
+			if err = lostBy(err); err == errPeerClosed && c.isGone.Load() {
+				err = fmt.Errorf("%w: the peer went away as it said", ErrClosed)
+			}
+			c.end(err)
 			return
 		}
 		c.lastReceived.Store(int64(c.grid.config.Clock.Now().Sub(c.began)))
@@ -80,7 +85,7 @@ func (c *Conn) frame(f *frame.Frame, tasks *taskList) error {
 		c.mu.Unlock()
 	case frame.GoAway:
 		c.mu.Lock()
-		c.isGoingAway = true
+		c.isGone.Store(true)
 		waiting := c.waiting
 		c.waiting = callList{}
 		c.mu.Unlock()

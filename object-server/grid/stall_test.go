@@ -45,6 +45,8 @@ func TestAStalledResponderHoldsUpNoRequestAndNoMemory(t *testing.T) {
 	peer := n.Peer(address)
 	c, err := peer.Conn(background(t))
 	check(t, err)
+	s, err := peer.Open(background(t), "echo", nil)
+	check(t, err)
 	goroutines := runtime.NumGoroutine()
 	const callers = 200
 	result := make(chan error, callers)
@@ -58,17 +60,12 @@ func TestAStalledResponderHoldsUpNoRequestAndNoMemory(t *testing.T) {
 	eventually(t, "all wait", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		waiting := 0
-		for one := c.waiting.head; one != nil; one = one.next {
-			waiting++
-		}
-		return waiting == callers-inFlight && c.calling == inFlight
+		return c.calling+len(c.waiting.all()) == callers && c.calling <= inFlight
 	})
-	if bytes := c.queued(); bytes > inFlight*(size+frame.Overhead+headRoom) {
+	const most = requestsMax + 2*size // one message is being written
+	if bytes := c.queued(); bytes > most {
 		t.Error(bytes, "bytes are queued")
 	}
-	s, err := peer.Open(background(t), "echo", nil)
-	check(t, err)
 	written := make(chan error)
 	go func() {
 		_, err := s.Write(make([]byte, 100<<20))
@@ -79,7 +76,7 @@ func TestAStalledResponderHoldsUpNoRequestAndNoMemory(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.data >= dataMax
 	})
-	if bytes := c.queued(); bytes > inFlight*(size+frame.Overhead+headRoom)+2*dataMax {
+	if bytes := c.queued(); bytes > most+2*dataMax {
 		t.Error(bytes, "bytes are queued")
 	}
 	clock.advance(time.Second)
@@ -109,18 +106,14 @@ func TestAnswersThatAreNotTakenBeginNoRequests(t *testing.T) {
 	for i := range uint64(requests) {
 		r.send(frame.AppendRequest(nil, 2*i+1, "large", 0, 0, []byte{byte(i)}))
 	}
-	c := n.Connections()[0]
+	c := n.onlyConnection(t)
 	eventually(t, "requests are parked", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.parked.head != nil
 	})
 	r.send(frame.AppendNumber(nil, frame.Ping, 1)) // is read, nevertheless
-	eventually(t, "the PING is read", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.reactive > 0
-	})
+	eventually(t, "the PING is read", func() bool { return n.Stats().MessagesIn == requests+1 })
 	if bytes := c.queued(); bytes > answersMax+2*4*(size+frame.Overhead+headRoom) {
 		t.Error(bytes, "bytes of answers are queued")
 	}
@@ -149,7 +142,7 @@ func TestAPeerThatReadsNoRefusalsIsNotRead(t *testing.T) {
 	clock := newFakeClock()
 	n := newNode(t, Config{Clock: clock})
 	r := rawConnector(t, n, Config{})
-	c := n.Connections()[0]
+	c := n.onlyConnection(t)
 	var sent atomic.Int64
 	go func() { // as many as the node reads
 		name := strings.Repeat("n", frame.NameMax)
@@ -190,7 +183,7 @@ func TestASilentPeerIsDead(t *testing.T) {
 	clock := newFakeClock()
 	n := newNode(t, Config{Clock: clock})
 	r := rawConnector(t, n, Config{})
-	c := n.Connections()[0]
+	c := n.onlyConnection(t)
 	result := make(chan error)
 	go func() {
 		_, err := c.Do(background(t), Request{Name: "none"}, nil)
@@ -331,6 +324,7 @@ func TestDrainEndsWhatIsInFlightAndRefusesTheRest(t *testing.T) {
 	}()
 	<-begun
 	r := rawConnector(t, n, Config{})
+	eventually(t, "both are connected", func() bool { return len(n.Connections()) == 2 })
 	go func() { drained <- n.Drain(background(t), "restart") }()
 	if f := r.expect(frame.GoAway); string(f.Reason) != "restart" {
 		t.Errorf("%q", f.Reason)
@@ -367,4 +361,82 @@ func TestDrainHasALimit(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
+}
+
+// TestWhatWasGivenUpIsNotQueuedForEver sends requests and opens streams again and again to a peer that reads nothing.
+func TestWhatWasGivenUpIsNotQueuedForEver(t *testing.T) {
+	const size = 1 << 20
+	address := stalled(t, frame.Options{MaxPayload: size, MaxRequests: 8, MaxBytes: 1 << 30, MaxStreams: 4, Window: 1 << 30})
+	clock := newFakeClock()
+	n := newNode(t, Config{Clock: clock, PingAfter: time.Hour, DeadAfter: 2 * time.Hour})
+	c, err := n.Peer(address).Conn(background(t))
+	check(t, err)
+	payload := make([]byte, size)
+	for round := range 10 {
+		if s, err := c.Open(background(t), "wait", payload); err == nil {
+			s.Cancel()
+		} else if expectCode(t, err, CodeBusy); round == 0 {
+			t.Error("the first stream has no room")
+		}
+		result := make(chan error)
+		for range 8 {
+			go func() {
+				_, err := c.Do(background(t), Request{Name: "echo", Payload: payload, Timeout: time.Second}, nil)
+				result <- err
+			}()
+		}
+		eventually(t, "all wait", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.calling+len(c.waiting.all()) == 8
+		})
+		clock.advance(time.Second)
+		for range 8 {
+			expectCode(t, <-result, CodeDeadline)
+		}
+	}
+	if bytes := c.queued(); bytes > requestsMax+3*(size+frame.Overhead+headRoom) {
+		t.Error(bytes, "bytes are queued")
+	}
+}
+
+// all returns the calls of the list.
+func (l *callList) all() (list []*call) {
+	for one := l.head; one != nil; one = one.next {
+		list = append(list, one)
+	}
+	return list
+}
+
+func TestTheTimeoutHoldsWhileConnecting(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	check(t, err)
+	defer silent.Close()
+	n := newNode(t, Config{HandshakeTimeout: longest})
+	began := time.Now()
+	_, err = n.Peer(silent.Addr().String()).Do(context.Background(), Request{Name: "echo", Timeout: 10 * time.Millisecond}, nil)
+	if expectCode(t, err, CodeDeadline); time.Since(began) > longest/2 {
+		t.Error("it took", time.Since(began))
+	}
+}
+
+func TestAServerThatGoesAwayAtOnceIsNotDialledForEver(t *testing.T) {
+	config := Config{Secrets: newSecrets(t, secretOne)}
+	g, err := New(config)
+	check(t, err)
+	address := rawAcceptor(t, func(r *raw) {
+		if _, err := g.accept(r.socket); err == nil {
+			r.send(frame.AppendReason(nil, frame.GoAway, "no"))
+			r.expectEnd()
+		}
+	})
+	n := newNode(t, Config{})
+	c, err := n.Peer(address).Conn(background(t))
+	check(t, err)
+	eventually(t, "GOAWAY comes", c.HasGoneAway)
+	// A request that is sent before GOAWAY comes ends with its deadline.
+	_, err = n.Peer(address).Do(background(t), Request{Name: "echo", Timeout: 50 * time.Millisecond}, nil)
+	if err == nil || n.Stats().Handshakes > 1+attemptsMax {
+		t.Error(err, n.Stats().Handshakes)
+	}
 }

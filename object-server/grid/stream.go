@@ -55,20 +55,23 @@ func (c *Conn) open(ctx context.Context, name string, payload []byte) (*Stream, 
 		deadline = milliseconds(time.Until(until))
 	}
 	c.mu.Lock()
-	if c.cause != nil || c.isGoingAway {
+	if c.isGone.Load() {
 		c.mu.Unlock()
 		return nil, errUnsent
 	}
-	if uint64(c.ourStreams) >= c.theirs.MaxStreams {
+	if uint64(c.ourStreams) >= c.theirs.MaxStreams || c.requests >= requestsMax {
 		c.mu.Unlock()
-		return nil, &Error{CodeBusy, "max_streams"}
+		return nil, &Error{CodeBusy, "max_streams, or too much waits to be written"}
 	}
 	s := c.newStream(c.nextID, c.theirs.Window)
 	s.isOurs = true
 	c.nextID += 2
 	c.ourStreams++
 	b := c.room(frame.Overhead + len(name) + len(payload))
+	before := len(b.b)
 	b.b = frame.AppendOpen(b.b, s.id, name, deadline, 0, s.inbox.window, payload)
+	b.requests += len(b.b) - before
+	c.requests += len(b.b) - before
 	c.mu.Unlock()
 	c.grid.counters.opened.Add(1)
 	if ctx.Done() != nil {
@@ -131,10 +134,11 @@ func (s *Stream) serve(handler StreamHandler, payload []byte) {
 	s.outErr = ErrClosed
 	switch {
 	case !isOpen:
-	case err != nil:
-		c.sendError(s.id, asError(err))
+	case err != nil: // its bytes are bounded as those of a refusal, since the peer may open another stream
+		e := asError(err)
+		c.react(c.sendError(s.id, e), frame.Overhead+len(e.Reason))
 	default:
-		c.sendNumber(frame.End, s.id)
+		c.react(c.sendNumber(frame.End, s.id), frame.Overhead)
 	}
 	c.finishDrain()
 }

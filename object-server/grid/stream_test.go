@@ -79,7 +79,7 @@ func TestAStreamKeepsMessagesInOrder(t *testing.T) {
 		if err := s.Send([]byte("x")); err != ErrClosed {
 			t.Error(err)
 		}
-		c := n.Connections()[0]
+		c := n.onlyConnection(t)
 		eventually(t, "the stream is gone", func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -239,7 +239,7 @@ func TestAStalledReceiverStopsTheSenderAtItsWindow(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	theirs := n.Connections()[0]
+	theirs := n.onlyConnection(t)
 	theirs.mu.Lock()
 	in := theirs.streams[s.id]
 	theirs.mu.Unlock()
