@@ -4,6 +4,7 @@ go 1.24.0
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/gobwas/ws v1.4.0
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/tinylib/msgp v1.6.5
 	golang.org/x/sys v0.36.0
@@ -14,7 +15,6 @@ require (
 require (
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
-	github.com/gobwas/ws v1.4.0 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
 	golang.org/x/mod v0.18.0 // indirect
 	golang.org/x/tools v0.22.0 // indirect

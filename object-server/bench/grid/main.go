@@ -3,6 +3,7 @@
 // round is taken within it, so that other load on the machine falls on both.
 //
 //	grid -rounds 5 -seconds 1 -callers 1,16,128,1024
+//	grid -only stalled    # memory and time of requests to a server that stops reading
 package main
 
 import (
@@ -55,7 +56,7 @@ func main() {
 	callersList := flag.String("callers", "1,16,128,1024", "concurrent callers, a row for each")
 	size := flag.Int("size", 512, "bytes of a request and of an answer")
 	checksum := flag.Bool("checksum", true, "the grid's messages have checksums")
-	only := flag.String("only", "", "measure requests or streams alone")
+	only := flag.String("only", "", "measure requests, streams or stalled alone")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the grid's rounds to this `file`")
 	asJSON := flag.Bool("json", false, "print a JSON line for each row")
 	flag.Parse()
@@ -66,16 +67,19 @@ func main() {
 	} else {
 		fmt.Printf("%-22s %12s %12s %8s %15s %9s %9s %7s %7s\n", "load", "grid", "other", "ratio", "(of rounds)", "CPU grid", "other", "allocs", "other")
 	}
-	if *only != "streams" {
+	if *only == "" || *only == "requests" {
 		for field := range strings.SplitSeq(*callersList, ",") {
 			callers, err := strconv.Atoi(field)
 			check(err)
 			print(b.requests(callers))
 		}
 	}
-	if *only != "requests" {
+	if *only == "" || *only == "streams" {
 		print(b.streams(true))
 		print(b.streams(false))
+	}
+	if *only == "stalled" {
+		stalled(256, 10*time.Second)
 	}
 }
 
