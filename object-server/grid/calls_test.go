@@ -209,6 +209,32 @@ func TestADeadlineEndsBothSides(t *testing.T) {
 	}
 }
 
+func TestTheResponderSaysWhatEndedTheRequest(t *testing.T) {
+	m := streamMux()
+	begun, _ := blocking(m, "block")
+	m.HandleStream("block stream", func(ctx context.Context, _ *Stream, _ []byte) error { <-ctx.Done(); return ctx.Err() })
+	clock := newFakeClock()
+	n := newNode(t, Config{Mux: m, Clock: clock})
+	r := rawConnector(t, n, Config{})
+	r.send(frame.AppendRequest(nil, 1, "block", 1000, 0, nil), frame.AppendOpen(nil, 3, "block stream", 1000, 0, 0, nil))
+	<-begun
+	clock.advance(time.Second)
+	seen := map[uint64]Code{}
+	for range 2 {
+		f := r.expect(frame.Error)
+		seen[f.ID] = Code(f.Code)
+	}
+	if seen[1] != CodeDeadline || seen[3] != CodeDeadline {
+		t.Error(seen)
+	}
+	r.send(frame.AppendRequest(nil, 5, "block", 0, 0, nil))
+	<-begun
+	r.send(frame.AppendNumber(nil, frame.Cancel, 5), frame.AppendRequest(nil, 7, "echo", 0, 0, nil))
+	if f := r.expect(frame.Answer); f.ID != 7 { // nothing comes for a request that was cancelled
+		t.Error(f)
+	}
+}
+
 func TestTheDeadlineOfTheContextIsSent(t *testing.T) {
 	m := testMux()
 	left := make(chan time.Duration, 1)

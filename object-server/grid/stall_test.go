@@ -337,6 +337,10 @@ func TestDrainEndsWhatIsInFlightAndRefusesTheRest(t *testing.T) {
 	close(release)
 	check(t, <-result)
 	check(t, <-drained)
+	eventually(t, "the end", func() bool { return connector.Stats().Connections == 0 })
+	if lost := connector.Stats().Lost; lost != 0 {
+		t.Error("a connection that ends as announced counts as lost")
+	}
 	if n.Stats().Connections != 0 {
 		t.Error(n.Stats())
 	}
