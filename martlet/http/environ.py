@@ -32,6 +32,10 @@ ORIGINAL_METHOD = "swift.orig_req_method"
 #: Read by proxy-logging. The filter that asks.
 SOURCE = "swift.source"
 
+#: ``Callable[[martlet.wsgi.connection.Successor], None]``. Written by the HTTP server. Read by
+#: `martlet.grid.server`. The successor takes the connection over once the answer, 101, is sent.
+HAND_OVER = "martlet.hand_over"
+
 # Authentication and authorization.
 
 #: ``Callable[[Request], Response | None]``. Written by tempauth, keystoneauth, tempurl and

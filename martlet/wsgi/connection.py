@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from martlet.http.environ import Environ, WSGIApp
+from martlet.http.environ import HAND_OVER, Environ, WSGIApp
 from martlet.http.header_names import upper_name
 from martlet.http.response import STATUS_LINES
 from martlet.http.trans_id import new_trans_id
@@ -46,6 +46,16 @@ class House(Protocol):
         """A context for the time in which the application runs; entering may wait."""
 
 
+class Successor(Protocol):
+    """The service of a connection after an upgrade to another protocol."""
+
+    def run(self, sock: socket.socket, received: bytes) -> None:
+        """Serve the socket until its end; ``received`` has been read from it already."""
+
+    def retire(self) -> None:
+        """End soon, since the server stops. It may be called before ``run``, and more than once."""
+
+
 class Connection:
     """The service of one socket until its end. No action of the client makes ``run`` raise."""
 
@@ -57,6 +67,8 @@ class Connection:
         own = sock.getsockname()
         self._environ["SERVER_NAME"], self._environ["SERVER_PORT"] = own[0], str(own[1])
         self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = peer[0], str(peer[1])
+        self._environ[HAND_OVER] = self._hand_over
+        self._successor: Successor | None = None
 
     @property
     def is_between_requests(self) -> bool:
@@ -77,6 +89,16 @@ class Connection:
         finally:
             self.sock.close()
 
+    def retire(self) -> None:
+        """Tell the successor, if there is one, that the server stops."""
+        if self._successor is not None:
+            self._successor.retire()
+
+    def _hand_over(self, successor: Successor) -> None:
+        self._successor = successor
+        if self._house.is_stopping:
+            successor.retire()
+
     def _serve_next(self, idle_timeout: float) -> bool:
         """Serve one request; return whether the connection can be used again."""
         try:
@@ -93,6 +115,10 @@ class Connection:
         body = self._body_of(head, answer)
         with self._house.serving():
             is_whole = self._answer(head, body, answer)
+        if self._successor is not None:
+            if is_whole:
+                self._successor.run(self.sock, self._stream.take())
+            return False
         if is_whole and answer.is_kept:
             return _skip(body)
         if is_whole and not body.is_finished:

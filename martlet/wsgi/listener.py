@@ -88,6 +88,8 @@ class HttpServer:
         """
         self.is_stopping = True
         self._keeps_idle = keeps_idle
+        for connection in list(self._connections):
+            connection.retire()
         if keeps_idle:
             return
         for connection in list(self._idle):

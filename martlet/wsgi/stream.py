@@ -82,6 +82,12 @@ class ClientStream:
         del self._buffer[:size]
         return piece
 
+    def take(self) -> bytes:
+        """Take the bytes that have been received and not read."""
+        taken = bytes(self._buffer)
+        self._buffer.clear()
+        return taken
+
     def read_line(self, bytes_max: int) -> bytes:
         """Read a line with its end, or up to ``bytes_max`` bytes or the end of the stream.
 

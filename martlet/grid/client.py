@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to other servers over the grid: one connection for each address and process.
+
+`GridClient.request` sends one request and waits. For several at a time, a `FanOut` sends to many
+servers and waits once. A request that fails is not sent again: `errors.may_have_run` tells its
+caller whether that would be a second time, to be marked with ``is_resent``.
+
+A client belongs to one process; all of its (green) threads may use it in parallel. It works with
+plain threads, too. It connects when it is first needed, also after a fork.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+
+from martlet.grid.connecting import connect
+from martlet.grid.connection import LOST, GridConnection, Responder
+from martlet.grid.errors import GridRefusedError, LimitError, RequestError
+from martlet.grid.loop import Loop, Waiter, process_loop
+from martlet.grid.options import Options
+from martlet.grid.secrets import Secrets
+from martlet.grid.session import Session
+from martlet.grid.stream import GridStream
+from martlet.http.backend_client import (
+    Address,
+    BackendError,
+    ConnectError,
+    ConnectionLost,
+    ConnectTimeout,
+    ReadTimeout,
+)
+from martlet.log import get_logger
+
+_BACKOFF_SECONDS_MIN = 0.1
+_BACKOFF_SECONDS_MAX = 5.0
+
+log = get_logger("martlet.grid")
+
+
+class GridClient:
+    """Opens, shares and keeps connections.
+
+    :param options: the limits and the name of this side.
+    :param conn_timeout: seconds to wait for TCP.
+    :param node_timeout: seconds to wait for an answer.
+    :param handshake_timeout: seconds from TCP to the end of the handshake.
+    :param responder: serves requests that a server sends to this side.
+    """
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        options: Options | None = None,
+        conn_timeout: float = 0.5,
+        node_timeout: float = 10.0,
+        handshake_timeout: float = 2.0,
+        responder: Responder | None = None,
+        loop: Loop | None = None,
+    ) -> None:
+        self.secrets = secrets
+        self.options = options or Options()
+        self.conn_timeout = conn_timeout
+        self.node_timeout = node_timeout
+        self.handshake_timeout = handshake_timeout
+        self.responder = responder
+        self.loop = loop or process_loop()
+        self._doors: dict[Address, _Door] = {}
+
+    def request(
+        self,
+        address: Address,
+        name: str,
+        payload: bytes,
+        timeout: float | None = None,
+        is_resent: bool = False,
+    ) -> bytes:
+        """Send a request and wait for its answer.
+
+        :param timeout: seconds until the deadline, instead of ``node_timeout``.
+        :param is_resent: the request may have been executed before.
+        :raises BackendError: no answer; see `martlet.grid.errors`.
+        """
+        fan_out = FanOut(self, timeout)
+        call = fan_out.send(address, name, payload, is_resent)
+        fan_out.wait(1)
+        if call.error is not None:
+            raise call.error
+        return call.answer
+
+    def open_stream(
+        self,
+        address: Address,
+        name: str,
+        payload: bytes = b"",
+        timeout: float | None = None,
+        is_resent: bool = False,
+    ) -> GridStream:
+        """Open a stream; its handler gets ``payload`` first.
+
+        :param timeout: seconds until the deadline of the stream; none without it.
+        :raises BackendError: there is no connection, or the server accepts no stream now.
+        """
+        now = time.monotonic()
+        deadline_at = math.inf if timeout is None else now + timeout
+        connection = self.connection(address, deadline_at)
+        try:
+            return connection.open_stream(name, payload, deadline_at, is_resent)
+        except LimitError as error:
+            raise RequestError(address, error.code, str(error)) from None
+
+    def connection(self, address: Address, deadline_at: float = math.inf) -> GridConnection:
+        """The connection to a server, which is opened if there is none.
+
+        :raises ConnectError: there is none, and after a failure there is a pause before the next.
+        """
+        door = self._doors.get(address)
+        if door is None:
+            door = self._doors.setdefault(address, _Door(self, address))
+        connection = door.connection
+        if connection is not None and connection.takes_requests:
+            return connection
+        return door.open(deadline_at)
+
+    def close(self) -> None:
+        """End all connections at once; what is in flight fails."""
+        for door in list(self._doors.values()):
+            if door.connection is not None:
+                door.connection.close()
+
+
+class _Door:
+    """The way to one address: its connection, or the pause after a failure."""
+
+    def __init__(self, client: GridClient, address: Address) -> None:
+        self.connection: GridConnection | None = None
+        self._client = client
+        self._address = address
+        self._lock = threading.Lock()  # held while connecting
+        self._failures = 0
+        self._open_at = 0.0
+        self._error: ConnectError | None = None
+
+    def open(self, deadline_at: float) -> GridConnection:
+        """:raises ConnectError: the server cannot be reached, or not now."""
+        left = deadline_at - time.monotonic()
+        if not self._lock.acquire(timeout=-1 if left == math.inf else max(0.0, left)):
+            raise ConnectTimeout(self._address, "no connection before the deadline")
+        try:
+            if self.connection is not None and self.connection.takes_requests:
+                return self.connection  # another thread was faster
+            if time.monotonic() < self._open_at and self._error is not None:
+                raise self._again()
+            return self._connect(deadline_at)
+        finally:
+            self._lock.release()
+
+    def _connect(self, deadline_at: float) -> GridConnection:
+        client = self._client
+        left = max(0.001, deadline_at - time.monotonic())
+        try:
+            connected = connect(
+                self._address,
+                client.secrets,
+                client.options,
+                min(client.conn_timeout, left),
+                min(client.handshake_timeout, left),
+            )
+        except ConnectError as error:
+            pause = min(_BACKOFF_SECONDS_MAX, _BACKOFF_SECONDS_MIN * 2**self._failures)
+            # Not all processes of a cluster at the same time.
+            self._open_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311
+            self._failures = min(self._failures + 1, 16)
+            self._error = error
+            raise
+        session = Session(True, client.options, connected.peer, time.monotonic())
+        connection = GridConnection(
+            client.loop,
+            connected.sock,
+            connected.channel,
+            session,
+            self._address,
+            client.responder,
+            self._on_end,
+        )
+        connection.start(connected.messages)
+        self._failures, self._error = 0, None
+        self.connection = connection
+        return connection
+
+    def _again(self) -> ConnectError:
+        """The last failure once more, for a request during the pause."""
+        last = self._error
+        if isinstance(last, GridRefusedError):
+            return GridRefusedError(self._address, last.reason, last.has_no_grid)
+        kind = ConnectTimeout if isinstance(last, ConnectTimeout) else ConnectError
+        return kind(self._address, last.reason if last else "")
+
+    def _on_end(self, connection: GridConnection, reason: str) -> None:
+        if self.connection is connection:
+            self.connection = None
+        if reason:
+            host, port = self._address
+            log.info("event=grid_connection_ended ip=%s port=%d reason=%r", host, port, reason)
+
+
+class Call:
+    """One request of a fan-out: ``answer`` or ``error`` are set once ``is_ended``."""
+
+    __slots__ = ("_fan_out", "address", "answer", "connection", "error", "is_ended", "number")
+
+    def __init__(self, fan_out: FanOut, address: Address, connection: GridConnection) -> None:
+        self._fan_out = fan_out
+        self.address = address
+        self.connection = connection
+        self.number = 0
+        self.is_ended = False
+        self.answer = b""
+        self.error: BackendError | None = None
+
+    def finish(self, payload: bytes | None, code: int | None, reason: str) -> Waiter | None:
+        """The connection tells the end of the request."""
+        if payload is not None:
+            self.answer = payload
+        elif code is None:
+            self.error = ReadTimeout(self.address, reason)
+        elif code == LOST:
+            self.error = ConnectionLost(self.address, reason)
+        else:
+            self.error = RequestError(self.address, code, reason)
+        return self._fan_out.on_end(self)
+
+
+class FanOut:
+    """Requests of one thread to several servers, with one deadline.
+
+    :param timeout: seconds until the deadline, instead of the client's ``node_timeout``.
+    """
+
+    __slots__ = ("_client", "_ended", "_needed", "_waiter", "deadline_at", "pending")
+
+    def __init__(self, client: GridClient, timeout: float | None = None) -> None:
+        self._client = client
+        self._ended: list[Call] = []
+        self._needed = 0
+        self._waiter: Waiter | None = None
+        seconds = client.node_timeout if timeout is None else timeout
+        self.deadline_at = time.monotonic() + seconds
+        #: Requests that have not ended.
+        self.pending: set[Call] = set()
+
+    def send(self, address: Address, name: str, payload: bytes, is_resent: bool = False) -> Call:
+        """Send a request; it leaves with all others that are sent before the thread waits.
+
+        :raises BackendError: nothing was sent: there is no connection, or a limit forbids it.
+        """
+        connection = self._client.connection(address, self.deadline_at)
+        call = Call(self, address, connection)
+        self.pending.add(call)
+        try:
+            call.number = connection.request(name, payload, call, self.deadline_at, is_resent)
+        except LimitError as error:
+            self.pending.discard(call)
+            raise RequestError(address, error.code, str(error)) from None
+        except BaseException:
+            self.pending.discard(call)
+            raise
+        return call
+
+    def wait(self, count: int, until: float = math.inf) -> list[Call]:
+        """Wait for the end of ``count`` more requests, and return those that have ended.
+
+        A failure ends the wait, too: the caller may want to ask another server. So does ``until``,
+        a time.monotonic(); then there may be fewer, or none.
+        """
+        lock = self._client.loop.lock
+        while True:
+            with lock:
+                ended = self._ended
+                wanted = min(count, len(ended) + len(self.pending))
+                has_failed = any(call.error is not None for call in ended)
+                if len(ended) >= wanted or has_failed:
+                    self._ended = []
+                    self._needed = 0
+                    return ended
+                seconds = None
+                if until != math.inf:
+                    seconds = until - time.monotonic()
+                    if seconds <= 0:
+                        self._ended = []
+                        self._needed = 0
+                        return ended
+                self._needed = wanted - len(ended)
+                waiter = self._waiter
+                if waiter is None:
+                    self._waiter = waiter = self._client.loop.waiter()
+            waiter.wait(seconds)
+
+    def cancel(self) -> None:
+        """Give up the requests that have not ended; the servers are told."""
+        with self._client.loop.lock:
+            pending, self.pending = self.pending, set()
+            for call in pending:
+                call.connection.cancel(call.number)
+
+    def on_end(self, call: Call) -> Waiter | None:
+        """A request has ended; returns the waiter if the thread waits for no more."""
+        call.is_ended = True
+        self.pending.discard(call)
+        self._ended.append(call)
+        self._needed -= 1
+        if self._needed == 0 or (call.error is not None and self._needed > 0):
+            self._needed = 0
+            return self._waiter
+        return None

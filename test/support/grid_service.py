@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server of the grid in a process of its own, under eventlet or in threads.
+
+    python grid_service.py [--threads] [--secret TEXT] [--checksum]
+
+It prints its port. Handlers: ``echo`` answers with the payload, ``slow`` after the seconds that the
+payload names, ``never`` not at all, ``bad`` with an error, ``broken`` with an exception, ``pid``
+with the process id, ``counters`` with counters as JSON. The stream ``tee`` sends its data back.
+SIGTERM lets it drain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from martlet.grid.handlers import GridCall
+    from martlet.grid.stream import GridStream
+    from martlet.http.environ import Environ, StartResponse
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--secret", default="none")
+    parser.add_argument("--previous", default="")
+    parser.add_argument("--checksum", action="store_true")
+    parser.add_argument("--handshake-seconds", type=float, default=10.0)
+    parser.add_argument("--unauthenticated-max", type=int, default=64)
+    arguments = parser.parse_args()
+    if not arguments.threads:
+        from martlet.service.server import patch_standard_library
+
+        patch_standard_library()
+    Service(arguments).run()
+    return 0
+
+
+class Service:
+    """The HTTP server, with the grid on its path."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from martlet.grid.handlers import Handlers
+        from martlet.grid.options import Options
+        from martlet.grid.secrets import Secrets
+        from martlet.grid.server import GridServer
+
+        self.is_threaded: bool = arguments.threads
+        self.handlers = Handlers(
+            {
+                "echo": lambda call: call.payload,
+                "slow": slow,
+                "never": never,
+                "bad": bad,
+                "broken": broken,
+                "counters": self.counters,
+                "pid": lambda call: str(os.getpid()).encode(),
+            },
+            {"tee": tee},
+        )
+        self.grid = GridServer(
+            Secrets.parse(arguments.secret, arguments.previous),
+            self.handlers,
+            Options(name="service", checksum=arguments.checksum),
+            arguments.unauthenticated_max,
+            arguments.handshake_seconds,
+        )
+
+    def counters(self, call: GridCall) -> bytes:
+        return json.dumps(
+            {
+                "refused": dict(self.grid.refused),
+                "protocol_errors": self.grid.protocol_errors,
+                "requests": self.handlers.requests,
+                "connections": len(self.grid.connections),
+                "unauthenticated": self.grid.unauthenticated,
+            }
+        ).encode()
+
+    def app(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        from martlet.grid.websocket import PATH
+        from martlet.http.response import Response
+
+        if environ["PATH_INFO"] == PATH:
+            return self.grid(environ, start_response)
+        body = environ["wsgi.input"].read()
+        return Response(200, body=body or b"ok")(environ, start_response)
+
+    def spawn(self, function: Callable[[], None]) -> None:
+        if self.is_threaded:
+            threading.Thread(target=function, daemon=True).start()
+        else:
+            import eventlet
+
+            eventlet.spawn_n(function)
+
+    def run(self) -> None:
+        from martlet.wsgi.limits import Limits
+        from martlet.wsgi.listener import HttpServer
+
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        logger = logging.getLogger("wsgi")
+        server = HttpServer(listener, self.app, Limits(), logger, self.spawn, 1024, 10_000)
+        bell = os.eventfd(0, os.EFD_NONBLOCK)
+
+        def await_signal() -> None:
+            select.select([bell], [], [])
+            server.stop()
+
+        signal.signal(signal.SIGTERM, lambda _number, _frame: os.eventfd_write(bell, 1))
+        self.spawn(await_signal)
+        print(listener.getsockname()[1], flush=True)
+        server.run()
+
+
+def slow(call: GridCall) -> bytes:
+    time.sleep(float(call.payload))
+    return b"cancelled" if call.is_cancelled else b"done"
+
+
+def never(call: GridCall) -> bytes:
+    time.sleep(3600)
+    return b""
+
+
+def bad(call: GridCall) -> bytes:
+    from martlet.grid.errors import Code
+    from martlet.grid.handlers import HandlerError
+
+    raise HandlerError(Code.BAD_PAYLOAD, "the payload is bad")
+
+
+def broken(call: GridCall) -> bytes:
+    raise RuntimeError("a detail")
+
+
+def tee(call: GridCall, stream: GridStream) -> None:
+    stream.write(call.payload)
+    while data := stream.read():
+        stream.write(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
