@@ -91,8 +91,9 @@ class GridStream:
             self._connection.flush_soon()
 
     def abort(self, code: Code = Code.CANCELLED, reason: str = "cancelled") -> None:
-        """End the stream at once, unless it has ended."""
+        """End the stream at once, unless it has ended; data that were not read are lost."""
         with self._loop.lock:
+            self._received.clear()
             self._connection.session.streams.abort(self._number, code, reason)
             self._connection.forget_stream(self._number)
             self._error = self._error or RequestError(self._connection.peer, code, reason)

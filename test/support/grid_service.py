@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of the grid in a process of its own, under eventlet or in threads.
 
-    python grid_service.py [--threads] [--secret TEXT] [--checksum]
+    python grid_service.py [--threads] [--port N] [--secret TEXT] [--checksum]
 
 It prints its port. Handlers: ``echo`` answers with the payload, ``slow`` after the seconds that the
 payload names, ``never`` not at all, ``bad`` with an error, ``broken`` with an exception, ``pid``
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--secret", default="none")
     parser.add_argument("--previous", default="")
     parser.add_argument("--checksum", action="store_true")
@@ -57,6 +58,7 @@ class Service:
         from martlet.grid.server import GridServer
 
         self.is_threaded: bool = arguments.threads
+        self.port: int = arguments.port
         self.handlers = Handlers(
             {
                 "echo": lambda call: call.payload,
@@ -110,7 +112,7 @@ class Service:
         from martlet.wsgi.listener import HttpServer
 
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-        listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        listener = socket.create_server(("127.0.0.1", self.port), backlog=1000)
         logger = logging.getLogger("wsgi")
         server = HttpServer(listener, self.app, Limits(), logger, self.spawn, 1024, 10_000)
         bell = os.eventfd(0, os.EFD_NONBLOCK)

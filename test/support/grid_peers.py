@@ -1,0 +1,124 @@
+"""Servers of the grid in processes of their own, and peers that break its rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from martlet.grid.client import GridClient
+from martlet.grid.handshake import ConnectorHandshake
+from martlet.grid.options import Options
+from martlet.grid.secrets import Secrets
+from martlet.grid.websocket import Channel, Opening
+
+SERVICE = Path(__file__).with_name("grid_service.py")
+SECRET = "the secret of the cluster of the tests"
+SECRETS = Secrets.parse(SECRET)
+PATIENCE_SECONDS = 60.0
+
+
+class ServiceProcess:
+    """One running ``grid_service.py``."""
+
+    def __init__(self, *arguments: str, port: int = 0) -> None:
+        command = [sys.executable, str(SERVICE), "--secret", SECRET, "--port", str(port)]
+        self.process = subprocess.Popen(
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.address = ("127.0.0.1", int(self.process.stdout.readline()))
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> str:
+        """Kill it; what it has logged."""
+        if self.process.poll() is None:
+            self.process.kill()
+        return self.process.communicate(timeout=PATIENCE_SECONDS)[1]
+
+    def counters(self) -> dict[str, Any]:
+        """The counters, over a connection of its own."""
+        client = patient_client()
+        counters: dict[str, Any] = json.loads(client.request(self.address, "counters", b""))
+        client.close()
+        return counters
+
+    def await_counter(self, name: str, value: int) -> None:
+        """Wait until a counter, or the one of a kind of refusal, has the value."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            counters = self.counters()
+            if counters.get(name, counters["refused"].get(name, 0)) == value:
+                return
+            assert time.monotonic() < end, counters
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def service(*arguments: str, port: int = 0) -> Iterator[ServiceProcess]:
+    """A server until the end of the block."""
+    running = ServiceProcess(*arguments, port=port)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def patient_client(secrets: Secrets = SECRETS, **options: Any) -> GridClient:
+    """A client for a machine that is busy."""
+    timeouts = {"conn_timeout": 30.0, "node_timeout": 60.0, "handshake_timeout": 30.0}
+    return GridClient(secrets, **{**timeouts, **options})
+
+
+class RawPeer:
+    """A connector that sends what a test wants."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.sock = socket.create_connection(address, timeout=PATIENCE_SECONDS)
+        opening = Opening(address)
+        self.sock.sendall(opening.start())
+        while (opened := opening.feed(self.sock.recv(65536))) is None:
+            pass
+        self.channel: Channel = opened[0]
+        self.messages = opened[1]
+
+    def __enter__(self) -> RawPeer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.sock.close()
+
+    def receive(self) -> bytes | None:
+        """The next message; None at the end of the connection."""
+        while not self.messages:
+            data = b""
+            with contextlib.suppress(ConnectionError):
+                data = self.sock.recv(65536)
+            if not data:
+                return None
+            self.messages += self.channel.feed(data)
+        return bytes(self.messages.pop(0))
+
+    def send(self, message: bytes) -> None:
+        self.sock.sendall(self.channel.wrap(message))
+
+    def shake_hands(self, options: Options | None = None) -> bytes:
+        """Become welcome; returns the message with the proof."""
+        handshake = ConnectorHandshake(SECRETS, options or Options())
+        challenge = self.receive()
+        assert challenge is not None
+        proof = handshake.receive(challenge)
+        self.send(proof)
+        welcome = self.receive()
+        assert welcome is not None
+        assert handshake.receive(welcome) == b""
+        return proof
