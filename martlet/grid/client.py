@@ -18,7 +18,7 @@ import time
 
 from martlet.grid.connecting import connect
 from martlet.grid.connection import LOST, GridConnection, Responder
-from martlet.grid.errors import GridRefusedError, LimitError, RequestError
+from martlet.grid.errors import Code, GridRefusedError, LimitError, RequestError
 from martlet.grid.loop import Loop, Waiter, process_loop
 from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
@@ -66,8 +66,13 @@ class GridClient:
         self.node_timeout = node_timeout
         self.handshake_timeout = handshake_timeout
         self.responder = responder
-        self.loop = loop or process_loop()
+        self._given_loop = loop
         self._doors: dict[Address, _Door] = {}
+
+    @property
+    def loop(self) -> Loop:
+        """The loop of this process, which may have been forked since this object was made."""
+        return self._given_loop or process_loop()
 
     def request(
         self,
@@ -224,8 +229,8 @@ class Call:
         """The connection tells the end of the request."""
         if payload is not None:
             self.answer = payload
-        elif code is None:
-            self.error = ReadTimeout(self.address, reason)
+        elif code is None or code == Code.DEADLINE:
+            self.error = ReadTimeout(self.address, reason or "the deadline has passed")
         elif code == LOST:
             self.error = ConnectionLost(self.address, reason)
         else:

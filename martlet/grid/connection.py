@@ -264,7 +264,7 @@ class GridConnection:
             self._watch.read(True)
 
     def _on_readable(self) -> None:
-        if self.is_over:
+        if self.is_over or self.session.must_stop_reading:
             return
         try:
             data = self._sock.recv(_READ_BYTES)
@@ -300,6 +300,7 @@ class GridConnection:
 
     def _on_tick(self) -> None:
         self._timer = None
+        self._on_readable()  # after a long pause of this process, bytes may wait that prove life
         if self.is_over:
             return
         try:

@@ -46,7 +46,7 @@ class RequestError(BackendError):
     """
 
     def __init__(self, address: Address, code: int, reason: str) -> None:
-        super().__init__(address, reason)
+        super().__init__(address, reason or f"answered with error {code}")
         self.code = code
 
 

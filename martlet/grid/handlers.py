@@ -83,13 +83,18 @@ class Handlers:
         self._handlers = handlers
         self._stream_handlers = stream_handlers or {}
         self._threads_max = threads_max
-        self._loop = loop or process_loop()
+        self._given_loop = loop
         self._calls: dict[tuple[GridConnection, int], GridCall] = {}
         self._jobs: deque[_Job] = deque()
         self._idle: list[Waiter] = []
         self._threads = 0
         #: Requests and streams that came, of known names.
         self.requests = 0
+
+    @property
+    def _loop(self) -> Loop:
+        # The process may have been forked since this object was made.
+        return self._given_loop or process_loop()
 
     def begin(self, connection: GridConnection, event: Requested) -> None:
         """Run the handler of a request."""
@@ -165,10 +170,11 @@ class Handlers:
             self._loop.spawn(self._work)
 
     def _work(self) -> None:
-        waiter = self._loop.waiter()
+        loop = self._loop
+        waiter = loop.waiter()
         try:
             while True:
-                with self._loop.lock:
+                with loop.lock:
                     job = self._jobs.popleft() if self._jobs else None
                     if job is None:
                         if len(self._idle) >= _IDLE_MAX:

@@ -71,6 +71,7 @@ class Session:
         self._outbox = Outbox(self._has_checksum)
         self._events: list[Event] = []
         self._received_at = now
+        self._pinged_at = -math.inf
         self._pings = 0
         # Requests of this side: token, deadline, bytes of the payload.
         self._next_number = 1 if is_connector else 2
@@ -121,8 +122,7 @@ class Session:
     @property
     def wake_at(self) -> float:
         """When ``tick`` has something to do."""
-        silent_until = min(PING_SECONDS * (self._pings + 1), DEAD_SECONDS)
-        return min(self._received_at + silent_until, self._deadline_at)
+        return min(max(self._received_at, self._pinged_at) + PING_SECONDS, self._deadline_at)
 
     def take_events(self) -> list[Event]:
         """The events since the last call, in their order."""
@@ -267,11 +267,13 @@ class Session:
 
         :raises FrameError: nothing has come for too long; the connection must end.
         """
-        silent = now - self._received_at
-        if silent >= DEAD_SECONDS:
-            raise FrameError(f"nothing came for {DEAD_SECONDS:g} s")
-        if silent >= PING_SECONDS * (self._pings + 1):
+        if now - max(self._received_at, self._pinged_at) >= PING_SECONDS:
+            # A process that stood still itself asks once more.
+            is_pinged = self._pinged_at > self._received_at
+            if is_pinged and now - self._received_at >= DEAD_SECONDS:
+                raise FrameError(f"nothing came for {DEAD_SECONDS:g} s")
             self._pings += 1
+            self._pinged_at = now
             self._outbox.add(encode(PING, self._pings))
         if now >= self._deadline_at:
             self._expire(now)
@@ -325,7 +327,6 @@ class Session:
         :raises FrameError: the peer sent what the format does not allow.
         """
         self._received_at = now
-        self._pings = 0
         if len(message) > MESSAGE_BYTES_MAX:
             raise FrameError(f"a message has more than {MESSAGE_BYTES_MAX} bytes")
         if self._has_checksum:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from grid_peers import PATIENCE_SECONDS, SECRETS, ServiceProcess, patient_client, service
 
-from martlet.grid.client import FanOut, GridClient
+from martlet.grid.client import Call, FanOut, GridClient
 from martlet.grid.errors import Code, GridRefusedError, RequestError, may_have_run
 from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
@@ -279,3 +279,12 @@ def test_without_the_secret_there_is_no_connection(secrets: Secrets) -> None:
         assert not may_have_run(caught.value)
         running.await_counter("by_peer", 1)
         assert "event=grid_refused kind=by_peer remote_addr=127.0.0.1" in running.end()
+
+
+def test_the_deadline_of_the_server_is_a_timeout_too() -> None:
+    client = GridClient(SECRETS)
+    fan_out = FanOut(client)
+    call = Call(fan_out, ("192.0.2.1", 1), None)  # type: ignore[arg-type]
+    fan_out.pending.add(call)
+    call.finish(None, Code.DEADLINE, "")
+    assert isinstance(call.error, ReadTimeout)

@@ -230,12 +230,22 @@ def test_silence_brings_pings_and_then_the_end() -> None:
     assert queued(session) == []
     session.tick(12.0)
     session.tick(17.0)
-    assert queued(session) == [[frames.PING, 1], [frames.PING, 2]]
+    assert queued(session) == [[frames.PING, 2], [frames.PING, 3]]
     assert session.wake_at == 22.0
-    session.note_progress(18.0)
-    session.tick(22.0)
     with pytest.raises(FrameError, match="nothing came for 15 s"):
-        session.tick(33.0)
+        session.tick(22.0)
+
+
+def test_a_process_that_stood_still_asks_before_it_gives_up() -> None:
+    session = Session(True, Options(), Options(), 0.0)
+    session.tick(100.0)
+    assert queued(session) == [[frames.PING, 1]]
+    session.tick(104.9)
+    session.note_progress(104.9)
+    session.tick(109.9)
+    session.tick(114.9)
+    with pytest.raises(FrameError):
+        session.tick(119.9)
 
 
 def test_a_ping_is_answered() -> None:
