@@ -1,0 +1,135 @@
+"""The grid between Python and Go: each asks the other, with and without checksums."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from grid_peers import PATIENCE_SECONDS, SECRET, patient_client, service
+from source_tree import ROOT
+
+from martlet.grid.client import FanOut, GridClient
+from martlet.grid.errors import Code, GridRefusedError, RequestError
+from martlet.grid.secrets import Secrets
+from martlet.http.backend_client import Address, BackendError, ConnectionLost, ReadTimeout
+
+MODULE = ROOT / "object-server"
+PROGRAM = ROOT / "test" / "support" / "grid_peer.go"
+OTHER = "another secret of another cluster here"
+
+pytestmark = pytest.mark.skipif(
+    not (MODULE / "grid").exists(), reason="the object server has no grid yet"
+)
+
+
+@pytest.fixture(scope="module")
+def go_peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Go program, built as if it were a package of the object server."""
+    folder = tmp_path_factory.mktemp("grid")
+    overlay = folder / "overlay.json"
+    place = MODULE / "cmd" / "grid-peer" / "main.go"
+    overlay.write_text(json.dumps({"Replace": {str(place): str(PROGRAM)}}))
+    binary = folder / "grid-peer"
+    command = ["go", "build", "-overlay", str(overlay), "-o", str(binary), "./cmd/grid-peer"]
+    subprocess.run(command, cwd=MODULE, check=True)
+    return binary
+
+
+@contextmanager
+def serving(go_peer: Path, *arguments: str) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
+    command = [str(go_peer), "-secret", SECRET, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield ("127.0.0.1", int(process.stdout.readline())), process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("arguments", [[], ["-checksum"]], ids=["plain", "checksum"])
+def test_python_asks_go(go_peer: Path, arguments: list[str]) -> None:
+    client = patient_client()
+    with serving(go_peer, *arguments) as (address, process):
+        wrong = ask_in_threads(client, address)
+        assert wrong == []
+        assert client.request(address, "echo", bytes(1 << 20)) == bytes(1 << 20)
+        with pytest.raises(RequestError) as caught:
+            client.request(address, "nix", b"")
+        assert caught.value.code == Code.UNKNOWN_NAME
+        with pytest.raises(ReadTimeout):
+            client.request(address, "never", b"", timeout=0.2)
+        assert tee(client, address, bytes(range(256)) * 8192)
+        fan_out = FanOut(client)
+        fan_out.send(address, "never", b"")
+        process.kill()
+        [lost] = fan_out.wait(1)
+        assert isinstance(lost.error, ConnectionLost)
+
+
+def ask_in_threads(client: GridClient, address: Address) -> list[object]:
+    """Requests of 16 threads; the answers that were wrong."""
+    wrong: list[object] = []
+
+    def ask(number: int) -> None:
+        for turn in range(100):
+            payload = b"%d of %d " % (turn, number) * (turn + 1)
+            try:
+                if client.request(address, "echo", payload) != payload:
+                    wrong.append(payload)
+            except BackendError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+def tee(client: GridClient, address: Address, data: bytes) -> bool:
+    """Whether a stream brings back what is sent."""
+    stream = client.open_stream(address, "tee", b"first", timeout=PATIENCE_SECONDS)
+
+    def write() -> None:
+        stream.write(data)
+        stream.end()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    received = []
+    while piece := stream.read():
+        received.append(piece)
+    writer.join()
+    return b"".join(received) == b"first" + data
+
+
+def test_python_without_the_secret_of_go(go_peer: Path) -> None:
+    with serving(go_peer) as (address, _):
+        for secret in (OTHER, "none"):
+            with pytest.raises(GridRefusedError):
+                patient_client(Secrets.parse(secret)).request(address, "echo", b"")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--checksum"], ["--threads"]])
+def test_go_asks_python(go_peer: Path, arguments: list[str]) -> None:
+    with service(*arguments) as server:
+        done = connect(go_peer, SECRET, server.address)
+        assert done.stdout == "ok\n", done.stderr
+        assert server.counters()["protocol_errors"] == 0
+
+
+def test_go_without_the_secret_of_python(go_peer: Path) -> None:
+    with service() as server:
+        assert connect(go_peer, OTHER, server.address).returncode != 0
+        server.await_counter("by_peer", 1)
+
+
+def connect(go_peer: Path, secret: str, address: Address) -> subprocess.CompletedProcess[str]:
+    command = [str(go_peer), "-secret", secret, "-connect", f"{address[0]}:{address[1]}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
