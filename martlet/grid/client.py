@@ -285,8 +285,7 @@ class FanOut:
             with lock:
                 ended = self._ended
                 wanted = min(count, len(ended) + len(self.pending))
-                has_failed = any(call.error is not None for call in ended)
-                if len(ended) >= wanted or has_failed:
+                if len(ended) >= wanted or any(call.error is not None for call in ended):
                     self._ended = []
                     self._needed = 0
                     return ended
