@@ -65,6 +65,9 @@ def main() -> int:
     """Return the exit status: 0 without unexpected failures."""
     arguments = _parse()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if arguments.install:
+        SWIFT.install()
+        return 0
     if arguments.reference and _KEYSTONE in arguments.judge:
         with real_swift_with_keystone(judges.WORK / "real-swift") as test_conf:
             return _measure(test_conf, arguments.tests, EXPECTED_WITH_KEYSTONE)
@@ -89,6 +92,9 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("judge", nargs="*", help=f"{', '.join((*_JUDGES, *_ON_REQUEST))}")
+    parser.add_argument(
+        "--install", action="store_true", help="what Swift's own suite needs, and run nothing"
+    )
     parser.add_argument("--url", help="a cluster that runs already, e.g. that of `make up`")
     parser.add_argument(
         "--tests", nargs="+", default=[], metavar="ARGUMENT",

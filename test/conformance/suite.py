@@ -65,6 +65,10 @@ class Suite:
     requirements: tuple[str, ...]
     options: tuple[str, ...] = ()
 
+    def install(self) -> tuple[Path, Path]:
+        """Return ``bin`` of its environment and its source, both made if they are missing."""
+        return judges.environment(self.name, *self.requirements), judges.source(self.package)
+
     def run(
         self, test_conf: str, selection: Sequence[str] = (), output: str = "output.txt"
     ) -> list[Result]:
@@ -74,8 +78,7 @@ class Suite:
 
         :param test_conf: the address and the users of the cluster.
         """
-        binaries = judges.environment(self.name, *self.requirements)
-        source = judges.source(self.package)
+        binaries, source = self.install()
         self.scratch.mkdir(parents=True, exist_ok=True)
         conf, report = self.scratch / "test.conf", self.scratch / "report.xml"
         conf.write_text(test_conf)

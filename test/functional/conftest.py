@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """The default cluster. Tests leave it running and intact."""
-    running = RunningCluster(tmp_path_factory.mktemp("one-node")).start().await_rows()
+    running = RunningCluster(tmp_path_factory.mktemp("one-node")).start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 def four_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Four storage nodes with their own servers. Tests leave it running and intact."""
     home = tmp_path_factory.mktemp("four-nodes")
-    running = RunningCluster(home, "--nodes", "4").start().await_rows()
+    running = RunningCluster(home, "--nodes", "4").start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 

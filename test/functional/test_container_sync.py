@@ -27,7 +27,7 @@ def synced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]
         f"[Near]\nkey = secret\ncluster_here = http://127.0.0.1:{port}/v1/\n"
         "[Far]\nkey = other\ncluster_away = http://127.0.0.1:1/v1/\n"
     )
-    running = RunningCluster(home, port=port).start()
+    running = RunningCluster(home, port=port).start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 

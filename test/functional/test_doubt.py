@@ -66,27 +66,33 @@ def write(cluster: RunningCluster, account: Account, partition: Partition, write
     for name in partition.names:
         if name == partition.victim and writes != "put":
             assert account.call("PUT", "c", name, body=b"before").status == 201
-            await_replica(cluster, account, partition, 200, b"before")
+            await_replica(cluster, account, partition, name, 200, b"before")
         if name == partition.victim and writes == "deleted":
             assert account.call("DELETE", "c", name).status == 204
-            await_replica(cluster, account, partition, 404)
+            await_replica(cluster, account, partition, name, 404)
         else:
             assert account.call("PUT", "c", name, body=body_of(name)).status == 201
-    if writes != "deleted":
-        await_replica(cluster, account, partition, 200, body_of(partition.victim))
+    for name in partition.names:
+        if name != partition.victim or writes != "deleted":
+            await_replica(cluster, account, partition, name, 200, body_of(name))
 
 
 def await_replica(
-    cluster: RunningCluster, account: Account, partition: Partition, status: int, body: bytes = b""
+    cluster: RunningCluster,
+    account: Account,
+    partition: Partition,
+    name: str,
+    status: int,
+    body: bytes = b"",
 ) -> None:
-    """Wait until the device has the victim's newest write: the client waited for a quorum only."""
+    """Wait until the device has the newest write of a name: the client waited for a quorum only."""
 
     def has_it() -> bool:
-        found = ask_device(cluster, account, partition, partition.victim)
+        found = ask_device(cluster, account, partition, name)
         etag = found.headers.get("ETag", "").strip('"')
         return found.status == status and (status != 200 or etag == hashlib.md5(body).hexdigest())
 
-    await_true(has_it, f"a replica of {partition.victim} on {DEVICE}")
+    await_true(has_it, f"a replica of {name} on {DEVICE}")
 
 
 def ask_device(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ill_disk import DEVICE, IllDisk, hang_at_start
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
 
@@ -98,6 +98,9 @@ def test_a_bad_sector(
     """The server hits it while partitions are opened, and while clients write and read."""
     names = names_together(cluster, account, 50)
     put_all(account, names)
+    stored = Counter({200: len(names)})
+    # A PUT waits for a quorum, which may be the other disks.
+    await_true(lambda: statuses_of_device(cluster, account, names) == stored, "all replicas")
     disk.spoil(str(segments(disk)[0].relative_to(disk.backing)), offset, SECTOR)
     cluster.kill_and_await_restart("object-server")
     statuses = statuses_of_device(cluster, account, names)

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from ill_disk import DEVICE, IllDisk, hang_at_start, is_listening
@@ -78,6 +79,9 @@ class Databases:
                 for method, good in (("PUT", 202), ("HEAD", 204), ("GET", 204)):
                     assert self.request(method, path) == good, (method, path)
 
+    def is_served(self, path: str) -> bool:
+        return [self.request(m, path) for m in ("PUT", "HEAD", "GET")] == [202, 204, 204]
+
     def status_of_ill_disk(self) -> int:
         return self.request("HEAD", self.paths[DEVICE][0])
 
@@ -131,7 +135,7 @@ def test_a_disk_that_hangs_under_load(cluster: RunningCluster, disk: IllDisk, ki
         await_true(lambda: databases.status_of_ill_disk() == 204, "the healed disk is back")
     assert cluster.pid_of(f"{kind}-server") == server
     for path in databases.paths[DEVICE]:
-        assert [databases.request(m, path) for m in ("PUT", "HEAD", "GET")] == [202, 204, 204]
+        await_true(partial(databases.is_served, path), f"{path} is served again")
 
 
 @pytest.mark.parametrize("kind", ["account", "container"])

@@ -46,7 +46,10 @@ def test_a_proxy_worker_for_each_processor(cluster: RunningCluster) -> None:
 
     from cluster.confs import usable_processors
 
-    assert len(descendants(cluster.pid_of("proxy-server"))) == usable_processors()
+    def workers() -> int:
+        return len(descendants(cluster.pid_of("proxy-server")))
+
+    await_true(lambda: workers() == usable_processors(), "a worker for each processor")
 
 
 def test_a_token_is_good_in_every_worker(cluster: RunningCluster, account: Account) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import pytest
 import xattr  # type: ignore[import-untyped]
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
 LARGE = os.urandom(2 << 20)
@@ -26,6 +27,15 @@ def found(cluster: RunningCluster, pattern: str) -> list[Path]:
     return sorted((cluster.home / "devices").rglob(pattern))
 
 
+def sizes(cluster: RunningCluster) -> dict[Path, int]:
+    """Return the size of each segment; one may be removed meanwhile."""
+    known = {}
+    for path in found(cluster, "*.bundle"):
+        with suppress(FileNotFoundError):
+            known[path] = path.stat().st_size
+    return known
+
+
 def test_a_large_object_after_a_post(
     cluster: RunningCluster, account: Account, container: str
 ) -> None:
@@ -36,9 +46,12 @@ def test_a_large_object_after_a_post(
         account.call("POST", container, "large", headers={"X-Object-Meta-Color": "red"}).status
         == 202
     )
-    files = set(found(cluster, "large/*.data")) - before
-    assert len(files) == 3  # replicas
-    for path in files:
+
+    def new_files() -> set[Path]:
+        return set(found(cluster, "large/*.data")) - before
+
+    await_true(lambda: len(new_files()) == 3, "three replicas")
+    for path in new_files():
         try:
             xattr.getxattr(str(path), "user.martlet.metadata")
         except OSError as error:
@@ -56,13 +69,15 @@ def test_a_large_object_after_a_post(
 
 
 def test_a_small_object(cluster: RunningCluster, account: Account, container: str) -> None:
-    before = {path: path.stat().st_size for path in found(cluster, "*.bundle")}
+    before = sizes(cluster)
     assert account.call("PUT", container, "small", body=b"hello").status == 201
-    written = [
-        path for path in found(cluster, "*.bundle") if path.stat().st_size > before.get(path, 0)
-    ]
+
+    def written() -> list[Path]:
+        return [path for path, size in sizes(cluster).items() if size > before.get(path, 0)]
+
+    await_true(lambda: len(written()) >= 3, "three replicas")
     name, reports = "", []
-    for path in written:
+    for path in written():
         for line in info(cluster, path):
             if line.get("name", "").endswith(f"/{container}/small"):
                 name = line["name"]

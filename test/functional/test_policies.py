@@ -36,7 +36,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluste
     text = text.replace("name = silver", "name = silver\naliases = argentum, White")
     conf.write_text(text.replace("name = old", "name = old\ndeprecated = yes"))
     running.arguments = ()  # the conf has all settings
-    running.start()
+    running.start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 
@@ -78,6 +78,11 @@ def reports(running: RunningCluster, path: str) -> Iterator[tuple[Path, dict[str
 def copies(running: RunningCluster, path: str) -> dict[str, int]:
     """Return the number of devices that hold an object, by the folder of its policy."""
     return dict(Counter(segment.parts[1] for segment, _ in reports(running, path)))
+
+
+def await_copies(running: RunningCluster, path: str, wanted: dict[str, int]) -> None:
+    """Wait until ``copies`` are these: a write waits for a quorum."""
+    await_true(lambda: copies(running, path) == wanted, f"{wanted} of {path}")
 
 
 def test_up_says_which_policies_there_are(policies: RunningCluster) -> None:
@@ -125,7 +130,7 @@ def test_a_deprecated_policy_takes_no_new_container_and_serves_the_old(
     assert put(user, "before") == 202
     assert user.call("PUT", "before", "o", body=b"old words").status == 201
     assert user.call("GET", "before", "o").body == b"old words"
-    assert copies(policies, f"{_in_account(user)}/before/o") == {FOLDER["old"]: 3}
+    await_copies(policies, f"{_in_account(user)}/before/o", {FOLDER["old"]: 3})
 
 
 def test_the_policy_of_a_container_stays(user: Account) -> None:
@@ -157,7 +162,7 @@ def test_objects_lie_where_the_ring_of_the_policy_says(
     assert put(user, container, policy) == 201
     assert user.call("PUT", container, "o", body=b"hello").status == 201
     path = f"{_in_account(user)}/{container}/o"
-    assert copies(policies, path) == {FOLDER[policy]: replicas}
+    await_copies(policies, path, {FOLDER[policy]: replicas})
     for segment, report in reports(policies, path):
         assert any(node.endswith(f" {segment.parts[0]}") for node in report["nodes"])
         assert str(report["partition"]) == segment.parts[2]
@@ -169,9 +174,12 @@ def test_large_objects_too(policies: RunningCluster, user: Account) -> None:
     before = set((policies.home / "devices").rglob("large/*.data"))
     body = b"0123456789abcdef" * (1 << 17)
     assert user.call("PUT", "large", "o", body=body).status == 201
-    written = set((policies.home / "devices").rglob("large/*.data")) - before
-    folders = [path.relative_to(policies.home / "devices").parts[1] for path in written]
-    assert folders == [FOLDER["silver"]] * 2
+
+    def folders() -> list[str]:
+        written = set((policies.home / "devices").rglob("large/*.data")) - before
+        return [path.relative_to(policies.home / "devices").parts[1] for path in written]
+
+    await_true(lambda: folders() == [FOLDER["silver"]] * 2, "two large files")
     etag = md5(body, usedforsecurity=False).hexdigest()
     assert user.call("HEAD", "large", "o").headers["etag"] == etag
 
@@ -184,8 +192,8 @@ def test_a_copy_goes_from_one_policy_to_another(policies: RunningCluster, user: 
     assert user.call("PUT", "to", "two", headers={"X-Copy-From": "from/o"}).status == 201
     for name in ("one", "two"):
         assert user.call("GET", "to", name).body == b"copied"
-        assert copies(policies, f"{_in_account(user)}/to/{name}") == {FOLDER["gold"]: 3}
-    assert copies(policies, f"{_in_account(user)}/from/o") == {FOLDER["silver"]: 2}
+        await_copies(policies, f"{_in_account(user)}/to/{name}", {FOLDER["gold"]: 3})
+    await_copies(policies, f"{_in_account(user)}/from/o", {FOLDER["silver"]: 2})
 
 
 def test_the_account_counts_by_policy(policies: RunningCluster) -> None:
@@ -213,12 +221,13 @@ def test_the_account_counts_by_policy(policies: RunningCluster) -> None:
         return found
 
     await_true(lambda: counted() == wanted, "counted by policy")
-    listing = user.call("GET", format="json").json
-    assert {row["name"]: row["storage_policy"] for row in listing} == {
-        "a": "gold",
-        "b": "silver",
-        "c": "silver",
-    }
+    wanted_policies = {"a": "gold", "b": "silver", "c": "silver"}
+
+    def listed() -> dict[str, str]:
+        rows = user.call("GET", format="json").json
+        return {row["name"]: row["storage_policy"] for row in rows}
+
+    await_true(lambda: listed() == wanted_policies, "listed with their policies")
     user.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from racing import CLIENTS, race
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
+from usage import settled, used
 
 SIZE = 1000
 
@@ -31,31 +32,6 @@ def tenant(cluster: RunningCluster, reseller: Account) -> Iterator[Account]:
     account.close()
 
 
-def used(account: Account, *names: str) -> tuple[int, int]:
-    """Return objects and bytes from a HEAD."""
-    kind = "container" if names else "account"
-    headers = account.call("HEAD", *names).headers
-    return int(headers[f"x-{kind}-object-count"]), int(headers[f"x-{kind}-bytes-used"])
-
-
-def settled(account: Account) -> tuple[int, int]:
-    """Return objects and bytes of an account once its containers have reported all of theirs.
-
-    Otherwise the bytes of another test may be reported, and take the room that a test relies on.
-    """
-    totals = (0, 0)
-
-    def has_all() -> bool:
-        nonlocal totals
-        totals = used(account)
-        names = account.call("GET").body.decode().split()
-        each = [used(account, name) for name in names]
-        return totals == (sum(o for o, _ in each), sum(b for _, b in each))
-
-    await_true(has_all, "the account has the totals of its containers")
-    return totals
-
-
 @pytest.mark.parametrize("kind", ["Bytes", "Count"])
 def test_64_clients_exceed_a_container_by_no_more_than_what_is_in_flight(
     account: Account, container: str, kind: str
@@ -72,10 +48,10 @@ def test_64_clients_exceed_a_container_by_no_more_than_what_is_in_flight(
 
 
 def test_64_clients_exceed_an_account_by_no_more_than_what_is_in_flight(
-    tenant: Account, reseller: Account
+    cluster: RunningCluster, tenant: Account, reseller: Account
 ) -> None:
     tenant.call("PUT", "raced")
-    quota = 50 * SIZE + settled(tenant)[1]
+    quota = 50 * SIZE + settled(tenant, cluster.home)[1]
     assert set_quota(reseller, tenant, "Bytes", quota) == 204
     body = b"x" * SIZE
     statuses = race(tenant, lambda a, n: a.call("PUT", "raced", f"o{n}", body=body))
@@ -124,10 +100,10 @@ def test_an_upload_of_unknown_length_is_cut_off(
     account.await_names(["o"] if status == 201 else [], container)
 
 
-def test_account_quotas(tenant: Account, reseller: Account) -> None:
+def test_account_quotas(cluster: RunningCluster, tenant: Account, reseller: Account) -> None:
     tenant.call("PUT", "c")
     tenant.call("DELETE", "c", "o1")
-    objects, bytes_used = settled(tenant)
+    objects, bytes_used = settled(tenant, cluster.home)
     assert tenant.call("POST", headers={"X-Account-Quota-Bytes": "1"}).status == 403
     assert set_quota(reseller, tenant, "Bytes", "much") == 400
     assert set_quota(reseller, tenant, "Bytes", bytes_used + 10) == 204

@@ -21,12 +21,13 @@ import pytest
 from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
 from swift_api import Account
+from usage import used
 
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
 from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
 from martlet.words.timestamp import Timestamp
-from ring.ring import RingSet, load_rings
+from ring.ring import Node, RingSet, load_rings
 
 GOLD, SILVER = 0, 1
 SWIFT_CONF = """
@@ -59,7 +60,7 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     home = tmp_path_factory.mktemp("reconciler")
-    running = RunningCluster(home, "--policy", "gold", "--policy", "silver").start()
+    running = RunningCluster(home, "--policy", "gold", "--policy", "silver").start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 
@@ -107,12 +108,23 @@ def write_misplaced(
 
 
 def queue(running: RunningCluster, time: Timestamp) -> list[Entry]:
-    """Return the entries of an hour, as a container server lists them."""
-    ring = rings_of(running).container
+    """Return the entries of an hour, once all replicas of the queue list the same."""
     container = queue_container(time)
-    partition, nodes = ring.get_nodes(QUEUE_ACCOUNT, container)
-    connection = http.client.HTTPConnection(nodes[0]["ip"], nodes[0]["port"], timeout=30)
-    path = f"/{nodes[0]['device']}/{partition}/{QUEUE_ACCOUNT}/{container}?format=json"
+    partition, nodes = rings_of(running).container.get_nodes(QUEUE_ACCOUNT, container)
+    listings: list[list[Entry]] = []
+
+    def agree() -> bool:
+        listings[:] = [entries_of(node, partition, container) for node in nodes]
+        return all(listing == listings[0] for listing in listings)
+
+    await_true(agree, "equal replicas of the queue")
+    return listings[0]
+
+
+def entries_of(node: Node, partition: int, container: str) -> list[Entry]:
+    """Return the entries that one replica of a queue container lists."""
+    connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+    path = f"/{node['device']}/{partition}/{QUEUE_ACCOUNT}/{container}?format=json"
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()
@@ -143,6 +155,23 @@ def records(running: RunningCluster, names: tuple[str, str, str]) -> dict[str, d
     return {folder: dict(kinds) for folder, kinds in found.items()}
 
 
+def await_records(
+    running: RunningCluster, names: tuple[str, str, str], wanted: dict[str, dict[str, int]]
+) -> None:
+    """Wait until ``records`` are these: the daemon waits for a quorum of the replicas."""
+    await_true(lambda: records(running, names) == wanted, f"{wanted} of {names}")
+
+
+def await_body(user: Account, container: str, name: str, body: bytes | None) -> None:
+    """Wait until an object is read with this body, or not at all for None."""
+
+    def is_read() -> bool:
+        answer = user.call("GET", container, name)
+        return answer.status == 404 if body is None else answer.body == body
+
+    await_true(is_read, f"the content of {container}/{name}")
+
+
 def names_of(user: Account, container: str, obj: str) -> tuple[str, str, str]:
     return user.path.removeprefix("/v1/"), container, obj
 
@@ -157,8 +186,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     assert records(split, names) == {"bundles-1": {"PUT": 3}}
     await_true(lambda: queue(split, time), "queued")
     user.await_names(["right"], "home")
-    head = user.call("HEAD", "home").headers
-    assert (head["x-container-object-count"], head["x-container-bytes-used"]) == ("1", "1")
+    await_true(lambda: used(user, "home") == (1, 1), "the misplaced object is not counted")
     assert [entry.name for entry in queue(split, time)] == [f"{SILVER}:/{'/'.join(names)}"]
 
     assert "copied=1" in reconcile(split)
@@ -168,7 +196,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     assert answer.headers["x-object-meta-color"] == "blue"
     assert answer.headers["x-timestamp"] == time.normal
     await_true(lambda: user.call("GET", "home").lines == ["lost", "right"], "listed")
-    assert records(split, names) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
+    await_records(split, names, {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}})
     await_true(lambda: not queue(split, time), "off the queue")
 
     assert user.call("PUT", "home", "lost", body=b"written later").status == 201
@@ -197,13 +225,12 @@ def test_what_is_newer_wins(split: RunningCluster, user: Account) -> None:
 
     said = reconcile(split)
     assert "copied=2 deleted=1 found=1" in said
-    assert user.call("GET", "sides", "deleted").status == 404
-    assert user.call("GET", "sides", "older").body == b"here"
-    assert user.call("GET", "sides", "newer").body == b"there"
-    assert user.call("GET", "sides", "large").body == large
+    bodies = {"deleted": None, "older": b"here", "newer": b"there", "large": large}
+    for name, content in bodies.items():
+        await_body(user, "sides", name, content)
     await_true(lambda: user.call("GET", "sides").lines == ["large", "newer", "older"], "listed")
     older = names_of(user, "sides", "older")
-    assert records(split, older) == {"bundles": {"TOMBSTONE": 3}, "bundles-1": {"PUT": 3}}
+    await_records(split, older, {"bundles": {"TOMBSTONE": 3}, "bundles-1": {"PUT": 3}})
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
 
 
@@ -240,7 +267,7 @@ def test_replicas_that_disagree_about_the_policy(
     await_true(lambda: len(queue(split, time)) == 2, "queued by the replicas that differ")
     assert "copied=1 in_place=1" in reconcile(split, conf)
     assert records(split, gold) == {"bundles": {"PUT": 3}}
-    assert records(split, silver) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
+    await_records(split, silver, {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}})
     # For the replica with the losing policy, the moved object is misplaced now.
     again = f"{GOLD}:/{'/'.join(silver)}"
     await_true(lambda: [e.name for e in queue(split, time)] == [again], "queued again")
@@ -272,8 +299,8 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     answer = user.call("GET", "theirs", "put")
     assert (answer.status, answer.body) == (200, b"found"), done.stdout + done.stderr
     assert answer.headers["x-object-meta-color"] == "blue"
-    assert user.call("GET", "theirs", "gone").status == 404
-    assert records(split, put) == {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}}
+    await_body(user, "theirs", "gone", None)
+    await_records(split, put, {"bundles": {"PUT": 3}, "bundles-1": {"TOMBSTONE": 3}})
     await_true(lambda: user.call("GET", "theirs").lines == ["put"], "listed")
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
 

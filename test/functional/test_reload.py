@@ -25,7 +25,7 @@ def has_started(cluster: RunningCluster, name: str, before: int) -> bool:
 
 
 def test_every_service_is_told_to_reload(new_cluster: Callable[..., RunningCluster]) -> None:
-    cluster = new_cluster().start().await_rows()
+    cluster = new_cluster().start().await_writes()
     account = Account(cluster.port)
     assert account.call("PUT", "c").status == 201
     pids = {name: cluster.pid_of(name) for name in (*PYTHON_SERVICES, "object-server")}

@@ -61,18 +61,21 @@ def assert_all_there(account: Account, container: str, name: str, versions: Vers
     """Check that each version is readable and, after all updates, listed; the latest is current."""
     for version, body in versions.items():
         assert get(account, container, name, version) == (200, body), version
-    expected = sorted(versions, reverse=True)
-    await_true(
-        lambda: set(expected) <= {version for version, _ in listed(account, container, name)},
-        "all versions are listed",
-    )
-    found = [version for version, _ in listed(account, container, name)]
-    assert found == sorted(found, reverse=True)
-    latest = [version for version, is_latest in listed(account, container, name) if is_latest]
-    assert latest == found[:1]
-    # A replica that was down for the last write may still have an older one.
-    newest = account.call("HEAD", container, name, headers={"X-Newest": "true"})
-    assert newest.headers["x-object-version-id"] == found[0]
+
+    def is_listed() -> bool:
+        """Whether the replica that answers has all rows: each listing may be of another one."""
+        entries = listed(account, container, name)
+        found = [version for version, _ in entries]
+        assert found == sorted(found, reverse=True)
+        # A replica that was down for the last write may still have an older one.
+        newest = account.call("HEAD", container, name, headers={"X-Newest": "true"})
+        return (
+            set(versions) <= set(found)
+            and [version for version, is_latest in entries if is_latest] == found[:1]
+            and newest.headers.get("x-object-version-id") == found[0]
+        )
+
+    await_true(is_listed, "all versions are listed, and the newest is the latest")
 
 
 class Writer(threading.Thread):

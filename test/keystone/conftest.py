@@ -53,17 +53,20 @@ def keystone(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def proxy_port(
-    programs: Path, keystone: Keystone, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """The port of a proxy that authenticates with Keystone, in front of a cluster."""
-    home = tmp_path_factory.mktemp("cluster")
-    cluster = RunningCluster(home).start()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """The cluster behind the proxy."""
+    running = RunningCluster(tmp_path_factory.mktemp("cluster"))
     try:
-        with keystone_proxy(programs, keystone, home, _OPTIONS) as port:
-            yield port
+        yield running.start().await_writes()
     finally:
-        cluster.stop()
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def proxy_port(programs: Path, keystone: Keystone, cluster: RunningCluster) -> Iterator[int]:
+    """The port of a proxy that authenticates with Keystone, in front of the cluster."""
+    with keystone_proxy(programs, keystone, cluster.home, _OPTIONS) as port:
+        yield port
 
 
 class Tenants(NamedTuple):

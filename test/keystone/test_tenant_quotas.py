@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from racing import CLIENTS, race
-from running_cluster import await_true
+from running_cluster import RunningCluster
 from swift_api import Account
+from usage import settled
 
 Open = Callable[..., Account]
 SIZE = 1000
@@ -70,15 +71,9 @@ def limited(boss: Account, container: str, quiet: None) -> str:
 
 
 @pytest.fixture
-def quiet(ann: Account) -> None:
+def quiet(cluster: RunningCluster, ann: Account) -> None:
     """All containers have reported their usage to the account."""
-
-    def is_told() -> bool:
-        listed = ann.call("GET", format="json").json
-        held = [int(ann.call("HEAD", c["name"]).headers["x-container-bytes-used"]) for c in listed]
-        return [c["bytes"] for c in listed] == held
-
-    await_true(is_told, "what the containers report")
+    settled(ann, cluster.home)
 
 
 def test_only_a_reseller_sets_them(ann: Account, boss: Account) -> None:
@@ -144,7 +139,7 @@ def test_large_objects(ann: Account, limited: str) -> None:
 def test_uploads_of_unknown_length(ann: Account, limited: str) -> None:
     assert ann.call("PUT", limited, "o1", body=iter([b"x" * 500, b"x" * 501])).status == 413
     assert ann.call("PUT", limited, "o1", body=iter([b"x" * 500, b"x" * 500])).status == 201
-    assert ann.call("GET", limited).lines == ["o1"]
+    ann.await_names(["o1"], limited)
 
 
 @pytest.mark.usefixtures("known_to_all", "quiet")

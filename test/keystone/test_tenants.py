@@ -95,7 +95,7 @@ def test_acls_across_projects(
     assert eve.call("POST", container).status == 403
     taken = {"X-Remove-Container-Read": "x", "X-Remove-Container-Write": "x"}
     assert ann.call("POST", container, headers=taken).status == 204
-    assert eve.call("GET", container, "o").status == 403
+    await_true(lambda: eve.call("GET", container, "o").status == 403, "the ACL's end")
 
 
 def test_everybody_reads_what_is_public(open_account: Open) -> None:
@@ -118,7 +118,7 @@ def test_a_copy_needs_both_ends(open_account: Open, tenants: Any, shared: str) -
     assert eve.call("PUT", "mine", "o", headers=source).status == 403
     ann = open_account("ann", "blue")
     assert ann.call("POST", shared, headers={"X-Container-Read": "*:*"}).status == 204
-    assert eve.call("PUT", "mine", "o", headers=source).status == 201
+    await_true(lambda: eve.call("PUT", "mine", "o", headers=source).status == 201, "the ACL")
     assert eve.call("GET", "mine", "o").body == b"blue"
 
 

@@ -75,7 +75,7 @@ def keystone_proxy(
             return False
 
     try:
-        await_true(is_up, "the proxy's first answer", 60)
+        await_true(is_up, "the proxy's first answer")
         yield port
     finally:
         process.terminate()

@@ -69,14 +69,14 @@ class Keystone:
                 stdout=log,
                 stderr=log,
             )
-        await_true(self._answers, "Keystone's first answer", 60)
+        await_true(self._answers, "Keystone's first answer")
         self._admin_token = self.token("admin", "admin")
 
     def stop(self) -> None:
         """End the server."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(120)
 
     def make(self, kind: str, name: str, **values: str) -> str:
         """Create a project, user, role or domain unless it exists, and return its id."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cluster.confs import usable_processors
 from cluster.ports import HOST, PortPicker
 
 MARTLET = str(Path(sysconfig.get_path("scripts")) / "martlet")
@@ -78,18 +79,28 @@ class RunningCluster:
         assert self.is_ready, "".join(self.output)
         return self
 
-    def await_rows(self) -> RunningCluster:
-        """Let writes wait longer for their rows, so that listings are complete on a busy machine.
+    def await_writes(self) -> RunningCluster:
+        """Let writes wait longer for all replicas and rows: on a busy machine, too, reads see them.
 
-        The wait is half of the proxy's time-out for an object server.
+        The wait is half of the proxy's time-out for an object server. With several nodes the proxy
+        keeps its own: tests stop some of them, and each write would wait for those.
         """
         confs = [*(self.home / "etc").rglob("object-server.conf")]
         for conf in confs:
             options = "node_timeout = 5.0\ncontainer_update_timeout = 5.0\n"
-            conf.write_text(conf.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\n{options}"))
+            _replace(conf, "[DEFAULT]\n", f"[DEFAULT]\n{options}")
         names = [name for name in self.services() if name.startswith("object-server")]
         assert len(confs) == len(names)
+        if len(confs) == 1:
+            app = "[app:proxy-server]\n"
+            conf = self.home / "etc" / "proxy-server.conf"
+            _replace(conf, app, f"{app}post_quorum_timeout = 5.0\n")
+            names.append("proxy-server")
         self.kill_and_await_restart(*names)
+        await_true(
+            lambda: len(descendants(self.pid_of("proxy-server"))) == usable_processors(),
+            "all workers of the proxy",
+        )
         return self
 
     @property
@@ -159,6 +170,12 @@ class RunningCluster:
         for line in process.stdout:
             self.output.append(line)
         process.stdout.close()
+
+
+def _replace(conf: Path, old: str, new: str) -> None:
+    text = conf.read_text()
+    assert text.count(old) == 1, conf
+    conf.write_text(text.replace(old, new))
 
 
 def _prepare() -> None:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects and bytes of containers and accounts, and the moment when all replicas know of them."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+
+from running_cluster import await_true
+from swift_api import Account
+
+from ring.ring import load_rings
+
+Usage = tuple[int, int]
+
+
+def used(account: Account, *names: str) -> Usage:
+    """Return objects and bytes of the account or a container from one replica; -1 without it."""
+    kind = "container" if names else "account"
+    headers = account.call("HEAD", *names).headers
+    counts = (headers.get(f"x-{kind}-{what}", -1) for what in ("object-count", "bytes-used"))
+    objects, size = map(int, counts)
+    return objects, size
+
+
+def settled(account: Account, home: Path) -> Usage:
+    """Return objects and bytes of an account once each replica has those of all containers.
+
+    Otherwise the bytes of another test may be reported, and take the room that a test relies on.
+
+    :param home: the home of the cluster.
+    """
+    totals = (0, 0)
+
+    def has_all() -> bool:
+        nonlocal totals
+        each = [used(account, name) for name in account.call("GET").lines]
+        totals = sum(objects for objects, _ in each), sum(size for _, size in each)
+        return set(usage_of_replicas(home, account.path.rpartition("/")[2])) == {totals}
+
+    await_true(has_all, "each replica of the account has the totals of its containers")
+    return totals
+
+
+def usage_of_replicas(home: Path, name: str) -> Iterator[Usage]:
+    """Yield objects and bytes of an account from each of its primaries."""
+    partition, nodes = load_rings(home / "etc").account.get_nodes(name)
+    for node in nodes:
+        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=60)
+        connection.request("HEAD", f"/{node['device']}/{partition}/{name}")
+        headers = connection.getresponse().headers
+        connection.close()
+        yield int(headers["X-Account-Object-Count"]), int(headers["X-Account-Bytes-Used"])
