@@ -120,6 +120,7 @@ func TestLostExtentsAreListed(t *testing.T) {
 
 // Damaged lines are left out, and the file is written anew when it grows too long.
 func TestDamagesFile(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem("/d")
 	d := open(t, mem, "/d", Options{})
 	found := bundle.Damage{Segment: "00000001-0000.bundle", Cause: string(body(1, 100))}

@@ -17,6 +17,7 @@ func putSmall(d *Device, i int) error {
 
 // Writers that come in groups share more flushes with a delay than without, and a lone writer is not delayed.
 func TestCommitDelayServesGroupsOnly(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	const writers, each = 8, 20
 	flushes := func(delay time.Duration) uint64 {
 		slow := vfs.NewFaults(vfs.NewMem("/d"), func(op, _ string) error {

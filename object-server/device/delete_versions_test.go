@@ -45,6 +45,7 @@ func (h versionHistory) removeMany(d *Device, name string, changes []versionChan
 // Removals of many versions at once, beside all other changes, leave what the
 // model says, after restarts and compaction too.
 func TestDeleteVersionsEqualsModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
 		s.start(rt)
@@ -117,6 +118,7 @@ func TestDeleteVersionsIsOneFlush(t *testing.T) {
 
 // A crash in the middle of a batch of removals leaves its first ones, or none.
 func TestDeleteVersionsAfterCrash(t *testing.T) {
+	t.Parallel()
 	for _, method := range crashMethods {
 		t.Run(string(method), func(t *testing.T) {
 			const name, count = "/a/c/heron", 90

@@ -13,6 +13,7 @@ import (
 // A random history of writes, clean stops, kills and power cuts, each start with
 // any sync method and place of the index, never shows anything but what the model allows.
 func TestStateMachine(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
 		s.start(rt)

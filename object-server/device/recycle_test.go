@@ -121,12 +121,13 @@ func recyclePlan(seed uint64) (history, *explorer) {
 
 // The explorer finds a disk on which the one fdatasync of a batch does nothing.
 func TestPowerCutsFindLiesOfRecycledSegments(t *testing.T) {
+	t.Parallel()
+	if raceDetector {
+		t.Skip("takes long; `make go-test` runs it without the detector")
+	}
 	for seed := uint64(1); seed <= 20; seed++ {
 		h, x := recyclePlan(seed)
 		x.lacks = 0
-		if raceDetector {
-			x.limit /= 2
-		}
 		x.wrap = func(m *vfs.Mem) vfs.FS { return idle{m} }
 		if err := x.run(h); err != nil {
 			if !strings.Contains(err.Error(), "shows") && !errors.Is(err, ErrQuarantined) {
@@ -164,10 +165,16 @@ type idleFile struct{ vfs.File }
 func (idleFile) Datasync() error { return nil }
 
 // A power cut while segments are recycled loses nothing and brings nothing back, and
-// the stale bytes behind the records are never taken for records.
+// the stale bytes behind the records are never taken for records. `make go-test` runs the
+// whole sample without the race detector, too.
 func TestPowerCutsOfRecycledSegments(t *testing.T) {
-	wanted, states, recycled := crashNumber("MARTLET_CRASH_STATES", 3000), 0, 0
-	for seed := uint64(crashNumber("MARTLET_CRASH_SEED", 1)); states < wanted || recycled == 0; seed++ {
+	t.Parallel()
+	sample, mustRecycle := 3000, true
+	if raceDetector { // about one state in a thousand recycles a segment
+		sample, mustRecycle = 150, false
+	}
+	wanted, states, recycled := crashNumber("MARTLET_CRASH_STATES", sample), 0, 0
+	for seed := uint64(crashNumber("MARTLET_CRASH_SEED", 1)); states < wanted || mustRecycle && recycled == 0; seed++ {
 		if states > 20*wanted {
 			t.Fatalf("%d states, and no segment was recycled", states)
 		}

@@ -142,6 +142,7 @@ func rotIn(t *testing.T, fs vfs.FS, d *Device, name string, behind int64) {
 // A replica in which records were lost agrees with its peer once what that has was
 // imported, and it was healed. Where the name of a lost record is known, it is repaired.
 func TestHealedReplicasAgree(t *testing.T) {
+	t.Parallel()
 	seen := map[string]int{}
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 3))

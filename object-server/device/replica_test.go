@@ -107,6 +107,7 @@ func shows(d *Device, name string) (string, error) {
 // Two or three devices with writes of their own, which exchange their records now and
 // then and in any order, end with equal digests and show the same of every name.
 func TestReplicasAgree(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(100)
 	if raceDetector {
 		seeds = 30

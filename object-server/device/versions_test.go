@@ -286,6 +286,7 @@ func drawVersionChange(t *rapid.T, ids uint64, more ...string) versionChange {
 // A random versionHistory of versions, clean stops, kills and power cuts shows just
 // what the model says.
 func TestVersionStateMachine(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
 		kinds := []string{"hide"}
