@@ -32,6 +32,8 @@ var (
 	ErrClosed = errors.New("device: closed")
 	// ErrChanged: something was written since the position that the caller knows.
 	ErrChanged = errors.New("device: the partition has changed")
+	// ErrUnfinished: the split of a partition has failed at its end, and is tried again.
+	ErrUnfinished = errors.New("device: a partition is not split to its end")
 	// ErrInvalid: the caller broke the contract of a method.
 	ErrInvalid = errors.New("device: invalid argument")
 )

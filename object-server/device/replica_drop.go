@@ -12,8 +12,15 @@ import (
 // find an empty partition. A crash leaves all of it, or nothing that shows.
 //
 // It waits for what the compactor is doing, and for the partition that is being split.
+// ErrUnfinished while files of a split partition are left that could not be removed: its
+// halves are how a restart knows that these mean nothing.
 func (r Replica) Drop(unchangedSince bundle.Position) error {
-	return r.unsplit(func(d *Device, id bundle.ID) error { return d.dropUnchanged(id, unchangedSince) })
+	return r.unsplit(func(d *Device, id bundle.ID) error {
+		if d.splitter.rests[id.Policy] {
+			return fmt.Errorf("%w: its files are to be removed first", ErrUnfinished)
+		}
+		return d.dropUnchanged(id, unchangedSince)
+	})
 }
 
 // dropUnchanged is Replica.Drop of one bundle, which is not split meanwhile.

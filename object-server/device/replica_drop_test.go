@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -146,5 +147,50 @@ func TestDropOnAFullDevice(t *testing.T) {
 		}
 		fs.SetLimit(0)
 		wantNotFound(t, d, locate("/a/c/40", 0), 0)
+	}
+}
+
+// What a split has left of a partition goes before its halves may be dropped: without
+// them it would be taken for a partition of the higher power.
+func TestHalvesOutliveTheirPartition(t *testing.T) {
+	mem := vfs.NewMem("/d")
+	isSick := false
+	d := open(t, vfs.NewFaults(mem, func(op, name string) error {
+		if isSick && op == "remove" && name == "/d/bundles/1/00000001-0000.bundle" {
+			return syscall.EIO
+		}
+		return nil
+	}), "/d", Options{splitByHand: true})
+	name := modelNames[slices.IndexFunc(modelNames, func(n string) bool { return locate(n, modelBits).Partition == 1 })]
+	loc := locate(name, modelBits+1)
+	must[State](t)(put(d, locate(name, modelBits), name, 1, modelBody(name, 1)))
+	if err := errors.Join(d.PrepareIncrease(0, modelBits), d.RaisePartPower(0, modelBits+1)); err != nil {
+		t.Fatal(err)
+	}
+	isSick = true
+	if _, err := d.Split(0, true); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	half := d.Replica(0, loc.Partition)
+	if err := half.Drop(must[bundle.Position](t)(half.Position())); !errors.Is(err, ErrUnfinished) {
+		t.Error(err)
+	}
+	crashed := open(t, mem.KillClone(), "/d", Options{splitByHand: true})
+	if err := finishRaise(crashed); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range modelNames { // partition 1 of the higher power, too
+		must[State](t)(put(crashed, locate(n, modelBits+1), n, 2, modelBody(n, 2)))
+	}
+	isSick = false
+	if err := finishRaise(d); err != nil {
+		t.Fatal(err)
+	}
+	if err := half.Drop(must[bundle.Position](t)(half.Position())); err != nil {
+		t.Error(err)
+	}
+	wantNotFound(t, d, loc, 0)
+	if err := errors.Join(crashed.Close(), d.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

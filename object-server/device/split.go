@@ -49,6 +49,7 @@ func (s *splitter) splitOne(policy int, partition uint32) error {
 	failpoint.Hit(failpoint.SplitPublished)
 	if partition != 0 {
 		if err := d.files.Discard(id); err != nil {
+			s.rests[policy] = true
 			return err
 		}
 	}

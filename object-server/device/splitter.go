@@ -25,6 +25,7 @@ type splitter struct {
 	marking  sync.Mutex              // held while the part power of a policy changes
 	files    map[int]*partpower.File // guarded by marking
 	found    map[int][]uint32        // partitions still to be split, as found on the disk; guarded by marking
+	rests    map[int]bool            // policies in which files of a partition that was split are left; guarded by marking
 	mu       sync.Mutex              // guards what follows
 	progress map[int]*SplitProgress  // since the device was opened
 	wake     chan struct{}
@@ -46,6 +47,7 @@ const splitRetry = time.Minute
 func (s *splitter) prepare(d *Device) {
 	s.device = d
 	s.files, s.found, s.progress = map[int]*partpower.File{}, map[int][]uint32{}, map[int]*SplitProgress{}
+	s.rests = map[int]bool{}
 	s.wake, s.stopping = make(chan struct{}, 1), make(chan struct{})
 	s.powers.Store(&map[int]partpower.State{})
 }
@@ -129,6 +131,7 @@ func (s *splitter) sweep(policy int) error {
 			}
 		}
 	}
+	delete(s.rests, policy)
 	return nil
 }
 
