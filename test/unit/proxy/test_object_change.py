@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP, SILENT, Seen
 from patience import patiently
+
+from martlet.http.environ import AUTHORIZE, OWNER, SYNC_KEY, VERSION_REQUEST
+from martlet.http.request import Request
+from martlet.http.response import Response, error_response
+from proxy.replicas.versions import VersionRequest
 
 
 @pytest.fixture
@@ -122,3 +129,55 @@ def test_late_answer_of_a_slow_device_still_counts(make_cluster: MakeCluster) ->
         device.fault = dawdle
     assert cluster.call("DELETE", "/v1/a/c/o").status == 204
     assert cluster.holders("/a/c/o") == []
+
+
+def test_a_handoff_has_the_updates_of_the_replica_that_misses_it(stored: FakeCluster) -> None:
+    devices = stored.devices
+    devices[3].stored["/a/c/o"] = devices[0].stored["/a/c/o"]
+    del devices[1].stored["/a/c/o"], devices[2].stored["/a/c/o"]
+    assert stored.call("POST", "/v1/a/c/o").status == 202
+    assert devices[3].last("POST").headers["x-container-device"] == devices[1].name
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_a_write_tells_the_next_part_power(stored: FakeCluster, method: str) -> None:
+    ring: Any = stored.app.core.rings.objects[0]
+    ring.next_part_power = 11
+    stored.call(method, "/v1/a/c/o")
+    for device in stored.devices[:3]:
+        assert device.last(method).headers["x-backend-next-part-power"] == "11"
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_a_write_goes_to_as_many_devices_as_there_are_replicas(
+    make_cluster: MakeCluster, method: str
+) -> None:
+    cluster = make_cluster(devices=4, replicas=2)
+    cluster.make_container()
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    cluster.forget()
+    cluster.call(method, "/v1/a/c/o")
+    assert [method in d.methods() for d in cluster.devices] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "GET"])
+def test_the_check_sees_the_acl_and_for_a_write_the_sync_key(
+    cluster: FakeCluster, method: str
+) -> None:
+    key, acls = "X-Container-Sync-Key", {"X-Container-Read": "r", "X-Container-Write": "w"}
+    assert (
+        cluster.call("POST", "/v1/a/c", headers={key: "k", **acls}, **{OWNER: True}).status == 204
+    )
+    seen: list[tuple[str | None, str | None]] = []
+
+    def refuse(req: Request) -> Response:
+        seen.append((req.acl, req.environ.get(SYNC_KEY)))
+        return error_response(403)
+
+    is_read = method == "GET"
+    environ: dict[str, Any] = {AUTHORIZE: refuse}
+    assert cluster.call(method, "/v1/a/c/o", **environ).status == 403
+    environ[VERSION_REQUEST] = VersionRequest("/v1/a/c/o", owner_only=True)
+    assert cluster.call(method, "/v1/a/c/o", **environ).status == 403
+    key_seen = None if is_read else "k"
+    assert seen[1::2] == [("r" if is_read else "w", key_seen), (None, key_seen)]

@@ -59,6 +59,14 @@ def test_a_queue_with_more_replicas_than_the_container_misses_none() -> None:
     assert queued == {f"10.0.0.1:{7001 + i}" for i in range(4)}
 
 
+def test_the_queue_is_told_in_the_reverse_order() -> None:
+    expirer = UpdateTarget("0001", 9, nodes(3))
+    headers = [parsed(h) for h in update_headers(3, 5, nodes(3), expirer)]
+    rows = [h["X-Container-Device"] for h in headers]
+    assert len(set(rows)) == 3
+    assert [h["X-Delete-At-Device"] for h in headers] == rows[::-1]
+
+
 def test_only_two_object_servers_clean_the_queue() -> None:
     flags = [
         parsed(h)["X-Backend-Clean-Expiring-Object-Queue"] for h in update_headers(4, 5, nodes(3))
