@@ -75,7 +75,8 @@ class ProxyOptions:
     )
     request_node_count: str = option(
         "2 * replicas",
-        "The number of devices that are tried for one request: a number, or 'N * replicas'.",
+        "The largest number of devices that are tried for one request: a number, or "
+        "'N * replicas'.",
     )
     rebalance_missing_suppression_count: int = option(
         1,
