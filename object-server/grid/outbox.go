@@ -83,15 +83,16 @@ func (c *Conn) react(b *batch, bytes int) {
 	c.reactive += bytes
 }
 
-// pong queues the answer to a PING of RFC 6455.
+// pong queues the answer to a PING of RFC 6455. The reader calls it: it waits if the peer takes no answers.
 func (c *Conn) pong(payload []byte) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	b := batches.Get().(*batch)
 	b.op = ws.OpPong
 	b.b = append(b.b, payload...)
 	c.push(b)
-	c.react(b, frame.Overhead+len(payload))
+	c.react(b, cap(b.b)) // a batch of its own
+	c.mu.Unlock()
+	c.awaitReaction()
 }
 
 // awaitReaction waits until the peer has taken what the reader answered, if that is too much.
@@ -162,6 +163,7 @@ func (c *Conn) written(b *batch) {
 	}
 	if b.data > 0 {
 		for i, s := range c.dataWaiters {
+			s.isQueued = false
 			s.wake()
 			c.dataWaiters[i] = nil
 		}

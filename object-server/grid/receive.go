@@ -86,12 +86,10 @@ func (c *Conn) frame(f *frame.Frame, tasks *taskList) error {
 	case frame.GoAway:
 		c.mu.Lock()
 		c.isGone.Store(true)
-		waiting := c.waiting
-		c.waiting = callList{}
-		c.mu.Unlock()
-		for one := waiting.pop(); one != nil; one = waiting.pop() {
+		for one := c.waiting.pop(); one != nil; one = c.waiting.pop() { // under mu, since their requesters may give up now
 			one.complete(errUnsent)
 		}
+		c.mu.Unlock()
 	}
 	return nil
 }

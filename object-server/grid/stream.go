@@ -27,6 +27,7 @@ type Stream struct {
 	windowMax uint64 // the largest message that Send takes
 	outErr    error  // why nothing can be sent any more
 	writable  chan struct{}
+	isQueued  bool // among those that wait until less data are queued
 }
 
 // Open begins a stream to the handler of that name; payload is its first message. The stream ends with the context, too.
@@ -190,7 +191,10 @@ func (s *Stream) send(p []byte, atLeast int) (int, error) {
 			if c.data < dataMax {
 				break
 			}
-			c.dataWaiters = append(c.dataWaiters, s)
+			if !s.isQueued { // a CREDIT may have woken it meanwhile
+				s.isQueued = true
+				c.dataWaiters = append(c.dataWaiters, s)
+			}
 		}
 		c.mu.Unlock()
 		<-s.writable
@@ -319,7 +323,7 @@ func (c *Conn) streamed(f *frame.Frame) error {
 	case f.Type == frame.End && s.isOurs:
 		s.fail(io.EOF)
 	case f.Type == frame.End:
-		s.inbox.end(io.EOF)
+		return s.inbox.endOfData()
 	}
 	return nil
 }
@@ -402,7 +406,13 @@ func (i *inbox) add(payload []byte) error {
 	if uint64(len(payload)) > i.allowed {
 		return protocolError("DATA of %d bytes where the window is %d", len(payload), i.allowed)
 	}
-	if i.ended != nil || len(payload) == 0 {
+	if len(payload) == 0 {
+		return nil
+	}
+	if i.ended == io.EOF {
+		return protocolError("DATA after END")
+	}
+	if i.ended != nil {
 		return nil
 	}
 	i.allowed -= uint64(len(payload))
@@ -427,6 +437,18 @@ func (i *inbox) end(cause error) {
 		i.ended = cause
 	}
 	i.signal()
+}
+
+// endOfData takes END.
+func (i *inbox) endOfData() error {
+	i.mu.Lock()
+	isSecond := i.ended == io.EOF
+	i.mu.Unlock()
+	if isSecond {
+		return protocolError("END after END")
+	}
+	i.end(io.EOF)
+	return nil
 }
 
 // next returns a message, or what ended the stream, or neither if the receiver must wait. The credit, if not 0, is to be
