@@ -90,7 +90,11 @@ class GridClient:
         """
         fan_out = FanOut(self, timeout)
         call = fan_out.send(address, name, payload, is_resent)
-        fan_out.wait(1)
+        try:
+            fan_out.wait(1)
+        except BaseException:  # the thread was told to stop
+            fan_out.cancel()
+            raise
         if call.error is not None:
             raise call.error
         return call.answer

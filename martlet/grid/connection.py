@@ -36,6 +36,8 @@ from martlet.log import get_logger
 _READ_BYTES = 256 * 1024
 #: Deadlines that end within this time of each other end in one sweep, seconds.
 _SWEEP_SECONDS = 0.02
+#: With more answers to PINGs of RFC 6455 that wait, the peer is not read from.
+_PONGS_MAX = 1000
 
 log = get_logger("martlet.grid")
 
@@ -241,7 +243,7 @@ class GridConnection:
                 self._is_blocked = True
                 self._watch.write(True)
                 break
-        if session.must_stop_reading:
+        if self._must_stop_reading:
             self._watch.read(False)
         self._dispatch()  # of streams with new room, requests that may begin
         if self._closes_when_idle or (session.is_peer_leaving and not session.is_leaving):
@@ -257,14 +259,18 @@ class GridConnection:
     def _on_writable(self) -> None:
         self._is_blocked = False
         self._watch.write(False)
-        if self.session.must_stop_reading:
+        if self._must_stop_reading:
             self.session.note_progress(time.monotonic())
         self._flush()
-        if not self.is_over and not self.session.must_stop_reading:
+        if not self.is_over and not self._must_stop_reading:
             self._watch.read(True)
 
+    @property
+    def _must_stop_reading(self) -> bool:
+        return self.session.must_stop_reading or self._channel.pongs > _PONGS_MAX
+
     def _on_readable(self) -> None:
-        if self.is_over or self.session.must_stop_reading:
+        if self.is_over or self._must_stop_reading:
             return
         try:
             data = self._sock.recv(_READ_BYTES)
@@ -295,8 +301,10 @@ class GridConnection:
         self._dispatch()
         if self._channel.is_closed_by_peer:
             self._end("the other side has closed the connection")
-        else:
-            self._flush_soon()
+            return
+        if self._is_blocked and self._must_stop_reading:
+            self._watch.read(False)  # until the peer takes what waits
+        self._flush_soon()
 
     def _on_tick(self) -> None:
         self._timer = None
@@ -315,10 +323,12 @@ class GridConnection:
     def _schedule_tick(self) -> None:
         if self.is_over:
             return
-        if self._timer is not None:
-            self._timer.cancel()
         now = time.monotonic()
         seconds = max(_SWEEP_SECONDS, self.session.wake_at - now)
+        if self._timer is not None:
+            if self._timer_at <= now + seconds:
+                return  # one deadline after the other must not put it off
+            self._timer.cancel()
         self._timer_at = now + seconds
         self._timer = self._loop.later(seconds, self._on_tick)
 
@@ -396,10 +406,11 @@ class GridConnection:
 
     def _violate(self, reason: str) -> None:
         self.is_violated = True
-        try:
-            self._sock.send(self._channel.close(reason))
-        except OSError:
-            pass  # the peer learns it from the end of the connection
+        if not self._unsent:  # else it would be a part of a message
+            try:
+                self._sock.send(self._channel.close(reason))
+            except OSError:
+                pass  # the peer learns it from the end of the connection
         self._end(reason)
 
     def _end(self, reason: str) -> None:
@@ -409,7 +420,7 @@ class GridConnection:
         self._watch.end()
         if self._timer is not None:
             self._timer.cancel()
-        if not reason:
+        if not reason and not self._unsent:
             try:
                 self._sock.send(self._channel.close())
             except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from martlet.grid.connection import GridConnection
@@ -70,7 +70,8 @@ class Handlers:
     A handler may raise `HandlerError`; another exception is logged and answered with *failed*. A
     request that was cancelled before its turn is not begun.
 
-    :param threads_max: handlers that run at the same time; more requests wait.
+    :param threads_max: handlers that run at the same time; more requests wait. One connection gets
+        no more threads than it leaves free, so handlers that hang for one peer do not stop others.
     """
 
     def __init__(
@@ -85,7 +86,11 @@ class Handlers:
         self._threads_max = threads_max
         self._given_loop = loop
         self._calls: dict[tuple[GridConnection, int], GridCall] = {}
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[tuple[GridConnection, _Job]] = deque()
+        # Jobs that have a thread or will get one at once, and those that wait for others to end.
+        self._running: Counter[GridConnection] = Counter()
+        self._running_count = 0
+        self._waiting: dict[GridConnection, deque[_Job]] = {}
         self._idle: list[Waiter] = []
         self._threads = 0
         #: Requests and streams that came, of known names.
@@ -106,7 +111,7 @@ class Handlers:
         self.requests += 1
         call = GridCall(connection, event)
         self._calls[connection, number] = call
-        self._run(lambda: self._answer(handler, call, number))
+        self._run(connection, lambda: self._answer(handler, call, number))
 
     def begin_stream(
         self, connection: GridConnection, event: StreamOpened, stream: GridStream
@@ -118,7 +123,7 @@ class Handlers:
             return
         self.requests += 1
         call = GridCall(connection, event)
-        self._run(lambda: self._serve(handler, call, stream))
+        self._run(connection, lambda: self._serve(handler, call, stream))
 
     def cancel(self, connection: GridConnection, number: int) -> None:
         """Tell the handler that the peer no longer waits."""
@@ -161,13 +166,37 @@ class Handlers:
 
     # --- the pool ---------------------------------------------------------------------------------
 
-    def _run(self, job: _Job) -> None:
-        self._jobs.append(job)
+    def _run(self, connection: GridConnection, job: _Job) -> None:
+        if connection in self._waiting or not self._has_thread_for(connection):
+            self._waiting.setdefault(connection, deque()).append(job)
+        else:
+            self._start(connection, job)
+
+    def _has_thread_for(self, connection: GridConnection) -> bool:
+        return self._running[connection] < self._threads_max - self._running_count
+
+    def _start(self, connection: GridConnection, job: _Job) -> None:
+        self._running[connection] += 1
+        self._running_count += 1
+        self._jobs.append((connection, job))
         if self._idle:
             self._idle.pop().wake()
         elif self._threads < self._threads_max:
             self._threads += 1
             self._loop.spawn(self._work)
+
+    def _on_end(self, connection: GridConnection) -> None:
+        """A job has ended: others may begin."""
+        self._running_count -= 1
+        self._running[connection] -= 1
+        if not self._running[connection]:
+            del self._running[connection]
+        for waiting in list(self._waiting):
+            jobs = self._waiting[waiting]
+            while jobs and self._has_thread_for(waiting):
+                self._start(waiting, jobs.popleft())
+            if not jobs:
+                del self._waiting[waiting]
 
     def _work(self) -> None:
         loop = self._loop
@@ -183,6 +212,14 @@ class Handlers:
                 if job is None:
                     waiter.wait(None)
                 else:
-                    job()
+                    self._work_on(*job)
         finally:
-            self._threads -= 1
+            with loop.lock:
+                self._threads -= 1
+
+    def _work_on(self, connection: GridConnection, job: _Job) -> None:
+        try:
+            job()
+        finally:
+            with self._loop.lock:
+                self._on_end(connection)

@@ -212,6 +212,7 @@ class _Guest:
                 answer = handshake.receive(message)
                 if answer:
                     sock.sendall(channel.wrap(answer))
+            sock.sendall(channel.take_bytes())
             if handshake.peer is not None:
                 return
             if channel.is_closed_by_peer:

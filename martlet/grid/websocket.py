@@ -52,6 +52,11 @@ class Channel:
         protocol.send_binary(message)
         return self.take_bytes()
 
+    @property
+    def pongs(self) -> int:
+        """Answers to PINGs that ``take_bytes`` has not returned."""
+        return len(self._protocol.writes)
+
     def take_bytes(self) -> bytes:
         """The bytes that the protocol itself demands to be sent."""
         writes = self._protocol.data_to_send()

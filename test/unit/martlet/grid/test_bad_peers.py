@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from grid_peers import SECRETS, RawPeer, ServiceProcess, patient_client, service
+from grid_peers import PATIENCE_SECONDS, SECRETS, RawPeer, ServiceProcess, patient_client, service
 
 from martlet.grid import frames
 from martlet.grid.frames import decode_message, encode
@@ -204,6 +206,62 @@ def test_a_peer_that_does_not_read_begins_no_more_requests() -> None:
             kinds += [frame[0] for frame in decode_message(peer.receive() or b"")]
         assert kinds.count(frames.ANSWER) >= 64
         assert set(kinds) == {frames.ANSWER, frames.ERROR}
+
+
+def seconds_of_processor(server: ServiceProcess) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def await_calm(server: ServiceProcess) -> None:
+    """Wait until the server uses no processor: one that is awake in vain never is calm."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        before = seconds_of_processor(server)
+        time.sleep(0.5)  # what is looked at is that nothing happens
+        if seconds_of_processor(server) - before < 0.1:
+            return
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("kind", ["frames", "websocket"])
+def test_a_peer_that_reads_nothing_is_not_read_from(server: ServiceProcess, kind: str) -> None:
+    with RawPeer(server.address) as peer:
+        peer.shake_hands()
+        if kind == "frames":
+            flood = peer.channel.wrap(encode(frames.PING, 1) * 10_000)
+        else:
+            peer.channel._protocol.send_ping(bytes(125))
+            flood = peer.channel.take_bytes() * 1000
+        peer.sock.settimeout(2.0)
+        with pytest.raises(TimeoutError):
+            for _ in range(2000):
+                peer.sock.sendall(flood)
+        await_calm(server)
+        assert patient_client().request(server.address, "echo", b"x") == b"x"
+
+
+def test_a_burst_does_not_stop_the_reader_of_a_peer_that_reads(server: ServiceProcess) -> None:
+    with RawPeer(server.address) as peer:
+        peer.shake_hands()
+        for _ in range(5000):
+            peer.channel._protocol.send_ping(bytes(10))
+        peer.sock.sendall(peer.channel.take_bytes())
+        peer.send(encode(frames.PING, 1) * 50_000)
+        peer.send(encode(frames.PING, 2))
+        pong = [frames.PONG, 2]
+        while pong not in decode_message(peer.receive() or b""):
+            pass
+        peer.send(encode(frames.PING, 3))
+        assert decode_message(peer.receive() or b"") == [[frames.PONG, 3]]
+
+
+def test_pings_before_the_proof_are_answered_at_once(server: ServiceProcess) -> None:
+    with RawPeer(server.address) as peer:
+        assert peer.receive()
+        peer.channel._protocol.send_ping(b"early")
+        peer.sock.sendall(peer.channel.take_bytes())
+        assert b"early" in peer.sock.recv(1000)
 
 
 def test_http_goes_on_beside_the_grid(server: ServiceProcess) -> None:

@@ -101,6 +101,46 @@ def test_a_fan_out_waits_for_all_or_for_a_failure(
     first.cancel()
 
 
+def test_handlers_that_hang_for_one_peer_do_not_stop_others(client: GridClient) -> None:
+    with service() as running:
+        fan_out = FanOut(client)
+        for _ in range(1024):
+            fan_out.send(running.address, "never", b"")
+        other = patient_client()
+        assert other.request(running.address, "echo", b"other") == b"other"
+        assert other.open_stream(running.address, "tee", b"x").read(PATIENCE_SECONDS) == b"x"
+        other.close()
+        fan_out.cancel()
+
+
+def test_a_thread_that_is_stopped_gives_its_request_up(
+    client: GridClient, server: ServiceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = client.connection(server.address)
+
+    def stop(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client.loop.waiter()), "wait", stop)
+        with pytest.raises(SystemExit):
+            client.request(server.address, "never", b"")
+    assert connection.session.in_flight == 0
+
+
+def test_short_deadlines_do_not_put_off_others(client: GridClient, server: ServiceProcess) -> None:
+    client.request(server.address, "echo", b"")
+    patient = FanOut(client, timeout=0.5)
+    late = patient.send(server.address, "never", b"")
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not late.is_ended:
+        assert time.monotonic() < end
+        hasty = FanOut(client, timeout=0.001)
+        hasty.send(server.address, "echo", b"")
+        hasty.wait(1)
+    assert isinstance(late.error, ReadTimeout)
+
+
 def test_a_deadline_ends_the_wait(client: GridClient, server: ServiceProcess) -> None:
     client.request(server.address, "echo", b"")
     started = time.monotonic()
