@@ -12,6 +12,7 @@ plain threads, too. It connects when it is first needed, also after a fork.
 from __future__ import annotations
 
 import math
+import os
 import random
 import threading
 import time
@@ -68,6 +69,7 @@ class GridClient:
         self.responder = responder
         self._given_loop = loop
         self._doors: dict[Address, _Door] = {}
+        self._process = os.getpid()
 
     @property
     def loop(self) -> Loop:
@@ -125,6 +127,9 @@ class GridClient:
 
         :raises ConnectError: there is none, and after a failure there is a pause before the next.
         """
+        if self._process != os.getpid():  # the connections are those of the parent process
+            self._process = os.getpid()
+            self._doors = {}
         door = self._doors.get(address)
         if door is None:
             door = self._doors.setdefault(address, _Door(self, address))

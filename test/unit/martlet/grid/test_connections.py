@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import grid_peers
 import pytest
 from grid_peers import PATIENCE_SECONDS, SECRETS, ServiceProcess, patient_client, service
 
@@ -126,6 +130,35 @@ def test_a_thread_that_is_stopped_gives_its_request_up(
         with pytest.raises(SystemExit):
             client.request(server.address, "never", b"")
     assert connection.session.in_flight == 0
+
+
+FORK = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+if "green" in sys.argv:
+    import eventlet
+    eventlet.monkey_patch()
+from grid_peers import patient_client
+client, address = patient_client(), ("127.0.0.1", int(sys.argv[1]))
+assert client.request(address, "echo", b"parent") == b"parent"
+child = os.fork()
+if not child and "green" in sys.argv:
+    eventlet.hubs.use_hub()  # the epoll of the old one is shared with the parent
+answer = client.request(address, "echo", b"%d" % os.getpid(), timeout=30)
+assert answer == b"%d" % os.getpid()
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert client.request(address, "echo", b"parent") == b"parent"
+"""
+
+
+@pytest.mark.parametrize("mode", ["green", "threads"])
+def test_a_child_process_connects_itself(server: ServiceProcess, mode: str) -> None:
+    command = [sys.executable, "-c", FORK, str(server.address[1]), mode]
+    folder = Path(grid_peers.__file__).parent
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_short_deadlines_do_not_put_off_others(client: GridClient, server: ServiceProcess) -> None:
