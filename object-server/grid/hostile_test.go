@@ -3,6 +3,7 @@ package grid
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,4 +138,23 @@ func (c *Conn) isBlocked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.data >= dataMax && c.isWriting
+}
+
+func TestNothingComesBehindTheEndOfAStream(t *testing.T) {
+	end := frame.AppendNumber(nil, frame.End, 1)
+	for sentence, last := range map[string][]byte{
+		"DATA after END": frame.AppendData(nil, 1, []byte("x")),
+		"END after END":  end,
+	} {
+		m := testMux()
+		m.HandleStream("wait", func(ctx context.Context, _ *Stream, _ []byte) error {
+			<-ctx.Done()
+			return nil
+		})
+		n := newNode(t, Config{Mux: m})
+		r := rawConnector(t, n, Config{})
+		r.send(frame.AppendOpen(nil, 1, "wait", 0, 0, 1<<20, nil), end, last)
+		r.expectEnd()
+		eventually(t, sentence, func() bool { return strings.Contains(n.log.String(), sentence) })
+	}
 }

@@ -42,12 +42,6 @@ func TestWhatEndsAConnection(t *testing.T) {
 			}
 			r.send(frame.AppendData(nil, 1, []byte("x")))
 		}},
-		{"data after the end", "DATA after END", func(r *raw) {
-			r.send(open, frame.AppendNumber(nil, frame.End, 1), frame.AppendData(nil, 1, []byte("x")))
-		}},
-		{"a second end", "END after END", func(r *raw) {
-			r.send(open, frame.AppendNumber(nil, frame.End, 1), frame.AppendNumber(nil, frame.End, 1))
-		}},
 		{"a window beyond all bounds", "a window of", func(r *raw) {
 			r.send(open, frame.AppendCredit(nil, 1, math.MaxInt64))
 		}},
