@@ -56,6 +56,7 @@ type Conn struct {
 	theirStreams int
 	dataWaiters  []*Stream
 	liveness     Timer
+	checkAt      time.Time // when liveness is due
 	lastPing     uint64
 }
 
@@ -80,6 +81,7 @@ func newConn(g *Grid, s *socket, address string, theirs frame.Options) *Conn {
 
 func (c *Conn) start() {
 	c.mu.Lock()
+	c.checkAt = c.grid.config.Clock.Now().Add(c.grid.config.PingAfter)
 	c.liveness = c.grid.config.Clock.AfterFunc(c.grid.config.PingAfter, c.checkLiveness)
 	c.mu.Unlock()
 	go c.write()
@@ -180,10 +182,17 @@ func (c *Conn) report(cause error) {
 // checkLiveness sends PING after a silence and ends the connection after a long one.
 func (c *Conn) checkLiveness() {
 	config := &c.grid.config
-	silence := config.Clock.Now().Sub(c.began) - time.Duration(c.lastReceived.Load())
+	now := config.Clock.Now()
+	silence := now.Sub(c.began) - time.Duration(c.lastReceived.Load())
+	c.mu.Lock()
+	stoodStill := now.Sub(c.checkAt) >= config.PingAfter
+	c.mu.Unlock()
 	if silence >= config.DeadAfter {
-		c.end(fmt.Errorf("%w: nothing came for %v", ErrLost, silence))
-		return
+		if !stoodStill {
+			c.end(fmt.Errorf("%w: nothing came for %v", ErrLost, silence))
+			return
+		}
+		silence = config.PingAfter // so it asks once more
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,6 +205,7 @@ func (c *Conn) checkLiveness() {
 		c.sendNumber(frame.Ping, c.lastPing)
 		next = min(config.PingAfter, config.DeadAfter-silence)
 	}
+	c.checkAt = now.Add(next)
 	c.liveness.Reset(next)
 }
 

@@ -158,3 +158,20 @@ func TestNothingComesBehindTheEndOfAStream(t *testing.T) {
 		eventually(t, sentence, func() bool { return strings.Contains(n.log.String(), sentence) })
 	}
 }
+
+func TestAProcessThatStoodStillAsksBeforeItGivesUp(t *testing.T) {
+	clock := newFakeClock()
+	n := newNode(t, Config{Clock: clock})
+	r := rawConnector(t, n, Config{})
+	c := n.onlyConnection(t)
+	clock.mu.Lock()
+	clock.now = clock.now.Add(time.Minute) // no timer was called meanwhile
+	clock.mu.Unlock()
+	clock.advance(0)
+	r.expect(frame.Ping)
+	if c.Err() != nil {
+		t.Fatal(c.Err())
+	}
+	clock.advance(5 * time.Second)
+	<-c.Done()
+}
