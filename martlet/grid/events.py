@@ -28,14 +28,19 @@ class Failed:
 
 
 @dataclass(slots=True)
-class Requested:
-    """The peer sent a request; ``answer`` or ``fail`` must be called once for it."""
+class _Begun:
+    """The peer began something for the handler of that name."""
 
     number: int
     name: str
     payload: bytes
     deadline_at: float
     is_resent: bool
+
+
+@dataclass(slots=True)
+class Requested(_Begun):
+    """The peer sent a request; ``answer`` or ``fail`` must be called once for it."""
 
 
 @dataclass(slots=True)
@@ -46,14 +51,8 @@ class Cancelled:
 
 
 @dataclass(slots=True)
-class StreamOpened:
+class StreamOpened(_Begun):
     """The peer opened a stream; ``end`` or ``abort`` must be called for it."""
-
-    number: int
-    name: str
-    payload: bytes
-    deadline_at: float
-    is_resent: bool
 
 
 @dataclass(slots=True)

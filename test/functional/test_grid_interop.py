@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from grid_peers import PATIENCE_SECONDS, SECRET, patient_client, service
+from grid_peers import PATIENCE_SECONDS, SECRET, ask_in_threads, patient_client, service
 from source_tree import ROOT
 
 from martlet.grid.client import FanOut, GridClient
 from martlet.grid.errors import Code, GridRefusedError, RequestError
 from martlet.grid.secrets import Secrets
-from martlet.http.backend_client import Address, BackendError, ConnectionLost, ReadTimeout
+from martlet.http.backend_client import Address, ConnectionLost, ReadTimeout
 
 MODULE = ROOT / "object-server"
 PROGRAM = ROOT / "test" / "support" / "grid_peer.go"
@@ -69,27 +69,6 @@ def test_python_asks_go(go_peer: Path, arguments: list[str]) -> None:
         process.kill()
         [lost] = fan_out.wait(1)
         assert isinstance(lost.error, ConnectionLost)
-
-
-def ask_in_threads(client: GridClient, address: Address) -> list[object]:
-    """Requests of 16 threads; the answers that were wrong."""
-    wrong: list[object] = []
-
-    def ask(number: int) -> None:
-        for turn in range(100):
-            payload = b"%d of %d " % (turn, number) * (turn + 1)
-            try:
-                if client.request(address, "echo", payload) != payload:
-                    wrong.append(payload)
-            except BackendError as error:
-                wrong.append(error)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return wrong
 
 
 def tee(client: GridClient, address: Address, data: bytes) -> bool:

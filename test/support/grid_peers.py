@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from martlet.grid.handshake import ConnectorHandshake
 from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
 from martlet.grid.websocket import Channel, Opening
+from martlet.http.backend_client import Address, BackendError
 
 SERVICE = Path(__file__).with_name("grid_service.py")
 SECRET = "the secret of the cluster of the tests"
@@ -122,3 +124,24 @@ class RawPeer:
         assert welcome is not None
         assert handshake.receive(welcome) == b""
         return proof
+
+
+def ask_in_threads(client: GridClient, address: Address) -> list[object]:
+    """Requests of 16 threads; the answers that were wrong."""
+    wrong: list[object] = []
+
+    def ask(number: int) -> None:
+        for turn in range(100):
+            payload = b"%d of %d " % (turn, number) * (turn + 1)
+            try:
+                if client.request(address, "echo", payload) != payload:
+                    wrong.append(payload)
+            except BackendError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong

@@ -99,12 +99,16 @@ func AppendWelcome(b []byte, proof []byte) []byte {
 // AppendRequest adds a REQUEST. The deadline is in milliseconds from now, 0 for none.
 func AppendRequest(b []byte, id uint64, name string, deadline, flags uint64, payload []byte) []byte {
 	start := len(b)
-	b = begin(b, Request, 5)
+	b = appendCall(begin(b, Request, 5), id, name, deadline, flags)
+	return finish(msgp.AppendBytes(b, payload), start)
+}
+
+// appendCall adds the elements that REQUEST and OPEN have in common.
+func appendCall(b []byte, id uint64, name string, deadline, flags uint64) []byte {
 	b = msgp.AppendUint64(b, id)
 	b = msgp.AppendString(b, name)
 	b = msgp.AppendUint64(b, deadline)
-	b = msgp.AppendUint64(b, flags)
-	return finish(msgp.AppendBytes(b, payload), start)
+	return msgp.AppendUint64(b, flags)
 }
 
 // AppendAnswer adds an ANSWER.
@@ -125,11 +129,7 @@ func AppendError(b []byte, id, code uint64, reason string) []byte {
 // AppendOpen adds an OPEN. The window is that of the requester, in bytes.
 func AppendOpen(b []byte, id uint64, name string, deadline, flags, window uint64, payload []byte) []byte {
 	start := len(b)
-	b = begin(b, Open, 6)
-	b = msgp.AppendUint64(b, id)
-	b = msgp.AppendString(b, name)
-	b = msgp.AppendUint64(b, deadline)
-	b = msgp.AppendUint64(b, flags)
+	b = appendCall(begin(b, Open, 6), id, name, deadline, flags)
 	b = msgp.AppendUint64(b, window)
 	return finish(msgp.AppendBytes(b, payload), start)
 }

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import grid_peers
 import pytest
-from grid_peers import PATIENCE_SECONDS, SECRETS, ServiceProcess, patient_client, service
+from grid_peers import (
+    PATIENCE_SECONDS,
+    SECRETS,
+    ServiceProcess,
+    ask_in_threads,
+    patient_client,
+    service,
+)
 
 from martlet.grid.client import Call, FanOut, GridClient
 from martlet.grid.errors import Code, GridRefusedError, RequestError, may_have_run
@@ -60,23 +67,7 @@ def test_answers_and_errors(client: GridClient, server: ServiceProcess) -> None:
 
 
 def test_no_thread_gets_the_answer_of_another(client: GridClient, server: ServiceProcess) -> None:
-    wrong: list[object] = []
-
-    def ask(number: int) -> None:
-        for turn in range(100):
-            payload = b"%d of %d " % (turn, number) * (turn + 1)
-            try:
-                if client.request(server.address, "echo", payload) != payload:
-                    wrong.append(payload)
-            except BackendError as error:
-                wrong.append(error)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert ask_in_threads(client, server.address) == []
     assert server.counters()["connections"] == 2  # of this client, and for the counters
 
 

@@ -384,5 +384,5 @@ def test_the_end_of_the_connection_ends_everything() -> None:
     assert [type(event).__name__ for event in theirs] == ["Cancelled"] * 3 + ["StreamFailed"]
     with pytest.raises(LimitError):
         pair.connector.request("n", b"", None, 0.0)
-    pair.acceptor.answer(1, b"nobody waits")
+    pair.acceptor.answer(1, b"too late")
     assert pair.connector.in_flight == 0
