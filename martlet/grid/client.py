@@ -183,6 +183,8 @@ class _Door:
                 min(client.handshake_timeout, left),
             )
         except ConnectError as error:
+            if isinstance(error, ConnectTimeout) and time.monotonic() >= deadline_at:
+                raise  # one impatient request does not tell that the server is away
             pause = min(_BACKOFF_SECONDS_MAX, _BACKOFF_SECONDS_MIN * 2**self._failures)
             # Not all processes of a cluster at the same time.
             self._open_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311

@@ -223,11 +223,11 @@ class GridConnection:
         self._is_flush_due = False
         if self.is_over or self._is_blocked:
             return
-        session = self.session
+        session, channel = self.session, self._channel
         while True:
             if not self._unsent:
                 message = session.take_message()
-                data = self._channel.take_bytes() if message is None else self._wrap(message)
+                data = channel.take_bytes() if message is None else channel.wrap(message)
                 if not data:
                     break
                 self._unsent = memoryview(data)
@@ -248,9 +248,6 @@ class GridConnection:
         self._dispatch()  # of streams with new room, requests that may begin
         if self._closes_when_idle or (session.is_peer_leaving and not session.is_leaving):
             self._end_if_idle()
-
-    def _wrap(self, message: bytes) -> bytes:
-        return self._channel.wrap(message)
 
     def _end_if_idle(self) -> None:
         if self.session.is_idle and not self._unsent and not self._streams:

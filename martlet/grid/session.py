@@ -165,6 +165,9 @@ class Session:
             raise LimitError(Code.BUSY, f"{peer.max_requests} requests are in flight")
         if self._sent_bytes + size > peer.max_bytes:
             raise LimitError(Code.BUSY, f"requests in flight have {peer.max_bytes} bytes")
+        # Requests that were given up wait to be sent, too, if the peer does not read.
+        if self._outbox.queued_bytes > peer.max_bytes + MESSAGE_BYTES_MAX:
+            raise LimitError(Code.BUSY, "the server takes no bytes")
         number = self._next_number
         self._next_number = number + 2
         self._sent[number] = (token, deadline_at, size)

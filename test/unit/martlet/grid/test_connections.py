@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -293,6 +294,15 @@ def test_a_server_that_never_answers_the_handshake_is_given_up(client: GridClien
         with pytest.raises(ConnectTimeout):
             client.request(running.address, "echo", b"", timeout=0.2)
         running.send(signal.SIGCONT)
+
+
+def test_a_short_deadline_is_no_failure_of_the_server(client: GridClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(5)
+        for _ in range(2):  # a pause would refuse the second at once
+            with pytest.raises(ConnectTimeout):
+                client.request(silent.getsockname(), "echo", b"", timeout=0.05)
+            silent.accept()[0].close()
 
 
 def test_after_a_failure_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,20 @@ def test_a_requester_keeps_the_limits_of_its_peer() -> None:
         session.request("ä" * 33, b"", None, 0.0)
 
 
+def test_requests_that_were_given_up_wait_for_a_stalled_peer_within_its_limits() -> None:
+    session = Session(True, Options(), Options(max_bytes=1 << 20), 0.0)
+    payload = bytes(1 << 20)
+    for turn in range(5):
+        session.request("n", payload, turn, turn / 10, turn / 10 + 0.05)
+        session.tick(turn / 10 + 0.09)
+        assert session.in_flight == 0
+    with pytest.raises(LimitError) as caught:
+        session.request("n", payload, "refused", 0.5)
+    assert caught.value.code is Code.BUSY
+    assert len(queued(session)) == 5
+    session.request("n", payload, "after", 0.5)
+
+
 def test_a_responder_refuses_beyond_its_limits_without_ending_the_connection() -> None:
     session = acceptor(max_payload=10, max_requests=2, max_bytes=15, max_streams=1)
     opening = encode(frames.OPEN, 9, "s", 0, 0, 5, b"")
