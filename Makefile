@@ -47,7 +47,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack conformance judge judge-installed wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-ring clean test-tools
+	attack conformance judge judge-installed wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-releases bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -169,6 +169,9 @@ bench-bulk: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## an archive beside single 
 
 bench-pipeline: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of the whole pipeline beside a short one (BENCH_ARGS="--rounds 9")
 	$(BIN)/python bench/pipeline.py $(BENCH_ARGS)
+
+bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several releases (BENCH_ARGS="/src/old /src/new")
+	$(BIN)/python bench/releases.py $(BENCH_ARGS)
 
 bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside OpenStack Swift's, some minutes
 	$(BIN)/python bench/listing.py $(BENCH_ARGS)

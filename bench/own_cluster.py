@@ -21,12 +21,16 @@ USER, KEY = "test:tester", "testing"
 
 
 @contextmanager
-def own_cluster() -> Iterator[Path]:
-    """Run a cluster while the block runs."""
-    martlet = Path(sysconfig.get_path("scripts")) / "martlet"
+def own_cluster(tree: Path | None = None) -> Iterator[Path]:
+    """Run a cluster while the block runs; of the release that was built in ``tree``, if given."""
+    scripts = tree / ".venv" / "bin" if tree else Path(sysconfig.get_path("scripts"))
+    martlet = scripts / "martlet"
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
         home = Path(directory) / "home"
         environment = {**os.environ, "MARTLET_HOME": str(home), "MARTLET_PORT": str(free_port())}
+        if tree:
+            server = tree / "build" / "bin" / "martlet-object-server"
+            environment["MARTLET_OBJECT_SERVER"] = str(server)
         with (Path(directory) / "up.log").open("w+") as log:
             process = subprocess.Popen([martlet, "up"], env=environment, stdout=log, stderr=log)
             try:
