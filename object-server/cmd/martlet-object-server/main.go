@@ -112,7 +112,9 @@ func serve(path string, stdout, stderr io.Writer) error {
 	signal.Ignore(syscall.SIGPIPE)
 	var level slog.LevelVar
 	level.Set(config.LogLevel)
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &level}))
+	log := newLines(stderr)
+	defer log.flush()
+	logger := newLogger(log, &level)
 	go newReloader(path, &level, logger).run()
 	listener, err := listen(config)
 	if err != nil {
