@@ -27,6 +27,7 @@ type Conn struct {
 	isGone       atomic.Bool // the peer accepts no more requests, or the connection has ended
 
 	answers atomic.Int64 // bytes of ANSWER that are queued
+	share   share        // the pool's
 
 	mu      sync.Mutex // guards everything below
 	work    sync.Cond  // the writer waits for a batch

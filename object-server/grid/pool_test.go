@@ -78,6 +78,54 @@ func TestTheWorkersAreBounded(t *testing.T) {
 	eventually(t, "all end", func() bool { workers, _ := p.counts(); return workers == 0 })
 }
 
+func TestOneConnectionLeavesWorkersToOthers(t *testing.T) {
+	p := &pool{workersMax: 16}
+	release := make(chan struct{})
+	var done sync.WaitGroup
+	var mu sync.Mutex
+	begun := map[*Conn]int{}
+	hang := func(c *Conn, count int) {
+		var tasks taskList
+		for range count {
+			done.Add(1)
+			one := newTask(func() {
+				defer done.Done()
+				mu.Lock()
+				begun[c]++
+				mu.Unlock()
+				<-release
+			})
+			one.conn, one.ctx.conn = c, c
+			tasks.push(one)
+		}
+		p.submit(&tasks)
+	}
+	conns := []*Conn{newTask(nil).conn, newTask(nil).conn, newTask(nil).conn}
+	for i, most := range []int{8, 4, 2} {
+		hang(conns[i], 20)
+		eventually(t, "the share is used", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return begun[conns[i]] == most
+		})
+	}
+	var order []int
+	for i := range 3 { // of a connection that begins now, one at a time
+		ended := make(chan struct{})
+		var tasks taskList
+		tasks.push(newTask(func() { order = append(order, i); close(ended) }))
+		p.submit(&tasks)
+		<-ended
+	}
+	close(release)
+	done.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if begun[conns[0]] != 20 || len(order) != 3 || len(p.withheld) != 0 {
+		t.Error(begun, order, p.withheld)
+	}
+}
+
 func TestIdleWorkersAreBounded(t *testing.T) {
 	p := &pool{workersMax: 2 * idleMax}
 	var all, done sync.WaitGroup
