@@ -51,7 +51,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         home, port = Path(name), free_port()
         (home / "devices" / "d1").mkdir(parents=True)
-        (home / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = bench\n")
+        (home / "martlet.conf").write_text(
+            "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = bench\n"
+        )
         (home / "container-server.conf").write_text(CONF.format(port=port, home=home))
         command = [sys.executable, "-m", "container.server", str(home / "container-server.conf")]
         server = subprocess.Popen(command)

@@ -91,7 +91,9 @@ def main() -> int:
 def _make(home: Path, fill: Callable[[Path, list[dict[str, Any]]], None], names: list[str]) -> None:
     (home / "devices" / DEVICE).mkdir(parents=True)
     for name in ("martlet.conf", "swift.conf"):
-        (home / name).write_text(f"[swift-hash]\nswift_hash_path_suffix = {SALT}\n")
+        (home / name).write_text(
+            f"[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = {SALT}\n"
+        )
     # Uploaded in random order, as by many clients.
     shuffled = random.Random(1).sample(names, len(names))
     started = time.monotonic()

@@ -62,7 +62,9 @@ def load(directory: Path, access_log_level: str) -> WSGIApp:
     """The pipeline around ``application``."""
     from paste.deploy import loadapp
 
-    (directory / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = bench\n")
+    (directory / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = bench\n"
+    )
     sections = [f"[DEFAULT]\nswift_dir = {directory}\n[pipeline:main]\npipeline = {FILTERS} app\n"]
     sections.append("[app:app]\npaste.app_factory = proxy_pipeline:application_factory\n")
     for name in dict.fromkeys(FILTERS.split()):

@@ -117,7 +117,9 @@ def object_server(scratch: Path, mount: Path) -> Iterator[int]:
     build = ["go", "build", "-o", str(program), "./cmd/martlet-object-server"]
     subprocess.run(build, cwd=ROOT / "object-server", check=True)
     port = 20000 + os.getpid() % 10000
-    (scratch / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = bench\n")
+    (scratch / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = bench\n"
+    )
     conf.write_text(
         f"[DEFAULT]\nbind_ip = 127.0.0.1\nbind_port = {port}\ndevices = {mount}\n"
         f"swift_dir = {scratch}\nmount_check = false\n"

@@ -11,6 +11,7 @@ from cluster.layout import KINDS, Home, Layout, StorageNode, write_atomically
 from cluster.policies import ClusterPolicies
 from cluster.ports import HOST
 from martlet.conf.cluster import CONF_NAME
+from martlet.grid.secrets import NONE
 
 #: ``account:user`` -> key and groups. Every martlet has the same ones: for trials only.
 TRIAL_USERS = {
@@ -28,7 +29,7 @@ PIPELINE = (
     "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 _CLUSTER_HEADER = (
-    "# Written by `martlet up` at every start. Changes in [storage-policy:N] and\n"
+    "# Written by `martlet up` at every start. Changes in [grid], [storage-policy:N] and\n"
     "# [swift-constraints] are kept; other changes are lost at the next start.\n"
 )
 _HEADER = "# Written by `martlet up` at every start: changes are lost at the next start.\n"
@@ -44,7 +45,11 @@ def write_confs(
     :raises ClusterError: a conf cannot be written.
     """
     workers = usable_processors() if proxy_workers is None else proxy_workers
-    cluster = {"swift-hash": {"swift_hash_path_suffix": layout.hash_suffix}, **policies.sections}
+    cluster = {
+        "swift-hash": {"swift_hash_path_suffix": layout.hash_suffix},
+        **policies.sections,
+        "grid": {"grid_secret": NONE, **policies.sections.get("grid", {})},
+    }
     write_atomically(home.etc / CONF_NAME, _CLUSTER_HEADER + render(cluster))
     for path, sections in _all_confs(home, layout, workers):
         write_atomically(path, _HEADER + render(sections))

@@ -19,6 +19,7 @@ Sections = dict[str, dict[str, str]]
 _PLAIN = read_policies("", {})
 _HASH_SECTION = "swift-hash"
 _LIMITS_SECTION = "swift-constraints"
+_GRID_SECTION = "grid"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class WantedPolicy:
 
 @dataclass(frozen=True)
 class ClusterPolicies:
-    """The policies, and the sections of ``martlet.conf`` for them and the limits."""
+    """The policies, and the sections of ``martlet.conf`` but the hash salts."""
 
     policies: tuple[StoragePolicy, ...]
     sections: Sections
@@ -91,7 +92,8 @@ def _kept_sections(home: Home) -> Sections:
 
 
 def _policy_sections(sections: Sections) -> Sections:
-    return {name: values for name, values in sections.items() if name != _LIMITS_SECTION}
+    others = (_LIMITS_SECTION, _GRID_SECTION)
+    return {name: values for name, values in sections.items() if name not in others}
 
 
 def _add(sections: Sections, names: Iterable[str]) -> None:

@@ -1,15 +1,16 @@
 """``martlet.conf``: the settings that are the same for all services of a cluster.
 
-It has the sections and options of OpenStack Swift's ``swift.conf``.
+It has the sections and options of OpenStack Swift's ``swift.conf``, and ``[grid]``.
 """
 
 from __future__ import annotations
 
 import configparser
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from martlet.conf.constraints import Constraints
+from martlet.conf.grid import GridConf
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.conf.storage_policies import StoragePolicy, read_policies
 
@@ -55,6 +56,7 @@ class ClusterConf:
     hash: HashOptions
     constraints: Constraints
     policies: tuple[StoragePolicy, ...]
+    grid: GridConf = field(default_factory=GridConf)
 
     @property
     def default_policy(self) -> StoragePolicy:
@@ -74,7 +76,8 @@ class ClusterConf:
     def load(cls, swift_dir: str | Path) -> ClusterConf:
         """Read ``martlet.conf`` in ``swift_dir``.
 
-        :raises ConfigError: the file is missing, names no hash salt, or has a bad section.
+        :raises ConfigError: the file is missing, names no hash salt or no grid_secret, or has a bad
+            section.
         """
         path = Path(swift_dir) / CONF_NAME
         salts = HashOptions.read(path)
@@ -84,4 +87,6 @@ class ClusterConf:
         limits = load_options(
             Constraints, sections.pop("swift-constraints", {}), f"{path} [swift-constraints]"
         )
-        return cls(salts, limits, read_policies(path, sections))
+        grid = sections.pop("grid", {})
+        policies = read_policies(path, sections)
+        return cls(salts, limits, policies, GridConf.read(grid, f"{path} [grid]"))

@@ -44,7 +44,7 @@ class Secrets:
         if not grid_secret.strip():
             raise ValueError(
                 f"grid_secret must be set: at least {SECRET_CHARACTERS_MIN} characters, the same "
-                f"on all servers, or {NONE!r}"
+                f"on all servers, for example from `openssl rand -hex 32`; or {NONE!r}"
             )
         if texts == [NONE]:
             return cls()

@@ -62,7 +62,9 @@ class Service:
         if at_execution:
             main = AT_EXECUTION.format(at_execution) + main
         (directory / "main.py").write_text(main)
-        (directory / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+        (directory / "martlet.conf").write_text(
+            "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
+        )
         self.conf = directory / "sample.conf"
         self.write_conf(f"bind_port = {self.port}\nworkers = {workers}\n")
         self.process: subprocess.Popen[str] | None = None

@@ -13,6 +13,8 @@ from martlet.http.headers import Headers
 from martlet.http.request import Request
 
 CONF = """
+[grid]
+grid_secret = none
 [swift-hash]
 swift_hash_path_suffix = test
 [swift-constraints]

@@ -29,6 +29,7 @@ OBJECT_SERVER = Path(
 SAMPLES: dict[str, dict[str, list[str]]] = {
     "martlet.conf-sample": {
         "swift-hash": ["martlet.conf.cluster:HashOptions"],
+        "grid": ["martlet.conf.grid:GridOptions"],
         "swift-constraints": ["martlet.conf.constraints:Constraints"],
     },
     "account-server.conf-sample": {

@@ -9,7 +9,12 @@ import pytest
 
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.constraints import ConstraintError, Constraints
+from martlet.conf.grid import GridConf, GridOptions
 from martlet.conf.options import ConfigError, load_options, option
+from martlet.grid.secrets import Secrets
+
+SECRET = "0123456789abcdef0123456789abcdef"
+OTHER = "fedcba9876543210fedcba9876543210"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ def write_conf(directory: Path, text: str) -> Path:
 def test_cluster_conf(tmp_path: Path) -> None:
     write_conf(
         tmp_path,
+        f"[grid]\ngrid_secret = {SECRET}\ngrid_plain_http = 10.1.0.0/16, fd00::1\n"
         "[swift-hash]\nswift_hash_path_suffix = s%%alt\n[swift-constraints]\nmax_meta_count = 5\n"
         "[storage-policy:0]\nname = gold\n[storage-policy:2]\nname = silver\ndefault = yes\n",
     )
@@ -81,6 +87,64 @@ def test_cluster_conf(tmp_path: Path) -> None:
     assert [(p.index, p.name) for p in conf.policies] == [(0, "gold"), (2, "silver")]
     assert conf.default_policy.index == 2
     assert conf.policy_by_name("GOLD") == conf.policy_by_index(0)
+    assert conf.grid.secrets == Secrets.parse(SECRET)
+    assert "10.1.2.3" in conf.grid.plain_http
+    assert not conf.grid.checksum
+
+
+HASH = "[swift-hash]\nswift_hash_path_suffix = x\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "secrets"),
+    [
+        ("grid_secret = none", Secrets()),
+        (f"grid_secret = {SECRET}", Secrets((SECRET.encode(),))),
+        (
+            f"grid_secret = {OTHER}\ngrid_secret_previous = {SECRET}",
+            Secrets((OTHER.encode(), SECRET.encode())),
+        ),
+    ],
+)
+def test_the_secrets_of_the_cluster(tmp_path: Path, options: str, secrets: Secrets) -> None:
+    grid = ClusterConf.load(write_conf(tmp_path, f"{HASH}[grid]\n{options}\n")).grid
+    assert grid.secrets == secrets
+
+
+def test_a_checksum_is_wanted(tmp_path: Path) -> None:
+    text = f"{HASH}[grid]\ngrid_secret = none\ngrid_checksum = yes\n"
+    assert ClusterConf.load(write_conf(tmp_path, text)).grid.checksum
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        (
+            "",
+            r"martlet\.conf \[grid\]: grid_secret must be set: at least 32 .*openssl rand -hex 32",
+        ),
+        ("[grid]\n", "grid_secret must be set"),
+        ("[grid]\ngrid_secret = short\n", "grid_secret has 5 characters"),
+        (f"[grid]\ngrid_secret = '{SECRET}'\n", "grid_secret may have ASCII letters"),
+        (f"[grid]\ngrid_secret = {SECRET}\n  more\n", "grid_secret may have ASCII letters"),
+        (f"[grid]\ngrid_secret = {SECRET}ü\n", "grid_secret may have ASCII letters"),
+        (f"[grid]\ngrid_secret = none\ngrid_secret_previous = {SECRET}", "combined with 'none'"),
+        ("[grid]\ngrid_secret = none\ngrid_plain_http = host7\n", "grid_plain_http: 'host7'"),
+        ("[grid]\ngrid_secret = none\ngrid_plain_http = 10.1.1.1/16\n", "has host bits set"),
+        ("[grid]\ngrid_secret = none\ngrid_checksum = x\n", "grid_checksum = 'x'"),
+        ("[grid]\ngrid_secret = none\ngrid_x = 1\n", "unknown option 'grid_x'"),
+    ],
+)
+def test_mistakes_in_the_section_of_the_grid(tmp_path: Path, section: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        ClusterConf.load(write_conf(tmp_path, HASH + section))
+    assert SECRET not in str(caught.value)
+
+
+def test_a_secret_is_not_shown() -> None:
+    options = GridOptions(SECRET, OTHER)
+    assert SECRET not in repr(options)
+    assert SECRET not in repr(GridConf(Secrets.parse(SECRET)))
 
 
 @pytest.mark.parametrize(

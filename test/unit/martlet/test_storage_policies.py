@@ -71,7 +71,7 @@ def test_what_openstack_swift_refuses_is_refused(text: str, sentence: str) -> No
 
 
 def test_an_alias_names_its_policy(tmp_path: Path) -> None:
-    salt = "[swift-hash]\nswift_hash_path_suffix = x\n"
+    salt = "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
     (tmp_path / "martlet.conf").write_text(salt + DEFAULT_GOLD + "aliases=au\n")
     conf = ClusterConf.load(tmp_path)
     assert conf.policy_by_name("AU") == conf.policy_by_name("gold") == conf.default_policy

@@ -63,7 +63,9 @@ def test_bad_options_are_named(values: dict[str, str], named: str) -> None:
 
 
 def test_a_policy_without_its_ring_is_named(tmp_path: Path) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
+    )
     with pytest.raises(ConfigError, match=r"object\.ring\.gz is missing: storage policy 0"):
         app_factory({"swift_dir": str(tmp_path)})
 

@@ -56,7 +56,9 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "auth_token.py").write_text(
         "def filter_factory(global_conf, **conf):\n    return lambda app: app\n"
     )
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = salt\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = salt\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def write(pipeline: str, app_options: str = "") -> Path:

@@ -75,7 +75,9 @@ def app(environ, start_response):
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``load(pipeline, extra)``: the application of a conf."""
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = salt\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = salt\n"
+    )
     module = f"inner_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(INNER)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -466,7 +466,9 @@ def test_empty_prefix_leaves_unknown_tokens_to_others(ask: Any, Inner: Any) -> N
 
 @pytest.fixture
 def swift_dir(tmp_path: Path) -> Path:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = salt\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = salt\n"
+    )
     return tmp_path
 
 
@@ -492,7 +494,9 @@ def test_derived_secret_covers_salts_and_keys(swift_dir: Path) -> None:
     first = secret(CONF)
     assert secret(dict(reversed(CONF.items()))) == first
     assert secret({**CONF, "user_test_tester": "other .admin"}) != first
-    (swift_dir / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = other\n")
+    (swift_dir / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = other\n"
+    )
     assert secret(CONF) != first
 
 

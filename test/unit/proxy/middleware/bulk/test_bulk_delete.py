@@ -156,7 +156,9 @@ def test_the_rest_goes_on(ask: Any, Inner: Any, method: str, url: str) -> None:
 
 
 def test_factory(tmp_path: Path) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
+    )
     conf = {"swift_dir": str(tmp_path)}
     assert isinstance(filter_factory(conf, max_failed_deletes="7")(Store()), Bulk)
     assert collect_info()["bulk_delete"] == {

@@ -151,7 +151,8 @@ def test_errors_and_other_types_are_left_alone(ask: Any, Inner: Any) -> None:
 
 def test_factory(ask: Any, Inner: Any, tmp_path: Path) -> None:
     (tmp_path / "martlet.conf").write_text(
-        "[swift-hash]\nswift_hash_path_suffix = s\n[swift-constraints]\nvalid_api_versions = v7\n"
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
+        "[swift-constraints]\nvalid_api_versions = v7\n"
     )
     app = filter_factory({"swift_dir": str(tmp_path)})(listing(Inner, OBJECTS))
     assert ask(app, "/v7/a/c").body == PLAIN

@@ -227,6 +227,8 @@ def test_what_is_left_alone(ask: Ask, dlo: Dlo, store: ObjectStore) -> None:
 
 
 def test_the_factory_makes_the_filter(store: ObjectStore, tmp_path: Any) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
+    )
     dlo = filter_factory({"swift_dir": str(tmp_path)}, max_get_time="5")(store)
     assert isinstance(dlo, Dlo)

@@ -185,7 +185,9 @@ def test_the_rest_goes_on(ask: Any, proxy: FakeProxy, method: str, path: str) ->
 
 
 def test_factory(proxy: FakeProxy, tmp_path: Path) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
+    )
     assert isinstance(filter_factory({"swift_dir": str(tmp_path)})(proxy), AccountQuotas)
     assert collect_info()["account_quotas"] == {}
     clear_info()

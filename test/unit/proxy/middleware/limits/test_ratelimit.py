@@ -245,7 +245,9 @@ def test_mistakes_are_said_at_the_start(name: str, value: str) -> None:
 
 
 def test_info(tmp_path: Path) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
+    )
     conf = {"swift_dir": str(tmp_path)}
     filter_factory(conf, account_ratelimit="5", container_ratelimit_100="50")
     assert collect_info()["ratelimit"] == {

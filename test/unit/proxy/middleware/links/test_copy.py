@@ -358,7 +358,8 @@ def test_options_of_objects_name_copy(ask: Any, store: Store) -> None:
 
 def test_factory(ask: Any, store: Store, tmp_path: Path) -> None:
     (tmp_path / "martlet.conf").write_text(
-        "[swift-hash]\nswift_hash_path_suffix = s\n[swift-constraints]\nmax_file_size = 5\n"
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
+        "[swift-constraints]\nmax_file_size = 5\n"
     )
     app = filter_factory({"swift_dir": str(tmp_path)})(store)
     assert ask(app, SOURCE, "COPY", {"Destination": "c2/o2"}).status == 413

@@ -356,7 +356,9 @@ def test_what_is_left_alone(ask: Ask, symlink: Symlink, store: ObjectStore) -> N
 def test_the_limit_of_the_factory(
     store: ObjectStore, tmp_path: Any, given: str, in_force: int
 ) -> None:
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = x\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
+    )
     symlink = filter_factory({"swift_dir": str(tmp_path)}, symloop_max=given)(store)
     assert symlink.symloop_max == in_force
     assert collect_info()["symlink"] == {"symloop_max": in_force, "static_links": True}

@@ -22,7 +22,7 @@ def swift_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rings of two storage policies."""
     folder = tmp_path_factory.mktemp("rings")
     (folder / "martlet.conf").write_text(
-        "[swift-hash]\nswift_hash_path_suffix = s\n"
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
         "[storage-policy:0]\nname = a\ndefault = yes\n[storage-policy:1]\nname = b\n"
     )
     for name in ("account", "container", "object", "object-1"):
@@ -102,6 +102,8 @@ def test_a_policy_without_a_ring(ask: Any, swift_dir: Path) -> None:
 def test_bad_options(swift_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="list_endpoints_path"):
         filter_factory({"swift_dir": str(swift_dir)}, list_endpoints_path="/")
-    (tmp_path / "martlet.conf").write_text("[swift-hash]\nswift_hash_path_suffix = s\n")
+    (tmp_path / "martlet.conf").write_text(
+        "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n"
+    )
     with pytest.raises(ConfigError):
         filter_factory({"swift_dir": str(tmp_path)})
