@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"martlet/object-server/device"
+	"martlet/object-server/server/message"
 )
 
 // logExchange logs one line for a request, and one more if the server failed in it.
@@ -18,26 +19,26 @@ func (s *Server) logExchange(x *exchange) {
 			level = slog.LevelInfo
 		}
 		s.logger.LogAttrs(ctx, level, "request failed",
-			slog.String("method", x.r.Method), slog.String("path", x.r.URL.Path), slog.Int("status", x.status),
-			slog.String("txn", x.header(transactionHeader)), slog.Any("error", x.cause))
+			slog.String("method", x.in.Method), slog.String("path", x.in.FullPath()), slog.Int("status", x.status),
+			slog.String("txn", x.header(message.TransactionID)), slog.Any("error", x.cause))
 	}
 	level := slog.LevelInfo
-	if !s.config.LogRequests || x.flag(isReplicationHeader) {
+	if !s.config.LogRequests || x.flag(message.Replication) {
 		level = slog.LevelDebug
 	}
 	if !s.logger.Enabled(ctx, level) {
 		return
 	}
 	s.logger.LogAttrs(ctx, level, "request",
-		slog.String("remote", x.r.RemoteAddr),
-		slog.String("method", x.r.Method),
-		slog.String("path", x.r.URL.Path),
+		slog.String("remote", x.in.Remote),
+		slog.String("method", x.in.Method),
+		slog.String("path", x.in.FullPath()),
 		slog.Int("status", x.status),
 		slog.Int64("in", x.bytesIn),
 		slog.Int64("out", x.bytesOut),
 		slog.Int64("us", time.Since(x.received).Microseconds()),
 		slog.Int64("update_us", x.updateWait.Microseconds()),
-		slog.String("txn", x.header(transactionHeader)),
+		slog.String("txn", x.header(message.TransactionID)),
 		slog.Int("policy", x.at.Policy),
 	)
 }

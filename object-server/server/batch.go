@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"martlet/object-server/server/message"
 )
 
 // batchMethod is the method of a batch: many small requests in one. A server without batches answers 405.
@@ -25,13 +27,13 @@ var messages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // has their answers in the order in which they are ready, so that none waits for the device of another. The status is 200;
 // with 400, 408, 411, 413 or 499 no request was served.
 func (s *Server) batch(x *exchange) error {
-	if x.header("Content-Type") != batchType {
+	if x.header(message.ContentType) != batchType {
 		return fail(http.StatusBadRequest, "A batch is of type "+batchType+".")
 	}
 	switch {
-	case x.r.ContentLength < 0:
+	case x.in.Length < 0:
 		return fail(http.StatusLengthRequired, "Missing Content-Length header.")
-	case x.r.ContentLength > batchBytesMax:
+	case x.in.Length > batchBytesMax:
 		return fail(http.StatusRequestEntityTooLarge, "A batch has at most %d bytes.", batchBytesMax)
 	}
 	message := messages.Get().(*bytes.Buffer)
@@ -51,7 +53,7 @@ func (s *Server) batch(x *exchange) error {
 	x.answer(http.StatusOK)
 	answers := make(chan *partAnswer, len(parts))
 	for i, part := range parts {
-		part.RemoteAddr = x.r.RemoteAddr
+		part.RemoteAddr = x.in.Remote
 		s.workers.Run(func() { s.servePart(i, part, answers) })
 	}
 	s.writeAnswers(x, answers, len(parts))
@@ -69,9 +71,9 @@ func (s *Server) writeAnswers(x *exchange, answers <-chan *partAnswer, left int)
 			(<-answers).appendTo(&text)
 		}
 		x.extendWriteDeadline(time.Now().Add(s.config.ClientTimeout))
-		n, err := x.w.Write(text.Bytes())
+		n, err := x.carrier.Write(text.Bytes())
 		if x.bytesOut += int64(n); err == nil {
-			_ = x.control.Flush() // fails only on a connection that is closed already
+			x.carrier.flush()
 		}
 		text.Reset()
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"martlet/object-server/server/message"
 )
 
 // bufferBytes is how many bytes of a body are read at a time.
@@ -31,10 +33,10 @@ func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
 	body := s.bodyOf(x)
 	var received *receivedBody
 	var err error
-	if x.flag(footerFlag) {
+	if x.flag(message.MetadataFooter) {
 		received, err = s.receiveWithFooters(x, body, target)
 	} else {
-		received, err = s.copyBody(target, body, x.r.ContentLength)
+		received, err = s.copyBody(target, body, x.in.Length)
 	}
 	body.end(err)
 	if err != nil {
@@ -92,7 +94,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		return 0, fail(http.StatusRequestTimeout, "The upload took longer than max_upload_time.")
 	}
 	b.x.setReadDeadline(now.Add(b.timeout))
-	n, err := b.x.r.Body.Read(p)
+	n, err := b.x.carrier.Read(p)
 	b.count += int64(n)
 	return n, err
 }
@@ -112,11 +114,11 @@ func (b *timedBody) end(err error) {
 
 // setReadDeadline sets when reads of the request's body fail; the zero time means never.
 func (x *exchange) setReadDeadline(at time.Time) {
-	if x.r.ContentLength != 0 {
-		_ = x.control.SetReadDeadline(at) // fails only on a connection that is closed already
+	if x.in.Length != 0 {
+		x.carrier.setReadDeadline(at)
 	}
 }
 
 func (x *exchange) extendWriteDeadline(until time.Time) {
-	_ = x.control.SetWriteDeadline(until) // fails only on a connection that is closed already
+	x.carrier.setWriteDeadline(until)
 }

@@ -17,7 +17,7 @@ const statusTooManyRequests = 529
 
 // admit refuses a request that is beyond the rate limits of its device.
 func (s *Server) admit(x *exchange) error {
-	if s.limiter == nil || s.limiter.Admit(x.r.Method, deviceOf(x.r.URL.Path), x.received) {
+	if s.limiter == nil || s.limiter.Admit(x.in.Method, deviceOf(x.in.FullPath()), x.received) {
 		return nil
 	}
 	return fail(statusTooManyRequests, "Too many requests for this device; ask another.")
@@ -55,7 +55,7 @@ func (c clients) wait(r *http.Request) bool {
 }
 
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
+	x := newExchange(w, r)
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // for a body that net/http reads to skip it
 	x.answerFailure(fail(statusTooManyRequests, "The server is busy with %d other requests.", cap(s.clients.places)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/message"
 )
 
 // etagSet is the value of an If-Match or If-None-Match header.
@@ -42,7 +43,7 @@ func lastModified(m *format.Metadata) time.Time {
 // conditionalETag is the ETag that conditions are compared with: that of the object, or a stored header that
 // X-Backend-Etag-Is-At names if the stored bytes are not those of the client (encryption, erasure codes).
 func (x *exchange) conditionalETag(m *format.Metadata) string {
-	for _, name := range strings.Split(x.header("X-Backend-Etag-Is-At"), ",") {
+	for _, name := range strings.Split(x.header(message.ETagIsAt), ",") {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
@@ -55,7 +56,7 @@ func (x *exchange) conditionalETag(m *format.Metadata) string {
 
 // conditionStatus is 304 or 412 if a condition of a GET or HEAD is not met, else 0.
 func (x *exchange) conditionStatus(m *format.Metadata) int {
-	ifNoneMatch, ifMatch := x.header("If-None-Match"), x.header("If-Match")
+	ifNoneMatch, ifMatch := x.header(message.IfNoneMatch), x.header(message.IfMatch)
 	if ifNoneMatch != "" || ifMatch != "" {
 		etag := x.conditionalETag(m)
 		if ifNoneMatch != "" && parseETags(ifNoneMatch).matches(etag) {
@@ -65,10 +66,10 @@ func (x *exchange) conditionStatus(m *format.Metadata) int {
 			return http.StatusPreconditionFailed
 		}
 	}
-	if since, err := http.ParseTime(x.header("If-Modified-Since")); err == nil && !lastModified(m).After(since) {
+	if since, err := http.ParseTime(x.header(message.IfModifiedSince)); err == nil && !lastModified(m).After(since) {
 		return http.StatusNotModified
 	}
-	if since, err := http.ParseTime(x.header("If-Unmodified-Since")); err == nil && lastModified(m).After(since) {
+	if since, err := http.ParseTime(x.header(message.IfUnmodifiedSince)); err == nil && lastModified(m).After(since) {
 		return http.StatusPreconditionFailed
 	}
 	return 0
@@ -85,7 +86,7 @@ func (x *exchange) answerUnmet(status int, m *format.Metadata) {
 
 // absent turns the 404 of a GET or HEAD into a 412 if the client sent If-Match: *.
 func (x *exchange) absent(f *failure) *failure {
-	if f.status == http.StatusNotFound && parseETags(x.header("If-Match"))["*"] {
+	if f.status == http.StatusNotFound && parseETags(x.header(message.IfMatch))["*"] {
 		f.status, f.text = http.StatusPreconditionFailed, "A precondition for this request was not met."
 	}
 	return f

@@ -12,6 +12,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/conf"
+	"martlet/object-server/server/message"
 )
 
 // Headers of a PUT that copies an object of the same device and policy.
@@ -32,7 +33,7 @@ func (s *Server) putCopy(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,8 @@ type copyRequest struct {
 }
 
 func (s *Server) newCopy(x *exchange, timestamp format.Timestamp) (*copyRequest, error) {
-	c := &copyRequest{x: x, limits: &s.config.Limits, timestamp: timestamp, etag: unquote(x.header("Etag"))}
-	switch x.header(copyMetadataHeader) {
+	c := &copyRequest{x: x, limits: &s.config.Limits, timestamp: timestamp, etag: unquote(x.header(message.ETag))}
+	switch x.header(message.CopyMetadata) {
 	case "":
 	case "replace":
 		c.isFresh = true
@@ -79,26 +80,26 @@ func (s *Server) newCopy(x *exchange, timestamp format.Timestamp) (*copyRequest,
 		return nil, fail(http.StatusBadRequest, "Invalid "+copyMetadataHeader+" header.")
 	}
 	switch {
-	case x.r.ContentLength != 0:
+	case x.in.Length != 0:
 		return nil, fail(http.StatusBadRequest, "A copy has no body.")
 	case c.etag == "": // a server that does not know copies would store an empty object
 		return nil, fail(http.StatusBadRequest, "A copy needs the Etag of its source.")
-	case c.isFresh && x.header("Content-Type") == "":
+	case c.isFresh && x.header(message.ContentType) == "":
 		return nil, fail(http.StatusBadRequest, "No content type")
 	}
-	if value := x.header(copyIfHeader); value != "" {
+	if value := x.header(message.CopyIfTimestamp); value != "" {
 		var err error
 		if c.expected, err = format.ParseTimestamp(value); err != nil || c.expected.IsZero() {
 			return nil, fail(http.StatusBadRequest, "Invalid "+copyIfHeader+" header %q.", value)
 		}
 	}
-	s.allowed.collect(x.r.Header, &c.headers, false)
+	s.allowed.collect(&x.in, &c.headers, false)
 	return c, s.parseCopyFrom(x, c)
 }
 
 // parseCopyFrom reads the header with /partition/account/container/object.
 func (s *Server) parseCopyFrom(x *exchange, c *copyRequest) error {
-	path, err := url.PathUnescape(x.header(copyFromHeader))
+	path, err := url.PathUnescape(x.header(message.CopyFrom))
 	partition, name, hasName := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	parts := strings.SplitN(name, "/", 3)
 	number, numberErr := strconv.ParseUint(partition, 10, 32)
@@ -136,10 +137,10 @@ func (c *copyRequest) edit(m *format.Metadata) error {
 	}
 	overlay(&m.System, c.headers.System)
 	overlay(&m.User, c.headers.User)
-	if _, ok := c.x.r.Header[deleteAtHeader]; ok {
+	if c.x.in.Has(message.DeleteAt) {
 		m.DeleteAt = c.headers.DeleteAt
 	}
-	if contentType := c.x.header("Content-Type"); contentType != "" {
+	if contentType := c.x.header(message.ContentType); contentType != "" {
 		m.ContentType = contentType
 	}
 	return checkMetadata(headersOf(m.User), c.limits)
@@ -153,12 +154,12 @@ func overlay(below *format.Headers, above format.Headers) {
 }
 
 // headersOf returns stored metadata as the headers of a request.
-func headersOf(stored format.Headers) http.Header {
-	header := make(http.Header, len(stored))
+func headersOf(stored format.Headers) []message.Header {
+	headers := make([]message.Header, 0, len(stored))
 	for name, value := range stored {
-		header[name] = []string{value}
+		headers = append(headers, message.Header{Name: name, Value: value})
 	}
-	return header
+	return headers
 }
 
 // errNoSource has no X-Backend-Timestamp: that header describes the object to be written.

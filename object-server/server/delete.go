@@ -7,6 +7,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 )
 
 // remove answers a DELETE: 204 if there was an object, 404 if there was none (a tombstone is written in both cases), 400,
@@ -23,7 +24,7 @@ func (s *Server) remove(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (s *Server) remove(x *exchange) error {
 	x.set(timestampHeader, timestamp.String())
 	if m := previous.Metadata; m != nil {
 		x.set("X-Backend-Content-Type", m.ContentType)
-		if !isExpired(m, timestamp) || x.header(ifDeleteAt) != "" {
+		if !isExpired(m, timestamp) || x.header(message.IfDeleteAt) != "" {
 			x.answerEmpty(http.StatusNoContent)
 			return nil
 		}
@@ -69,12 +70,10 @@ func refuseDelete(x *exchange, from devices.Store, older *device.OlderError) err
 	return older
 }
 
-// ifDeleteAt makes a DELETE of the expirer conditional on the X-Delete-At for which it was queued.
-const ifDeleteAt = "X-If-Delete-At"
-
-// checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition.
+// checkIfDeleteAt returns the object that has expired, nil if the DELETE has no condition. With X-If-Delete-At a DELETE of
+// the expirer is conditional on the X-Delete-At for which it was queued.
 func (s *Server) checkIfDeleteAt(x *exchange, from devices.Store, timestamp format.Timestamp) (*format.Metadata, error) {
-	value := x.header(ifDeleteAt)
+	value := x.header(message.IfDeleteAt)
 	if value == "" {
 		return nil, nil
 	}

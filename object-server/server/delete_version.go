@@ -7,6 +7,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
@@ -26,16 +27,16 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if id.IsNull() {
 		return fail(http.StatusBadRequest, "The null version is removed by a DELETE without a version.")
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
 	defer mount.Release()
-	if x.flag(markerHeader) {
+	if x.flag(message.VersionMarker) {
 		return s.putMarker(x, mount, id, timestamp)
 	}
 	var rows []updates.Row
-	if x.flag(hideHeader) {
+	if x.flag(message.VersionHide) {
 		row, err := s.hideOlder(x, mount.Store, id)
 		if err != nil {
 			return err
@@ -175,7 +176,7 @@ func (s *Server) expireVersion(x *exchange, mount *devices.Mount, m *format.Meta
 
 // versionRow is the row that takes a version out of the listing of versions.
 func versionRow(x *exchange, version string, timestamp format.Timestamp) updates.Row {
-	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
+	row := updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
 	row.VersionID = version
 	return row
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/message"
 )
 
 // deleteAtMax is the latest X-Delete-At; ten digits keep the expirer's queue sorted.
@@ -22,7 +23,7 @@ func deleteAt(value string) int64 {
 
 // checkDeleteAt verifies X-Delete-At and turns X-Delete-After into it. Replication may write an object that has expired.
 func checkDeleteAt(x *exchange, timestamp format.Timestamp) error {
-	if after := x.header("X-Delete-After"); after != "" {
+	if after := x.header(message.DeleteAfter); after != "" {
 		seconds, err := strconv.ParseInt(after, 10, 64)
 		if err != nil {
 			return fail(http.StatusBadRequest, "Non-integer X-Delete-After")
@@ -31,21 +32,21 @@ func checkDeleteAt(x *exchange, timestamp format.Timestamp) error {
 			return fail(http.StatusBadRequest, "X-Delete-After in past")
 		}
 		at := unixSeconds(timestamp) + min(seconds, deleteAtMax)
-		x.r.Header[deleteAtHeader] = []string{strconv.FormatInt(min(at, deleteAtMax), 10)}
-		delete(x.r.Header, "X-Delete-After")
+		x.in.Set(message.DeleteAt, strconv.FormatInt(min(at, deleteAtMax), 10))
+		x.in.Unset(message.DeleteAfter)
 	}
-	values, ok := x.r.Header[deleteAtHeader]
-	if !ok {
+	if !x.in.Has(message.DeleteAt) {
 		return nil
 	}
-	if x.r.Method == http.MethodPost && (values[0] == "" || values[0] == "0") {
+	value := x.header(message.DeleteAt)
+	if x.in.Method == http.MethodPost && (value == "" || value == "0") {
 		return nil // removes the stored time
 	}
-	seconds, err := strconv.ParseInt(strings.TrimSpace(values[0]), 10, 64)
+	seconds, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	if err != nil {
 		return fail(http.StatusBadRequest, "Non-integer X-Delete-At")
 	}
-	if seconds <= unixSeconds(timestamp) && !x.flag(isReplicationHeader) {
+	if seconds <= unixSeconds(timestamp) && !x.flag(message.Replication) {
 		return fail(http.StatusBadRequest, "X-Delete-At in past")
 	}
 	return nil

@@ -12,22 +12,18 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/option"
 )
 
 // exchange is one request and its answer.
 type exchange struct {
-	w        http.ResponseWriter
-	r        *http.Request
-	control  *http.ResponseController
+	in       message.Request
+	out      message.Answer
+	carrier  carrier
 	received time.Time
 
-	// From the path and X-Backend-Storage-Policy-Index.
-	device    string
-	account   string
-	container string
-	object    string
-	at        device.Location
+	at device.Location // from the path and X-Backend-Storage-Policy-Index
 
 	since      format.Timestamp // when the version became current, if that is not its own timestamp
 	status     int              // 0 until answered
@@ -38,61 +34,43 @@ type exchange struct {
 }
 
 // name is "/account/container/object".
-func (x *exchange) name() string {
-	return "/" + x.account + "/" + x.container + "/" + x.object
-}
+func (x *exchange) name() string { return x.in.Name }
 
-// header returns a request header by its canonical name, "" if absent.
-func (x *exchange) header(name string) string {
-	if values := x.r.Header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
+// header returns the first value of a request header, "" if absent.
+func (x *exchange) header(f message.Field) string { return x.in.Get(f) }
 
 // flag reports whether a header has one of Swift's words for yes.
-func (x *exchange) flag(name string) bool { return option.IsTrue(x.header(name)) }
-
-const isReplicationHeader = "X-Backend-Replication"
+func (x *exchange) flag(f message.Field) bool { return option.IsTrue(x.in.Get(f)) }
 
 // opensExpired reports whether the request may see an expired object.
 func (x *exchange) opensExpired() bool {
-	return x.flag(isReplicationHeader) || x.flag("X-Backend-Open-Expired")
+	return x.flag(message.Replication) || x.flag(message.OpenExpired)
 }
 
-// parsePath splits /device/partition/account/container/object and finds the object's location. It refuses a part that
+// parsePath checks /device/partition/account/container/object and finds the object's location. It refuses a part that
 // could lead elsewhere in the file system, or that no proxy sends.
 func (s *Server) parsePath(x *exchange) error {
-	path := x.r.URL.Path
-	if !utf8.ValidString(path) {
+	if !utf8.ValidString(x.in.Path) || !utf8.ValidString(x.in.Name) {
 		return fail(http.StatusPreconditionFailed, "The path is not UTF-8.")
 	}
-	rest, ok := strings.CutPrefix(path, "/")
-	var partition string
-	if ok {
-		x.device, rest, _ = strings.Cut(rest, "/")
-		partition, rest, _ = strings.Cut(rest, "/")
-		x.account, rest, _ = strings.Cut(rest, "/")
-		x.container, x.object, _ = strings.Cut(rest, "/")
-	}
-	if x.object == "" || x.container == "" || x.account == "" {
+	if x.in.Object == "" || x.in.Container == "" || x.in.Account == "" {
 		return fail(http.StatusBadRequest, "The path is not /device/partition/account/container/object.")
 	}
-	if !devices.IsName(x.device) {
+	if !devices.IsName(x.in.Device) {
 		return fail(http.StatusBadRequest, "Invalid device name.")
 	}
-	number, err := strconv.ParseUint(partition, 10, 32)
-	if err != nil {
+	if !x.in.IsPartition {
 		return fail(http.StatusBadRequest, "The partition is not a number.")
 	}
-	if err := checkReservedNames(x.account, x.container, x.object); err != nil {
+	if err := checkReservedNames(x.in.Account, x.in.Container, x.in.Object); err != nil {
 		return err
 	}
-	x.at.Partition = uint32(number)
+	x.at.Partition = x.in.Partition
+	var err error
 	if x.at.Policy, err = s.policyIndex(x); err != nil {
 		return err
 	}
-	x.at.Hash = format.Hash(s.hasher.Object(x.account, x.container, x.object))
+	x.at.Hash = format.Hash(s.hasher.Object(x.in.Account, x.in.Container, x.in.Object))
 	return nil
 }
 
@@ -108,7 +86,7 @@ func deviceOf(path string) string {
 }
 
 func (s *Server) policyIndex(x *exchange) (int, error) {
-	value := x.header("X-Backend-Storage-Policy-Index")
+	value := x.header(message.PolicyIndex)
 	if value == "" {
 		return 0, nil
 	}
@@ -121,7 +99,7 @@ func (s *Server) policyIndex(x *exchange) (int, error) {
 
 // timestamp reads X-Timestamp, which every write needs.
 func (x *exchange) timestamp() (format.Timestamp, error) {
-	value := x.header("X-Timestamp")
+	value := x.header(message.Timestamp)
 	if value == "" {
 		return format.Timestamp{}, fail(http.StatusBadRequest, "Missing X-Timestamp header.")
 	}
@@ -134,7 +112,7 @@ func (x *exchange) timestamp() (format.Timestamp, error) {
 
 // timestampOrNow is for reads, which may have no X-Timestamp.
 func (x *exchange) timestampOrNow() (format.Timestamp, error) {
-	if x.header("X-Timestamp") == "" {
+	if x.header(message.Timestamp) == "" {
 		return format.Timestamp{Ticks: uint64(x.received.UnixMicro() / 10)}, nil
 	}
 	return x.timestamp()
@@ -149,18 +127,18 @@ func isExpired(m *format.Metadata, at format.Timestamp) bool {
 }
 
 // set sets a header of the answer by its canonical name.
-func (x *exchange) set(name, value string) { x.w.Header()[name] = []string{value} }
+func (x *exchange) set(name, value string) { x.out.Set(name, value) }
 
 // answer sends the status and the headers; a body may follow.
 func (x *exchange) answer(status int) {
 	x.status = status
-	x.w.WriteHeader(status)
+	x.carrier.begin(status, &x.out)
 }
 
 // answerEmpty ends the exchange with an empty body.
 func (x *exchange) answerEmpty(status int) {
 	if status != http.StatusNoContent && status != http.StatusNotModified {
-		x.set("Content-Length", "0")
+		x.out.Length = 0
 	}
 	x.answer(status)
 }
@@ -168,22 +146,16 @@ func (x *exchange) answerEmpty(status int) {
 // answerFailure ends the exchange with an error. It removes the headers that were set for a success.
 func (x *exchange) answerFailure(f *failure) {
 	x.cause = f.cause
-	clear(x.w.Header())
-	for name, value := range f.header {
-		x.set(name, value)
-	}
-	if f.status == statusClientClosed || f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest {
-		// The rest of the body may still be on the connection.
-		if x.r.ContentLength != 0 {
-			x.set("Connection", "close")
-		}
+	x.out.Reset()
+	for _, pair := range f.header {
+		x.set(pair.Name, pair.Value)
 	}
 	body := f.text + "\n"
 	x.set("Content-Type", "text/plain; charset=utf-8")
-	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.out.Length = int64(len(body))
 	x.answer(f.status)
-	if x.r.Method != http.MethodHead {
-		n, _ := x.w.Write([]byte(body)) // fails only if the client has gone
+	if x.in.Method != http.MethodHead {
+		n, _ := x.carrier.Write([]byte(body)) // fails only if the client has gone
 		x.bytesOut = int64(n)
 	}
 }

@@ -6,33 +6,31 @@ import (
 	"math/bits"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/option"
 	"martlet/object-server/updates"
 )
 
 // The expirer's queue: objects with X-Delete-At are listed in containers of this account, a hundred for each day.
 const (
-	expirerAccount       = ".expiring_objects"
-	expirerDivisor       = 86400 // seconds
-	expirerPerDivisor    = 100
-	expirerContentType   = "text/plain"
-	expirerRowETag       = "d41d8cd98f00b204e9800998ecf8427e" // of an empty body
-	cleanQueueHeader     = "X-Backend-Clean-Expiring-Object-Queue"
-	deleteAtHostHeader   = "X-Delete-At-Host"
-	deleteAtDeviceHeader = "X-Delete-At-Device"
+	expirerAccount     = ".expiring_objects"
+	expirerDivisor     = 86400 // seconds
+	expirerPerDivisor  = 100
+	expirerContentType = "text/plain"
+	expirerRowETag     = "d41d8cd98f00b204e9800998ecf8427e" // of an empty body
 )
 
 // expirerUpdates queues m for deletion at its time, and removes its earlier time from the queue.
 func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp format.Timestamp, before int64,
 ) []updates.Update {
-	if x.flag(isReplicationHeader) || (m.DeleteAt == 0 && before == 0) {
+	if x.flag(message.Replication) || (m.DeleteAt == 0 && before == 0) {
 		return nil
 	}
 	var all []updates.Update
 	if m.DeleteAt != 0 {
 		all = s.enqueueExpiry(x, m, timestamp)
 	}
-	if clean := x.header(cleanQueueHeader); before != 0 && before != m.DeleteAt && (clean == "" || option.IsTrue(clean)) {
+	if clean := x.header(message.CleanExpiringQueue); before != 0 && before != m.DeleteAt && (clean == "" || option.IsTrue(clean)) {
 		// The proxy names no server for this update; it is saved and goes to all primaries.
 		all = append(all, updates.Update{
 			Target: updates.Target{Account: expirerAccount, Container: s.expirerContainer(x, before)},
@@ -43,10 +41,10 @@ func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp forma
 }
 
 func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format.Timestamp) []updates.Update {
-	if len(x.r.Header[deleteAtHostHeader]) == 0 {
+	if !x.in.Has(message.DeleteAtHost) {
 		return nil // the servers of the other replicas update enough queues
 	}
-	container := x.header("X-Delete-At-Container")
+	container := x.header(message.DeleteAtContainer)
 	if container == "" {
 		container = s.expirerContainer(x, m.DeleteAt)
 	}
@@ -59,8 +57,8 @@ func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format
 			ContentTypeTimestamp: &typeTimestamp,
 		},
 	}
-	partition := x.header("X-Delete-At-Partition")
-	hosts, devices := splitList(x.header(deleteAtHostHeader)), splitList(x.header(deleteAtDeviceHeader))
+	partition := x.header(message.DeleteAtPartition)
+	hosts, devices := splitList(x.header(message.DeleteAtHost)), splitList(x.header(message.DeleteAtDevice))
 	var all []updates.Update
 	for i := range min(len(hosts), len(devices)) {
 		if partition != "" && hosts[i] != "" && devices[i] != "" {

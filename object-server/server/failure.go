@@ -10,6 +10,7 @@ import (
 
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 )
 
@@ -21,7 +22,7 @@ const statusClientClosed = 499
 type failure struct {
 	status int
 	text   string
-	header map[string]string
+	header []message.Pair
 	cause  error // logged; nil unless the server or a device failed
 }
 
@@ -33,10 +34,7 @@ func fail(status int, format string, arguments ...any) *failure {
 
 // with adds a header to the answer.
 func (f *failure) with(name, value string) *failure {
-	if f.header == nil {
-		f.header = map[string]string{}
-	}
-	f.header[name] = value
+	f.header = message.Set(f.header, name, value)
 	return f
 }
 

@@ -9,29 +9,25 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
+
+	"martlet/object-server/server/message"
 )
 
-// Headers by which a proxy announces metadata after the object, and the server accepts them.
-const (
-	footerFlag     = "X-Backend-Obj-Metadata-Footer"
-	footerBoundary = "X-Backend-Obj-Multipart-Mime-Boundary"
-	footerAgreed   = "X-Obj-Metadata-Footer"
-)
+// footerAgreed is the header by which the server accepts metadata after the object.
+const footerAgreed = "X-Obj-Metadata-Footer"
 
 // footerBytesMax bounds the metadata after the object, in bytes of JSON.
 const footerBytesMax = 128 << 10
 
 // receiveWithFooters reads a MIME document of two parts: the object, and JSON with its metadata.
 func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writer) (*receivedBody, error) {
-	boundary := x.header(footerBoundary)
+	boundary := x.header(message.MIMEBoundary)
 	if boundary == "" || len(boundary) > 200 {
 		return nil, fail(http.StatusBadRequest, "no MIME boundary")
 	}
-	if x.header("Expect") != "" {
+	if x.header(message.Expect) != "" {
 		// The proxy sends footers only to a server that accepts them in its 100 Continue.
-		x.set(footerAgreed, "yes")
-		x.w.WriteHeader(http.StatusContinue)
-		x.w.Header().Del(footerAgreed)
+		x.carrier.proceed(footerAgreed, "yes")
 	}
 	parts := multipart.NewReader(body, boundary)
 	part, err := parts.NextRawPart()

@@ -9,6 +9,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/ranges"
 )
 
@@ -18,7 +19,7 @@ func (s *Server) get(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (s *Server) head(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (s *Server) head(x *exchange) error {
 	if isAnswered, err := s.beginAnswer(x, m, since, now); isAnswered || err != nil {
 		return err
 	}
-	x.set("Content-Length", strconv.FormatInt(m.Size, 10))
+	x.out.Length = m.Size
 	x.answer(http.StatusOK)
 	return nil
 }
@@ -78,7 +79,7 @@ func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
 	// A version that has expired stays, but is not current any more.
-	if isExpired(m, now) && !x.opensExpired() && x.header(versionHeader) == "" {
+	if isExpired(m, now) && !x.opensExpired() && x.header(message.VersionID) == "" {
 		if m.Doubtful {
 			return &device.DoubtError{Timestamp: m.MetaTimestamp, Cause: errExpired}
 		}
@@ -91,7 +92,7 @@ func (s *Server) checkLive(x *exchange, m *format.Metadata, now format.Timestamp
 // sendObject answers with the bytes that the Range header asks for. The headers about the object are already set.
 func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadata) error {
 	body := &responseBody{x: x, status: http.StatusOK, timeout: s.config.ClientTimeout, renewed: x.received}
-	header := x.header("Range")
+	header := x.header(message.Range)
 	if header == "" || x.ignoresRange(m) {
 		return s.sendRange(x, body, found, ranges.Range{End: m.Size})
 	}
@@ -115,11 +116,11 @@ func (s *Server) sendObject(x *exchange, found devices.Object, m *format.Metadat
 func (x *exchange) notSatisfiable(size int64) *failure {
 	f := fail(http.StatusRequestedRangeNotSatisfiable, "The requested range is not available.").
 		with("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
-	for name, values := range x.w.Header() {
-		switch name {
+	for _, pair := range x.out.Headers {
+		switch pair.Name {
 		case "Content-Disposition", "Content-Encoding", "Content-Language":
 		default:
-			f.with(name, values[0])
+			f.with(pair.Name, pair.Value)
 		}
 	}
 	return f
@@ -127,7 +128,7 @@ func (x *exchange) notSatisfiable(size int64) *failure {
 
 // ignoresRange reports whether the object has a header for which the proxy wants all of it (a manifest, for example).
 func (x *exchange) ignoresRange(m *format.Metadata) bool {
-	for _, name := range strings.Split(x.header("X-Backend-Ignore-Range-If-Metadata-Present"), ",") {
+	for _, name := range strings.Split(x.header(message.IgnoreRangeIfPresent), ",") {
 		if _, ok := lookup(m, http.CanonicalHeaderKey(strings.TrimSpace(name))); ok {
 			return true
 		}
@@ -136,7 +137,7 @@ func (x *exchange) ignoresRange(m *format.Metadata) bool {
 }
 
 func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object, r ranges.Range) error {
-	x.set("Content-Length", strconv.FormatInt(r.Length(), 10))
+	x.out.Length = r.Length()
 	if r.Length() == 0 {
 		x.answer(body.status)
 		return nil
@@ -146,7 +147,7 @@ func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object
 
 func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *ranges.Multipart) error {
 	body.x.set("Content-Type", m.ContentType())
-	body.x.set("Content-Length", strconv.FormatInt(m.Length(), 10))
+	body.x.out.Length = m.Length()
 	return body.finish(m.Write(body, func(r ranges.Range) error {
 		return found.WriteRange(body, r.Start, r.Length())
 	}))
@@ -173,7 +174,7 @@ func (b *responseBody) Write(p []byte) (written int, err error) {
 			b.x.extendWriteDeadline(now.Add(b.timeout))
 		}
 		var n int
-		n, err = b.x.w.Write(p[written:min(written+bufferBytes, len(p))])
+		n, err = b.x.carrier.Write(p[written:min(written+bufferBytes, len(p))])
 		written += n
 	}
 	b.x.bytesOut += int64(written)

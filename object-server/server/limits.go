@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"martlet/object-server/server/conf"
+	"martlet/object-server/server/message"
 )
 
 // reserved begins the names that middlewares keep for themselves, such as those of old versions.
@@ -28,24 +29,32 @@ func checkReservedNames(account, container, object string) error {
 
 // checkNames enforces the maximum lengths of a new name.
 func checkNames(x *exchange, l *conf.Limits) error {
-	if len(x.object) > l.ObjectNameMax {
-		return fail(http.StatusBadRequest, "Object name length of %d longer than %d", len(x.object), l.ObjectNameMax)
+	if len(x.in.Object) > l.ObjectNameMax {
+		return fail(http.StatusBadRequest, "Object name length of %d longer than %d", len(x.in.Object), l.ObjectNameMax)
 	}
-	if len(x.account) > l.AccountNameMax && !strings.HasPrefix(x.account, reserved) {
-		return fail(http.StatusBadRequest, "Account name length of %d longer than %d", len(x.account), l.AccountNameMax)
+	if len(x.in.Account) > l.AccountNameMax && !strings.HasPrefix(x.in.Account, reserved) {
+		return fail(http.StatusBadRequest, "Account name length of %d longer than %d", len(x.in.Account), l.AccountNameMax)
 	}
-	if len(x.container) > l.ContainerNameMax && !strings.HasPrefix(x.container, reserved) {
-		return fail(http.StatusBadRequest, "Container name length of %d longer than %d", len(x.container),
+	if len(x.in.Container) > l.ContainerNameMax && !strings.HasPrefix(x.in.Container, reserved) {
+		return fail(http.StatusBadRequest, "Container name length of %d longer than %d", len(x.in.Container),
 			l.ContainerNameMax)
 	}
 	return nil
 }
 
-// checkMetadata enforces the limits on user metadata and header values. Values are bytes, UTF-8 or not.
-func checkMetadata(header http.Header, l *conf.Limits) error {
+// checkHeaders enforces the limits on user metadata and header values. Values are bytes, UTF-8 or not.
+func checkHeaders(in *message.Request, l *conf.Limits) error {
+	if name := in.TooLong(l.HeaderValueMax); name != "" {
+		return fail(http.StatusBadRequest, "Header value too long: %.64s", name)
+	}
+	return checkMetadata(in.Others, l)
+}
+
+// checkMetadata is checkHeaders for those that are no fields.
+func checkMetadata(headers []message.Header, l *conf.Limits) error {
 	count, size := 0, 0
-	for name, values := range header {
-		value := values[0]
+	for i := range headers {
+		name, value := headers[i].Name, headers[i].Value
 		if len(value) > l.HeaderValueMax {
 			return fail(http.StatusBadRequest, "Header value too long: %.64s", name)
 		}

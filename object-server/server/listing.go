@@ -11,6 +11,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
@@ -41,8 +42,7 @@ func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Met
 			if value, ok := footers[name]; ok {
 				return value, true
 			}
-			values := x.r.Header[name]
-			return strings.Join(values, ","), len(values) > 0
+			return x.in.Lookup(name)
 		})
 	}
 	kept := keptRows(x, previous.Kept)
@@ -88,7 +88,7 @@ func (s *Server) updateAfterPost(x *exchange, mount *devices.Mount, edit *metada
 // objectRow is the row of an object as it was put.
 func objectRow(x *exchange, m *format.Metadata) updates.Row {
 	return updates.Row{
-		Name: x.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
+		Name: x.in.Object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
 		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
 	}
 }
@@ -130,7 +130,7 @@ func (x *exchange) tellRows(rows []updates.Row) {
 
 // updateAfterDelete removes an object from the listing; previous is its state before.
 func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp format.Timestamp, previous device.State) error {
-	row := updates.DeletedRow(x.object, timestamp.String(), x.at.Policy)
+	row := updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
 	all := s.containerUpdates(x, append(kept, row)...)
@@ -166,18 +166,18 @@ func rowVersion(m *format.Metadata) string {
 
 // containerUpdates addresses rows to the container databases that the proxy named, usually one.
 func (s *Server) containerUpdates(x *exchange, rows ...updates.Row) []updates.Update {
-	partition := x.header("X-Container-Partition")
+	partition := x.header(message.ContainerPartition)
 	if partition == "" {
 		return nil
 	}
-	hosts, devices := splitList(x.header("X-Container-Host")), splitList(x.header("X-Container-Device"))
+	hosts, devices := splitList(x.header(message.ContainerHost)), splitList(x.header(message.ContainerDevice))
 	if len(hosts) != len(devices) {
 		s.logger.Error("container update not sent: the number of hosts is not the number of devices", "hosts", len(hosts),
-			"devices", len(devices), "path", x.r.URL.Path, "txn", x.header(transactionHeader))
+			"devices", len(devices), "path", x.in.FullPath(), "txn", x.header(message.TransactionID))
 		return nil
 	}
 	target := updates.Target{
-		Partition: partition, Account: x.account, Container: x.container, PolicyIndex: x.at.Policy,
+		Partition: partition, Account: x.in.Account, Container: x.in.Container, PolicyIndex: x.at.Policy,
 	}
 	if account, container, ok := x.shard(); ok {
 		target.Account, target.Container = account, container
@@ -194,8 +194,8 @@ func (s *Server) containerUpdates(x *exchange, rows ...updates.Row) []updates.Up
 
 // shard is the container to update if the proxy knows that the listing is sharded.
 func (x *exchange) shard() (account, container string, ok bool) {
-	path := x.header("X-Backend-Container-Path")
-	if quoted := x.header("X-Backend-Quoted-Container-Path"); quoted != "" {
+	path := x.header(message.ContainerPath)
+	if quoted := x.header(message.QuotedContainerPath); quoted != "" {
 		unquoted, err := url.PathUnescape(quoted)
 		if err != nil {
 			return "", "", false

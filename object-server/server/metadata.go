@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/message"
 )
 
 // Prefixes of the headers that become metadata.
@@ -22,16 +23,23 @@ const (
 	largeHeader    = "X-Static-Large-Object"
 )
 
-// allowedHeaders are the plain headers that may be stored with an object, by canonical name.
-type allowedHeaders map[string]bool
+// allowedHeaders are the plain headers that may be stored with an object.
+type allowedHeaders struct {
+	names  map[string]bool // canonical
+	fields []message.Field // those that the server reads, too
+}
 
 func newAllowedHeaders(names []string) allowedHeaders {
-	allowed := allowedHeaders{}
+	allowed := allowedHeaders{names: map[string]bool{}}
 	for _, name := range names {
 		switch name = textproto.CanonicalMIMEHeaderKey(name); name {
 		case "Content-Length", "Content-Type", "Deleted", "Etag", "":
 		default:
-			allowed[name] = true
+			if f, ok := message.FieldOf(name); ok {
+				allowed.fields = append(allowed.fields, f)
+			} else {
+				allowed.names[name] = true
+			}
 		}
 	}
 	return allowed
@@ -39,30 +47,39 @@ func newAllowedHeaders(names []string) allowedHeaders {
 
 // collect copies the headers that are metadata into m, except the content type: those that a POST keeps into System,
 // those that it replaces into User and DeleteAt. With isPost, System does not change. X-Delete-At is already checked.
-func (a allowedHeaders) collect(header http.Header, m *format.Metadata, isPost bool) {
-	for name, values := range header {
-		switch {
+func (a allowedHeaders) collect(in *message.Request, m *format.Metadata, isPost bool) {
+	for i := range in.Others {
+		header := &in.Others[i]
+		switch name := header.Name; {
 		case strings.HasPrefix(name, systemPrefix):
 			if !isPost {
-				put(&m.System, name, values)
+				put(&m.System, name, header.Joined())
 			}
 		case strings.HasPrefix(name, metaPrefix), strings.HasPrefix(name, transientPrefix):
-			put(&m.User, name, values)
-		case !a[name]:
-		case name == deleteAtHeader:
-			m.DeleteAt = deleteAt(values[0])
+			put(&m.User, name, header.Joined())
+		case !a.names[name]:
 		case name == largeHeader:
 			if !isPost {
-				put(&m.System, name, values)
+				put(&m.System, name, header.Joined())
 			}
 		default:
-			put(&m.User, name, values)
+			put(&m.User, name, header.Joined())
 		}
 	}
-	for _, name := range strings.Fields(header.Get("X-Backend-Replication-Headers")) {
+	for _, f := range a.fields {
+		if f == message.DeleteAt {
+			m.DeleteAt = deleteAt(in.Get(f)) // 0 without it
+		} else if value, ok := in.Joined(f); ok {
+			put(&m.User, f.Name(), value)
+		}
+	}
+	for _, name := range strings.Fields(in.Get(message.ReplicationHeaders)) {
 		name = textproto.CanonicalMIMEHeaderKey(name)
-		if values, ok := header[name]; ok && !isEngineHeader(name) && !strings.HasPrefix(name, systemPrefix) {
-			put(&m.User, name, values)
+		if isEngineHeader(name) || strings.HasPrefix(name, systemPrefix) {
+			continue
+		}
+		if value, ok := in.Lookup(name); ok {
+			put(&m.User, name, value)
 		}
 	}
 }
@@ -76,11 +93,11 @@ func isEngineHeader(name string) bool {
 	return false
 }
 
-func put(headers *format.Headers, name string, values []string) {
+func put(headers *format.Headers, name, value string) {
 	if *headers == nil {
 		*headers = format.Headers{}
 	}
-	(*headers)[name] = strings.Join(values, ",")
+	(*headers)[name] = value
 }
 
 // collectFooters adds the metadata that came after the body; they override the headers.
@@ -88,9 +105,9 @@ func (a allowedHeaders) collectFooters(footers map[string]string, m *format.Meta
 	for name, value := range footers {
 		switch {
 		case strings.HasPrefix(name, systemPrefix):
-			put(&m.System, name, []string{value})
+			put(&m.System, name, value)
 		case strings.HasPrefix(name, metaPrefix), strings.HasPrefix(name, transientPrefix):
-			put(&m.User, name, []string{value})
+			put(&m.User, name, value)
 		}
 	}
 }
@@ -111,27 +128,26 @@ func lookup(m *format.Metadata, name string) (string, bool) {
 
 // describe sets the headers of a GET's or HEAD's answer.
 func (x *exchange) describe(m *format.Metadata) {
-	header := x.w.Header()
-	header["Content-Type"] = []string{m.ContentType}
-	header["Etag"] = []string{`"` + m.ETag + `"`}
-	header["Last-Modified"] = []string{lastModified(m).Format(http.TimeFormat)}
+	x.set("Content-Type", m.ContentType)
+	x.set("Etag", `"`+m.ETag+`"`)
+	x.set("Last-Modified", lastModified(m).Format(http.TimeFormat))
 	for name, value := range m.System {
-		header[name] = []string{value}
+		x.set(name, value)
 	}
 	for name, value := range m.User {
-		header[name] = []string{value}
+		x.set(name, value)
 	}
 	if m.DeleteAt != 0 {
-		header[deleteAtHeader] = []string{strconv.FormatInt(m.DeleteAt, 10)}
+		x.set(deleteAtHeader, strconv.FormatInt(m.DeleteAt, 10))
 	}
-	data := []string{m.Timestamp.String()}
-	header["X-Timestamp"] = []string{m.MetaTimestamp.Normal()}
-	header[timestampHeader] = []string{m.MetaTimestamp.String()}
-	header["X-Backend-Data-Timestamp"] = data
-	header["X-Backend-Durable-Timestamp"] = data
+	data, meta := m.Timestamp.String(), m.MetaTimestamp.String()
+	x.set("X-Timestamp", m.MetaTimestamp.Normal())
+	x.set(timestampHeader, meta)
+	x.set("X-Backend-Data-Timestamp", data)
+	x.set("X-Backend-Durable-Timestamp", data)
 	x.describeVersion(m, x.since)
 	if m.Doubtful {
-		header[doubtHeader] = []string{doubtStale}
+		x.set(doubtHeader, doubtStale)
 	}
 }
 

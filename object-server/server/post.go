@@ -7,6 +7,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 )
 
@@ -17,7 +18,7 @@ func (s *Server) post(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -95,15 +96,15 @@ func (s *Server) newEdit(x *exchange) (*metadataEdit, error) {
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return nil, err
 	}
-	if err := checkMetadata(x.r.Header, &s.config.Limits); err != nil {
+	if err := checkHeaders(&x.in, &s.config.Limits); err != nil {
 		return nil, err
 	}
-	edit := &metadataEdit{x: x, allowed: s.allowed, timestamp: timestamp, contentType: x.header("Content-Type")}
+	edit := &metadataEdit{x: x, allowed: s.allowed, timestamp: timestamp, contentType: x.header(message.ContentType)}
 	if edit.contentType == "" {
 		return edit, nil
 	}
 	edit.typeTimestamp = timestamp
-	if value := x.header("Content-Type-Timestamp"); value != "" {
+	if value := x.header(message.ContentTypeTimestamp); value != "" {
 		if edit.typeTimestamp, err = format.ParseTimestamp(value); err != nil {
 			return nil, fail(http.StatusBadRequest, "Invalid Content-Type-Timestamp header %q.", value)
 		}
@@ -132,12 +133,12 @@ func (e *metadataEdit) apply(m *format.Metadata) error {
 		return fail(http.StatusForbidden, "Another object has the same hash.")
 	}
 	// A version that has expired stays, but is not current any more.
-	if isExpired(m, e.timestamp) && !e.x.opensExpired() && e.x.header(versionHeader) == "" {
+	if isExpired(m, e.timestamp) && !e.x.opensExpired() && e.x.header(message.VersionID) == "" {
 		return &failure{status: http.StatusNotFound, text: errExpired.Error()}
 	}
 	posted := *m
 	posted.User, posted.DeleteAt, posted.MetaTimestamp = nil, 0, e.timestamp
-	e.allowed.collect(e.x.r.Header, &posted, true)
+	e.allowed.collect(&e.x.in, &posted, true)
 	posted.ContentType, posted.TypeTimestamp = keepListedSize(m.ContentType, e.contentType), e.typeTimestamp
 	isTypeNewer := m.TypeYields(&posted)
 	e.isMetaChanged = m.MetaYields(&posted)

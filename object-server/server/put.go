@@ -10,22 +10,23 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 )
 
 // put answers 201, 400, 408, 409, 411, 412, 413, 422, 499, 503 or 507. With 201 the object and the update of the listing
 // are durable; the update is at the container server or on this device.
 func (s *Server) put(x *exchange) error {
-	if x.header(copyFromHeader) != "" {
+	if x.header(message.CopyFrom) != "" {
 		return s.putCopy(x)
 	}
-	if x.header(restoreHeader) != "" {
+	if x.header(message.VersionRestore) != "" {
 		return s.restore(x)
 	}
 	timestamp, err := s.checkCreation(x)
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -73,15 +74,15 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	}
 	limits := &s.config.Limits
 	switch {
-	case x.r.ContentLength > limits.FileSizeMax, x.sizeHint() > limits.FileSizeMax:
+	case x.in.Length > limits.FileSizeMax, x.sizeHint() > limits.FileSizeMax:
 		return timestamp, fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
-	case x.r.ContentLength == 0 && len(x.r.Header["Content-Length"]) == 0:
+	case !x.in.HasLength:
 		return timestamp, fail(http.StatusLengthRequired, "Missing Content-Length header.")
-	case len(x.r.Header["Content-Type"]) == 0 && x.header(copyFromHeader) == "":
+	case !x.in.Has(message.ContentType) && x.header(message.CopyFrom) == "":
 		return timestamp, fail(http.StatusBadRequest, "No content type")
-	case !utf8.ValidString(x.header("Content-Type")):
+	case !utf8.ValidString(x.header(message.ContentType)):
 		return timestamp, fail(http.StatusBadRequest, "Invalid Content-Type")
-	case x.flag("X-Backend-Obj-Multiphase-Commit"), x.flag("X-Backend-No-Commit"):
+	case x.flag(message.MultiphaseCommit), x.flag(message.NoCommit):
 		return timestamp, fail(http.StatusNotImplemented, "Erasure-coded policies are not supported.")
 	}
 	if err := checkNames(x, limits); err != nil {
@@ -93,15 +94,15 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return timestamp, err
 	}
-	return timestamp, checkMetadata(x.r.Header, limits)
+	return timestamp, checkHeaders(&x.in, limits)
 }
 
 // checkBeforeBody refuses a request that must fail before the client sends the body. For a small body that is already
 // on its way the look-up would cost more; Commit makes the same check.
 func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp format.Timestamp) error {
-	ifNoneMatch := x.header("If-None-Match")
-	isSmall := x.r.ContentLength >= 0 && x.r.ContentLength <= bufferBytes
-	if ifNoneMatch == "" && isSmall && x.header("Expect") == "" {
+	ifNoneMatch := x.header(message.IfNoneMatch)
+	isSmall := x.in.Length >= 0 && x.in.Length <= bufferBytes
+	if ifNoneMatch == "" && isSmall && x.header(message.Expect) == "" {
 		return nil
 	}
 	return s.checkStored(x, from, timestamp)
@@ -110,14 +111,14 @@ func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp form
 // checkStored compares the stored object of that name with the request.
 func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	m, _, err := headCurrent(from, x.at)
-	isVersion := x.header(versionHeader) != "" // a version may come late
+	isVersion := x.header(message.VersionID) != "" // a version may come late
 	if err != nil {
 		if isVersion {
 			timestamp = format.Timestamp{Ticks: format.TicksMax}
 		}
 		return checkAbsent(err, timestamp)
 	}
-	ifNoneMatch := x.header("If-None-Match")
+	ifNoneMatch := x.header(message.IfNoneMatch)
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
 		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
 	}
@@ -146,10 +147,10 @@ func checkAbsent(err error, timestamp format.Timestamp) error {
 
 // sizeHint is the size of the object as far as known, -1 if not.
 func (x *exchange) sizeHint() int64 {
-	if x.r.ContentLength >= 0 && !x.flag(footerFlag) {
-		return x.r.ContentLength
+	if x.in.Length >= 0 && !x.flag(message.MetadataFooter) {
+		return x.in.Length
 	}
-	size, err := strconv.ParseInt(x.header("X-Backend-Obj-Content-Length"), 10, 64)
+	size, err := strconv.ParseInt(x.header(message.ObjectContentLength), 10, 64)
 	if err != nil || size < 0 {
 		return -1
 	}
@@ -158,7 +159,7 @@ func (x *exchange) sizeHint() int64 {
 
 // newMetadata describes the object that was received.
 func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *receivedBody) (format.Metadata, error) {
-	expected := unquote(x.header("Etag"))
+	expected := unquote(x.header(message.ETag))
 	if etag := received.footers["Etag"]; etag != "" {
 		expected = unquote(strings.ToLower(etag))
 	}
@@ -166,10 +167,10 @@ func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *
 		return format.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
 	}
 	m := format.Metadata{
-		Name: x.name(), ContentType: x.header("Content-Type"), ETag: received.etag, Size: received.size,
+		Name: x.name(), ContentType: x.header(message.ContentType), ETag: received.etag, Size: received.size,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
 	}
-	s.allowed.collect(x.r.Header, &m, false)
+	s.allowed.collect(&x.in, &m, false)
 	s.allowed.collectFooters(received.footers, &m)
 	return m, nil
 }

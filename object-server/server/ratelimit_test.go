@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"martlet/object-server/server/conf"
 )
@@ -24,7 +23,7 @@ func TestWhatIsAboutNoDeviceIsNotLimited(t *testing.T) {
 		method, path, _ := strings.Cut(request, " ")
 		got := 200
 		var refused *failure
-		if errors.As(f.server.admit(&exchange{r: httptest.NewRequest(method, path, nil), received: time.Now()}), &refused) {
+		if errors.As(f.server.admit(newExchange(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))), &refused) {
 			got = refused.status
 		}
 		if got != want {

@@ -3,13 +3,12 @@ package server
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 )
 
 // healthcheck answers 200 as long as the process serves.
 func (s *Server) healthcheck(x *exchange) error {
-	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+	if x.in.Method != http.MethodGet && x.in.Method != http.MethodHead {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET, HEAD")
 	}
 	x.set("Content-Type", "text/plain; charset=UTF-8")
@@ -32,12 +31,12 @@ var orders = map[string]func(s *Server, x *exchange) (any, error){
 
 // recon answers with figures about this server, as JSON.
 func (s *Server) recon(x *exchange) error {
-	name := strings.TrimSuffix(strings.TrimPrefix(x.r.URL.Path, "/recon/"), "/")
+	name := strings.TrimSuffix(strings.TrimPrefix(x.in.FullPath(), "/recon/"), "/")
 	order := orders[name]
-	if x.r.Method != http.MethodPost {
+	if x.in.Method != http.MethodPost {
 		order = nil
 	}
-	if x.r.Method != http.MethodGet && order == nil {
+	if x.in.Method != http.MethodGet && order == nil {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").with("Allow", "GET")
 	}
 	var figures any
@@ -51,7 +50,7 @@ func (s *Server) recon(x *exchange) error {
 		return err
 	}
 	if figures == nil {
-		return fail(http.StatusNotFound, "Invalid path: %s", x.r.URL.Path)
+		return fail(http.StatusNotFound, "Invalid path: %s", x.in.FullPath())
 	}
 	body, err := json.Marshal(figures)
 	if err != nil {
@@ -75,10 +74,10 @@ func (s *Server) figures(name string) (any, error) {
 }
 
 func (x *exchange) answerBytes(body []byte) error {
-	x.set("Content-Length", strconv.Itoa(len(body)))
+	x.out.Length = int64(len(body))
 	x.answer(http.StatusOK)
-	if x.r.Method != http.MethodHead {
-		n, _ := x.w.Write(body) // fails only if the client has gone
+	if x.in.Method != http.MethodHead {
+		n, _ := x.carrier.Write(body) // fails only if the client has gone
 		x.bytesOut = int64(n)
 	}
 	return nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"martlet/object-server/server/relink"
@@ -9,7 +10,7 @@ import (
 
 // takeStep handles a POST with ?step=relink or cleanup, and any number of policy=N and device=NAME.
 func (s *Server) takeStep(x *exchange) (any, error) {
-	query := x.r.URL.Query()
+	query, _ := url.ParseQuery(x.in.Query) // pairs that are malformed are left out
 	step := query.Get("step")
 	if step != relink.StepRelink && step != relink.StepCleanup {
 		return nil, fail(http.StatusBadRequest, "The step is neither relink nor cleanup.")

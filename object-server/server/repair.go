@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ type repairer interface {
 // repair handles a POST with device=NAME, policy=N and partition=N: it repairs that partition. Without apply=true it only
 // reports what it would do. Requests to that partition wait until it ends, others do not.
 func (s *Server) repair(x *exchange) (any, error) {
-	query := x.r.URL.Query()
+	query, _ := url.ParseQuery(x.in.Query) // pairs that are malformed are left out
 	name := query.Get("device")
 	if !devices.IsName(name) {
 		return nil, fail(http.StatusBadRequest, "Invalid device name.")

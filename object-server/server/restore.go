@@ -5,6 +5,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 )
@@ -16,14 +17,14 @@ func (s *Server) restore(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	target, err := x.versionIn(restoreHeader)
+	target, err := x.versionIn(message.VersionRestore)
 	switch {
 	case err != nil:
 		return err
-	case x.r.ContentLength != 0:
+	case x.in.Length != 0:
 		return fail(http.StatusBadRequest, "A PUT that restores a version has no body.")
 	}
-	mount, err := s.devices.Acquire(x.device)
+	mount, err := s.devices.Acquire(x.in.Device)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (s *Server) restore(x *exchange) error {
 		return err
 	}
 	rows = append(rows, updates.Row{
-		Name: x.object, CreatedAt: timestamp.String(), ETag: versionid.Text(target), ContentType: "", PolicyIndex: x.at.Policy,
+		Name: x.in.Object, CreatedAt: timestamp.String(), ETag: versionid.Text(target), ContentType: "", PolicyIndex: x.at.Policy,
 		VersionID: updates.CurrentVersion,
 	})
 	if err := s.deliver(x, mount, s.containerUpdates(x, rows...)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"martlet/object-server/server/conf"
 	"martlet/object-server/server/descriptors"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/ratelimit"
 	"martlet/object-server/server/recon"
 	"martlet/object-server/server/relink"
@@ -164,11 +165,9 @@ func (s *Server) stopUpdates() {
 // errAborted means that the answer is incomplete and the connection must be closed.
 var errAborted = errors.New("answer incomplete")
 
-const transactionHeader = "X-Trans-Id"
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{w: w, r: r, control: http.NewResponseController(w), received: time.Now()}
+	x := newExchange(w, r)
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // for a body that net/http reads to skip it
 	err := s.dispatch(x)
@@ -182,20 +181,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) dispatch(x *exchange) error {
-	switch path := x.r.URL.Path; {
+	switch path := x.in.FullPath(); {
 	case path == "/healthcheck":
 		return s.healthcheck(x)
 	case strings.HasPrefix(path, "/recon/"):
 		return s.recon(x)
-	case x.r.Method == http.MethodOptions:
+	case x.in.Method == http.MethodOptions:
 		return s.whoAmI(x)
-	case x.r.Method == batchMethod:
+	case x.in.Method == batchMethod:
 		return s.batch(x)
 	}
 	if err := s.admit(x); err != nil {
 		return err
 	}
-	handle := s.handler(x.r.Method)
+	handle := s.handler(x.in.Method)
 	if handle == nil {
 		return fail(http.StatusMethodNotAllowed, "The method is not allowed for this resource.").
 			with("Allow", "DELETE, GET, HEAD, POST, PUT")
@@ -226,8 +225,8 @@ func (s *Server) handler(method string) func(*exchange) error {
 func (s *Server) endExchange(x *exchange) {
 	problem := recover()
 	if problem != nil && problem != http.ErrAbortHandler {
-		s.logger.Error("panic", "error", problem, "method", x.r.Method, "path", x.r.URL.Path,
-			"txn", x.header(transactionHeader), "stack", string(debug.Stack()))
+		s.logger.Error("panic", "error", problem, "method", x.in.Method, "path", x.in.FullPath(),
+			"txn", x.header(message.TransactionID), "stack", string(debug.Stack()))
 		if x.status == 0 {
 			x.answerFailure(fail(http.StatusInternalServerError, "Internal error."))
 			problem = nil

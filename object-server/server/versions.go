@@ -7,6 +7,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/message"
 	"martlet/object-server/server/versionid"
 )
 
@@ -14,29 +15,27 @@ import (
 const (
 	versionHeader = "X-Backend-Version-Id"
 	markerHeader  = "X-Backend-Version-Marker"
-	restoreHeader = "X-Backend-Version-Restore"
-	hideHeader    = "X-Backend-Version-Hide"
 )
 
 // restoredName is the stored header that names the version that is current.
 const restoredName = "X-Object-Sysmeta-Current-Version"
 
 // versionIn is the version that a header of the request names.
-func (x *exchange) versionIn(header string) (format.VersionID, error) {
+func (x *exchange) versionIn(header message.Field) (format.VersionID, error) {
 	text := x.header(header)
 	id, err := versionid.Parse(text)
 	if err != nil {
-		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", header, text)
+		return id, fail(http.StatusBadRequest, "Invalid %s header %q.", header.Name(), text)
 	}
 	return id, nil
 }
 
 // version is the version that the request names; ok is false if it names none.
 func (x *exchange) version() (id format.VersionID, ok bool, err error) {
-	if x.header(versionHeader) == "" {
+	if x.header(message.VersionID) == "" {
 		return id, false, nil
 	}
-	id, err = x.versionIn(versionHeader)
+	id, err = x.versionIn(message.VersionID)
 	return id, true, err
 }
 

@@ -46,6 +46,7 @@ GO_LEVELS = {
     "server/calls": 0,
     "server/descriptors": 0,
     "server/marker": 0,
+    "server/message": 0,
     "server/option": 0,
     "server/ranges": 0,
     "server/workers": 0,
