@@ -141,7 +141,7 @@ crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CR
 		go test -count=1 -timeout=0 -v -run '^TestPowerCuts$$' ./device
 
 linear: .go-ok ## Go: what concurrent clients see has an order (LINEAR_SECONDS=60 for each sync method)
-	cd object-server && MARTLET_LINEAR_SECONDS=$(LINEAR_SECONDS) go test -count=1 -timeout=0 -v -run '^TestLinearizable' ./device
+	cd object-server && MARTLET_LINEAR_SECONDS=$(LINEAR_SECONDS) go test -count=1 -timeout=0 -v -run '^TestLinearizable' ./device ./server
 
 fuzz: .go-ok ## Go: every fuzz target in turn (FUZZ_SECONDS=60 each)
 	@$(PYTHON) .ci/fuzz $(FUZZ_SECONDS)
