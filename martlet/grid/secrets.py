@@ -71,6 +71,18 @@ def connector_proof(key: bytes, acceptor_nonce: bytes, connector_nonce: bytes) -
     return hmac.digest(key, message, hashlib.sha256)
 
 
+def http_client_proof(key: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
+    """The proof of a client on a plain HTTP connection."""
+    message = b"martlet-grid-1 http client" + server_nonce + client_nonce
+    return hmac.digest(key, message, hashlib.sha256)
+
+
+def http_server_proof(key: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
+    """The proof of the server on a plain HTTP connection."""
+    message = b"martlet-grid-1 http server" + server_nonce + client_nonce
+    return hmac.digest(key, message, hashlib.sha256)
+
+
 def acceptor_proof(key: bytes, acceptor_nonce: bytes, connector_nonce: bytes) -> bytes:
     """The proof of the side that listens."""
     message = b"martlet-grid-1 acceptor" + acceptor_nonce + connector_nonce

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from martlet.grid.connection import GridConnection, Responder
 from martlet.grid.frames import FrameError
 from martlet.grid.handshake import AcceptorHandshake, Refusal, RefusedError
 from martlet.grid.loop import Loop, process_loop
 from martlet.grid.options import Options
+from martlet.grid.refusals import Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.session import Session
 from martlet.grid.websocket import Channel, accept_upgrade, acceptor_channel
@@ -27,8 +27,6 @@ from martlet.log import get_logger
 
 HANDSHAKE_SECONDS = 10.0
 _READ_BYTES = 16 * 1024
-#: Refusals of the same kind within this time are one line of the log, seconds.
-_LOG_SECONDS = 10.0
 
 #: Kinds of refusal beside those of `Refusal`.
 BAD_UPGRADE = "bad_upgrade"
@@ -56,7 +54,6 @@ class GridServer:
         unauthenticated_max: int = 64,
         handshake_seconds: float = HANDSHAKE_SECONDS,
         loop: Loop | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.secrets = secrets
         self.responder = responder
@@ -64,16 +61,15 @@ class GridServer:
         self.unauthenticated_max = unauthenticated_max
         self.handshake_seconds = handshake_seconds
         self._given_loop = loop
-        self._clock = clock
         #: Connections in their handshake.
         self.unauthenticated = 0
         #: Connections after their handshake.
         self.connections: set[GridConnection] = set()
-        #: Refused connections by kind.
-        self.refused: Counter[str] = Counter()
+        #: Handshakes that succeeded.
+        self.handshakes = 0
+        self.refusals = Refusals("grid_refused")
         #: Connections that ended because the peer broke a rule of the format.
         self.protocol_errors = 0
-        self._logged: dict[str, tuple[float, int]] = {}
 
     @property
     def loop(self) -> Loop:
@@ -85,11 +81,11 @@ class GridServer:
         peer = (environ.get("REMOTE_ADDR", ""), int(environ.get("REMOTE_PORT", 0) or 0))
         headers, sentence = _check_upgrade(environ)
         if not headers:
-            self.refuse(BAD_UPGRADE, peer, sentence)
+            self.refusals.add(BAD_UPGRADE, peer[0], sentence)
             return _refusal("400 Bad Request", sentence, start_response)
         if self.unauthenticated >= self.unauthenticated_max:
             sentence = "Too many connections are in their handshake."
-            self.refuse(TOO_MANY, peer, sentence)
+            self.refusals.add(TOO_MANY, peer[0], sentence)
             return _refusal("503 Service Unavailable", sentence, start_response)
         environ[HAND_OVER](_Guest(self, peer))
         start_response("101 Switching Protocols", headers)
@@ -99,23 +95,6 @@ class GridServer:
         """Accept no more requests; connections end once nothing is in flight on them."""
         for connection in list(self.connections):
             connection.leave(reason)
-
-    def refuse(self, kind: str, peer: Address, sentence: str) -> None:
-        """Count a refusal, and log it unless the log has one of its kind already."""
-        self.refused[kind] += 1
-        now = self._clock()
-        logged_at, count = self._logged.get(kind, (-_LOG_SECONDS, 0))
-        if now - logged_at < _LOG_SECONDS:
-            self._logged[kind] = (logged_at, count + 1)
-            return
-        self._logged[kind] = (now, 0)
-        log.warning(
-            "event=grid_refused kind=%s remote_addr=%s reason=%r not_logged=%d",
-            kind,
-            peer[0],
-            sentence,
-            count,
-        )
 
 
 class _Guest:
@@ -141,6 +120,7 @@ class _Guest:
             server.unauthenticated -= 1
         if peer is None:
             return
+        server.handshakes += 1
         loop = server.loop
         ended = loop.waiter()
         reasons: list[str] = []
@@ -193,7 +173,7 @@ class _Guest:
             kind, sentence = LOST, f"connection lost in the handshake: {error}"
         else:
             return handshake.peer
-        server.refuse(kind, self._peer, sentence)
+        server.refusals.add(kind, self._peer[0], sentence)
         try:
             sock.sendall(channel.close(sentence))
         except OSError:

@@ -11,6 +11,10 @@ it reads the first answer. `BackendClient.request` does both for callers that us
 The server may close a pooled connection just as it is taken from the pool. If no byte of an answer
 came, the request is sent again on a new connection. This is safe: every request of the backend
 protocol carries an X-Timestamp, so a server that receives it twice ignores the second one.
+
+A cluster with a secret wants a login on each new connection (doc/formats/grid.md). It is a part of
+the exchange: the thread that reads the answer drives it, so one slow server does not delay the
+requests to others. A server that does not prove itself is a ConnectError: no request was sent.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import socket
 import time
 from collections.abc import Mapping
 
+from martlet.http.backend_login import Login, LoginError, StartLogin, answer_login
 from martlet.http.backend_response import (
     Address,
     BackendError,
@@ -75,14 +80,20 @@ class BackendClient:
     :param conn_timeout: seconds to wait for a connection.
     :param node_timeout: seconds to wait for each single read or write.
     :param pool_size: idle connections kept for each address; more are closed after use.
+    :param start_login: called for each new connection; without it there are no logins.
     """
 
     def __init__(
-        self, conn_timeout: float = 0.5, node_timeout: float = 10.0, pool_size: int = 64
+        self,
+        conn_timeout: float = 0.5,
+        node_timeout: float = 10.0,
+        pool_size: int = 64,
+        start_login: StartLogin | None = None,
     ) -> None:
         self.conn_timeout = conn_timeout
         self.node_timeout = node_timeout
         self.pool_size = pool_size
+        self._start_login = start_login
         # The connections of each address, with the time of their last use.
         self._idle: dict[Address, list[tuple[socket.socket, float]]] = {}
 
@@ -159,8 +170,8 @@ class BackendClient:
             while idle:
                 idle.pop()[0].close()
 
-    def connect(self, address: Address) -> socket.socket:
-        """A new connection, not from the pool.
+    def connect(self, address: Address) -> tuple[socket.socket, Login | None]:
+        """A new connection, not from the pool, and the login that must come first, if any.
 
         :raises ConnectError: the connection failed, or (ConnectTimeout) took too long.
         """
@@ -170,8 +181,13 @@ class BackendClient:
             raise ConnectTimeout(address, f"no connection in {self.conn_timeout} s") from error
         except OSError as error:
             raise ConnectError(address, f"cannot connect: {error}") from error
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ip = sock.getpeername()[0]
+        except OSError as error:
+            sock.close()
+            raise ConnectError(address, f"connection lost: {error}") from error
+        return sock, self._start_login(address, ip) if self._start_login else None
 
     def take(self, address: Address) -> socket.socket | None:
         """Take an idle connection that does not seem to be closed by the server, or None."""
@@ -198,8 +214,11 @@ class BackendExchange:
     __slots__ = (
         "_body",
         "_client",
+        "_has_lost_login",
         "_head",
         "_incoming",
+        "_login",
+        "_method",
         "_reused",
         "address",
         "timeout",
@@ -216,20 +235,24 @@ class BackendExchange:
         timeout: float | None,
     ) -> None:
         self._client = client
+        self._method = method
         self._head = head
         self._body = body
+        self._login: Login | None = None  # the connection is not proved yet
+        self._has_lost_login = False
         self.address = address
         self.timeout = client.node_timeout if timeout is None else timeout
         #: Sent a second time, so that the server may have acted on it before it answered.
         self.was_resent = False
         sock = client.take(address)
         self._reused = sock is not None
-        self._incoming = Incoming(client, address, sock or client.connect(address), method)
+        if sock is None:
+            self._connect()
+            return
+        self._incoming = Incoming(client, address, sock, method)
         try:
             self._send_request()
         except ConnectionLost:
-            if not self._reused:
-                raise
             self._send_again()
 
     def fileno(self) -> int:
@@ -245,8 +268,10 @@ class BackendExchange:
         :param timeout: seconds for each read, instead of the request's node_timeout.
         :raises BackendError: no answer, or an answer that is not HTTP.
         """
+        self._log_in(timeout)
         while not self._incoming.has_final_headers:
             self._read_some(timeout)
+            self._log_in(timeout)
         return BackendResponse(self._incoming, self.timeout)
 
     def abort(self) -> None:
@@ -269,9 +294,50 @@ class BackendExchange:
         self._reused = False
         self.was_resent = True
         self._incoming.drop()
-        sock = self._client.connect(self.address)
-        self._incoming = Incoming(self._client, self.address, sock, self._incoming.method)
-        self._send_request()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Open a connection, and send the request, or the login that must come before it."""
+        sock, self._login = self._client.connect(self.address)
+        if self._login is None:
+            self._incoming = Incoming(self._client, self.address, sock, self._method)
+            self._send_request()
+        else:
+            self._send_login(sock, self._login.start())
+
+    def _send_login(self, sock: socket.socket, request: bytes) -> None:
+        self._incoming = Incoming(self._client, self.address, sock, "GET")
+        self._send_all(request)
+
+    def _log_in(self, timeout: float | None) -> None:
+        """If the connection is not proved yet, do that, and send the request.
+
+        :raises ReadTimeout: there is no answer yet; the call may be repeated.
+        :raises ConnectError: the server does not prove itself.
+        :raises BackendError: it does not answer, or not in HTTP.
+        """
+        while self._login is not None:
+            incoming = self._incoming
+            try:
+                request = answer_login(
+                    self._login, incoming, self.timeout if timeout is None else timeout
+                )
+            except LoginError as error:
+                incoming.drop()
+                raise ConnectError(self.address, f"no login: {error}") from None
+            except ConnectionLost:
+                incoming.drop()
+                if self._has_lost_login:
+                    raise
+                self._has_lost_login = True  # a server that reloads closes some connections
+                self._connect()
+                continue
+            if request:
+                self._send_login(incoming.sock, request)
+            else:
+                self._login = None
+                self._incoming = Incoming(self._client, self.address, incoming.sock, self._method)
+                self._send_request()
 
     def _send_request(self) -> None:
         if len(self._body) <= JOIN_BODY_BYTES_MAX:
@@ -320,9 +386,11 @@ class BackendUpload(BackendExchange):
 
         :raises BackendError: no answer; after a ReadTimeout the call may be repeated.
         """
+        self._log_in(timeout)
         incoming = self._incoming
         while not (incoming.has_continue or incoming.has_final_headers):
             self._read_some(timeout)
+            self._log_in(timeout)
             incoming = self._incoming
         if incoming.has_final_headers:
             incoming.never_reuse()  # the server may read the next bytes as the body

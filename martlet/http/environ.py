@@ -36,6 +36,10 @@ SOURCE = "swift.source"
 #: `martlet.grid.server`. The successor takes the connection over once the answer, 101, is sent.
 HAND_OVER = "martlet.hand_over"
 
+#: ``dict[str, Any]``. Written by the HTTP server, empty for each new connection. Read by
+#: `martlet.grid.gate`. Whatever is kept as long as the connection.
+CONNECTION = "martlet.connection"
+
 # Authentication and authorization.
 
 #: ``Callable[[Request], Response | None]``. Written by tempauth, keystoneauth, tempurl and

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from martlet.http.environ import HAND_OVER, Environ, WSGIApp
+from martlet.http.environ import CONNECTION, HAND_OVER, Environ, WSGIApp
 from martlet.http.header_names import upper_name
 from martlet.http.response import STATUS_LINES
 from martlet.http.trans_id import new_trans_id
@@ -68,6 +68,7 @@ class Connection:
         self._environ["SERVER_NAME"], self._environ["SERVER_PORT"] = own[0], str(own[1])
         self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = peer[0], str(peer[1])
         self._environ[HAND_OVER] = self._hand_over
+        self._environ[CONNECTION] = {}  # the same one for all requests
         self._successor: Successor | None = None
 
     @property

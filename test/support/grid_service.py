@@ -82,7 +82,7 @@ class Service:
     def counters(self, call: GridCall) -> bytes:
         return json.dumps(
             {
-                "refused": dict(self.grid.refused),
+                "refused": dict(self.grid.refusals.counts),
                 "protocol_errors": self.grid.protocol_errors,
                 "requests": self.handlers.requests,
                 "connections": len(self.grid.connections),
