@@ -64,8 +64,9 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     from container.config import ReconcilerDefaults, ReconcilerOptions
     from container.queue_servers import QueueServers
     from container.reconciler import Reconciler
-    from martlet.conf.cluster import CONF_NAME
+    from martlet.conf.cluster import CONF_NAME, ClusterConf
     from martlet.conf.options import ConfigError, load_options, read_ini
+    from martlet.grid.http_login import Logins
     from martlet.http.backend_client import BackendClient
     from martlet.http.internal_client import InternalClient
     from martlet.log import setup_logging
@@ -84,8 +85,13 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     client = InternalClient(load_pipeline(conf_path), "Container-Reconciler", options.request_tries)
     hash_path = HashPath.from_conf(f"{defaults.swift_dir}/{CONF_NAME}")
     ring = Ring(f"{defaults.swift_dir}/container.ring.gz", hash_path)
-    servers = QueueServers(ring, BackendClient(options.conn_timeout, options.node_timeout))
-    return Reconciler(options, client, servers)
+    grid = ClusterConf.load(defaults.swift_dir).grid
+    backend = BackendClient(
+        options.conn_timeout,
+        options.node_timeout,
+        start_login=Logins(grid.secrets, grid.plain_http),
+    )
+    return Reconciler(options, client, QueueServers(ring, backend))
 
 
 if __name__ == "__main__":

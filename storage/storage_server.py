@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 from martlet.conf.cluster import CONF_NAME, ClusterConf
 from martlet.conf.constraints import ConstraintError
 from martlet.conf.options import is_true, load_options, option
+from martlet.grid.http_login import Logins
 from martlet.http.backend_client import BackendClient
 from martlet.http.environ import Environ, HeaderList, StartResponse
 from martlet.http.request import Request
@@ -114,7 +115,11 @@ class StorageServer:
         self._requests_of_device: Counter[str] = Counter()
         self._copies_of_device: Counter[str] = Counter()
         self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
-        self._client = BackendClient(options.conn_timeout, options.node_timeout)
+        self._client = BackendClient(
+            options.conn_timeout,
+            options.node_timeout,
+            start_login=Logins(cluster.grid.secrets, cluster.grid.plain_http),
+        )
         self.restorer = Restorer(
             self.name,
             self._client,

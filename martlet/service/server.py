@@ -92,7 +92,7 @@ class ServerOptions:
 
 @dataclass(frozen=True)
 class StorageServerOptions(ServerOptions):
-    """``[DEFAULT]`` of a storage service; its port gives access to all data, unauthenticated."""
+    """``[DEFAULT]`` of a storage service; its port gives access to all data, behind a gate."""
 
     bind_ip: str = option("127.0.0.1", "Address to listen on, for proxies and other servers")
 
@@ -112,7 +112,7 @@ def serve(
     """
     estate = inherit()
     try:
-        options, cluster, app = _load(conf_path, kind, complete_pipeline)
+        options, cluster, app = _load(conf_path, app_name, kind, complete_pipeline)
         gc.freeze()  # the collector need not scan, and so unshare, the loaded objects
         gc.set_threshold(*_GC_THRESHOLDS)
         listeners = _listen(options, estate)
@@ -159,7 +159,7 @@ def check(
     Before a reload this also checks that a new address is free.
     """
     try:
-        options, _, _ = _load(conf_path, kind, complete_pipeline)
+        options, _, _ = _load(conf_path, app_name, kind, complete_pipeline)
         if checked_address() not in (None, _address(options)):
             _listen(options, Estate())
     except (ConfigError, ValueError, OSError) as error:
@@ -169,16 +169,25 @@ def check(
 
 
 def _load(
-    conf_path: Path, kind: type[ServerOptions], complete_pipeline: CompletePipeline | None
+    conf_path: Path,
+    app_name: str,
+    kind: type[ServerOptions],
+    complete_pipeline: CompletePipeline | None,
 ) -> tuple[ServerOptions, ClusterConf, WSGIApp]:
-    """
+    """The options, ``martlet.conf``, and the pipeline; before that of a storage service a gate.
+
     :raises ConfigError, ValueError, OSError: the conf cannot be used.
     """
     setup_logging(ServerOptions.log_level)
     options = load_server_options(conf_path, kind)
     setup_logging(options.log_level)
     cluster = ClusterConf.load(options.swift_dir)
-    return options, cluster, load_pipeline(conf_path, complete_pipeline)
+    app = load_pipeline(conf_path, complete_pipeline)
+    if issubclass(kind, StorageServerOptions):
+        from martlet.service.gate import behind_gate
+
+        app = behind_gate(app, cluster.grid, f"{app_name} {_address(options)}")
+    return options, cluster, app
 
 
 def load_server_options(

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from martlet.conf.cluster import ClusterConf
+from martlet.grid.http_login import Logins
 from martlet.http.backend_client import BackendClient
 from martlet.http.request import Request
 from martlet.http.response import http_error
@@ -36,7 +37,10 @@ class Core:
         self.rings = rings
         self.logger = logger
         client = BackendClient(
-            options.conn_timeout, options.node_timeout, options.backend_pool_size
+            options.conn_timeout,
+            options.node_timeout,
+            options.backend_pool_size,
+            Logins(cluster.grid.secrets, cluster.grid.plain_http),
         )
         health = DeviceHealth(
             options.error_suppression_interval,

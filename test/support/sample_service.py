@@ -15,20 +15,34 @@ from pathlib import Path
 
 APP = """
     import os
+    import time
     from martlet.http.request import Request
     from martlet.http.response import Response
 
-    def app_factory(global_conf, **conf):
-        word = conf.get("word", "")
+    class App:
+        def __init__(self, word):
+            self.word = word
 
-        def app(environ, start_response):
+        def __call__(self, environ, start_response):
             req = Request(environ)
             if req.path == "/word":
-                return Response(200, body=word)(environ, start_response)
+                return Response(200, body=self.word)(environ, start_response)
             if req.method == "PUT":
                 return Response(201, body=str(len(req.body_file.read())))(environ, start_response)
             return Response(200, body=str(os.getpid()))(environ, start_response)
-        return app
+
+        def grid_handlers(self):
+            return {"pid": lambda call: b"%d" % os.getpid(), "await": self.await_file}
+
+        def await_file(self, call):
+            path = call.payload.decode()
+            open(path + ".begun", "w").close()
+            while not os.path.exists(path):
+                time.sleep(0.01)
+            return b"%d" % os.getpid()
+
+    def app_factory(global_conf, **conf):
+        return App(conf.get("word", ""))
 """
 MAIN = """
     import sys
@@ -36,7 +50,7 @@ MAIN = """
     from martlet.service.server import patch_standard_library, run_service
     server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
     patch_standard_library()
-    sys.exit(run_service("martlet-sample-server", "a sample"))
+    sys.exit(run_service("martlet-sample-server", "a sample", kind=server.{kind}))
 """
 # Code that runs just before the process re-executes its program.
 AT_EXECUTION = """\
@@ -50,21 +64,21 @@ martlet.service.server.execute_anew = execute
 
 
 class Service:
-    """A sample service in its own directory."""
+    """A sample service in its own directory.
 
-    def __init__(self, directory: Path, workers: int, at_execution: str = "") -> None:
+    :param kind: of its options: with StorageServerOptions it is a storage service.
+    """
+
+    def __init__(
+        self, directory: Path, workers: int, at_execution: str = "", kind: str = "ServerOptions"
+    ) -> None:
         self.directory = directory
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         (directory / "sample_app.py").write_text(textwrap.dedent(APP))
-        main = textwrap.dedent(MAIN)
-        if at_execution:
-            main = AT_EXECUTION.format(at_execution) + main
-        (directory / "main.py").write_text(main)
-        (directory / "martlet.conf").write_text(
-            "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n"
-        )
+        self.write_main(kind, at_execution)
+        self.write_grid("grid_secret = none\n")
         self.conf = directory / "sample.conf"
         self.write_conf(f"bind_port = {self.port}\nworkers = {workers}\n")
         self.process: subprocess.Popen[str] | None = None
@@ -74,6 +88,18 @@ class Service:
             f"[DEFAULT]\nbind_ip = 127.0.0.1\nswift_dir = {self.directory}\n{defaults}"
             f"[app:main]\npaste.app_factory = sample_app:app_factory\nword = {word}\n"
         )
+
+    def write_main(self, kind: str = "ServerOptions", at_execution: str = "") -> None:
+        """Write the program."""
+        main = textwrap.dedent(MAIN).format(kind=kind)
+        if at_execution:
+            main = AT_EXECUTION.format(at_execution) + main
+        (self.directory / "main.py").write_text(main)
+
+    def write_grid(self, options: str) -> None:
+        """Write martlet.conf."""
+        text = f"[grid]\n{options}[swift-hash]\nswift_hash_path_suffix = x\n"
+        (self.directory / "martlet.conf").write_text(text)
 
     @property
     def log_path(self) -> Path:

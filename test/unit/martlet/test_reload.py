@@ -8,14 +8,13 @@ import os
 import signal
 import socket
 import subprocess
-import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sample_service import MAIN, Service, wait_until
+from sample_service import Service, wait_until
 
 Start = Callable[..., Service]
 
@@ -238,7 +237,7 @@ def test_a_conf_that_breaks_after_its_check_leaves_the_old_workers(start: Start)
     tell(service, signal.SIGHUP)
     wait_until(lambda: "the workers from before the reload go on" in service.log)
     assert service.get_pid() == worker
-    (service.directory / "main.py").write_text(textwrap.dedent(MAIN))  # for the next but one
+    service.write_main()  # for the next but one
     rewrite(service, "new", workers=0)
     tell(service, signal.SIGHUP)
     wait_until(lambda: service.log.count("the workers from before the reload go on") == 2)
