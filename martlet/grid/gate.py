@@ -16,7 +16,7 @@ from martlet.grid.handlers import Handlers
 from martlet.grid.http_login import NONCE, PATH, PROOF, ProofError, ServerLogin
 from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
-from martlet.grid.refusals import Refusals
+from martlet.grid.refusals import MALFORMED, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.server import GridServer
 from martlet.grid.websocket import PATH as GRID_PATH
@@ -66,7 +66,7 @@ class Gate:
         if path == GRID_PATH:
             return self.grid(environ, start_response)
         method: str = environ["REQUEST_METHOD"]
-        if path == PATH and method == "GET":
+        if path == PATH:
             return self._log_in(environ)(environ, start_response)
         is_reading = method in ("GET", "HEAD")
         if path == FIGURES_PATH and is_reading:
@@ -93,8 +93,8 @@ class Gate:
             "refused": dict(self.grid.refusals.counts),
             "protocol_errors": self.grid.protocol_errors,
             "served": self._handlers.requests,
-            "http_logins": self._logins,
-            "http_refused": dict(self._refusals.counts),
+            "logins_http": self._logins,
+            "refused_http": self._refusals.counts.total(),
         }
 
     def _is_proved(self, environ: Environ) -> bool:
@@ -108,6 +108,8 @@ class Gate:
         return Response(403, _PLAIN, _WHAT_TO_DO.format(remote_addr))
 
     def _log_in(self, environ: Environ) -> Response:
+        if environ["REQUEST_METHOD"] != "GET":
+            return Response(405, {"Allow": "GET", **_PLAIN}, "A login is a GET.\n")
         login: ServerLogin = environ[CONNECTION].setdefault(_LOGIN, ServerLogin(self._secrets))
         sent = {
             name.lower(): value
@@ -120,6 +122,7 @@ class Gate:
             headers = login.check(sent)
         except ProofError as error:
             self._refusals.add(error.kind, environ["REMOTE_ADDR"], str(error))
-            return Response(403, _CLOSE, f"{error}\n")
+            status = 400 if error.kind == MALFORMED else 403
+            return Response(status, _CLOSE, f"{error}\n")
         self._logins += 1
         return Response(200, headers)

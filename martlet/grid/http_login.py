@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from martlet.grid.frames import NONCE_BYTES
 from martlet.grid.handshake import Refusal
 from martlet.grid.plain_http import PlainHttp
+from martlet.grid.refusals import MALFORMED
 from martlet.grid.secrets import Secrets, http_client_proof, http_server_proof
 from martlet.http.backend_client import Address, request_head
 from martlet.http.backend_login import LoginError
@@ -82,7 +83,7 @@ class ClientLogin:
 
     def _prove(self, headers: Mapping[str, str]) -> bytes:
         nonce = _bytes(headers, NONCE, NONCE_BYTES)
-        key_ids = [text.strip() for text in headers.get(KEYS.lower(), "").split(",")]
+        key_ids = [text.strip() for text in headers.get(KEYS.lower(), "").lower().split(",")]
         if key_ids == [""]:
             raise LoginError("it has no grid_secret, but this side has one")
         for key, key_id in zip(self._secrets.keys, self._secrets.ids, strict=True):
@@ -140,7 +141,7 @@ class ServerLogin:
             key_id = _from_hex(headers.get(KEY.lower(), ""))
             proof = _bytes(headers, PROOF, _PROOF_BYTES)
         except LoginError as error:
-            raise ProofError("malformed", f"The request is malformed: {error}.") from None
+            raise ProofError(MALFORMED, f"The request is malformed: {error}.") from None
         key = self._secrets.by_id(key_id)
         if key is None:
             raise ProofError(Refusal.NO_COMMON_KEY, "The secret of this key id is not known here.")

@@ -11,6 +11,8 @@ from martlet.log import fields, get_logger
 
 #: Refusals of the same kind within this time are one line of the log, seconds.
 LOG_SECONDS = 10.0
+#: The kind of what breaks the format.
+MALFORMED = "malformed"
 
 log = get_logger("martlet.grid")
 

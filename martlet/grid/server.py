@@ -17,7 +17,7 @@ from martlet.grid.frames import FrameError
 from martlet.grid.handshake import AcceptorHandshake, Refusal, RefusedError
 from martlet.grid.loop import Loop, process_loop
 from martlet.grid.options import Options
-from martlet.grid.refusals import Refusals
+from martlet.grid.refusals import MALFORMED, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.session import Session
 from martlet.grid.websocket import Channel, accept_upgrade, acceptor_channel
@@ -32,7 +32,6 @@ _READ_BYTES = 16 * 1024
 BAD_UPGRADE = "bad_upgrade"
 TOO_MANY = "too_many"
 TOO_SLOW = "too_slow"
-MALFORMED = "malformed"
 LOST = "lost"
 
 log = get_logger("martlet.grid")

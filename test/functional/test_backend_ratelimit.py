@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import io
 import json
 import tarfile
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 
 from cluster.ports import HOST
@@ -84,7 +84,7 @@ class Limits:
 
     def _request(self, node: str, method: str, path: str) -> tuple[int, bytes]:
         port = self.cluster.storage_port("object", NODES.index(node) + 1)
-        connection = http.client.HTTPConnection(HOST, port, timeout=60)
+        connection = StorageConnection(self.cluster.home, HOST, port)
         try:
             connection.request(method, path)
             response = connection.getresponse()

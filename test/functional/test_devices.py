@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import subprocess
 import sysconfig
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost
 
@@ -90,7 +90,7 @@ def test_one_failed_device_leaves_every_old_object_readable(
 def has_replica(cluster: RunningCluster, device: str, partition: int, path: str) -> bool:
     """Whether the object server itself has the replica."""
     port = cluster.storage_port("object")
-    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    connection = StorageConnection(cluster.home, HOST, port)
     try:
         connection.request("HEAD", f"/{device}/{partition}{path}")
         status = connection.getresponse().status

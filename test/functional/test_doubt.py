@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 
 from cluster.ports import HOST
@@ -99,7 +100,7 @@ def ask_device(
     cluster: RunningCluster, account: Account, partition: Partition, name: str
 ) -> http.client.HTTPResponse:
     """Send a HEAD to the object server itself for the replica on the device."""
-    connection = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
+    connection = StorageConnection(cluster.home, HOST, cluster.storage_port("object"))
     try:
         owner = account.path.rpartition("/")[2]
         connection.request("HEAD", f"/{DEVICE}/{partition.number}/{owner}/c/{name}")

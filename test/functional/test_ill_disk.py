@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from ill_disk import DEVICE, IllDisk, hang_at_start
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
 
@@ -71,7 +71,7 @@ def names_together(cluster: RunningCluster, account: Account, count: int) -> lis
 def statuses_of_device(cluster: RunningCluster, account: Account, names: list[str]) -> Counter[int]:
     """Return the object server's own answers for the replicas on the failing disk."""
     ring = load_rings(cluster.home / "etc").object_ring(0)
-    server = http.client.HTTPConnection(HOST, cluster.storage_port("object"), timeout=60)
+    server = StorageConnection(cluster.home, HOST, cluster.storage_port("object"))
     statuses: Counter[int] = Counter()
     for name in names:
         partition, nodes = ring.get_nodes(account.path.rpartition("/")[2], "c", name)

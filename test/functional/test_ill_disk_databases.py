@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import threading
 import time
@@ -12,6 +11,7 @@ from functools import partial
 import pytest
 from ill_disk import DEVICE, IllDisk, hang_at_start, is_listening
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 
 from cluster.ports import HOST
 from ring.ring import Ring, load_rings
@@ -43,6 +43,7 @@ class Databases:
 
     def __init__(self, cluster: RunningCluster, kind: str) -> None:
         rings = load_rings(cluster.home / "etc")
+        self._home = cluster.home
         self._port = cluster.storage_port(kind)
         ring: Ring = getattr(rings, kind)
         #: One path for each database and device, by device.
@@ -59,7 +60,7 @@ class Databases:
 
     def request(self, method: str, path: str, **headers: str) -> int:
         """Return the status of an answer that came in time."""
-        connection = http.client.HTTPConnection(HOST, self._port, timeout=ANSWER_SECONDS_MAX)
+        connection = StorageConnection(self._home, HOST, self._port, ANSWER_SECONDS_MAX)
         sent = {"X-Timestamp": f"{time.time():.5f}", "X-Backend-Storage-Policy-Index": "0"}
         try:
             connection.request(method, path, headers={**sent, **headers})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 
 from cluster.ports import HOST
@@ -42,9 +42,9 @@ def container_on(ring: Ring, account: str, devices: set[str]) -> str:
     )
 
 
-def call(node: Node, path: str) -> tuple[int, bytes]:
+def call(cluster: RunningCluster, port: int, path: str) -> tuple[int, bytes]:
     """Send a GET to one storage server."""
-    connection = http.client.HTTPConnection(HOST, node["port"], timeout=60)
+    connection = StorageConnection(cluster.home, HOST, port)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()
@@ -56,19 +56,21 @@ def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
     """Return the undelivered rows that each object server reports."""
     found = []
     for number in range(1, 5):
-        status, body = call({"port": cluster.storage_port("object", number)}, "/recon/async")  # type: ignore[typeddict-item]
+        status, body = call(cluster, cluster.storage_port("object", number), "/recon/async")
         assert status == 200
         found.append(json.loads(body))
     return found
 
 
-def listed(ring: Ring, *names: str) -> list[list[str] | None]:
+def listed(cluster: RunningCluster, ring: Ring, *names: str) -> list[list[str] | None]:
     """Return the listing of each primary; None for a primary without the database."""
     partition, nodes = ring.get_nodes(*names)
     listings = []
     for node in nodes:
         status, body = call(
-            node, f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}?format=json"
+            cluster,
+            node["port"],
+            f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}?format=json",
         )
         listings.append([e["name"] for e in json.loads(body)] if status == 200 else None)
     return listings
@@ -92,18 +94,22 @@ def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningClus
     # Then another primary loses its databases with its disk.
     for kind in ("accounts", "containers", "tmp"):
         shutil.rmtree(device_path(cluster, replaced) / kind)
-    assert listed(accounts, name).count(None) == 2
-    assert listed(containers, name, container).count(None) == 2
+    assert listed(cluster, accounts, name).count(None) == 2
+    assert listed(cluster, containers, name, container).count(None) == 2
 
     statuses = [account.call("PUT", f"new{number}").status for number in range(CONTAINERS)]
     assert statuses == [201] * CONTAINERS
     made = sorted([container, *(f"new{number}" for number in range(CONTAINERS))])
-    await_true(lambda: listed(accounts, name) == [made] * 3, "all primaries list the containers")
+    await_true(
+        lambda: listed(cluster, accounts, name) == [made] * 3, "all primaries list the containers"
+    )
 
     for number in range(OBJECTS):
         assert account.call("PUT", container, f"o{number}", body=b"x").status == 201
     names = sorted(["first", *(f"o{number}" for number in range(OBJECTS))])
-    await_true(lambda: listed(containers, name, container) == [names] * 3, "three whole listings")
+    await_true(
+        lambda: listed(cluster, containers, name, container) == [names] * 3, "three whole listings"
+    )
     await_true(lambda: not any(p["async_pending"] for p in pending(cluster)), "no row is pending")
     for _ in range(9):  # every replica that answers has the container's ACL
         answer = account.call("HEAD", container)

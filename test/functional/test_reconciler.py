@@ -7,7 +7,6 @@ the container's, and reports it to the container.
 from __future__ import annotations
 
 import getpass
-import http.client
 import json
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
+from storage_connection import StorageConnection
 from swift_api import Account
 from usage import used
 
@@ -90,7 +90,7 @@ def write_misplaced(
     container_partition, containers = rings.container.get_nodes(*names[:2])
     partition, nodes = rings.object_ring(policy).get_nodes(*names)
     for node, container in zip(nodes, containers, strict=True):
-        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+        connection = StorageConnection(running.home, node["ip"], node["port"])
         headers = {
             "X-Timestamp": time.internal,
             "X-Backend-Storage-Policy-Index": str(policy),
@@ -114,16 +114,16 @@ def queue(running: RunningCluster, time: Timestamp) -> list[Entry]:
     listings: list[list[Entry]] = []
 
     def agree() -> bool:
-        listings[:] = [entries_of(node, partition, container) for node in nodes]
+        listings[:] = [entries_of(running, node, partition, container) for node in nodes]
         return all(listing == listings[0] for listing in listings)
 
     await_true(agree, "equal replicas of the queue")
     return listings[0]
 
 
-def entries_of(node: Node, partition: int, container: str) -> list[Entry]:
+def entries_of(running: RunningCluster, node: Node, partition: int, container: str) -> list[Entry]:
     """Return the entries that one replica of a queue container lists."""
-    connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+    connection = StorageConnection(running.home, node["ip"], node["port"])
     path = f"/{node['device']}/{partition}/{QUEUE_ACCOUNT}/{container}?format=json"
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -248,7 +248,7 @@ def test_replicas_that_disagree_about_the_policy(
     ring = rings_of(split).container
     partition, nodes = ring.get_nodes(account, container)
     for number, node in enumerate(nodes):
-        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=30)
+        connection = StorageConnection(split.home, node["ip"], node["port"])
         time = Timestamp(float(Timestamp.now()) - 10 + number)
         policy = SILVER if number == 2 else GOLD
         headers = {

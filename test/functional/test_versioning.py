@@ -8,10 +8,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 
 import pytest
 from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
 from swift_api import Account, Answer
 
 from ring.ring import load_rings
@@ -208,7 +209,7 @@ def posts_of_replicas(
     """Return X-Object-Meta-N of a version from each device that has it."""
     partition, nodes = load_rings(cluster.home / "etc").object_ring(0).get_nodes(*names)
     for node in nodes:
-        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
+        connection = StorageConnection(cluster.home, node["ip"], node["port"])
         headers = {"X-Backend-Version-Id": version, "X-Backend-Storage-Policy-Index": "0"}
         path = f"/{node['device']}/{partition}/{'/'.join(names)}"
         connection.request("HEAD", path, None, headers)
@@ -312,7 +313,7 @@ def listed_by_replicas(cluster: RunningCluster, names: tuple[str, str, str]) -> 
     """Return the versions that each replica of the container lists."""
     partition, nodes = load_rings(cluster.home / "etc").container.get_nodes(*names[:2])
     for node in nodes:
-        connection = HTTPConnection(node["ip"], node["port"], timeout=30)
+        connection = StorageConnection(cluster.home, node["ip"], node["port"])
         path = f"/{node['device']}/{partition}/{'/'.join(names[:2])}?versions&format=json"
         connection.request("GET", path)
         yield {entry["version_id"] for entry in json.loads(connection.getresponse().read())}

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator
 from pathlib import Path
 
 from running_cluster import await_true
+from storage_connection import StorageConnection
 from swift_api import Account
 
 from ring.ring import load_rings
@@ -47,7 +47,7 @@ def usage_of_replicas(home: Path, name: str) -> Iterator[Usage]:
     """Yield objects and bytes of an account from each of its primaries."""
     partition, nodes = load_rings(home / "etc").account.get_nodes(name)
     for node in nodes:
-        connection = http.client.HTTPConnection(node["ip"], node["port"], timeout=60)
+        connection = StorageConnection(home, node["ip"], node["port"])
         connection.request("HEAD", f"/{node['device']}/{partition}/{name}")
         headers = connection.getresponse().headers
         connection.close()
