@@ -17,8 +17,7 @@ _TIMEOUT_SECONDS = 2.0
 
 def answers(service: Service) -> bool:
     """Whether the service answers a request, with any status."""
-    path = "/healthcheck" if service.is_front else "/"
-    return _request(service.port, "GET", path) is not None
+    return _request(service.port, "GET", "/healthcheck") is not None
 
 
 def serves_requests(proxy_port: int) -> bool:
