@@ -74,7 +74,8 @@ class ClientLogin:
         :raises LoginError: one of the sides does not accept the other.
         """
         if status != 200:
-            raise LoginError(f"it answers {status} to GET {PATH}; is its grid_secret another one?")
+            reason = "it has an older release, or does not accept the proof"
+            raise LoginError(f"it answers {status} to GET {PATH}: {reason}")
         if self._expected is None:
             return self._prove(headers)
         if not hmac.compare_digest(_bytes(headers, PROOF, _PROOF_BYTES), self._expected):
