@@ -11,7 +11,6 @@ from cluster.layout import KINDS, Home, Layout, StorageNode, write_atomically
 from cluster.policies import ClusterPolicies
 from cluster.ports import HOST
 from martlet.conf.cluster import CONF_NAME
-from martlet.grid.secrets import NONE
 
 #: ``account:user`` -> key and groups. Every martlet has the same ones: for trials only.
 TRIAL_USERS = {
@@ -48,7 +47,7 @@ def write_confs(
     cluster = {
         "swift-hash": {"swift_hash_path_suffix": layout.hash_suffix},
         **policies.sections,
-        "grid": {"grid_secret": NONE, **policies.sections.get("grid", {})},
+        "grid": {"grid_secret": layout.grid_secret, **policies.sections.get("grid", {})},
     }
     write_atomically(home.etc / CONF_NAME, _CLUSTER_HEADER + render(cluster))
     for path, sections in _all_confs(home, layout, workers):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of a cluster: its nodes, devices, zones, ports and hash suffix, in ``cluster.json``.
+"""The layout of a cluster: nodes, devices, zones, ports, hash suffix and secret: ``cluster.json``.
 
 The file is written when the home directory is first used, and read by every later start. Only ports
-change after that. This module alone defines the paths under the home directory.
+change after that; a cluster of an earlier release gets a secret. This module alone defines the
+paths under the home directory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from cluster.ports import PortPicker
 from ring.files import replace_file
 
 #: Version of ``cluster.json`` and of the directories around it; a newer one is refused.
-FORMAT = 1
+FORMAT = 2
 LAYOUT_NAME = "cluster.json"
 #: The storage services of a node; each has its own ring, conf and port.
 KINDS = ("account", "container", "object")
@@ -40,16 +41,20 @@ class StorageNode:
 
 @dataclass(frozen=True)
 class Layout:
-    """The whole cluster. ``hash_suffix`` places the data and may never change."""
+    """The whole cluster. ``hash_suffix`` places the data and may never change.
+
+    ``grid_secret`` is the first secret of the cluster; ``martlet.conf`` has the one in use.
+    """
 
     nodes: tuple[StorageNode, ...]
     hash_suffix: str
     proxy_port: int = 0
+    grid_secret: str = field(default="", repr=False)
     format: int = FORMAT
 
     @classmethod
     def create(cls, node_count: int) -> Layout:
-        """Create a new cluster with its own hash suffix, without ports.
+        """Create a new cluster with its own hash suffix and secret, without ports.
 
         :raises ClusterError: the number of nodes is out of range.
         """
@@ -61,7 +66,12 @@ class Layout:
             first = index * per_node + 1
             devices = tuple(f"d{number}" for number in range(first, first + per_node))
             nodes.append(StorageNode(f"node{index + 1}", index + 1, devices, {}))
-        return cls(tuple(nodes), secrets.token_hex(16))
+        return cls(tuple(nodes), secrets.token_hex(16)).with_secret()
+
+    def with_secret(self) -> Layout:
+        """The layout in the present format, with a secret."""
+        secret = self.grid_secret or secrets.token_hex(32)
+        return replace(self, grid_secret=secret, format=FORMAT)
 
     def with_ports(self, proxy_port: int, picker: PortPicker) -> Layout:
         """The layout with free ports; those of the last start are kept if they are free."""

@@ -50,7 +50,7 @@ def up(
         )
     policies = read_cluster_policies(home, wanted)
     check_proxy_port(proxy_port)
-    layout = layout.with_ports(proxy_port, PortPicker(taken=proxy_port))
+    layout = layout.with_secret().with_ports(proxy_port, PortPicker(taken=proxy_port))
     services = services_of(home, layout)
     _prepare(home, layout, policies)
     say_refused_devices(home, layout)

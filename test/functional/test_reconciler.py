@@ -60,6 +60,9 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     home = tmp_path_factory.mktemp("reconciler")
+    (home / "etc").mkdir()
+    # Swift's own reconciler speaks to the storage servers without proof.
+    (home / "etc" / "martlet.conf").write_text("[grid]\ngrid_plain_http = 127.0.0.1\n")
     running = RunningCluster(home, "--policy", "gold", "--policy", "silver").start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)

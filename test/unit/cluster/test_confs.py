@@ -12,7 +12,10 @@ from cluster.policies import read_cluster_policies
 from cluster.ports import PortPicker
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import read_ini
+from martlet.grid.secrets import Secrets
 from martlet.service.server import load_server_options
+
+OWN = "a-secret-that-an-operator-wrote-into-martlet.conf"
 
 
 @pytest.fixture
@@ -33,6 +36,25 @@ def test_the_services_read_the_hash_suffix_of_the_layout(home: Home) -> None:
     conf = ClusterConf.load(home.etc)
     assert conf.hash.swift_hash_path_suffix == layout.hash_suffix
     assert conf.default_policy.name == "Policy-0"
+
+
+def test_the_services_read_the_secret_of_the_layout(home: Home) -> None:
+    layout = written(home, 1)
+    assert ClusterConf.load(home.etc).grid.secrets == Secrets.parse(layout.grid_secret)
+    assert (home.etc / "martlet.conf").stat().st_mode & 0o077 == 0
+
+
+def test_the_section_of_the_grid_is_kept(home: Home) -> None:
+    written(home, 1)
+    path = home.etc / "martlet.conf"
+    changed = read_ini(path)
+    changed["grid"] = {"grid_secret": OWN, "grid_plain_http": "10.0.0.0/8"}
+    with path.open("w") as stream:
+        changed.write(stream)
+    written(home, 1)
+    grid = ClusterConf.load(home.etc).grid
+    assert grid.secrets == Secrets.parse(OWN)
+    assert "10.1.1.1" in grid.plain_http
 
 
 def test_the_proxy_listens_on_this_machine_only(home: Home) -> None:

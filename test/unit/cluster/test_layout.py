@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,29 @@ def test_an_impossible_number_of_nodes_is_refused(node_count: int) -> None:
 def test_two_clusters_place_their_data_differently() -> None:
     one, other = Layout.create(1), Layout.create(1)
     assert one.hash_suffix != other.hash_suffix
+
+
+def test_two_clusters_have_secrets_of_their_own() -> None:
+    one, other = Layout.create(1), Layout.create(1)
+    assert len(one.grid_secret) >= 32
+    assert one.grid_secret != other.grid_secret
+    assert one.grid_secret not in repr(one)
+    assert one.with_secret() == one
+
+
+def test_a_cluster_of_an_earlier_release_gets_a_secret(home: Home) -> None:
+    stored = asdict(Layout.create(1))
+    del stored["grid_secret"]
+    home.layout_path.write_text(json.dumps({**stored, "format": 1}))
+    layout = home.read_layout()
+    assert layout is not None
+    assert not layout.grid_secret
+    later = layout.with_secret()
+    assert len(later.grid_secret) >= 32
+    assert (later.hash_suffix, later.nodes) == (layout.hash_suffix, layout.nodes)
+    home.write_layout(later)
+    assert home.read_layout() == later
+    assert json.loads(home.layout_path.read_bytes())["format"] == FORMAT
 
 
 def test_a_layout_is_read_back_as_it_was_written(home: Home) -> None:

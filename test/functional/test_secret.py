@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The secret of a cluster: what it keeps out, and its change while a client writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+from uploader import Uploader, assert_nothing_is_lost
+
+from cluster.layout import KINDS
+from cluster.ports import HOST
+from martlet.conf.cluster import ClusterConf
+from martlet.grid.http_login import Logins
+from martlet.grid.plain_http import PlainHttp
+from martlet.grid.secrets import Secrets
+from martlet.http.backend_client import BackendClient, BackendError, ConnectError
+
+REFUSED = 0
+NEW = "the-new-secret-of-this-cluster-0123456789"
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., RunningCluster]) -> RunningCluster:
+    return new_cluster().start().await_writes()
+
+
+@pytest.fixture
+def conf(cluster: RunningCluster) -> Path:
+    return cluster.home / "etc" / "martlet.conf"
+
+
+def clients(secrets: Secrets) -> Iterator[BackendClient]:
+    client = BackendClient(30, 30, start_login=Logins(secrets, PlainHttp()))
+    yield client
+    client.close()
+
+
+def status_at(port: int, secrets: Secrets, method: str = "HEAD") -> int:
+    """The status of a request over a new connection; REFUSED without a login."""
+    for client in clients(secrets):
+        try:
+            answer = client.request((HOST, port), method, "/d1/0/.none/none", {"X-Timestamp": "1"})
+            answer.close()
+        except ConnectError:
+            return REFUSED
+        return answer.status
+    raise AssertionError
+
+
+def knows(port: int, secret: str) -> bool:
+    try:
+        return status_at(port, Secrets.parse(secret)) not in (REFUSED, 403)
+    except BackendError:
+        return False  # it is about to start
+
+
+def secret_of(conf: Path) -> str:
+    (key,) = ClusterConf.load(conf.parent).grid.secrets.keys
+    return key.decode()
+
+
+def write_grid(conf: Path, options: str) -> None:
+    """Replace the section of the grid."""
+    text = re.sub(r"(?ms)^\[grid\]\n.*?(?=^\[|\Z)", f"[grid]\n{options}\n", conf.read_text())
+    conf.write_text(text)
+
+
+def test_the_storage_servers_serve_nobody_without_the_secret(
+    cluster: RunningCluster, conf: Path
+) -> None:
+    secret = secret_of(conf)
+    other = secret[::-1]
+    for kind in KINDS:
+        port = cluster.storage_port(kind)
+        for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+            assert status_at(port, Secrets(), method) == 403, (kind, method)
+        assert status_at(port, Secrets.parse(other)) == REFUSED, kind
+        assert knows(port, secret), kind
+        assert status_at(port, Secrets(), "OPTIONS") == 200, kind
+    assert not (cluster.home / "devices" / "d1" / "accounts").exists()
+
+
+def test_a_proxy_with_another_secret_stores_nothing(cluster: RunningCluster, conf: Path) -> None:
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    secret = secret_of(conf)
+    write_grid(conf, f"grid_secret = {NEW}")
+    cluster.kill_and_await_restart("proxy-server")
+    account = Account(cluster.port)
+    assert account.call("PUT", "c", "o", body=b"x").status == 503
+    log = (cluster.home / "logs" / "proxy-server.log").read_text()
+    reasons = "no login: its grid_secret is another one|the sides have no secret in common"
+    assert re.search(reasons, log)  # over HTTP or the grid
+    assert secret not in log
+    assert NEW not in log
+    write_grid(conf, f"grid_secret = {secret}")
+    cluster.kill_and_await_restart("proxy-server")
+    account = Account(cluster.port)
+    assert account.call("PUT", "c", "o", body=b"x").status == 201
+
+
+def test_the_secret_changes_while_a_client_writes(cluster: RunningCluster, conf: Path) -> None:
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    old = secret_of(conf)
+    ports = {f"{kind}-server": cluster.storage_port(kind) for kind in KINDS}
+
+    def reload_each(secret: str, is_known: bool, uploader: Uploader) -> None:
+        for name in (*ports, "proxy-server"):
+            os.kill(cluster.pid_of(name), signal.SIGHUP)
+            if name in ports:
+                await_true(partial(is_as, ports[name], secret, is_known), f"{name} reloads")
+            uploader.await_more(200)
+
+    def is_as(port: int, secret: str, is_known: bool) -> bool:
+        return knows(port, secret) == is_known
+
+    with Uploader(cluster.port, "c").running() as uploader:
+        uploader.await_more(100)
+        write_grid(conf, f"grid_secret = {NEW}\ngrid_secret_previous = {old}")
+        reload_each(NEW, True, uploader)
+        write_grid(conf, f"grid_secret = {NEW}")
+        reload_each(old, False, uploader)
+    assert not uploader.failures
+    assert_nothing_is_lost(account, uploader)
+    for port in ports.values():
+        assert knows(port, NEW)
+        assert not knows(port, old)
