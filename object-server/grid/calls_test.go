@@ -110,7 +110,7 @@ func TestErrorsKeepTheirCode(t *testing.T) {
 		{"plain", 0, "failed: the disk is full", CodeFailed}, {"panics", 0, "failed: the handler panicked", CodeFailed},
 		{"none", 0, "unknown name", CodeUnknownName}, {"stream", 0, "unknown name", CodeUnknownName},
 		{"echo", 1<<20 + 1, "too large: 1048577 bytes", CodeTooLarge},
-		{"large", 0, "failed: the answer has 1048577 bytes, the limit is 1048576", CodeFailed},
+		{"large", 0, "too large: the answer has 1048577 bytes, the limit is 1048576", CodeTooLarge},
 	} {
 		answer, err := peer.Do(background(t), Request{Name: c.name, Payload: make([]byte, c.size)}, []byte("kept"))
 		if expectCode(t, err, c.code); err.Error() != c.want || string(answer) != "kept" {

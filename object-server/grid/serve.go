@@ -202,7 +202,7 @@ func (g *Grid) panicked(p any) error {
 // finish answers a request, unless the requester has cancelled it.
 func (c *Conn) finish(t *task, err error) {
 	if err == nil && uint64(len(t.answer)) > c.theirs.MaxPayload {
-		err = &Error{CodeFailed, fmt.Sprintf("the answer has %d bytes, the limit is %d", len(t.answer), c.theirs.MaxPayload)}
+		err = &Error{CodeTooLarge, fmt.Sprintf("the answer has %d bytes, the limit is %d", len(t.answer), c.theirs.MaxPayload)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

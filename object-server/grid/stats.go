@@ -29,20 +29,20 @@ var Refusals = [...]Refusal{
 
 // Stats are counts since the start, and what is open now.
 type Stats struct {
-	Connections    int64 // open now, after their handshake
-	Handshakes     int64 // that succeeded
-	Refused        map[Refusal]int64
-	ProtocolErrors int64 // connections that ended because the peer broke a rule
-	Lost           int64 // connections that ended otherwise, and not by Close
-	Sent           int64 // requests to peers
-	Served         int64 // requests of peers that were begun
-	ServedBusy     int64 // requests and streams of peers that were refused by a limit
-	StreamsOpened  int64 // to peers
-	StreamsServed  int64 // of peers
-	HandlerPanics  int64
-	MessagesIn     int64
-	MessagesOut    int64
-	FramesOut      int64
+	Connections    int64             `json:"connections"` // open now, after their handshake
+	Handshakes     int64             `json:"handshakes"`  // that succeeded
+	Refused        map[Refusal]int64 `json:"refused"`
+	ProtocolErrors int64             `json:"protocol_errors"` // connections that ended because the peer broke a rule
+	Lost           int64             `json:"lost"`            // connections that ended otherwise, and not by Close
+	Sent           int64             `json:"sent"`            // requests to peers
+	Served         int64             `json:"served"`          // requests of peers that were begun
+	ServedBusy     int64             `json:"served_busy"`     // requests and streams of peers that were refused by a limit
+	StreamsOpened  int64             `json:"streams_opened"`  // to peers
+	StreamsServed  int64             `json:"streams_served"`  // of peers
+	HandlerPanics  int64             `json:"handler_panics"`
+	MessagesIn     int64             `json:"messages_in"`
+	MessagesOut    int64             `json:"messages_out"`
+	FramesOut      int64             `json:"frames_out"`
 }
 
 type counters struct {

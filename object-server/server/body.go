@@ -30,6 +30,9 @@ type receivedBody struct {
 
 // receive copies the body of a PUT to target. Reading its first byte makes the client send it (100 Continue).
 func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
+	if body, ok := x.carrier.whole(); ok {
+		return s.takeBody(x, target, body)
+	}
 	body := s.bodyOf(x)
 	var received *receivedBody
 	var err error
@@ -43,6 +46,27 @@ func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
 		return nil, err
 	}
 	return received, nil
+}
+
+// takeBody is receive for a body in memory.
+func (s *Server) takeBody(x *exchange, target io.Writer, body []byte) (*receivedBody, error) {
+	if x.flag(message.MetadataFooter) {
+		return nil, fail(http.StatusBadRequest, "Metadata come as headers here.")
+	}
+	x.bytesIn = int64(len(body))
+	digest := hashes.Get().(hash.Hash)
+	defer hashes.Put(digest)
+	digest.Reset()
+	digest.Write(body)
+	if _, err := target.Write(body); err != nil {
+		return nil, err
+	}
+	return &receivedBody{size: int64(len(body)), etag: sumOf(digest)}, nil
+}
+
+func sumOf(digest hash.Hash) string {
+	var sum [md5.Size]byte
+	return hex.EncodeToString(digest.Sum(sum[:0]))
 }
 
 // copyBody copies body to target; size is -1 if unknown.
@@ -70,8 +94,7 @@ func (s *Server) copyBody(target io.Writer, body io.Reader, size int64) (*receiv
 			return nil, bodyFailure(err)
 		}
 	}
-	var sum [md5.Size]byte
-	received.etag = hex.EncodeToString(digest.Sum(sum[:0]))
+	received.etag = sumOf(digest)
 	return received, nil
 }
 

@@ -10,10 +10,13 @@ import (
 
 // carrier brings the body of a request, and takes the answer to it.
 type carrier interface {
-	// Read reads the body.
+	// whole returns the body if it is in memory as a whole; otherwise Read reads it.
+	whole() (body []byte, ok bool)
 	Read(p []byte) (int, error)
 	// proceed asks the client for the body, with a header.
 	proceed(name, value string)
+	// carries reports whether the body of an answer may have so many bytes; if not, it must be left out.
+	carries(length int64) bool
 	// begin takes the status and the headers of the answer.
 	begin(status int, head *message.Answer)
 	// Write takes a piece of the body of the answer, after begin.
@@ -43,6 +46,10 @@ func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	x.in.ReadHTTP(r)
 	return &x.exchange
 }
+
+func (c *httpCarrier) whole() ([]byte, bool) { return nil, false }
+
+func (c *httpCarrier) carries(int64) bool { return true }
 
 func (c *httpCarrier) Read(p []byte) (int, error) { return c.r.Body.Read(p) }
 

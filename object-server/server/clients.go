@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -30,26 +31,34 @@ func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
 		s.ServeHTTP(w, r)
 		return
 	}
-	select {
-	case s.clients.places <- struct{}{}:
-	default:
-		if !s.clients.wait(r) {
-			s.refuse(w, r)
-			return
-		}
+	if !s.clients.enter(r.Context()) {
+		s.refuse(w, r)
+		return
 	}
-	defer func() { <-s.clients.places }()
+	defer s.clients.leave()
 	s.ServeHTTP(w, r)
 }
 
-func (c clients) wait(r *http.Request) bool {
+// enter takes a place; it returns false if none is free in time.
+func (c clients) enter(ctx context.Context) bool {
+	select {
+	case c.places <- struct{}{}:
+		return true
+	default:
+		return c.wait(ctx)
+	}
+}
+
+func (c clients) leave() { <-c.places }
+
+func (c clients) wait(ctx context.Context) bool {
 	timer := time.NewTimer(clientWait)
 	defer timer.Stop()
 	select {
 	case c.places <- struct{}{}:
 		return true
 	case <-timer.C:
-	case <-r.Context().Done():
+	case <-ctx.Done():
 	}
 	return false
 }
@@ -58,5 +67,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(w, r)
 	defer s.endExchange(x)
 	x.setReadDeadline(x.received.Add(s.config.ClientTimeout)) // for a body that net/http reads to skip it
-	x.answerFailure(fail(statusTooManyRequests, "The server is busy with %d other requests.", cap(s.clients.places)))
+	x.answerFailure(s.clients.busy())
+}
+
+func (c clients) busy() *failure {
+	return fail(statusTooManyRequests, "The server is busy with %d other requests.", cap(c.places))
 }

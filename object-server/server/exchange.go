@@ -50,6 +50,9 @@ func (x *exchange) opensExpired() bool {
 // parsePath checks /device/partition/account/container/object and finds the object's location. It refuses a part that
 // could lead elsewhere in the file system, or that no proxy sends.
 func (s *Server) parsePath(x *exchange) error {
+	if x.in.IsMalformed {
+		return fail(http.StatusBadRequest, "The path is malformed.")
+	}
 	if !utf8.ValidString(x.in.Path) || !utf8.ValidString(x.in.Name) {
 		return fail(http.StatusPreconditionFailed, "The path is not UTF-8.")
 	}

@@ -138,7 +138,7 @@ func (x *exchange) ignoresRange(m *format.Metadata) bool {
 
 func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object, r ranges.Range) error {
 	x.out.Length = r.Length()
-	if r.Length() == 0 {
+	if r.Length() == 0 || !x.carrier.carries(r.Length()) {
 		x.answer(body.status)
 		return nil
 	}
@@ -148,6 +148,10 @@ func (s *Server) sendRange(x *exchange, body *responseBody, found devices.Object
 func (s *Server) sendMultipart(body *responseBody, found devices.Object, m *ranges.Multipart) error {
 	body.x.set("Content-Type", m.ContentType())
 	body.x.out.Length = m.Length()
+	if !body.x.carrier.carries(m.Length()) {
+		body.x.answer(body.status)
+		return nil
+	}
 	return body.finish(m.Write(body, func(r ranges.Range) error {
 		return found.WriteRange(body, r.Start, r.Length())
 	}))

@@ -67,6 +67,8 @@ func (s *Server) figures(name string) (any, error) {
 		return s.knownDamages(), nil
 	case "backend_ratelimit":
 		return map[string]any{"refused": s.limiter.Refusals()}, nil
+	case "grid":
+		return s.door.figures(), nil
 	case "relinker":
 		return s.relinker.Progress(), nil
 	}

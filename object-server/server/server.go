@@ -41,6 +41,7 @@ type Server struct {
 	workers workers.Pool
 	clients clients
 	unused  unused
+	door    doorway
 	http    *http.Server
 
 	reporter *recon.Reporter
@@ -93,13 +94,14 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		limiter:     ratelimit.New(&config.Ratelimit, logger),
 		stopKeeping: func() {},
 	}
+	s.door = newDoorway(config, s.gridMux(), logger)
 	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.bounded),
+		Handler:           http.HandlerFunc(s.enter),
 		ConnState:         s.unused.note,
 		ReadHeaderTimeout: config.ClientTimeout,
 		WriteTimeout:      config.ClientTimeout, // for the start of the answer; longer bodies extend it
 		IdleTimeout:       config.KeepaliveTimeout,
-		ConnContext:       boundUnsent,
+		ConnContext:       s.connected,
 		MaxHeaderBytes:    config.Limits.HeaderBytesMax(),
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
@@ -110,7 +112,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 // client waits until a third of several megabytes are sent, which takes longer than the timeout.
 const unsentMax = 2 * bufferBytes
 
-func boundUnsent(ctx context.Context, connection net.Conn) context.Context {
+func boundUnsent(connection net.Conn) {
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { // fails only on a connection that is closed already
@@ -118,7 +120,6 @@ func boundUnsent(ctx context.Context, connection net.Conn) context.Context {
 			})
 		}
 	}
-	return ctx
 }
 
 // Serve answers requests on listener until Shutdown; it then returns nil.
@@ -136,10 +137,13 @@ const closeWait = 10 * time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.unused.stop()
 	s.stopKeeping()
+	drained := make(chan error, 1)
+	go func() { drained <- s.door.grid.Drain(ctx, "the server stops") }()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
+	err = errors.Join(err, <-drained)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	s.stopUpdates()
@@ -191,6 +195,11 @@ func (s *Server) dispatch(x *exchange) error {
 	case x.in.Method == batchMethod:
 		return s.batch(x)
 	}
+	return s.serveObject(x)
+}
+
+// serveObject serves a request about one object.
+func (s *Server) serveObject(x *exchange) error {
 	if err := s.admit(x); err != nil {
 		return err
 	}
@@ -225,8 +234,7 @@ func (s *Server) handler(method string) func(*exchange) error {
 func (s *Server) endExchange(x *exchange) {
 	problem := recover()
 	if problem != nil && problem != http.ErrAbortHandler {
-		s.logger.Error("panic", "error", problem, "method", x.in.Method, "path", x.in.FullPath(),
-			"txn", x.header(message.TransactionID), "stack", string(debug.Stack()))
+		s.logPanic(x, problem)
 		if x.status == 0 {
 			x.answerFailure(fail(http.StatusInternalServerError, "Internal error."))
 			problem = nil
@@ -238,4 +246,9 @@ func (s *Server) endExchange(x *exchange) {
 	if problem != nil {
 		panic(problem)
 	}
+}
+
+func (s *Server) logPanic(x *exchange, problem any) {
+	s.logger.Error("panic", "error", problem, "method", x.in.Method, "path", x.in.FullPath(),
+		"txn", x.header(message.TransactionID), "stack", string(debug.Stack()))
 }

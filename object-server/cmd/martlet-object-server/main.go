@@ -29,7 +29,7 @@ const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server --help | --version | --print-options
 
 Serves the objects on the devices of one host until SIGTERM or SIGINT. On SIGHUP it
-reads a new log_level. CONF is an ini file; etc/object-server.conf-sample shows its
+reads a new log_level, and the secrets of martlet.conf. CONF is an ini file; etc/object-server.conf-sample shows its
 options.
 
 examples:
@@ -115,7 +115,8 @@ func serve(path string, stdout, stderr io.Writer) error {
 	log := newLines(stderr)
 	defer log.flush()
 	logger := newLogger(log, &level)
-	go newReloader(path, &level, logger).run()
+	reloads := newReloader(path, &level, logger)
+	go reloads.run()
 	listener, err := listen(config)
 	if err != nil {
 		return err
@@ -129,6 +130,8 @@ func serve(path string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	apply := s.ReloadGrid
+	reloads.apply.Store(&apply)
 	if _, err := fmt.Fprintf(stdout, "listening on %s\n", listener.Addr()); err != nil {
 		logger.Warn("the address could not be printed", "error", err)
 	}

@@ -4,18 +4,21 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"martlet/object-server/server/conf"
 )
 
 // reloader handles the signals that ask a service to read its configuration again, so that none of them ends the server.
-// It applies only the log level: the locks of the devices allow no second process with the other options.
+// It applies the log level, and what the server applies of martlet.conf: the locks of the devices allow no second process
+// with the other options.
 type reloader struct {
 	path    string
 	level   *slog.LevelVar
 	logger  *slog.Logger
 	signals chan os.Signal
+	apply   atomic.Pointer[func(*conf.Config)] // nil until the server has started
 }
 
 func newReloader(path string, level *slog.LevelVar, logger *slog.Logger) *reloader {
@@ -38,7 +41,10 @@ func (r *reloader) run() {
 			continue
 		}
 		r.level.Set(config.LogLevel)
-		r.logger.Warn("reload: log_level is applied; every other option needs a restart", "signal", name,
+		if apply := r.apply.Load(); apply != nil {
+			(*apply)(config)
+		}
+		r.logger.Warn("reload: log_level and the secrets of martlet.conf are applied; every other option needs a restart", "signal", name,
 			"log_level", config.LogLevel.String())
 	}
 }

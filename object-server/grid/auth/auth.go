@@ -26,6 +26,8 @@ const (
 	labelKeyID     = "martlet-grid-1 key id"
 	labelConnector = "martlet-grid-1 connector"
 	labelAcceptor  = "martlet-grid-1 acceptor"
+	labelClient    = "martlet-grid-1 http client"
+	labelServer    = "martlet-grid-1 http server"
 )
 
 // Nonce is what a side chose at random for one handshake.
@@ -69,6 +71,16 @@ func (s Secret) ConnectorProof(acceptor, connector Nonce) []byte {
 // AcceptorProof returns what the acceptor sends.
 func (s Secret) AcceptorProof(acceptor, connector Nonce) []byte {
 	return s.sum(labelAcceptor, acceptor[:], connector[:])
+}
+
+// ClientProof returns what a client sends to prove itself on a connection of plain HTTP.
+func (s Secret) ClientProof(server, client Nonce) []byte {
+	return s.sum(labelClient, server[:], client[:])
+}
+
+// ServerProof returns what the server answers then.
+func (s Secret) ServerProof(server, client Nonce) []byte {
+	return s.sum(labelServer, server[:], client[:])
 }
 
 // IsEqual compares two proofs in constant time.
@@ -121,6 +133,9 @@ func (s *Secrets) Set(texts ...string) error {
 
 // All returns the secrets, the preferred one first; none if the server has none. The caller may not change them.
 func (s *Secrets) All() []Secret { return *s.current.Load() }
+
+// Use makes the secrets those that another has now.
+func (s *Secrets) Use(other *Secrets) { s.current.Store(other.current.Load()) }
 
 // Find returns the first of the secrets that one of the key ids names.
 func Find(secrets []Secret, keyIDs [][]byte) (Secret, bool) {

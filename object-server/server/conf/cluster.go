@@ -47,5 +47,8 @@ func (c *Config) readCluster() error {
 			c.Policies[int(index)] = true
 		}
 	}
+	if err := c.Grid.read(file.Section(gridSection)); err != nil {
+		return err
+	}
 	return c.Limits.read(file.Section("swift-constraints"))
 }

@@ -48,6 +48,7 @@ type Config struct {
 	HashPrefix, HashSuffix string
 	Limits                 Limits
 	Policies               map[int]bool // indexes of the storage policies
+	Grid                   Grid
 }
 
 // Read reads the configuration file at path, and martlet.conf in its swift_dir. An option that neither the server nor

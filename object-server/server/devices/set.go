@@ -350,5 +350,5 @@ func (s *Mount) close(logger *slog.Logger) {
 
 // IsName reports whether a name can be that of a device. Hidden names cannot.
 func IsName(name string) bool {
-	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsRune(name, 0)
+	return name != "" && name[0] != '.' && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
 }

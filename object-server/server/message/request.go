@@ -33,7 +33,9 @@ type Request struct {
 	Account, Container, Object string
 	Partition                  uint32
 	IsPartition                bool // the partition is a number
+	IsMalformed                bool // the path cannot be read; only over the grid
 
+	HeadBytes int   // what the request has before its body; only over the grid
 	Length    int64 // of the body; -1: not known
 	HasLength bool  // the request says how long its body is, or that it has none
 

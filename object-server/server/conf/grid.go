@@ -1,0 +1,93 @@
+package conf
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"gopkg.in/ini.v1"
+
+	"martlet/object-server/grid/auth"
+	"martlet/object-server/server/option"
+)
+
+// Grid is section [grid] of martlet.conf: how the servers of the cluster recognize each other.
+type Grid struct {
+	Secrets   *auth.Secrets
+	PlainHTTP []netip.Prefix // addresses of servers that speak HTTP without a proof
+	Checksum  bool           // messages of the grid have checksums
+}
+
+const gridSection = "grid"
+
+func (g *Grid) read(section *ini.Section) error {
+	secret, previous := auth.None, ""
+	options := []option.Option{
+		option.New(gridSection, "grid_plain_http", "", networks(&g.PlainHTTP)),
+		option.New(gridSection, "grid_checksum", "no", option.Boolean(&g.Checksum)),
+	}
+	if err := option.SetDefaults(options); err != nil {
+		return err
+	}
+	for _, key := range section.Keys() {
+		var err error
+		switch option.Name(key) { // errors of options show values
+		case "grid_secret":
+			secret, err = readSecret(key)
+		case "grid_secret_previous":
+			previous, err = readSecret(key)
+		default:
+			err = option.Set(options, gridSection, key)
+		}
+		if err != nil {
+			return fmt.Errorf("martlet.conf: %w", err)
+		}
+	}
+	texts := []string{secret}
+	if previous != "" {
+		texts = append(texts, previous)
+	}
+	var err error
+	if g.Secrets, err = auth.NewSecrets(texts...); err != nil {
+		return fmt.Errorf("martlet.conf: [%s] grid_secret, grid_secret_previous: %w", gridSection, err)
+	}
+	return nil
+}
+
+// secretOthers are what a secret may have besides letters and digits: every reader of ini files takes these as they stand.
+const secretOthers = "+-./:=@_"
+
+func readSecret(key *ini.Key) (string, error) {
+	secret := strings.TrimSpace(key.Value())
+	for i := range len(secret) {
+		c := secret[i]
+		isPlain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !isPlain && strings.IndexByte(secretOthers, c) < 0 {
+			return "", fmt.Errorf("[%s] %s may have ASCII letters, digits and %s alone", gridSection, option.Name(key), secretOthers)
+		}
+	}
+	return secret, nil
+}
+
+// networks stores addresses and networks, separated by commas.
+func networks(into *[]netip.Prefix) func(string) error {
+	return func(value string) error {
+		*into = nil
+		for part := range strings.SplitSeq(value, ",") {
+			part = strings.TrimSpace(part)
+			if part == "" {
+				continue
+			}
+			network, err := netip.ParsePrefix(part)
+			if address, other := netip.ParseAddr(part); other == nil {
+				address = address.Unmap()
+				network, err = netip.PrefixFrom(address, address.BitLen()), nil
+			}
+			if err != nil || network != network.Masked() {
+				return fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/24", part)
+			}
+			*into = append(*into, network)
+		}
+		return nil
+	}
+}
