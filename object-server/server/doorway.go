@@ -5,20 +5,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 
 	"martlet/object-server/grid"
 	"martlet/object-server/grid/auth"
 	"martlet/object-server/grid/frame"
+	"martlet/object-server/grid/login"
 	"martlet/object-server/server/conf"
 )
 
 // gridPath is where other servers open a connection of the grid.
 const gridPath = "/grid"
 
-// doorway has the connections of the grid, and the secrets by which they are made.
+// doorway is how requests come in: over connections of the grid, or over HTTP past a gate.
 type doorway struct {
 	secrets *auth.Secrets
 	grid    *grid.Grid
+	gate    *login.Gate
 }
 
 func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway {
@@ -29,33 +32,51 @@ func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway
 	if err != nil {
 		panic(err) // the defaults are within their bounds
 	}
-	d := doorway{secrets, connections}
+	d := doorway{secrets, connections, &login.Gate{Secrets: secrets, Log: logger, IsOpen: isOpen}}
 	d.reload(&config.Grid)
 	return d
 }
 
-// reload applies new secrets. Connections that have been proved stay.
+// reload applies new secrets and addresses. Connections that have been proved stay.
 func (d *doorway) reload(config *conf.Grid) {
 	d.secrets.Use(config.Secrets)
+	d.gate.SetPlain(config.PlainHTTP)
 }
 
-// ReloadGrid applies grid_secret and grid_secret_previous of a configuration.
+// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration.
 func (s *Server) ReloadGrid(config *conf.Config) { s.door.reload(&config.Grid) }
 
-// enter serves what comes over HTTP. A connection of the grid does not count as a client.
+// isOpen reports whether a request needs no proof: monitoring asks these.
+func isOpen(r *http.Request) bool {
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return r.Method == http.MethodOptions || r.URL.Path == "/healthcheck" ||
+		isRead && strings.HasPrefix(r.URL.Path, "/recon/")
+}
+
+// enter serves what comes over HTTP. Connections of the grid and logins do not count as clients.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == gridPath {
+	switch r.URL.Path {
+	case gridPath:
 		s.door.grid.ServeHTTP(w, r)
-		return
+	case login.Path:
+		s.door.gate.ServeHTTP(w, r)
+	default:
+		if s.door.gate.Admit(w, r) {
+			s.bounded(w, r)
+		}
 	}
-	s.bounded(w, r)
 }
 
 // connected prepares a connection.
 func (s *Server) connected(ctx context.Context, connection net.Conn) context.Context {
 	boundUnsent(connection)
-	return ctx
+	return s.door.gate.ConnContext(ctx)
 }
 
-// figures are those of /recon/grid.
-func (d *doorway) figures() grid.Stats { return d.grid.Stats() }
+// gridFigures are those of /recon/grid.
+type gridFigures struct {
+	grid.Stats
+	RefusedHTTP int64 `json:"refused_http"` // requests and logins over HTTP without proof
+}
+
+func (d *doorway) figures() gridFigures { return gridFigures{d.grid.Stats(), d.gate.Refused()} }

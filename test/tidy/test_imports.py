@@ -27,6 +27,7 @@ GO_LEVELS = {
     "bench/blockstat": 0,
     "grid/auth": 0,
     "grid/frame": 0,  # no I/O
+    "grid/login": 1,
     "grid": 1,
     "failpoint": 0,
     "proof": -1,  # for tests of all the others

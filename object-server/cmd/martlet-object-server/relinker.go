@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"martlet/object-server/grid/login"
 	"martlet/object-server/server"
 	"martlet/object-server/server/conf"
 	"martlet/object-server/server/relink"
@@ -312,9 +313,13 @@ func newRunningServer(config *conf.Config, path string) *runningServer {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
+	dialer := &login.Dialer{Secrets: config.Grid.Secrets}
 	return &runningServer{
-		url:    url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: path},
-		client: http.Client{Timeout: time.Hour}, // it reads one record of each partition, which takes long if there are many
+		url: url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: path},
+		client: http.Client{
+			Timeout:   time.Hour, // it reads one record of each partition, which takes long if there are many
+			Transport: &http.Transport{DialContext: dialer.DialContext},
+		},
 	}
 }
 

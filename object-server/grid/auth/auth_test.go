@@ -56,19 +56,7 @@ func TestGoldenHandshake(t *testing.T) {
 			hex.EncodeToString(s.ConnectorProof(acceptor, connector)), hex.EncodeToString(s.AcceptorProof(acceptor, connector)),
 		})
 	}
-	b, err := json.MarshalIndent(list, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = append(b, '\n')
-	if *update {
-		if err := os.WriteFile(golden, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(b, want) {
-		t.Errorf("%s differs from what is computed (%v); -update writes it anew", golden, err)
-	}
+	compareGolden(t, golden, list)
 }
 
 func TestNoProofServesAsAnother(t *testing.T) {
@@ -78,6 +66,7 @@ func TestNoProofServesAsAnother(t *testing.T) {
 	for name, proof := range map[string][]byte{
 		"connector": one.ConnectorProof(a, b), "acceptor": one.AcceptorProof(a, b), "other secret": two.ConnectorProof(a, b),
 		"nonces the other way": one.ConnectorProof(b, a), "one nonce": one.ConnectorProof(a, a), "id": one.sum(labelKeyID),
+		"client": one.ClientProof(a, b), "server": one.ServerProof(a, b),
 	} {
 		if other, is := seen[string(proof)]; is {
 			t.Errorf("%s has the proof of %s", name, other)
@@ -131,5 +120,47 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		if text := fmt.Sprintf(format, s); strings.Contains(text, "0123") || strings.Contains(text, fmt.Sprint([]byte("0123"))) {
 			t.Errorf("%s prints %s", format, text)
 		}
+	}
+}
+
+const goldenLogin = "../../../test/golden/grid/http_login.json"
+
+// loginProofs are those of plain HTTP.
+type loginProofs struct {
+	Secret      string `json:"secret"`
+	ServerNonce string `json:"server_nonce"`
+	ClientNonce string `json:"client_nonce"`
+	KeyID       string `json:"key_id"`
+	ClientProof string `json:"client_proof"`
+	ServerProof string `json:"server_proof"`
+}
+
+func TestGoldenLogin(t *testing.T) {
+	var list []loginProofs
+	server, client := nonceFrom(0x10), nonceFrom(0xe0)
+	for _, text := range []string{secretOne, secretTwo, long} {
+		s := secrets(t, text).All()[0]
+		list = append(list, loginProofs{
+			text, hex.EncodeToString(server[:]), hex.EncodeToString(client[:]), s.String(),
+			hex.EncodeToString(s.ClientProof(server, client)), hex.EncodeToString(s.ServerProof(server, client)),
+		})
+	}
+	compareGolden(t, goldenLogin, list)
+}
+
+func compareGolden(t *testing.T, path string, list any) {
+	t.Helper()
+	b, err := json.MarshalIndent(list, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, '\n')
+	if *update {
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(b, want) {
+		t.Errorf("%s differs from what is computed (%v); -update writes it anew", path, err)
 	}
 }

@@ -1,0 +1,113 @@
+package login
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"martlet/object-server/grid/auth"
+)
+
+// ErrRefused says that one side refused the other.
+var ErrRefused = errors.New("the login was refused")
+
+// loginTimeout bounds a login.
+const loginTimeout = 10 * time.Second
+
+// answerMax bounds the answer to a login, in bytes.
+const answerMax = 64 << 10
+
+// Dialer makes connections on which both sides have proved themselves. Without a secret there is nothing to prove.
+type Dialer struct {
+	Secrets *auth.Secrets
+	Plain   []netip.Prefix // servers at these addresses are asked without a proof
+	Base    net.Dialer
+}
+
+// DialContext connects to a server; http.Transport calls it. Errors: those of net.Dialer, and ErrRefused.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.Base.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	secrets := d.Secrets.All()
+	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); len(secrets) == 0 || err == nil && IsPlain(d.Plain, to.Addr()) {
+		return conn, nil
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := logIn(conn, address, secrets); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// logIn proves each side to the other.
+func logIn(conn net.Conn, host string, secrets []auth.Secret) error {
+	if err := conn.SetDeadline(time.Now().Add(loginTimeout)); err != nil {
+		return err
+	}
+	reader := bufio.NewReader(io.LimitReader(conn, answerMax))
+	challenge, err := ask(conn, reader, host, "")
+	if err != nil {
+		return err
+	}
+	theirs, err := readNonce(challenge.Get(nonceHeader))
+	if err != nil {
+		return fmt.Errorf("%w: the nonce of %s: %w", ErrRefused, host, err)
+	}
+	secret, ok := auth.Find(secrets, readKeys(challenge.Get(keysHeader)))
+	if !ok {
+		return fmt.Errorf("%w: %s accepts none of our secrets; see grid_secret in martlet.conf", ErrRefused, host)
+	}
+	mine := auth.NewNonce()
+	welcome, err := ask(conn, reader, host, fmt.Sprintf("%s: %s\r\n%s: %s\r\n%s: %s\r\n",
+		nonceHeader, base64.StdEncoding.EncodeToString(mine[:]), keyHeader, secret,
+		proofHeader, base64.StdEncoding.EncodeToString(secret.ClientProof(theirs, mine))))
+	if err != nil {
+		return err
+	}
+	proof, err := base64.StdEncoding.DecodeString(welcome.Get(proofHeader))
+	if err != nil || !auth.IsEqual(proof, secret.ServerProof(theirs, mine)) {
+		return fmt.Errorf("%w: the proof of %s is wrong", ErrRefused, host)
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// ask sends one request of a login and returns the headers of its answer.
+func ask(conn net.Conn, reader *bufio.Reader, host, headers string) (http.Header, error) {
+	if _, err := io.WriteString(conn, "GET "+Path+" HTTP/1.1\r\nHost: "+host+"\r\n"+headers+"\r\n"); err != nil {
+		return nil, err
+	}
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%w: %s answers %s: %s", ErrRefused, host, response.Status, strings.TrimSpace(string(text)))
+	}
+	return response.Header, nil
+}
+
+func readKeys(text string) (ids [][]byte) {
+	for part := range strings.SplitSeq(text, ",") {
+		if id, err := hex.DecodeString(strings.TrimSpace(part)); err == nil && len(id) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
