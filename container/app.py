@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo, PolicyConflict
 from container.feeder import Feeder
+from container.grid_update import GridUpdate, read_update
 from container.immediate_report import report_to_account
 from container.listing_rows import object_entry, render_rows, version_entry
 from container.record import NULL, Record
@@ -16,6 +20,8 @@ from container.sync_target import SYNC_TO, check_sync_target, restarting_sync
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import is_true
 from martlet.conf.sync_realms import SyncRealms
+from martlet.grid.handlers import GridCall
+from martlet.grid.handlers import Handler as GridHandler
 from martlet.http.listing import JSON, listing_content_type, render_container
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
@@ -24,8 +30,10 @@ from martlet.words.timestamp import Timestamp
 from ring.ring import Ring
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
+from storage.grid_payloads import pack_answer
 from storage.metadata import Metadata, check_total, metadata_of_request
 from storage.storage_server import (
+    RequestName,
     StorageServer,
     empty_response,
     listing_query,
@@ -151,7 +159,7 @@ class ContainerServer(StorageServer):
         path = self.database_path(device_path, partition, account, container)
         if obj:
             row = row_of_put(req, obj, self.policy_index(req) or 0)
-            self._merge(req, path, account, container, [row])
+            self._merge(path, account, container, [row], timestamp, self._policy_of_new(req))
             return empty_response(201)
         requested = self.policy_index(req)
         new_policy = self._default_policy(req) if requested is None else requested
@@ -253,7 +261,7 @@ class ContainerServer(StorageServer):
         path = self.database_path(self.device_path(device), partition, account, container)
         if obj:
             row = row_of_delete(req, obj, self.policy_index(req) or 0)
-            self._merge(req, path, account, container, [row])
+            self._merge(path, account, container, [row], timestamp, self._policy_of_new(req))
             return empty_response(204)
         with self.pool.use(path) as database:
             before, info = self.or_restored(
@@ -276,16 +284,52 @@ class ContainerServer(StorageServer):
         device_path = self.device_path(device, for_writing=True)
         path = self.database_path(device_path, partition, account, container)
         rows = rows_of_update(req, self._max_update_bytes)
-        self._merge(req, path, account, container, rows)
+        self._merge(path, account, container, rows, req.timestamp, self._policy_of_new(req))
+        return empty_response(202)
+
+    def grid_handlers(self) -> dict[str, GridHandler]:
+        """The handlers of requests over the grid, by name."""
+        return {**super().grid_handlers(), "container.update": self._serve_update}
+
+    def _serve_update(self, call: GridCall) -> bytes:
+        """Answer as ``update``, without a request and without JSON."""
+        update = read_update(call.payload)
+        name = RequestName("UPDATE", update.path, "-")
+        respond = partial(self._update_over_grid, update, len(call.payload))
+        return pack_answer(call, "UPDATE", self.serve_within_limits(update.device, name, respond))
+
+    def _update_over_grid(self, update: GridUpdate, size: int) -> Response:
+        update.check_names()
+        device_path = self.device_path(update.device, for_writing=True)
+        account, container = update.account, update.container
+        path = self.database_path(device_path, str(update.partition), account, container)
+        if size > self._max_update_bytes:
+            raise http_error(413, f"An UPDATE may have {self._max_update_bytes} bytes")
+        records = update.records()
+        timestamp = update.parsed_timestamp()
+
+        def policy_of_new(account: str) -> int | None:
+            if not self._creates_itself(account, None):
+                return None
+            self.check_policy(update.policy_index, f"storage policy {update.policy_index}")
+            return update.policy_index
+
+        self._merge(path, account, container, records, timestamp, policy_of_new)
         return empty_response(202)
 
     def _merge(
-        self, req: Request, path: str, account: str, container: str, records: list[Record]
+        self,
+        path: str,
+        account: str,
+        container: str,
+        records: list[Record],
+        timestamp: Timestamp,
+        policy_of_new: Callable[[str], int | None],
     ) -> None:
+        """Merge rows; a missing container is created if ``policy_of_new`` names its policy.
+
+        :raises HTTPException: 404 if the container does not exist and is not created.
         """
-        :raises HTTPException: 404 if the container does not exist and is not created automatically.
-        """
-        timestamp = req.timestamp
         with self.pool.use(path) as database:
             while True:
                 try:
@@ -293,19 +337,29 @@ class ContainerServer(StorageServer):
                         self.feeder.mark_misplaced(path)
                     break
                 except DatabaseMissing:
-                    if not self._creates_itself(req, account):
+                    policy = policy_of_new(account)
+                    if policy is None:
                         self.restore(database, account, container)
                         continue
-                policy = self.policy_index(req)
-                if policy is None and req.method == "UPDATE":
-                    raise http_error(400, "X-Backend-Storage-Policy-Index header is required")
                 # The offset of an object's timestamp means nothing for the container.
                 created_at = Timestamp.from_ticks(timestamp.ticks)
-                self._create(database, account, container, created_at, policy or 0, {})
+                self._create(database, account, container, created_at, policy, {})
         self.reporter.mark_changed(path)
 
-    def _creates_itself(self, req: Request, account: str) -> bool:
-        asked = req.headers.get("x-backend-auto-create")
+    def _policy_of_new(self, req: Request) -> Callable[[str], int | None]:
+        """The policy of a container that the rows of a request create; None: they do not."""
+
+        def find(account: str) -> int | None:
+            if not self._creates_itself(account, req.headers.get("x-backend-auto-create")):
+                return None
+            policy = self.policy_index(req)
+            if policy is None and req.method == "UPDATE":
+                raise http_error(400, "X-Backend-Storage-Policy-Index header is required")
+            return policy or 0
+
+        return find
+
+    def _creates_itself(self, account: str, asked: str | None) -> bool:
         if asked is not None:
             return is_true(asked)
         prefix = self.cluster.constraints.auto_create_account_prefix

@@ -133,6 +133,24 @@ def parse_record(item: Any) -> Record:
         version = item.get("version_id") or ""
     except (TypeError, AttributeError, KeyError) as error:
         raise InvalidRecord(f"row without {error}") from None
+    return record_of(name, (created_at, *later), size, content_type, etag, deleted, policy, version)
+
+
+def record_of(
+    name: Any,
+    times: tuple[Any, Any, Any],
+    size: Any,
+    content_type: Any,
+    etag: Any,
+    deleted: Any,
+    policy: Any,
+    version: Any,
+) -> Record:
+    """Check the values of a row and join its times: of the data, content type and metadata.
+
+    :raises InvalidRecord: a value is not of its type.
+    """
+    created_at, *later = times
     if not (type(name) is type(content_type) is type(etag) is type(created_at) is str and name):
         raise InvalidRecord("name, created_at, content_type and etag must be strings")
     if not (type(size) is type(policy) is int and 0 <= size <= SIZE_MAX and 0 <= policy < 2**31):
@@ -140,7 +158,7 @@ def parse_record(item: Any) -> Record:
     if deleted not in (0, 1):
         raise InvalidRecord("deleted must be 0 or 1")
     _check_texts(name, content_type, etag)
-    if later != (None, None) or _PLAIN_TIME(created_at) is None:
+    if later != [None, None] or _PLAIN_TIME(created_at) is None:
         created_at = _join_times(created_at, *later)
     if "swift_bytes" in content_type:
         content_type = join_swift_bytes(*split_swift_bytes(content_type))

@@ -15,12 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from martlet.conf.cluster import CONF_NAME, ClusterConf
 from martlet.conf.constraints import ConstraintError
 from martlet.conf.options import is_true, load_options, option
+from martlet.grid.handlers import GridCall
+from martlet.grid.handlers import Handler as GridHandler
 from martlet.grid.http_login import Logins
 from martlet.http.backend_client import BackendClient
 from martlet.http.environ import Environ, HeaderList, StartResponse
@@ -29,7 +32,7 @@ from martlet.http.response import HTTPException, Response, error_response, http_
 from martlet.log import fields, get_logger, log_request
 from martlet.service.disk_calls import limits, on_disk
 from martlet.service.server import ServerOptions, read_server_options
-from martlet.words.names import BadNameError, check_text
+from martlet.words.names import BadNameError, check_text, wsgi_to_str
 from ring.device_marker import DeviceMarkers
 from ring.hashing import HashPath
 from ring.ring import Ring
@@ -39,6 +42,7 @@ from storage.database_files import database_path, device_path_of
 from storage.database_pool import DatabasePool
 from storage.device_check import DeviceCheck, parse_reserve
 from storage.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
+from storage.grid_payloads import PARTITION_MAX, pack_answer, read_request
 from storage.name_listing import ListingQuery
 from storage.peers import Verdict
 from storage.restorer import Restorer
@@ -55,8 +59,17 @@ _COPY_PIECE_BYTES = 1 << 20
 
 # The number of a partition in its only spelling, because the text names a directory.
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII).fullmatch
-_PARTITION_MAX = 2**32 - 1
 _SMALL_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
+#: The methods whose requests come over the grid, too. A copy of a database does not: it is large.
+_GRID_METHODS = ("PUT", "GET", "HEAD", "POST", "DELETE")
+
+
+class RequestName(NamedTuple):
+    """The words of the log for a request; ``path`` is a WSGI string."""
+
+    method: str
+    path: str
+    trans_id: str
 
 
 @dataclass(frozen=True)
@@ -140,25 +153,48 @@ class StorageServer:
         return cls(options, ClusterConf.load(server.swift_dir), server)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        return self._serve(Request(environ))(environ, start_response)
+
+    def grid_handlers(self) -> dict[str, GridHandler]:
+        """The handlers of requests over the grid (doc/formats/grid-messages.md), by name."""
+        return {
+            f"{self.name}.{method.lower()}": partial(self._serve_grid, method)
+            for method in _GRID_METHODS
+        }
+
+    def _serve_grid(self, method: str, call: GridCall) -> bytes:
+        return pack_answer(call, method, self._serve(read_request(method, call)))
+
+    def _serve(self, req: Request) -> Response:
+        path: str = req.environ["PATH_INFO"]
+        device = path.lstrip("/").partition("/")[0]
+        name = RequestName(req.method, path, req.headers.get("X-Trans-Id") or "-")
+        return self.serve_within_limits(device, name, partial(self._respond, req))
+
+    def serve_within_limits(
+        self, device: str, name: RequestName, respond: Callable[[], Response]
+    ) -> Response:
+        """Answer a request for a device: 529 above the limit of requests, else ``respond``.
+
+        Errors become responses, and the request gets its line in the log.
+        """
         started = time.monotonic() if self._log_requests else 0.0
-        req = Request(environ)
-        device = environ["PATH_INFO"].lstrip("/").partition("/")[0]
         if self._requests_of_device[device] >= self._requests_of_device_max:
             # A device that is slow or stuck must not occupy the places of other devices.
             refusal = error_response(529)
             if self._log_requests:
-                self._log(req, refusal, 0.0)
-            return refusal(environ, start_response)
+                self._log(name, refusal, 0.0)
+            return refusal
         self._requests_of_device[device] += 1
         try:
-            response = self._respond(req)
+            response = self._without_errors(name, respond)
         finally:
             self._requests_of_device[device] -= 1
             if not self._requests_of_device[device]:
                 del self._requests_of_device[device]
         if self._log_requests:
-            self._log(req, response, time.monotonic() - started)
-        return response(environ, start_response)
+            self._log(name, response, time.monotonic() - started)
+        return response
 
     def _respond(self, req: Request) -> Response:
         try:
@@ -166,10 +202,11 @@ class StorageServer:
         except BadNameError as error:
             return error_response(412, str(error))
         handler = self.handlers.get(req.method)
-        if handler is None:
-            return self._unhandled(req)
+        return self._unhandled(req) if handler is None else handler(req)
+
+    def _without_errors(self, name: RequestName, respond: Callable[[], Response]) -> Response:
         try:
-            return handler(req)
+            return respond()
         except HTTPException as error:
             return error.response
         except ConstraintError as error:
@@ -179,16 +216,16 @@ class StorageServer:
         except DatabaseError as error:
             # A device that does not answer has been logged already, once.
             if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
-                self.log.error("database error %s", fields(error=error, trans_id=_trans_id(req)))
+                self.log.error("database error %s", fields(error=error, trans_id=name.trans_id))
             return error_response(error.status, error.reason if error.status < 500 else "")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
-                self.log.error("device failed %s", f"{_named(req)} {fields(error=error)}")
+                self.log.error("device failed %s", f"{_fields_of(name)} {fields(error=error)}")
                 return error_response(507)
-            self.log.exception("request failed %s", _named(req))
+            self.log.exception("request failed %s", _fields_of(name))
             return error_response(500)
         except Exception:
-            self.log.exception("request failed %s", _named(req))
+            self.log.exception("request failed %s", _fields_of(name))
             return error_response(500)
 
     def _unhandled(self, req: Request) -> Response:
@@ -199,11 +236,11 @@ class StorageServer:
         version = importlib.metadata.version("martlet")
         return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
 
-    def _log(self, req: Request, response: Response, seconds: float) -> None:
+    def _log(self, name: RequestName, response: Response, seconds: float) -> None:
         log_request(
             self.log,
-            f"request method={req.method} path={req.environ['PATH_INFO']} "
-            f"status={response.status} seconds={seconds:.4f} trans_id={_trans_id(req)}",
+            f"request method={name.method} path={name.path} "
+            f"status={response.status} seconds={seconds:.4f} trans_id={name.trans_id}",
         )
 
     def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:
@@ -215,7 +252,7 @@ class StorageServer:
             segments = [s or "" for s in req.split_path(minsegs, maxsegs, rest)]
         except ValueError as error:
             raise http_error(400, str(error)) from None
-        if not _PARTITION(segments[1]) or int(segments[1]) > _PARTITION_MAX:
+        if not _PARTITION(segments[1]) or int(segments[1]) > PARTITION_MAX:
             raise http_error(400, "The partition must be a number of 32 bits")
         return segments
 
@@ -313,19 +350,21 @@ class StorageServer:
         if text is None:
             return None
         index = int(text) if _SMALL_NUMBER(text) else -1
-        if self.cluster.policy_by_index(index) is None:
-            raise http_error(400, f"Invalid {header} {text[:32]!r}")
+        self.check_policy(index, f"{header} {text[:32]!r}")
         return index
 
+    def check_policy(self, index: int, words: str) -> None:
+        """
+        :raises HTTPException: 400 if there is no such policy; ``words`` name it.
+        """
+        if self.cluster.policy_by_index(index) is None:
+            raise http_error(400, f"Invalid {words}")
 
-def _named(req: Request) -> str:
+
+def _fields_of(name: RequestName) -> str:
     """The fields of a log line that identify the request."""
-    return fields(method=req.method, path=req.path, trans_id=_trans_id(req))
-
-
-def _trans_id(req: Request) -> str:
-    """The transaction id that the proxy gave this request."""
-    return req.headers.get("X-Trans-Id") or "-"
+    path = wsgi_to_str(name.path)  # it was checked before
+    return fields(method=name.method, path=path, trans_id=name.trans_id)
 
 
 def listing_query(req: Request, limit_max: int, parameters: Collection[str]) -> ListingQuery:
