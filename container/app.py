@@ -30,7 +30,7 @@ from martlet.words.timestamp import Timestamp
 from ring.ring import Ring
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
-from storage.grid_payloads import pack_answer
+from storage.grid_payloads import pack, pack_answer
 from storage.metadata import Metadata, check_total, metadata_of_request
 from storage.storage_server import (
     RequestName,
@@ -51,6 +51,8 @@ SAVED_HEADERS = frozenset(
     }
 )
 _LISTING_PARAMETERS = ("path",)
+#: The answer over the grid to an UPDATE that is durable.
+_UPDATED = pack(202, {}, b"")
 
 
 class ContainerServer(StorageServer):
@@ -296,7 +298,8 @@ class ContainerServer(StorageServer):
         update = read_update(call.payload)
         name = RequestName("UPDATE", update.path, "-")
         respond = partial(self._update_over_grid, update, len(call.payload))
-        return pack_answer(call, "UPDATE", self.serve_within_limits(update.device, name, respond))
+        response = self.serve_within_limits(update.device, name, respond)
+        return _UPDATED if response.status == 202 else pack_answer(call, "UPDATE", response)
 
     def _update_over_grid(self, update: GridUpdate, size: int) -> Response:
         update.check_names()

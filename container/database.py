@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from container.merge import merge_rows
 from container.record import Record
@@ -16,7 +17,7 @@ from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from container.version_listing import list_versions
 from container.version_rows import has_versions
 from martlet.words.timestamp import Timestamp
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
@@ -95,6 +96,18 @@ class ContainerInfo:
     def metadata(self) -> Metadata:
         """The metadata with timestamps, including removed values."""
         return parse_metadata(self.raw_metadata)
+
+
+class _Merge:
+    """The transaction that merges rows."""
+
+    __slots__ = ("records",)
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    def __call__(self, connection: sqlite3.Connection) -> bool:
+        return merge_rows(connection, self.records)
 
 
 class PolicyConflict(Exception):
@@ -207,9 +220,22 @@ class ContainerDatabase(Database):
     def merge(self, records: Sequence[Record]) -> bool:
         """Merge rows that are newer than the stored ones: all or none, durably.
 
-        Returns True if one of them has another policy than the container.
+        Returns True if one of them, or of those merged at the same time, has another policy than
+        the container.
         """
-        return self.write(lambda connection: merge_rows(connection, records))
+        return self.write(_Merge(records))
+
+    def run(self, connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Any]:
+        """Run transactions; merges in a row become one, whose cost they share."""
+        results: list[Any] = []
+        for kind, group in itertools.groupby(transactions, type):
+            if kind is _Merge:
+                merges = cast("list[_Merge]", list(group))
+                records = [record for merge in merges for record in merge.records]
+                results += [merge_rows(connection, records)] * len(merges)
+            else:
+                results += [transaction(connection) for transaction in group]
+        return results
 
     def misplaced_rows(self, limit: int) -> tuple[ContainerInfo, list[Record], int]:
         """The state, the next misplaced rows that are not in the queue, and a sync point.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from container.record import InvalidRecord, Record, record_of
+from container.record import InvalidRecord, Record, plain_records, record_of
 from martlet.http.response import http_error
 from martlet.words.names import BadNameError, check_text, str_to_wsgi
 from martlet.words.timestamp import Timestamp
@@ -14,6 +14,8 @@ from storage.grid_payloads import bad_payload, check_place, unpack
 #: Elements of a row that must be there: up to ``deleted``.
 _ROW_MIN = 6
 _ROW_MAX = 10
+#: For fewer rows the check of each by itself is faster.
+_COLUMNWISE_MIN = 4
 
 
 class GridUpdate(NamedTuple):
@@ -59,6 +61,10 @@ class GridUpdate(NamedTuple):
 
         :raises HTTPException: 400 if one of them is wrong.
         """
+        if len(self.rows) >= _COLUMNWISE_MIN:
+            records = plain_records(self.rows, self.policy_index)
+            if records is not None:
+                return records
         try:
             return [_record(row, self.policy_index) for row in self.rows]
         except InvalidRecord as error:

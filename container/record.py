@@ -58,6 +58,10 @@ class Record(NamedTuple):
     version_id: str = ""
 
 
+# Skips the arguments of the constructor; for many rows.
+_new_record = tuple.__new__
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """The three times of a row."""
@@ -165,6 +169,31 @@ def record_of(
     if version:
         _check_version(version, created_at)
     return Record(name, created_at, size, content_type, etag, int(deleted), policy, version)
+
+
+def plain_records(rows: list[Any], policy: int) -> list[Record] | None:
+    """The records of rows in their usual form, of six values; None if one of them is not usual.
+
+    The values are checked column by column, which takes a third of the time of `record_of`. The
+    texts come from a decoder of UTF-8.
+    """
+    if set(map(type, rows)) != {list} or set(map(len, rows)) != {6}:
+        return None
+    names, stamps, sizes, content_types, etags, deleted = zip(*rows, strict=True)
+    types = set(content_types) if set(map(type, content_types)) == {str} else {"\x00"}
+    if set(map(type, (*names, *stamps, *etags))) != {str} or not all(names):
+        return None
+    if set(map(type, (*sizes, *deleted, policy))) != {int} or not 0 <= policy < 2**31:
+        return None
+    if min(sizes) < 0 or max(sizes) > SIZE_MAX or not set(deleted) <= {0, 1}:
+        return None
+    texts = "".join((*types, *names, *etags))
+    if "\x00" in texts or "swift_bytes" in texts or not all(map(_PLAIN_TIME, set(stamps))):
+        return None
+    return [
+        _new_record(Record, (name, stamp, size, content_type, etag, is_deleted, policy, ""))
+        for name, stamp, size, content_type, etag, is_deleted in rows
+    ]
 
 
 def _check_version(version: Any, created_at: str) -> None:

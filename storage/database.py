@@ -16,7 +16,7 @@ import contextlib
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -148,6 +148,10 @@ class Database:
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
         """Prepare a database for writes if another program created it; for subclasses."""
 
+    def run(self, connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Any]:
+        """Run the transactions of one commit and return their results; for subclasses."""
+        return [transaction(connection) for transaction in transactions]
+
     def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``query`` in a native thread, in one read transaction.
 
@@ -254,7 +258,7 @@ class Database:
                 used.connection = self._writer
                 connection = self._begin()
                 used.connection = self._writer
-                results = [transaction(connection) for transaction in transactions]
+                results = self.run(connection, transactions)
                 connection.execute("COMMIT")
             except (sqlite3.DatabaseError, OSError):
                 # After a failed write or fsync the state of this connection is unreliable.

@@ -33,6 +33,12 @@ _PATH = re.compile(r"/[\x21-\x7e]*", re.ASCII).fullmatch
 _pack = msgpack.Packer(autoreset=True, use_bin_type=True).pack
 
 
+def pack(*elements: Any) -> bytes:
+    """The payload of these elements."""
+    payload: bytes = _pack(elements)
+    return payload
+
+
 def unpack(payload: bytes, count: int) -> list[Any]:
     """The first ``count`` elements of a payload. Arrays are lists, and maps tuples of pairs.
 
@@ -122,7 +128,7 @@ def pack_answer(call: GridCall, method: str, response: Response) -> bytes:
     if is_head:
         headers["content-length"] = response.headers.get("content-length", str(len(body)))
         body = b""
-    payload: bytes = _pack((response.status, headers, body))
+    payload = pack(response.status, headers, body)
     bytes_max = call.connection.session.peer.max_payload
     if len(payload) > bytes_max:
         sentence = f"the answer has {len(payload)} bytes; {bytes_max} are accepted"

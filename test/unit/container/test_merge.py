@@ -187,3 +187,36 @@ def test_many_rows_in_one_batch() -> None:
     merge_rows(connection, batch)
     merge_rows(connection, [*batch[:5], tombstone(batch[7].name, 2)])
     assert connection.execute("SELECT object_count FROM policy_stat").fetchone() == (39_999,)
+
+
+def test_merges_of_one_commit_become_one(
+    database: ContainerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not past other work; and one that raises does not harm the others."""
+    sizes: list[int] = []
+
+    def merge(connection: sqlite3.Connection, records: list[Record]) -> bool:
+        sizes.append(len(records))
+        return merge_rows(connection, records)
+
+    works: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "write", works.append)
+        database.merge([row("a", 1), row("b", 1)])
+        database.merge([row("a", 2), row("x", 1, storage_policy_index=1)])
+        database.merge([row("c", 1)])
+    monkeypatch.setattr("container.database.merge_rows", merge)
+    query = "SELECT count(*) FROM object"
+    works.insert(2, lambda connection: connection.execute(query).fetchone())
+    assert database._commit(works) == [True, True, (3,), False]
+    assert sizes == [4, 1]
+    info, rows = database.list_objects(ListingQuery(10), 0)
+    assert [(found[0], found[2]) for found in rows] == [("a", 12), ("b", 11), ("c", 11)]
+    assert info.object_count == 3
+
+    sizes.clear()
+    works[1].records = [row("d", 1)._replace(created_at="never"), row("d", 1)]
+    outcomes = database._commit(works[:2])
+    assert outcomes[0] is False
+    assert isinstance(outcomes[1], ValueError)
+    assert sizes == [4, 2, 2]
