@@ -61,6 +61,8 @@ var (
 	ErrLost = errors.New("the connection was lost")
 	// ErrRefused says that one side refused the other in the handshake.
 	ErrRefused = errors.New("the handshake was refused")
+	// ErrNoGrid says, beside ErrRefused, that the server speaks HTTP but not this protocol.
+	ErrNoGrid = errors.New("the peer has no grid")
 	// ErrProtocol says that the peer broke a rule of the wire, so the connection ended.
 	ErrProtocol = errors.New("the peer broke the protocol")
 	// ErrClosed says that this side has ended the connection, or the stream.

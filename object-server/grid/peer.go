@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -124,7 +125,7 @@ func (p *Peer) connWithin(ctx context.Context, timeout time.Duration) (*Conn, er
 }
 
 // Conn returns the shared connection; it makes one if there is none. Errors: ErrUnreachable, with ErrRefused if a side
-// refused the other, and the error of the context.
+// refused the other and ErrNoGrid if the server has none, and the error of the context.
 func (p *Peer) Conn(ctx context.Context) (*Conn, error) {
 	p.mu.Lock()
 	if c := p.conn.Load(); c != nil && !c.isGone.Load() {
@@ -209,7 +210,7 @@ func (g *Grid) proveTo(conn net.Conn, address string) (*Conn, error) {
 		return nil, upgradeError(err)
 	}
 	if hs.Protocol != Protocol {
-		return nil, &handshakeError{RefusedRequest, fmt.Errorf("%w: the peer does not speak %s", ErrRefused, Protocol)}
+		return nil, &handshakeError{RefusedRequest, fmt.Errorf("%w: %w: it does not speak %s", ErrRefused, ErrNoGrid, Protocol)}
 	}
 	s := newSocket(conn, early, ws.StateClientSide)
 	theirs, err := g.connect(s)
@@ -221,8 +222,12 @@ func (g *Grid) proveTo(conn net.Conn, address string) (*Conn, error) {
 
 // upgradeError tells an answer other than 101 from a connection that ended.
 func upgradeError(err error) error {
-	if status := ws.StatusError(0); errors.As(err, &status) {
+	status := ws.StatusError(0)
+	switch {
+	case !errors.As(err, &status):
+		return err
+	case status == http.StatusServiceUnavailable: // too many handshakes, or about to stop
 		return &handshakeError{RefusedRequest, fmt.Errorf("%w: the peer answers %d", ErrRefused, int(status))}
 	}
-	return err
+	return &handshakeError{RefusedRequest, fmt.Errorf("%w: %w: the peer answers %d", ErrRefused, ErrNoGrid, int(status))}
 }

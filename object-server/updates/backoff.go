@@ -2,7 +2,6 @@ package updates
 
 import (
 	"cmp"
-	"errors"
 	"sync"
 	"time"
 )
@@ -48,8 +47,7 @@ func (b *backoff) reason(target Target) string {
 // failed notes a failure: of the database if the server answered, else of the server. It returns when to try again.
 func (b *backoff) failed(target Target, err error, now time.Time) time.Time {
 	reason := reasonOf(target, err)
-	var status *StatusError
-	if !errors.As(err, &status) {
+	if !isAnswer(err) {
 		target = Target{Host: target.Host}
 	}
 	b.mu.Lock()

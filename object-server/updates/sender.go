@@ -33,21 +33,27 @@ func (e *StatusError) Error() string {
 
 // sender speaks to container servers. It keeps connections open and is safe for concurrent use.
 type sender struct {
+	grid        *gridSender // nil: HTTP only
 	client      *http.Client
 	nodeTimeout time.Duration // for one request, once connected
 	userAgent   string
 }
 
-func newSender(connTimeout, nodeTimeout time.Duration) *sender {
+func newSender(options *Options) *sender {
+	connTimeout, nodeTimeout := options.ConnTimeout, options.NodeTimeout
+	dial := options.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connTimeout}).DialContext
+	}
 	transport := &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: connTimeout}).DialContext,
+		DialContext:           dial,
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       60 * time.Second,
 		ResponseHeaderTimeout: nodeTimeout,
 		DisableCompression:    true,
 	}
-	return &sender{
+	s := &sender{
 		// A redirect names a shard; the row stays pending and is never sent along by itself.
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -55,12 +61,22 @@ func newSender(connTimeout, nodeTimeout time.Duration) *sender {
 		nodeTimeout: connTimeout + nodeTimeout,
 		userAgent:   "object-server " + strconv.Itoa(os.Getpid()),
 	}
+	if options.Grid != nil {
+		s.grid = &gridSender{grid: options.Grid, timeout: s.nodeTimeout, plain: map[string]time.Time{}}
+	}
+	return s
 }
 
-// send delivers rows to target in one UPDATE, or one by one to a server that refuses the UPDATE (it may be old, or
-// dislike one row). It returns an error per row, all nil when errs is nil.
+// send delivers rows to target in one UPDATE, over the grid if the server has one. To a server that refuses the UPDATE
+// (it may be old, or dislike one row) they go one by one. It returns an error per row, all nil when errs is nil.
 func (s *sender) send(ctx context.Context, target Target, rows []Row) (errs []error) {
-	err := s.update(ctx, target, rows)
+	err := errPlain
+	if s.grid != nil {
+		err = s.grid.update(ctx, target, rows)
+	}
+	if errors.Is(err, errPlain) {
+		err = s.update(ctx, target, rows)
+	}
 	if err == nil {
 		return nil
 	}
@@ -91,8 +107,7 @@ func (s *sender) sendSingly(ctx context.Context, target Target, rows []Row) []er
 	errs := make([]error, len(rows))
 	for i, row := range rows {
 		errs[i] = s.single(ctx, target, row)
-		var status *StatusError
-		if errs[i] != nil && !errors.As(errs[i], &status) {
+		if errs[i] != nil && !isAnswer(errs[i]) {
 			for j := i + 1; j < len(rows); j++ { // the server is gone; do not wait for it row by row
 				errs[j] = errs[i]
 			}
@@ -107,12 +122,8 @@ func (s *sender) update(ctx context.Context, target Target, rows []Row) error {
 	if err != nil {
 		return err
 	}
-	newest := ""
-	for _, row := range rows {
-		newest = max(newest, row.CreatedAt) // of fixed width, so that text order is time order
-	}
 	header := http.Header{
-		"X-Timestamp":                    {newest},
+		"X-Timestamp":                    {newest(rows)},
 		"X-Backend-Storage-Policy-Index": {target.policy()},
 		"Content-Type":                   {"application/json"},
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
+
+	"martlet/object-server/grid"
 )
 
 // rowsMax bounds one UPDATE request.
@@ -30,6 +33,10 @@ type Options struct {
 	Interval      time.Duration // up to this
 	Placement     Placement     // finds the primaries of a container
 	Logger        *slog.Logger
+
+	Grid *grid.Grid // carries rows to container servers that have a grid; nil: all go over HTTP
+	// Dial connects to a container server for HTTP; nil: TCP within ConnTimeout.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Updater delivers rows to container servers. It is safe for concurrent use.
@@ -66,7 +73,7 @@ func New(options Options) *Updater {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Updater{
 		options: options,
-		sender:  newSender(options.ConnTimeout, options.NodeTimeout),
+		sender:  newSender(&options),
 		backoff: newBackoff(options.RetryFirst, options.Interval),
 		ctx:     ctx,
 		cancel:  cancel,
@@ -215,8 +222,7 @@ func (u *Updater) learn(host string, errs []error) {
 		u.backoff.clear(host)
 		return
 	}
-	var status *StatusError
-	if errors.As(errs[len(errs)-1], &status) || errs[len(errs)-1] == nil {
+	if last := errs[len(errs)-1]; last == nil || isAnswer(last) {
 		return
 	}
 	u.options.Logger.Warn("container server unreachable, updates become pending", "host", host,

@@ -1,0 +1,99 @@
+package updates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"martlet/object-server/grid"
+)
+
+// plainPause is how long a server without a grid is asked over HTTP alone.
+const plainPause = time.Minute
+
+// errPlain says that rows were not sent over the grid and can be sent over HTTP.
+var errPlain = errors.New("not over the grid")
+
+// gridSender sends rows over the grid. It is safe for concurrent use.
+type gridSender struct {
+	grid    *grid.Grid
+	timeout time.Duration // for one request, with the connection
+
+	mu    sync.Mutex
+	plain map[string]time.Time // by host: until then it is taken to have no grid
+}
+
+// update sends rows in one request; in several, if the server finds it too large. Errors: errPlain if they can be sent
+// over HTTP, StatusError for any answer but 2xx, and those of grid.Peer.
+func (s *gridSender) update(ctx context.Context, target Target, rows []Row) error {
+	if s.isPlain(target.Host) {
+		return errPlain
+	}
+	payload, ok := appendUpdate(nil, target, rows)
+	if !ok {
+		return errPlain
+	}
+	answer, err := s.ask(ctx, target.Host, payload)
+	switch {
+	case errors.Is(err, grid.ErrNoGrid), hasCode(err, grid.CodeUnknownName):
+		s.mu.Lock()
+		s.plain[target.Host] = time.Now().Add(plainPause)
+		s.mu.Unlock()
+		return errPlain
+	case hasCode(err, grid.CodeTooLarge) && len(rows) > 1:
+		half := len(rows) / 2
+		if err := s.update(ctx, target, rows[:half]); err != nil {
+			return err // rows that were delivered may be delivered again
+		}
+		return s.update(ctx, target, rows[half:])
+	case hasCode(err, grid.CodeTooLarge), hasCode(err, grid.CodeBadPayload):
+		return errPlain // HTTP finds out which row it is
+	case err != nil:
+		return err
+	}
+	status, location, err := readAnswer(answer)
+	if err != nil {
+		return &grid.Error{Code: grid.CodeFailed, Reason: fmt.Sprintf("the answer of the container server: %v", err)}
+	}
+	if status/100 == 2 {
+		return nil
+	}
+	return &StatusError{Status: status, Location: location}
+}
+
+// ask sends a request, and once more if the server went away under it. Rows are merged, so they may arrive twice.
+func (s *gridSender) ask(ctx context.Context, host string, payload []byte) ([]byte, error) {
+	peer := s.grid.Peer(host)
+	request := grid.Request{Name: updateName, Payload: payload, Timeout: s.timeout}
+	answer, err := peer.Do(ctx, request, nil)
+	isLost := errors.Is(err, grid.ErrLost)
+	if isLost || hasCode(err, grid.CodeGoingAway) {
+		request.Resent = isLost
+		return peer.Do(ctx, request, nil)
+	}
+	return answer, err
+}
+
+func (s *gridSender) isPlain(host string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, ok := s.plain[host]
+	if ok && !time.Now().Before(until) {
+		delete(s.plain, host)
+		return false
+	}
+	return ok
+}
+
+func hasCode(err error, code grid.Code) bool {
+	var failed *grid.Error
+	return errors.As(err, &failed) && failed.Code == code
+}
+
+// isAnswer tells an error that a server answered with from one that says that it does not answer.
+func isAnswer(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) || hasCode(err, grid.CodeBusy) || hasCode(err, grid.CodeFailed)
+}
