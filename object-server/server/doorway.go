@@ -19,20 +19,24 @@ const gridPath = "/grid"
 
 // doorway is how requests come in: over connections of the grid, or over HTTP past a gate.
 type doorway struct {
-	secrets *auth.Secrets
-	grid    *grid.Grid
-	gate    *login.Gate
+	secrets  *auth.Secrets
+	grid     *grid.Grid // accepts
+	outgoing *grid.Grid // connects; it ends later, because requests that are served send others
+	gate     *login.Gate
 }
 
 func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway {
 	secrets := &auth.Secrets{}
 	options := frame.Defaults()
 	options.Name, options.Checksum = "object server "+config.BindIP, config.Grid.Checksum
-	connections, err := grid.New(grid.Config{Secrets: secrets, Options: options, Mux: mux, Log: logger})
-	if err != nil {
-		panic(err) // the defaults are within their bounds
+	open := func(mux *grid.Mux) *grid.Grid {
+		connections, err := grid.New(grid.Config{Secrets: secrets, Options: options, Mux: mux, Log: logger})
+		if err != nil {
+			panic(err) // the defaults are within their bounds
+		}
+		return connections
 	}
-	d := doorway{secrets, connections, &login.Gate{Secrets: secrets, Log: logger, IsOpen: isOpen}}
+	d := doorway{secrets, open(mux), open(nil), &login.Gate{Secrets: secrets, Log: logger, IsOpen: isOpen}}
 	d.reload(&config.Grid)
 	return d
 }

@@ -78,23 +78,24 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 	hasher := ring.NewHasher(config.HashPrefix, config.HashSuffix)
 	s := &Server{
 		config: config, logger: logger, hasher: hasher, version: version,
-		allowed: newAllowedHeaders(config.AllowedHeaders),
-		updater: updates.New(updates.Options{
-			UpdateTimeout: config.ContainerUpdateTimeout,
-			BatchDelay:    config.ContainerUpdateDelay,
-			ConnTimeout:   config.ConnTimeout,
-			NodeTimeout:   config.NodeTimeout,
-			RetryFirst:    time.Second,
-			Interval:      config.UpdaterInterval,
-			Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
-			Logger:        logger,
-		}),
+		allowed:     newAllowedHeaders(config.AllowedHeaders),
 		workers:     workers.New(),
 		clients:     clients{make(chan struct{}, config.MaxClients)},
 		limiter:     ratelimit.New(&config.Ratelimit, logger),
 		stopKeeping: func() {},
 	}
 	s.door = newDoorway(config, s.gridMux(), logger)
+	s.updater = updates.New(updates.Options{
+		UpdateTimeout: config.ContainerUpdateTimeout,
+		BatchDelay:    config.ContainerUpdateDelay,
+		ConnTimeout:   config.ConnTimeout,
+		NodeTimeout:   config.NodeTimeout,
+		RetryFirst:    time.Second,
+		Interval:      config.UpdaterInterval,
+		Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
+		Logger:        logger,
+		Grid:          s.door.outgoing,
+	})
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.enter),
 		ConnState:         s.unused.note,
@@ -157,6 +158,7 @@ func (s *Server) stopUpdates() {
 	go func() {
 		defer close(stopped)
 		s.updater.Close()
+		s.door.outgoing.Close()
 	}()
 	timer := time.NewTimer(calls.Wait)
 	defer timer.Stop()
