@@ -19,7 +19,7 @@ import time
 
 from martlet.grid.connecting import connect
 from martlet.grid.connection import LOST, GridConnection, Responder
-from martlet.grid.errors import Code, GridRefusedError, LimitError, RequestError
+from martlet.grid.errors import Code, LimitError, RequestError
 from martlet.grid.loop import Loop, Waiter, process_loop
 from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
@@ -36,7 +36,7 @@ from martlet.http.backend_client import (
 from martlet.log import get_logger
 
 _BACKOFF_SECONDS_MIN = 0.1
-_BACKOFF_SECONDS_MAX = 5.0
+_BACKOFF_SECONDS_MAX = 1.0  # a server that starts again is used soon
 
 log = get_logger("martlet.grid")
 
@@ -98,7 +98,7 @@ class GridClient:
             fan_out.cancel()
             raise
         if call.error is not None:
-            raise call.error
+            raise call.error.with_traceback(None)  # other threads may raise it, too
         return call.answer
 
     def open_stream(
@@ -127,16 +127,22 @@ class GridClient:
 
         :raises ConnectError: there is none, and after a failure there is a pause before the next.
         """
+        door = self._door(address)
+        return door.ready() or door.open(deadline_at)
+
+    def ready_connection(self, address: Address) -> GridConnection | None:
+        """The connection to a server if it is open; never waits.
+
+        :raises ConnectError: there is none, and after a failure there is a pause before the next.
+        """
+        return self._door(address).ready()
+
+    def _door(self, address: Address) -> _Door:
         if self._process != os.getpid():  # the connections are those of the parent process
             self._process = os.getpid()
             self._doors = {}
         door = self._doors.get(address)
-        if door is None:
-            door = self._doors.setdefault(address, _Door(self, address))
-        connection = door.connection
-        if connection is not None and connection.takes_requests:
-            return connection
-        return door.open(deadline_at)
+        return door or self._doors.setdefault(address, _Door(self, address))
 
     def close(self) -> None:
         """End all connections at once; what is in flight fails."""
@@ -157,17 +163,26 @@ class _Door:
         self._open_at = 0.0
         self._error: ConnectError | None = None
 
+    def ready(self) -> GridConnection | None:
+        """The connection, if it is open.
+
+        :raises ConnectError: the last failure again, during the pause after it.
+        """
+        connection = self.connection
+        if connection is not None and connection.takes_requests:
+            return connection
+        if self._error is not None and time.monotonic() < self._open_at:
+            raise self._error.with_traceback(None)
+        return None
+
     def open(self, deadline_at: float) -> GridConnection:
         """:raises ConnectError: the server cannot be reached, or not now."""
         left = deadline_at - time.monotonic()
         if not self._lock.acquire(timeout=-1 if left == math.inf else max(0.0, left)):
             raise ConnectTimeout(self._address, "no connection before the deadline")
         try:
-            if self.connection is not None and self.connection.takes_requests:
-                return self.connection  # another thread was faster
-            if time.monotonic() < self._open_at and self._error is not None:
-                raise self._again()
-            return self._connect(deadline_at)
+            # Another thread may have been faster.
+            return self.ready() or self._connect(deadline_at)
         finally:
             self._lock.release()
 
@@ -206,14 +221,6 @@ class _Door:
         self.connection = connection
         return connection
 
-    def _again(self) -> ConnectError:
-        """The last failure once more, for a request during the pause."""
-        last = self._error
-        if isinstance(last, GridRefusedError):
-            return GridRefusedError(self._address, last.reason, last.has_no_grid)
-        kind = ConnectTimeout if isinstance(last, ConnectTimeout) else ConnectError
-        return kind(self._address, last.reason if last else "")
-
     def _on_end(self, connection: GridConnection, reason: str) -> None:
         if self.connection is connection:
             self.connection = None
@@ -223,14 +230,17 @@ class _Door:
 
 
 class Call:
-    """One request of a fan-out: ``answer`` or ``error`` are set once ``is_ended``."""
+    """One request of a fan-out: ``answer`` or ``error`` are set once ``is_ended``.
+
+    ``connection`` is None until there is one.
+    """
 
     __slots__ = ("_fan_out", "address", "answer", "connection", "error", "is_ended", "number")
 
-    def __init__(self, fan_out: FanOut, address: Address, connection: GridConnection) -> None:
+    def __init__(self, fan_out: FanOut, address: Address) -> None:
         self._fan_out = fan_out
         self.address = address
-        self.connection = connection
+        self.connection: GridConnection | None = None
         self.number = 0
         self.is_ended = False
         self.answer = b""
@@ -255,7 +265,7 @@ class FanOut:
     :param timeout: seconds until the deadline, instead of the client's ``node_timeout``.
     """
 
-    __slots__ = ("_client", "_ended", "_needed", "_waiter", "deadline_at", "pending")
+    __slots__ = ("_client", "_ended", "_needed", "_waiter", "deadline_at", "heard_at", "pending")
 
     def __init__(self, client: GridClient, timeout: float | None = None) -> None:
         self._client = client
@@ -266,24 +276,66 @@ class FanOut:
         self.deadline_at = time.monotonic() + seconds
         #: Requests that have not ended.
         self.pending: set[Call] = set()
+        #: When the last request ended, a time.monotonic().
+        self.heard_at = 0.0
 
     def send(self, address: Address, name: str, payload: bytes, is_resent: bool = False) -> Call:
         """Send a request; it leaves with all others that are sent before the thread waits.
 
-        :raises BackendError: nothing was sent: there is no connection, or a limit forbids it.
+        Without a connection another thread opens one, so that a server that hangs delays no other.
+        A failure ends the call, as the server's error does.
         """
-        connection = self._client.connection(address, self.deadline_at)
-        call = Call(self, address, connection)
+        call = Call(self, address)
         self.pending.add(call)
+        client = self._client
         try:
-            call.number = connection.request(name, payload, call, self.deadline_at, is_resent)
-        except LimitError as error:
-            self.pending.discard(call)
-            raise RequestError(address, error.code, str(error)) from None
+            connection = client.ready_connection(address)
+            if connection is not None:
+                self._begin(call, connection, name, payload, is_resent)
+            else:
+                client.loop.spawn(lambda: self._connect(call, name, payload, is_resent))
+        except BackendError as error:
+            self._fail(call, error)
         except BaseException:
             self.pending.discard(call)
             raise
         return call
+
+    def _begin(
+        self, call: Call, connection: GridConnection, name: str, payload: bytes, is_resent: bool
+    ) -> None:
+        """:raises RequestError: a limit forbids the request; nothing was sent."""
+        try:
+            call.number = connection.request(name, payload, call, self.deadline_at, is_resent)
+        except LimitError as error:
+            raise RequestError(call.address, error.code, str(error)) from None
+        call.connection = connection
+
+    def _connect(self, call: Call, name: str, payload: bytes, is_resent: bool) -> None:
+        """Open the connection first; runs in a thread of its own."""
+        lock = self._client.loop.lock
+        waiter = None
+        try:
+            connection = self._client.connection(call.address, self.deadline_at)
+            with lock:
+                if call in self.pending:  # else it was given up
+                    self._begin(call, connection, name, payload, is_resent)
+        except BackendError as error:
+            with lock:
+                waiter = self._fail(call, error)
+        except BaseException:
+            with lock:
+                waiter = self._fail(call, ConnectError(call.address, "the thread was stopped"))
+            raise
+        finally:
+            if waiter is not None:
+                waiter.wake()
+
+    def _fail(self, call: Call, error: BackendError) -> Waiter | None:
+        if call not in self.pending:
+            return None
+        call.error = error
+        return self.on_end(call)
 
     def wait(self, count: int, until: float = math.inf) -> list[Call]:
         """Wait for the end of ``count`` more requests, and return those that have ended.
@@ -318,11 +370,13 @@ class FanOut:
         with self._client.loop.lock:
             pending, self.pending = self.pending, set()
             for call in pending:
-                call.connection.cancel(call.number)
+                if call.connection is not None:
+                    call.connection.cancel(call.number)
 
     def on_end(self, call: Call) -> Waiter | None:
         """A request has ended; returns the waiter if the thread waits for no more."""
         call.is_ended = True
+        self.heard_at = time.monotonic()
         self.pending.discard(call)
         self._ended.append(call)
         self._needed -= 1

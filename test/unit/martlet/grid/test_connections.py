@@ -89,6 +89,7 @@ def test_a_fan_out_waits_for_all_or_for_a_failure(
     assert fan_out.wait(1, until=time.monotonic() + 0.05) == []
     assert fan_out.pending == {slow}
     fan_out.cancel()
+    assert slow.connection is not None
     assert slow.connection.session.in_flight == 0
     first = FanOut(client)
     first.send(server.address, "never", b"")
@@ -219,13 +220,15 @@ def test_a_client_keeps_the_limits_of_its_server() -> None:
         connection = patient_client(options=options).connection(running.address)
         connection.session.peer = options  # as if the server had said so
         fan_out = FanOut(patient_client())
-        fan_out._client.connection = lambda *_: connection  # type: ignore[method-assign]
+        fan_out._client.ready_connection = lambda *_: connection  # type: ignore[method-assign]
         fan_out.send(running.address, "never", b"")
         fan_out.send(running.address, "never", b"")
-        with pytest.raises(RequestError, match="2 requests are in flight") as caught:
-            fan_out.send(running.address, "echo", b"")
-        assert caught.value.code == Code.BUSY
-        assert not may_have_run(caught.value)
+        refused = fan_out.send(running.address, "echo", b"")
+        assert fan_out.wait(1) == [refused]
+        assert isinstance(refused.error, RequestError)
+        assert refused.error.code == Code.BUSY
+        assert "2 requests are in flight" in str(refused.error)
+        assert not may_have_run(refused.error)
         assert len(fan_out.pending) == 2
         connection.close()
         ended = fan_out.wait(2) + fan_out.wait(2)
@@ -310,16 +313,39 @@ def test_after_a_failure_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> No
 
     def fail(address: tuple[str, int], *_: object) -> None:
         tries.append(address)
-        raise ConnectError(address, "no route")
+        raise ConnectError(address, "no route") from ConnectionRefusedError()
 
     monkeypatch.setattr("martlet.grid.client.connect", fail)
     monkeypatch.setattr("martlet.grid.client._BACKOFF_SECONDS_MIN", 1000.0)
     monkeypatch.setattr("martlet.grid.client._BACKOFF_SECONDS_MAX", 1000.0)
     client = GridClient(SECRETS)
+    raised = []
     for _ in range(3):
-        with pytest.raises(ConnectError, match="no route"):
+        with pytest.raises(ConnectError, match="no route") as caught:
             client.request(("192.0.2.1", 1), "echo", b"")
+        raised.append(caught.value)
     assert len(tries) == 1
+    # One failure, with its cause, for all: each of them is counted once for a device.
+    assert raised[0] is raised[1] is raised[2]
+    assert isinstance(raised[2].__cause__, ConnectionRefusedError)
+
+
+def test_a_server_without_a_connection_delays_no_other_request_of_a_fan_out(
+    client: GridClient, server: ServiceProcess
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        fan_out = FanOut(client)
+        hanging = fan_out.send(silent.getsockname(), "echo", b"")
+        quick = fan_out.send(server.address, "echo", b"quick")
+        assert fan_out.wait(1) == [quick]
+        assert fan_out.pending == {hanging}
+        fan_out.cancel()
+        assert fan_out.wait(1) == []
+        # The end of the attempt finds the request given up.
+        hasty = FanOut(GridClient(SECRETS, handshake_timeout=0.2))
+        lost = hasty.send(silent.getsockname(), "echo", b"")
+        assert hasty.wait(1) == [lost]
+        assert isinstance(lost.error, ConnectTimeout)
 
 
 def test_a_server_drains_before_it_stops(client: GridClient) -> None:
@@ -358,7 +384,7 @@ def test_without_the_secret_there_is_no_connection(secrets: Secrets) -> None:
 def test_the_deadline_of_the_server_is_a_timeout_too() -> None:
     client = GridClient(SECRETS)
     fan_out = FanOut(client)
-    call = Call(fan_out, ("192.0.2.1", 1), None)  # type: ignore[arg-type]
+    call = Call(fan_out, ("192.0.2.1", 1))
     fan_out.pending.add(call)
     call.finish(None, Code.DEADLINE, "")
     assert isinstance(call.error, ReadTimeout)
