@@ -9,18 +9,16 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from urllib.parse import quote, unquote
 
-from martlet.http.backend_client import encode_headers
 from martlet.http.environ import HeaderList
 from martlet.http.header_names import lower_name, title_name
 from martlet.http.request import Request
-from martlet.http.response import http_error
 
 # Headers of one connection, headers for the proxy only, and headers that the proxy sets itself: a
 # client must not choose the targets of the updates that object servers send. The identity headers
 # of Keystone's auth_token are for the proxy only.
 _NOT_FORWARDED_NAMES = """
-    accept accept-encoding accept-language authorization connection content-length cookie expect
-    host keep-alive origin proxy-authorization proxy-connection referer te trailer
+    accept accept-encoding accept-language authorization connection content-length cookie date
+    expect host keep-alive origin proxy-authorization proxy-connection referer te trailer
     transfer-encoding upgrade user-agent via
     openstack-system-scope x-domain-id x-domain-name x-identity-status x-is-admin-project
     x-project-domain-id x-project-domain-name x-project-id x-project-name x-role x-roles
@@ -107,17 +105,6 @@ def database_headers(
         elif lowered.startswith(prefixes) or lowered in passed:
             given[_on_wire(name)] = value
     return cleared | given | base_headers(req)
-
-
-def header_lines(headers: Mapping[str, str]) -> bytes:
-    """The headers of a request to a storage server as bytes.
-
-    :raises HTTPException: (400) a header of the client contains a line break.
-    """
-    try:
-        return encode_headers(headers)
-    except ValueError:
-        raise http_error(400, "A header contains a line break.") from None
 
 
 def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -> HeaderList:

@@ -145,7 +145,8 @@ class Opening:
         No data mean that the server has closed the connection.
 
         :raises UpgradeRefusedError: the answer is another one.
-        :raises FrameError: the messages are none.
+        :raises FrameError: the answer is no HTTP, or the messages are none.
+        :raises ConnectionError: there is no answer.
         """
         protocol = self._protocol
         if data:
@@ -156,7 +157,11 @@ class Opening:
         error = protocol.handshake_exc
         if error is not None:
             response: Response | None = getattr(error, "response", None)
-            body = (response.body if response else None) or b""
+            if response is None and not data:
+                raise ConnectionError("the server closed the connection without an answer")
+            if response is None:
+                raise FrameError(f"no answer to the upgrade: {error}")
+            body = response.body or b""
             text = body[:500].decode(errors="replace").strip()
             raise UpgradeRefusedError(f"{error}: {text}" if text else str(error))
         if protocol.state is not OPEN and not self._channel.is_closed_by_peer:

@@ -11,11 +11,12 @@ from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.controllers.resource import Resource, Route
-from proxy.headers import base_headers, database_headers, header_lines, returned_headers
+from proxy.headers import base_headers, database_headers, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import account_info, account_key, forget_info, look_up, restore_header
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
+from proxy.wire_headers import WireHeaders
 
 # The account ACL: the name under which it is stored, and the name that its owner uses.
 _STORED_ACL = "x-account-sysmeta-core-access-control"
@@ -45,7 +46,7 @@ class AccountController:
         nodes = core.nodes(core.rings.account, resource.account, is_read=True)
         request = core.request(req, "Account", nodes.partition, resource.path + query)
         search = Search(core, request, nodes)
-        found = search.find_whole(header_lines(database_headers(req, "account")))
+        found = search.find_whole(WireHeaders(database_headers(req, "account")))
         answer = search.failure() if found is None else found
         if answer.status == 404:
             if answer.headers.get("x-account-status", "").lower() == "deleted":
@@ -94,7 +95,7 @@ class AccountController:
             if is_put
             else account_info(core, req, resource.account)
         )
-        headers = header_lines(database_headers(req, "account") | restore_header(known))
+        headers = WireHeaders(database_headers(req, "account") | restore_header(known))
         try:
             answer = core.ask_for_one(request, nodes, [headers] * nodes.primary_count)
         finally:
@@ -126,9 +127,9 @@ def create_account(core: Core, req: Request, account: str) -> bool:
     for name, value in req.headers.items():
         if name.startswith("X-Account-Sysmeta-"):
             headers[name] = value
-    lines = [header_lines(headers)] * nodes.primary_count
+    sent = [WireHeaders(headers)] * nodes.primary_count
     try:
-        answer = core.ask_for_one(request, nodes, lines)
+        answer = core.ask_for_one(request, nodes, sent)
     finally:
         forget_info(req.environ, account)
     if 200 <= answer.status < 300:

@@ -11,7 +11,7 @@ from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.account import create_account
 from proxy.controllers.resource import Resource, Route, authorize
-from proxy.headers import database_headers, header_lines, returned_headers
+from proxy.headers import database_headers, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import (
     account_info,
@@ -23,6 +23,7 @@ from proxy.lookup.info import (
 )
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 _PASSED = frozenset(
@@ -107,7 +108,7 @@ class ContainerController:
         nodes = core.nodes(core.rings.container, resource.account, resource.container, is_read=True)
         request = core.request(req, "Container", nodes.partition, resource.path + query)
         search = Search(core, request, nodes)
-        found = search.find_whole(header_lines(database_headers(req, "container")))
+        found = search.find_whole(WireHeaders(database_headers(req, "container")))
         answer = search.failure() if found is None else found
         authorize(req, answer.headers.get("x-container-read"))
         hidden: Sequence[str] = ()
@@ -197,12 +198,12 @@ class ContainerController:
             else container_info(core, req, resource.account, resource.container)
         )
         sent = database_headers(req, "container", _PASSED, _REMOVABLE)
-        common = header_lines(sent | extra | restore_header(known))
+        common = WireHeaders(sent | extra | restore_header(known))
         headers = [common] * nodes.primary_count
         if tells_account:
             account_partition, accounts = core.rings.account.get_nodes(resource.account)
             updates = _account_updates(account_partition, accounts, nodes.primary_count)
-            headers = [common + header_lines(update) for update in updates]
+            headers = [WireHeaders(update, common) for update in updates]
         try:
             answer = core.ask_for_one(request, nodes, headers)
         finally:

@@ -20,14 +20,15 @@ from proxy.controllers.object_request import (
 )
 from proxy.controllers.object_write import prepare_write
 from proxy.controllers.resource import Resource, Route, authorize
-from proxy.headers import header_lines, returned_headers
+from proxy.headers import returned_headers
 from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core
-from proxy.replicas.fanout import ask_all
 from proxy.replicas.fetch import Search
+from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.quorum import own_write_done, quorum_size
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
 from proxy.replicas.versions import VERSION_MARKER, VersionRequest, rows_of_delete, version_request
+from proxy.wire_headers import WireHeaders
 
 
 class ObjectController:
@@ -52,7 +53,6 @@ class ObjectController:
         headers = read_headers(req, version, allow_open_expired=options.allow_open_expired)
         headers["X-Backend-Storage-Policy-Index"] = str(policy)
         newest = is_true(req.headers.get("X-Newest"))
-        lines = header_lines(headers)
         nodes = core.nodes(core.object_ring(policy, req.trans_id), *resource, is_read=True)
         request = core.request(
             req,
@@ -62,7 +62,7 @@ class ObjectController:
             timeout=options.node_timeout if newest else options.read_timeout,
         )
         search = Search(core, request, nodes)
-        source = search.find_best(lines, newest=newest)
+        source = search.find_best(WireHeaders(headers), newest=newest)
         return response_of(req, search, source, headers)
 
     def put(self, req: Request, resource: Resource) -> Response:
@@ -94,8 +94,8 @@ class ObjectController:
             allow_open_expired=options.allow_open_expired,
         )
         write = prepare_write(core, req, resource, policy, headers, expires)
-        lines = write.lines()
-        outcomes = core.ask(write.request, write.nodes, lines)
+        sent = write.wire_headers()
+        outcomes = core.ask(write.request, write.nodes, sent)
         found = sum(1 for o in outcomes if o.answer.status == 202)
         replicas = write.nodes.primary_count
         if 0 < found < quorum_size(replicas):
@@ -106,7 +106,7 @@ class ObjectController:
                 core.backends,
                 write.request,
                 iter(handoffs),
-                [lines[o.index] for o in missing[: len(handoffs)]],
+                [sent[o.index] for o in missing[: len(handoffs)]],
                 lambda statuses: len(statuses) == len(handoffs),
                 options.post_quorum_timeout,
             )
@@ -122,7 +122,7 @@ class ObjectController:
         info, version = self._admit(req, resource, is_write=True)
         policy = policy_index(req, info)
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
-        outcomes = core.ask(write.request, write.nodes, write.lines())
+        outcomes = core.ask(write.request, write.nodes, write.wire_headers())
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = core.best(write.request, answers, write.nodes.primary_count, {404: 204})

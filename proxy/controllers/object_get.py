@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from martlet.http.backend_client import BackendError, BackendResponse
+from martlet.http.backend_client import BackendError
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
-from proxy.headers import header_lines, returned_headers
-from proxy.replicas.fetch import Search, Source
+from proxy.headers import returned_headers
+from proxy.replicas.fetch import Found, Search, Source, WholeResponse
 from proxy.replicas.versions import MARKER_TYPE
+from proxy.wire_headers import WireHeaders
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
 _BOUNDARY = re.compile(r'multipart/byteranges\s*;.*boundary="?([^";,\s]+)"?', re.IGNORECASE)
@@ -43,6 +44,8 @@ def response_of(
     if req.method == "HEAD" or found.status == 304:
         found.close()
         response.app_iter = []
+    elif isinstance(found, WholeResponse):
+        response.body = found.body()
     elif length.isdigit() and int(length) <= ONE_MESSAGE_BYTES_MAX:
         try:
             response.body = b"".join(ObjectBody(search, source, headers))
@@ -108,7 +111,7 @@ class ObjectBody:
         start, end = self._range or (0, self._length - 1)
         wanted = (start + self._sent, end)
         headers = self._without_conditions() | {"Range": f"bytes={wanted[0]}-{wanted[1]}"}
-        while (source := self._search.find(header_lines(headers), self._etag)) is not None:
+        while (source := self._search.find(WireHeaders(headers), self._etag)) is not None:
             if source.response.status == 206 and _range_of(source.response) == wanted:
                 self._source = source
                 return source.response.iter_chunks()
@@ -123,7 +126,7 @@ class ObjectBody:
         """
         known = self._boundary or b""
         while True:
-            source = self._search.find(header_lines(self._headers), self._etag)
+            source = self._search.find(WireHeaders(self._headers), self._etag)
             if source is None:
                 raise error
             other = _boundary_of(source.response)
@@ -170,17 +173,17 @@ def _held_back(data: bytes, word: bytes) -> int:
     return 0
 
 
-def _length_of(response: BackendResponse) -> int | None:
+def _length_of(response: Found) -> int | None:
     text = response.headers.get("content-length", "")
     return int(text) if text.isdigit() else None
 
 
-def _range_of(response: BackendResponse) -> tuple[int, int] | None:
+def _range_of(response: Found) -> tuple[int, int] | None:
     match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _boundary_of(response: BackendResponse) -> bytes | None:
+def _boundary_of(response: Found) -> bytes | None:
     match = _BOUNDARY.match(response.headers.get("content-type", ""))
     return match[1].encode("latin-1") if match else None
 

@@ -89,9 +89,9 @@ class Store:
 
     def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
         request = self.write.request._replace(body=body)
-        lines = self.write.lines(footers)
+        headers = self.write.wire_headers(footers)
         in_batches = IN_BATCHES in self.req.environ
-        return self.core.ask(request, self.write.nodes, lines, in_batches=in_batches)
+        return self.core.ask(request, self.write.nodes, headers, in_batches=in_batches)
 
     def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
         """Returns the number of bytes received, the footers and the outcomes."""
@@ -101,10 +101,10 @@ class Store:
         patience = self.core.options.post_quorum_timeout
         frame = MimeBody() if has_footers(self.req.environ) else None
         framed_length = length if frame is None else None
-        lines = self.write.lines(None if frame is None else frame.headers(length))
+        headers = self.write.wire_headers(None if frame is None else frame.headers(length))
         uploads = Uploads(self.core.backends, self.write.request, needs_footers=frame is not None)
         try:
-            refusals = uploads.open(nodes, lines, framed_length, quorum_size(replicas), patience)
+            refusals = uploads.open(nodes, headers, framed_length, quorum_size(replicas), patience)
             self._check_refusals(refusals, uploads.live_count)
             uploads.start_writers()
             if frame is not None:

@@ -9,36 +9,36 @@ from typing import NamedTuple
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from proxy.controllers.resource import Resource
-from proxy.headers import header_lines
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.updates import ContainerRow, expirer_target, update_headers
+from proxy.wire_headers import WireHeaders
 
 
 class Write(NamedTuple):
     """One write.
 
     :param headers: by wire name, for all replicas.
-    :param updates: the lines about updates, for each replica.
+    :param updates: the headers about updates, for each replica.
     :param row: for container replicas that no object server updates.
     """
 
     request: BackendRequest
     nodes: NodeQueue
     headers: dict[str, str]
-    updates: list[bytes]
+    updates: list[dict[str, str]]
     row: ContainerRow
 
-    def lines(self, more: Mapping[str, str] | None = None) -> list[bytes]:
-        """The header lines for each replica; ``more`` overrides the headers."""
+    def wire_headers(self, more: Mapping[str, str] | None = None) -> list[WireHeaders]:
+        """The headers for each replica; ``more`` overrides those for all."""
         headers: Mapping[str, str] = self.headers
         if more:
             merged = Headers(headers)
             merged.update(more)
             headers = merged
-        common = header_lines(headers)
-        return [common + lines for lines in self.updates]
+        common = WireHeaders(headers)
+        return [WireHeaders(own, common) for own in self.updates]
 
 
 def prepare_write(

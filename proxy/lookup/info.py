@@ -15,10 +15,11 @@ from martlet.http.environ import CACHE, INFO_CACHE, Environ
 from martlet.http.request import Request
 from martlet.words.names import BadNameError, quote_path, wsgi_to_str
 from proxy.cache.interface import Cache, Lease
-from proxy.headers import base_headers, header_lines
+from proxy.headers import base_headers
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 
 Info = dict[str, Any]
 
@@ -159,7 +160,7 @@ def _head(
     path = quote_path(f"/{account}/{container}" if container else f"/{account}")
     request = core.request(req, server_type, nodes.partition, path, method="HEAD")
     search = Search(core, request, nodes)
-    source = search.find(header_lines(base_headers(req)))
+    source = search.find(WireHeaders(base_headers(req)))
     if source is None:
         return search.failure()
     source.response.close()

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from martlet.http.request import Request
 from martlet.words.names import quote_path, str_to_wsgi
-from proxy.headers import base_headers, header_lines
+from proxy.headers import base_headers
 from proxy.replicas.core import Core
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 
 
 class Usage(NamedTuple):
@@ -42,10 +43,10 @@ def container_usage(core: Core, req: Request, account: str, container: str) -> U
     nodes = core.nodes(core.rings.container, account, container)
     path = quote_path(f"/{account}/{container}")
     request = core.request(req, "Container", nodes.partition, path, method="HEAD")
-    lines = [header_lines(base_headers(req))] * nodes.primary_count
+    sent = [WireHeaders(base_headers(req))] * nodes.primary_count
     found = [
         _usage(outcome.answer.headers, "x-container-")
-        for outcome in core.ask(request, nodes, lines)
+        for outcome in core.ask(request, nodes, sent)
         if outcome.answer.status // 100 == 2
     ]
     return _fullest(found) if found else None
@@ -66,9 +67,9 @@ def account_usage(
     query = f"?format=json&limit=1&prefix={quote_path(container, safe='')}"
     path = quote_path(f"/{account}") + query
     request = core.request(req, "Account", nodes.partition, path, method="GET")
-    lines = [header_lines(base_headers(req))] * nodes.primary_count
+    sent = [WireHeaders(base_headers(req))] * nodes.primary_count
     found = []
-    for outcome in core.ask(request, nodes, lines):
+    for outcome in core.ask(request, nodes, sent):
         if outcome.answer.status // 100 == 2:
             found.append(_account_usage(outcome.answer, container, name, now))
     if not found:

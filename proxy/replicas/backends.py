@@ -7,21 +7,22 @@ Every failure is logged here, once, with the id of its transaction.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from martlet.http.backend_client import (
     BackendClient,
     BackendError,
     BackendExchange,
-    BackendResponse,
     BackendUpload,
     ConnectionLost,
 )
 from martlet.log import fields
+from proxy.replicas.grid_servers import Grid
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.nodes import node_name
 from proxy.replicas.prober import Prober
-from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 # An object server that lost records sends this header with an answer that may be wrong.
@@ -54,23 +55,36 @@ class BackendRequest(NamedTuple):
         return f"/{node['device']}/{self.partition}{self.path}"
 
 
+class _Reply(Protocol):
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
 class Backends:
     """Sends requests to devices. After a failure, which is noted, the result is None."""
 
-    def __init__(self, client: BackendClient, health: DeviceHealth, logger: logging.Logger) -> None:
+    def __init__(
+        self, client: BackendClient, grid: Grid, health: DeviceHealth, logger: logging.Logger
+    ) -> None:
         self.client = client
+        self.grid = grid
         self.health = health
         self.logger = logger
         self._prober = Prober(client, health, logger)
 
-    def start(self, node: Node, request: BackendRequest, headers: bytes) -> BackendExchange | None:
+    def start(
+        self, node: Node, request: BackendRequest, headers: WireHeaders
+    ) -> BackendExchange | None:
         """Send a whole request."""
         try:
             return self.client.start(
                 (node["ip"], node["port"]),
                 request.method,
                 request.path_on(node),
-                headers,
+                headers.lines,
                 request.body,
                 request.timeout,
             )
@@ -79,7 +93,7 @@ class Backends:
             return None
 
     def start_upload(
-        self, node: Node, request: BackendRequest, headers: bytes, content_length: int | None
+        self, node: Node, request: BackendRequest, headers: WireHeaders, content_length: int | None
     ) -> BackendUpload | None:
         """Send the headers of an upload."""
         try:
@@ -87,7 +101,7 @@ class Backends:
                 (node["ip"], node["port"]),
                 request.method,
                 request.path_on(node),
-                headers,
+                headers.lines,
                 content_length,
                 request.timeout,
             )
@@ -117,9 +131,7 @@ class Backends:
         """Note that the proxy stopped waiting for a write: the device may have missed it."""
         self.health.doubt(node)
 
-    def is_usable(
-        self, node: Node, request: BackendRequest, answer: Answer | BackendResponse
-    ) -> bool:
+    def is_usable(self, node: Node, request: BackendRequest, answer: _Reply) -> bool:
         """False for a server error, which is noted. A 507 suppresses the device immediately."""
         status = answer.status
         if status < 500:

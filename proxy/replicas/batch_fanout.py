@@ -12,6 +12,7 @@ from martlet.http.backend_client import ReadTimeout
 from proxy.replicas.backends import BackendRequest, Backends
 from proxy.replicas.batch import Batches, Part
 from proxy.replicas.engine import PATIENCE, Attempt, Decided, Outcome, ask
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 
@@ -20,7 +21,7 @@ def ask_in_batches(
     batches: Batches,
     request: BackendRequest,
     nodes: Iterator[Node],
-    headers: Sequence[bytes],
+    headers: Sequence[WireHeaders],
     decided: Decided,
     post_quorum_timeout: float,
 ) -> list[Outcome]:
@@ -51,14 +52,14 @@ class _Parts:
         self._last_at = 0.0  # when the last answer came
         self.alarm_at = float("inf")
 
-    def send(self, index: int, headers: bytes, node: Node) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Node) -> bool:
         """Queue the request for a courier. A failure is known only later."""
         request = self._request
         part = Part(
             (node["ip"], node["port"]),
             request.method,
             request.path_on(node),
-            headers,
+            headers.lines,
             request.body,
             request.timeout,
             self._part_ended,

@@ -7,7 +7,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from martlet.conf.cluster import ClusterConf
+from martlet.grid.client import GridClient
+from martlet.grid.frames import PAYLOAD_BYTES_MAX
 from martlet.grid.http_login import Logins
+from martlet.grid.options import Options
 from martlet.http.backend_client import BackendClient
 from martlet.http.request import Request
 from martlet.http.response import http_error
@@ -17,10 +20,12 @@ from proxy.replicas.backends import BackendRequest, Backends
 from proxy.replicas.batch import Batches
 from proxy.replicas.batch_fanout import ask_in_batches
 from proxy.replicas.engine import Decided, Outcome
-from proxy.replicas.fanout import ask_all
+from proxy.replicas.grid_fanout import ask_all
+from proxy.replicas.grid_servers import Grid
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
+from proxy.wire_headers import WireHeaders
 from ring.errors import RingError
 from ring.ring import Ring, RingSet
 
@@ -47,7 +52,7 @@ class Core:
             options.error_suppression_limit,
             options.error_doubt_interval,
         )
-        self.backends = Backends(client, health, logger)
+        self.backends = Backends(client, _grid(options, cluster), health, logger)
         self.batches = Batches(client)
 
     def object_ring(self, policy_index: int, trans_id: str) -> Ring:
@@ -110,7 +115,7 @@ class Core:
         self,
         request: BackendRequest,
         nodes: NodeQueue,
-        headers: Sequence[bytes],
+        headers: Sequence[WireHeaders],
         decided: Decided | None = None,
         *,
         in_batches: bool = False,
@@ -132,7 +137,7 @@ class Core:
         self,
         request: BackendRequest,
         nodes: NodeQueue,
-        headers: Sequence[bytes],
+        headers: Sequence[WireHeaders],
         overrides: Mapping[int, int] | None = None,
     ) -> Answer:
         """One answer for those of all replicas; 503 if no class of statuses has a quorum."""
@@ -164,3 +169,11 @@ class Core:
             ),
         )
         return UNAVAILABLE
+
+
+def _grid(options: ProxyOptions, cluster: ClusterConf) -> Grid:
+    conf = cluster.grid
+    # Listings are the largest answers, and nearly all of them fit then.
+    own = Options("proxy-server", checksum=conf.checksum, max_payload=PAYLOAD_BYTES_MAX)
+    client = GridClient(conf.secrets, own, options.conn_timeout, options.node_timeout)
+    return Grid(client, conf.plain_http)

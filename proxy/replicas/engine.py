@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 # The longest wait for one answer before the others get their turn, seconds.
@@ -48,7 +49,7 @@ class Attempt:
 
     __slots__ = ("answer", "headers", "index", "node")
 
-    def __init__(self, index: int, headers: bytes, node: Node) -> None:
+    def __init__(self, index: int, headers: WireHeaders, node: Node) -> None:
         self.index = index
         self.headers = headers
         self.node = node
@@ -62,7 +63,7 @@ class Transport(Protocol):
     def pending(self) -> Sized:
         """The attempts that have not ended."""
 
-    def send(self, index: int, headers: bytes, node: Node) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Node) -> bool:
         """Begin an attempt. False if the device does not accept it; this failure has been noted."""
 
     def receive(self, give_up_at: float | None) -> Iterable[Attempt] | None:
@@ -82,7 +83,7 @@ class Transport(Protocol):
 def ask(
     transport: Transport,
     nodes: Iterator[Node],
-    headers: Sequence[bytes],
+    headers: Sequence[WireHeaders],
     decided: Decided,
     post_quorum_timeout: float,
 ) -> list[Outcome]:
@@ -90,9 +91,9 @@ def ask(
 
     There may be fewer outcomes than requests, since ``nodes`` may end before each has an answer.
     """
-    for index, lines in enumerate(headers):
+    for index, own in enumerate(headers):
         for node in nodes:
-            if transport.send(index, lines, node):
+            if transport.send(index, own, node):
                 break
     return collect(transport, nodes, decided, post_quorum_timeout)
 

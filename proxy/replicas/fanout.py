@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request to several devices in parallel, each over a connection of its own.
+"""One request to several devices in parallel by HTTP, each over a connection of its own.
 
 The transport needs no thread. It sends to every device before it reads the first answer. It reads
 the answers in turn, since in a healthy cluster they come together. If one is late, `select` finds
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from martlet.http.backend_client import (
     BackendError,
@@ -20,24 +20,10 @@ from martlet.http.backend_client import (
     ReadTimeout,
 )
 from proxy.replicas.backends import ANSWER_BYTES_MAX, BackendRequest, Backends
-from proxy.replicas.engine import PATIENCE, Attempt, Decided, Outcome, ask
+from proxy.replicas.engine import PATIENCE, Attempt
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
-
-
-def ask_all(
-    backends: Backends,
-    request: BackendRequest,
-    nodes: Iterator[Node],
-    headers: Sequence[bytes],
-    decided: Decided,
-    post_quorum_timeout: float,
-) -> list[Outcome]:
-    """Send one request for each element of ``headers``, each to a device of its own.
-
-    `engine` has the rules. There may be fewer outcomes than requests.
-    """
-    return ask(Exchanges(backends, request), nodes, headers, decided, post_quorum_timeout)
 
 
 class Slot(Attempt):
@@ -45,7 +31,9 @@ class Slot(Attempt):
 
     __slots__ = ("deadline", "exchange", "is_slow")
 
-    def __init__(self, index: int, headers: bytes, node: Node, exchange: BackendExchange) -> None:
+    def __init__(
+        self, index: int, headers: WireHeaders, node: Node, exchange: BackendExchange
+    ) -> None:
         # The same as in the base class, which saves a call for each replica.
         self.index = index
         self.headers = headers
@@ -68,7 +56,7 @@ class Exchanges:
         self.request = request
         self.pending: list[Slot] = []
 
-    def send(self, index: int, headers: bytes, node: Node) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Node) -> bool:
         """Send the whole request."""
         exchange = self.backends.start(node, self.request, headers)
         if exchange is None:

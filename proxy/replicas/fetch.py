@@ -11,8 +11,10 @@ from martlet.log import fields
 from martlet.words.timestamp import Timestamp
 from proxy.replicas.backends import ANSWER_BYTES_MAX, DOUBT, DOUBT_STALE, BackendRequest
 from proxy.replicas.core import Core
+from proxy.replicas.grid_requests import ask_one
 from proxy.replicas.nodes import NodeQueue, node_name
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 _TIMESTAMP_HEADERS = (
@@ -25,12 +27,40 @@ _NEVER = Timestamp(0)
 _OUTDATED = Answer(404)  # in place of a copy of another version
 
 
+class WholeResponse:
+    """An answer whose body has come; it is used as a `BackendResponse` is."""
+
+    __slots__ = ("_body", "headers", "status")
+
+    def __init__(self, answer: Answer) -> None:
+        self.status = answer.status
+        # The answer to a HEAD says it itself.
+        self.headers = {"content-length": str(len(answer.body)), **answer.headers}
+        self._body = answer.body
+
+    def iter_chunks(self) -> Iterator[bytes]:
+        """The body in one piece."""
+        if self._body:
+            yield self._body
+
+    def body(self, limit_bytes: int | None = None) -> bytes:
+        """The whole body."""
+        return self._body
+
+    def close(self) -> None:
+        """Nothing is left to be read."""
+
+
+#: Status, headers and body of an answer.
+Found = BackendResponse | WholeResponse
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A device that has the resource, and its answer; the body is not read yet."""
 
     node: Node
-    response: BackendResponse
+    response: Found
 
 
 class Search:
@@ -52,7 +82,7 @@ class Search:
             core.options.rebalance_missing_suppression_count, nodes.primary_count - 1
         )
 
-    def find(self, headers: bytes, etag: str | None = None) -> Source | None:
+    def find(self, headers: WireHeaders, etag: str | None = None) -> Source | None:
         """The next device that has the resource; with ``etag``, only this version."""
         for node in self._nodes if etag is None else self._all_left():
             response = self._ask(node, headers)
@@ -67,7 +97,7 @@ class Search:
                 response.close()
         return None
 
-    def find_whole(self, headers: bytes) -> Answer | None:
+    def find_whole(self, headers: WireHeaders) -> Answer | None:
         """The whole answer of the next device that has it; for bodies that cannot be resumed."""
         while (source := self.find(headers)) is not None:
             response = source.response
@@ -77,7 +107,7 @@ class Search:
                 self.core.backends.failed(source.node, self.request, error)
         return None
 
-    def find_best(self, headers: bytes, *, newest: bool) -> Source | None:
+    def find_best(self, headers: WireHeaders, *, newest: bool) -> Source | None:
         """The first device that has it; with ``newest``, the device with the newest copy of all.
 
         A server may mark its own answer as doubtful. Then the search continues until an answer
@@ -110,7 +140,7 @@ class Search:
         source.response.close()
         self._set_aside.append(source.node)
 
-    def _is_sure(self, best: BackendResponse) -> bool:
+    def _is_sure(self, best: Found) -> bool:
         """Whether this answer is not doubtful, and no doubtful refusal is newer than it."""
         return not _is_stale(best) and not any(
             _is_stale(answer) and _weight(answer) > _weight(best) for answer in self.answers
@@ -155,7 +185,18 @@ class Search:
             ),
         )
 
-    def _ask(self, node: Node, headers: bytes) -> BackendResponse | None:
+    def _ask(self, node: Node, headers: WireHeaders) -> Found | None:
+        backends = self.core.backends
+        sent = ask_one(backends.grid, self.request, node, headers)
+        if sent is None:
+            return self._ask_by_http(node, headers)
+        if sent.answer is not None:
+            return WholeResponse(sent.answer)
+        if sent.error is not None:
+            backends.failed(node, self.request, sent.error)
+        return None
+
+    def _ask_by_http(self, node: Node, headers: WireHeaders) -> BackendResponse | None:
         exchange = self.core.backends.start(node, self.request, headers)
         if exchange is None:
             return None
@@ -169,7 +210,7 @@ class Search:
     def _is_found(self, status: int) -> bool:
         return 200 <= status < 400 or (status == 416 and self._is_object)
 
-    def _is_wanted(self, response: BackendResponse, etag: str | None) -> bool:
+    def _is_wanted(self, response: Found, etag: str | None) -> bool:
         headers = response.headers
         if etag is not None and headers.get("etag", "").strip('"') != etag:
             return False
@@ -178,7 +219,7 @@ class Search:
             return False  # a database that replication created and that got no PUT
         return self._deleted_at is None or _time_of(response) >= self._deleted_at
 
-    def _note_failure(self, node: Node, response: BackendResponse) -> None:
+    def _note_failure(self, node: Node, response: Found) -> None:
         is_usable = self.core.backends.is_usable(node, self.request, response)
         is_missing = response.status == 404
         deleted_at = _parse(response.headers.get("x-backend-timestamp", "0"))
@@ -201,11 +242,11 @@ class Search:
         self.answers.append(Answer(response.status, response.headers, body))
 
 
-def _is_stale(answer: Answer | BackendResponse) -> bool:
+def _is_stale(answer: Answer | Found) -> bool:
     return answer.headers.get(DOUBT) == DOUBT_STALE
 
 
-def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, Timestamp, bool]:
+def _weight(answer: Answer | Found) -> tuple[Timestamp, Timestamp, bool]:
     """The sort key of answers: first the time of the data, then of the last POST, then doubt.
 
     The best answer has the greatest key.
@@ -214,7 +255,7 @@ def _weight(answer: Answer | BackendResponse) -> tuple[Timestamp, Timestamp, boo
     return _time_of(answer), changed, not _is_stale(answer)
 
 
-def _time_of(answer: Answer | BackendResponse) -> Timestamp:
+def _time_of(answer: Answer | Found) -> Timestamp:
     for name in _TIMESTAMP_HEADERS:
         if value := answer.headers.get(name):
             return _parse(value)

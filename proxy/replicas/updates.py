@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from proxy.headers import header_lines
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
-from proxy.replicas.fanout import ask_all
+from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.quorum import quorum_size
+from proxy.wire_headers import WireHeaders
 from ring.hashing import HashPath
 from ring.ring import Node, RingSet
 
@@ -63,8 +63,8 @@ def update_headers(
     containers: Sequence[Node],
     expirer: UpdateTarget | None = None,
     db_state: str = "unsharded",
-) -> list[bytes]:
-    """The header lines about updates, for each of ``count`` requests to object servers.
+) -> list[dict[str, str]]:
+    """The headers about updates, for each of ``count`` requests to object servers.
 
     Every replica of the container is in at least one request. It is in more than one if the loss of
     a minority of object servers could leave less than a quorum updated. The expirer's servers are
@@ -74,7 +74,7 @@ def update_headers(
         return [_plain_update(i, partition, containers[i], db_state) for i in range(count)]
     told = spread(containers, count)
     queued = reversed(spread(expirer.nodes if expirer else [], count))
-    lines = []
+    updates = []
     for index, (rows_to, queue_to) in enumerate(zip(told, queued, strict=True)):
         headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
         if rows_to:
@@ -83,8 +83,8 @@ def update_headers(
         if expirer is not None and queue_to:
             headers |= _named("X-Delete-At", expirer.partition, queue_to)
             headers["X-Delete-At-Container"] = expirer.container
-        lines.append(header_lines(headers))
-    return lines
+        updates.append(headers)
+    return updates
 
 
 def spread(containers: Sequence[Node], count: int) -> list[list[Node]]:
@@ -194,21 +194,21 @@ class ContainerRow(NamedTuple):
             self.core.backends,
             request,
             iter(nodes),
-            [header_lines(headers)] * len(nodes),
+            [WireHeaders(headers)] * len(nodes),
             lambda statuses: True,  # the client waits no longer than post_quorum_timeout
             self.core.options.post_quorum_timeout,
         )
 
 
-def _plain_update(index: int, partition: int, node: Node, db_state: str) -> bytes:
+def _plain_update(index: int, partition: int, node: Node, db_state: str) -> dict[str, str]:
     """The fast path for the usual case: one container server for each object server."""
-    return (
-        f"X-Container-Partition: {partition}\r\n"
-        f"X-Container-Host: {node['ip']}:{node['port']}\r\n"
-        f"X-Container-Device: {node['device']}\r\n"
-        f"X-Container-Root-Db-State: {db_state}\r\n"
-        f"X-Backend-Clean-Expiring-Object-Queue: {_cleans_queue(index)}\r\n"
-    ).encode("latin-1")
+    return {
+        "X-Container-Partition": str(partition),
+        "X-Container-Host": f"{node['ip']}:{node['port']}",
+        "X-Container-Device": node["device"],
+        "X-Container-Root-Db-State": db_state,
+        "X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index),
+    }
 
 
 def _cleans_queue(index: int) -> str:

@@ -19,6 +19,7 @@ from proxy.replicas.engine import PATIENCE, Attempt, Decided, Outcome, ask, coll
 from proxy.replicas.fanout import Exchanges, Slot
 from proxy.replicas.footers import AGREEMENT
 from proxy.replicas.quorum import Answer
+from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
 # Pieces that may wait for one device. The proxy reads from the client no further ahead of the
@@ -48,7 +49,7 @@ class Uploads:
     def open(
         self,
         nodes: Iterator[Node],
-        headers: Sequence[bytes],
+        headers: Sequence[WireHeaders],
         content_length: int | None,
         enough: int,
         patience: float,
@@ -128,7 +129,7 @@ class _Opening(Exchanges):
         self._needs_footers = needs_footers
         self._add = add
 
-    def send(self, index: int, headers: bytes, node: Node) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Node) -> bool:
         """Send the headers."""
         length = self._content_length
         upload = self.backends.start_upload(node, self.request, headers, length)
@@ -171,7 +172,7 @@ class _Ending:
         self._request = request
         self._done = done
 
-    def send(self, index: int, headers: bytes, node: Node) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Node) -> bool:
         """Always False: the body cannot be sent again."""
         return False
 

@@ -65,6 +65,7 @@ class FakeCluster:
     def forget(self) -> None:
         for device in self.devices:
             device.seen.clear()
+            device.grid_calls.clear()
 
     def holders(self, name: str) -> list[str]:
         """Return the devices that hold ``/a/c/o``."""

@@ -18,6 +18,11 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
+from fake_grid import FakeGrid
+
+from martlet.grid.errors import Code
+from martlet.grid.handlers import GridCall, HandlerError
+
 HANG_UP = "hang up"  # closes the connection once it has read the headers
 HANG_UP_IN_BODY = "hang up in body"  # asks for the body, reads a little, and closes
 GARBAGE = "garbage"  # answers with something that is not HTTP
@@ -56,7 +61,7 @@ class FakeDevice:
     answers after so many bytes. ``more_headers`` are added to each answer to an object's write,
     ``read_headers`` to successful GETs and HEADs of an object. ``takes_footers`` enables metadata
     after a body, ``takes_batches`` enables batches. Footers then are in the headers of Seen. The
-    requests of a batch are answered in reverse order.
+    requests of a batch are answered in reverse order. With None as ``grid``, the server has none.
     """
 
     def __init__(self, number: int) -> None:
@@ -69,6 +74,9 @@ class FakeDevice:
         self.fault_headers: dict[str, str] = {}
         self.takes_footers = True
         self.takes_batches = True
+        self.grid: FakeGrid | None = FakeGrid(self._serve_over_grid)
+        self.grid_calls: list[GridCall] = []
+        self.upgrades = 0  # connections that asked for the grid
         self.seen: list[Seen] = []
         self.stored: dict[str, Stored] = {}
         self.listings: dict[str, Any] = {}  # by name, in place of the stored data
@@ -85,6 +93,12 @@ class FakeDevice:
 
     def methods(self) -> list[str]:
         return [seen.method for seen in self.seen]
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        with self._lock:
+            return len(self._sockets)
 
     def last(self, method: str) -> Seen:
         return next(seen for seen in reversed(self.seen) if seen.method == method)
@@ -120,18 +134,18 @@ class FakeDevice:
     def _serve(self, sock: socket.socket) -> None:
         try:
             with sock, sock.makefile("rb") as reader:
-                while self._serve_one(sock, reader):
-                    pass
+                while (seen := _read_head(reader)) is not None:
+                    if not self._serve_one(sock, reader, seen):
+                        break
         except OSError:
             pass  # the proxy disconnected; self.seen has its request
         finally:
             with self._lock:
                 self._sockets.discard(sock)
 
-    def _serve_one(self, sock: socket.socket, reader: Any) -> bool:
-        seen = _read_head(reader)
-        if seen is None:
-            return False
+    def _serve_one(self, sock: socket.socket, reader: Any, seen: Seen) -> bool:
+        if seen.path == "/grid":
+            return self._serve_grid(sock, seen)
         if seen.method == "BATCH":
             return self._serve_batch(sock, reader, seen)
         method, headers = seen.method, seen.headers
@@ -167,6 +181,38 @@ class FakeDevice:
         if fault == LOSE_ANSWER:
             return False
         return self._answer(sock, method, status, answer_headers, body)
+
+    def _serve_grid(self, sock: socket.socket, seen: Seen) -> bool:
+        self.upgrades += 1
+        if self.grid is None:
+            self._answer(sock, "GET", 404, {}, b"no grid")
+        else:
+            self.grid.run(sock, seen.headers)
+        return False
+
+    def _serve_over_grid(
+        self, call: GridCall, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes | None]:
+        seen = Seen(method, path, headers, body)
+        self.seen.append(seen)
+        self.grid_calls.append(call)
+        fault = self.fault(seen) if callable(self.fault) else self.fault
+        if isinstance(fault, int):
+            return fault, self.fault_headers, b""
+        if fault == GARBAGE:
+            return 999, {}, b"220 smtp.example.com ESMTP"
+        if fault in (SILENT, STALL, STALL_IN_ANSWER):
+            self.release.wait(30)
+        if fault in (None, LOSE_ANSWER):
+            with self._lock:
+                status, answer_headers, answer = self._act(seen)
+            is_cut = method == "GET" and self.cut_after is not None
+            if fault is None and not (is_cut and len(answer) > (self.cut_after or 0)):
+                return status, answer_headers, answer
+            if fault is None:
+                return status, answer_headers, None
+        call.connection.close()
+        raise HandlerError(Code.CANCELLED, "the device hangs up")
 
     def _serve_batch(self, sock: socket.socket, reader: Any, batch: Seen) -> bool:
         """Serve a batch; faults apply to its single requests: a status or a fitting constant."""

@@ -26,7 +26,13 @@ def client_environ() -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_cluster(client_environ: dict[str, Any]) -> Iterator[MakeCluster]:
+def has_grid() -> bool:
+    """Whether the servers speak the grid; OpenStack Swift's do not."""
+    return True
+
+
+@pytest.fixture
+def make_cluster(client_environ: dict[str, Any], has_grid: bool) -> Iterator[MakeCluster]:
     made: list[FakeDevice] = []
 
     def make(
@@ -38,6 +44,9 @@ def make_cluster(client_environ: dict[str, Any]) -> Iterator[MakeCluster]:
     ) -> FakeCluster:
         fakes = [FakeDevice(number) for number in range(devices)]
         made.extend(fakes)
+        if not has_grid:
+            for fake in fakes:
+                fake.grid = None
         ring: Any = FakeRing(fakes, replicas)
         rings = RingSet(ring, ring, {p.index: ring for p in policies}, HashPath(b"", b"salt"))
         settings = {

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.replicas.engine import Attempt, Outcome, ask, collect
 from proxy.replicas.quorum import Answer, have_quorum
+from proxy.wire_headers import WireHeaders
 
 PATIENCE = 5.0
 BEGAN_AT = 100.0
@@ -34,11 +35,11 @@ class Script:
         self.says = says
         self.now = BEGAN_AT
         self.pending: list[Attempt] = []
-        self.sent: list[tuple[int, bytes, str]] = []
+        self.sent: list[tuple[int, WireHeaders, str]] = []
         self.given_up: list[str] = []
         self.times: list[float | None] = []  # the times to give up that were named
 
-    def send(self, index: int, headers: bytes, node: Any) -> bool:
+    def send(self, index: int, headers: WireHeaders, node: Any) -> bool:
         self.sent.append((index, headers, node["device"]))
         if self.says.get(node["device"]) == "refuses":
             return False
@@ -79,7 +80,7 @@ class Replacing(Script):
         return late
 
 
-HEADERS = [b"zero", b"one", b"two"]
+HEADERS = [WireHeaders({"X-Index": str(index)}) for index in range(3)]
 PRIMARIES = [primary("p0"), primary("p1"), primary("p2")]
 HANDOFFS = [handoff("h0"), handoff("h1"), handoff("h2")]
 
@@ -99,7 +100,7 @@ def seen(outcomes: list[Outcome]) -> list[tuple[int, Any, int]]:
 def test_each_request_goes_to_a_device_of_its_own_and_no_hand_off_is_asked() -> None:
     transport = Script({name: Answer(201) for name in ("p0", "p1", "p2")})
     assert seen(run(transport)) == [(0, "p0", 201), (1, "p1", 201), (2, "p2", 201)]
-    assert transport.sent == [(0, b"zero", "p0"), (1, b"one", "p1"), (2, b"two", "p2")]
+    assert transport.sent == [(0, HEADERS[0], "p0"), (1, HEADERS[1], "p1"), (2, HEADERS[2], "p2")]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_late_attempts_end_with_the_queue() -> None:
 def test_collect_takes_what_is_under_way_and_replaces_nothing_without_devices() -> None:
     transport = Script({"p0": Answer(201), "p1": None, "p2": Answer(201)})
     for index, node in enumerate(PRIMARIES):
-        transport.send(index, b"", node)
+        transport.send(index, HEADERS[0], node)
     outcomes = collect(transport, iter(()), lambda statuses: have_quorum(statuses, 3), PATIENCE)
     assert seen(outcomes) == [(0, "p0", 201), (2, "p2", 201)]
     assert len(transport.sent) == 3

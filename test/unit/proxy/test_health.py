@@ -16,6 +16,7 @@ from martlet.http.backend_client import BackendClient, ConnectionLost, ReadTimeo
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.health import GONE_SECONDS, INCIDENT_SECONDS, DeviceHealth
 from proxy.replicas.prober import PAUSE_SECONDS, Prober
+from proxy.wire_headers import WireHeaders
 
 
 @pytest.fixture
@@ -203,7 +204,7 @@ def test_kinds_of_failures(cluster: FakeCluster, caplog: pytest.LogCaptureFixtur
     assert core.backends.health.is_suppressed(second)
     third: Any = {**node(3), "ip": "127.0.0.1", "port": free_port()}
     for _ in range(20):
-        assert core.backends.start(third, request, b"") is None
+        assert core.backends.start(third, request, WireHeaders({})) is None
     assert core.backends.health.is_suppressed(third)
     assert caplog.text.count("event=backend_refuses") == 1
 

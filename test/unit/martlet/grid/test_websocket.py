@@ -62,8 +62,24 @@ def test_any_bytes_are_messages_or_one_error(raw: bytes) -> None:
 def test_any_answer_to_the_upgrade_is_refused(raw: bytes) -> None:
     opening = Opening(("::1", 80))
     assert b"Host: [::1]\r\n" in opening.start()
-    with pytest.raises(UpgradeRefusedError):
+    with pytest.raises((UpgradeRefusedError, FrameError, ConnectionError)):
         feed_to_the_end(opening, raw)
+
+
+@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 4"])
+def test_a_server_that_says_nothing_may_have_a_grid(raw: bytes) -> None:
+    """It may have been killed meanwhile."""
+    opening = Opening(ADDRESS)
+    opening.start()
+    with pytest.raises(ConnectionError):
+        feed_to_the_end(opening, raw)
+
+
+def test_another_status_says_that_there_is_no_grid() -> None:
+    opening = Opening(ADDRESS)
+    opening.start()
+    with pytest.raises(UpgradeRefusedError):
+        feed_to_the_end(opening, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
 def feed_to_the_end(opening: Opening, raw: bytes) -> None:

@@ -1,0 +1,308 @@
+"""Requests to storage servers over the grid, and those that HTTP has to carry."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+from fake_cluster import FakeCluster, MakeCluster
+from fake_devices import HANG_UP, LOSE_ANSWER, SILENT, FakeDevice, Seen
+from fake_grid import FakeGrid
+
+from martlet.grid.errors import Code
+from martlet.grid.handlers import GridCall, HandlerError
+from martlet.grid.plain_http import PlainHttp
+from martlet.grid.secrets import Secrets
+from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
+from proxy.replicas import grid_servers
+from proxy.replicas.grid_messages import unpack_answer
+from proxy.replicas.grid_requests import GridRequests
+
+LARGE = b"x" * (ONE_MESSAGE_BYTES_MAX + 1)
+
+
+def names(device: FakeDevice) -> list[str]:
+    """The requests that came over the grid."""
+    return [call.name for call in device.grid_calls]
+
+
+def refuse(device: FakeDevice, code: Code, *refused: str) -> None:
+    """Requests of these names end with an error of that code."""
+    assert device.grid is not None
+    serve = device.grid._serve
+
+    def serve_or_refuse(call: GridCall, *request: Any) -> Any:
+        if call.name in refused:
+            device.grid_calls.append(call)
+            raise HandlerError(code, "the test refuses it")
+        return serve(call, *request)
+
+    device.grid._serve = serve_or_refuse
+
+
+def is_about_object(seen: Seen) -> bool:
+    return seen.path.count("/") > 4
+
+
+def test_small_requests_need_no_http(cluster: FakeCluster) -> None:
+    cluster.call("PUT", "/v1/a/c/o", b"data", {"X-Object-Meta-A": "\u00e9"})
+    cluster.call("POST", "/v1/a/c/o", headers={"X-Object-Meta-A": "2"})
+    assert cluster.call("GET", "/v1/a/c/o").body == b"data"
+    assert cluster.call("HEAD", "/v1/a/c/o").headers["content-length"] == "4"
+    cluster.call("DELETE", "/v1/a/c/o")
+    for method in ("POST", "GET", "HEAD"):
+        cluster.call(method, "/v1/a/c")
+        cluster.call(method, "/v1/a")
+    cluster.call("PUT", "/v1/a/c2")
+    for device in cluster.devices:
+        assert len(device.seen) == len(device.grid_calls)
+        assert device.upgrades == 1
+    seen = {name for device in cluster.devices for name in names(device)}
+    assert {f"object.{method}" for method in ("put", "post", "get", "head", "delete")} <= seen
+    assert {"container.put", "container.post", "container.get", "account.get"} <= seen
+
+
+def test_large_bodies_go_by_http(cluster: FakeCluster) -> None:
+    assert cluster.call("PUT", "/v1/a/c/o", LARGE).status == 201
+    assert "object.put" not in [name for device in cluster.devices for name in names(device)]
+    cluster.forget()
+    assert cluster.call("GET", "/v1/a/c/o").body == LARGE
+    seen = [[s.method for s in d.seen if is_about_object(s)] for d in cluster.devices]
+    assert sorted(seen) == [[], [], [], ["GET", "GET"]]  # the first answer left it out
+
+
+def test_a_server_without_a_grid_is_asked_for_it_once(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = cluster.devices[0]
+    monkeypatch.setattr("martlet.grid.client._BACKOFF_SECONDS_MIN", 0.0)
+    device.grid, device.upgrades = None, 0
+    device.hang_up_all()
+    for number in range(5):
+        assert cluster.call("PUT", f"/v1/a/c/o{number}", b"data").status == 201
+    assert device.upgrades == 1
+    assert device.methods().count("PUT") == 5
+    assert "object.put" not in names(device)
+    assert cluster.app.core.backends.health.troubles == {}
+    soon = time.monotonic() + grid_servers.PLAIN_SECONDS + 1
+    monkeypatch.setattr(cluster.app.core.backends.grid, "_clock", lambda: soon)
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    assert device.upgrades == 2
+
+
+def test_a_name_that_a_server_does_not_know_goes_by_http(cluster: FakeCluster) -> None:
+    device = cluster.devices[0]
+    device.grid = FakeGrid(device._serve_over_grid, frozenset({"object.put"}))
+    device.hang_up_all()
+    for _ in range(3):
+        assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+        assert cluster.call("POST", "/v1/a/c/o").status == 202
+    assert set(names(device)[-3:]) == {"object.put"}
+    assert device.methods().count("POST") == 3
+    assert cluster.app.core.backends.health.troubles == {}
+
+
+@pytest.mark.parametrize("code", [Code.TOO_LARGE, Code.BAD_PAYLOAD])
+def test_what_does_not_fit_goes_by_http_once(cluster: FakeCluster, code: Code) -> None:
+    for device in cluster.devices:
+        refuse(device, code, "container.get", "object.put")
+    cluster.forget()
+    for number in range(1, 3):
+        assert cluster.call("GET", "/v1/a/c").body.startswith(b"[")
+        assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+        assert names(cluster.devices[0]).count("object.put") == number
+        assert cluster.devices[0].methods().count("PUT") == number
+    assert cluster.app.core.backends.health.troubles == {}
+
+
+def test_servers_of_plain_http_are_never_asked_for_a_grid(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
+    cluster.app.core.backends.grid._plain_http = PlainHttp(["127.0.0.0/8"])
+    cluster.make_container()
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert [device.upgrades for device in cluster.devices] == [0, 0, 0, 0]
+
+
+def test_a_server_with_another_secret_has_failed(cluster: FakeCluster) -> None:
+    device = cluster.devices[0]
+    assert device.grid is not None
+    device.grid.server.secrets = Secrets.parse("another secret, which the proxy does not know")
+    device.hang_up_all()
+    cluster.forget()
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
+    assert device.seen == []  # no request without the proof
+    assert cluster.app.core.backends.health.trouble_count(device.node) > 0
+
+
+def test_a_busy_server_is_doubted_and_another_takes_the_write(cluster: FakeCluster) -> None:
+    device = cluster.devices[0]
+    refuse(device, Code.BUSY, "object.put")
+    for _ in range(15):
+        assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
+    health = cluster.app.core.backends.health
+    assert health.is_doubted(device.node)
+    assert not health.is_suppressed(device.node)
+
+
+def test_a_lost_request_is_sent_once_more_and_says_so(cluster: FakeCluster) -> None:
+    device = cluster.devices[0]
+    faults = [LOSE_ANSWER]
+    device.fault = lambda seen: faults.pop() if seen.method == "PUT" and faults else None
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert [call.is_resent for call in device.grid_calls if call.name == "object.put"] == [
+        False,
+        True,
+    ]
+    assert cluster.holders("/a/c/o") == ["sd0", "sd1", "sd2"]
+    assert cluster.app.core.backends.health.troubles == {}
+
+
+def test_a_request_that_loses_two_connections_fails(cluster: FakeCluster) -> None:
+    device = cluster.devices[0]
+    device.fault = HANG_UP
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert names(device).count("object.put") == 2
+    assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
+
+
+def test_a_server_that_goes_away_loses_nothing(cluster: FakeCluster) -> None:
+    for number in range(4):
+        for device in cluster.devices:
+            assert device.grid is not None
+            device.grid.server.drain()
+        assert cluster.call("PUT", f"/v1/a/c/o{number}", b"data").status == 201
+        assert cluster.holders(f"/a/c/o{number}") == ["sd0", "sd1", "sd2"]
+    assert cluster.app.core.backends.health.troubles == {}
+
+
+@pytest.mark.parametrize("others_have_grid", [True, False])
+def test_a_late_write_is_cancelled_and_its_device_doubted(
+    make_cluster: MakeCluster, others_have_grid: bool
+) -> None:
+    cluster = make_cluster(post_quorum_timeout=0.2)
+    if not others_have_grid:
+        for other in cluster.devices[1:]:
+            other.grid = None
+    cluster.make_container()
+    device = cluster.devices[0]
+    device.fault = lambda seen: SILENT if is_about_object(seen) else None
+    began = time.monotonic()
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert time.monotonic() - began < 10
+    assert cluster.app.core.backends.health.is_doubted(device.node)
+    while not device.grid_calls[-1].is_cancelled:
+        assert time.monotonic() - began < 20
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_no_request_waits_longer_than_its_deadline(make_cluster: MakeCluster, method: str) -> None:
+    cluster = make_cluster(node_timeout=0.3, post_quorum_timeout=20.0)
+    cluster.make_container()
+    for device in cluster.devices:
+        device.fault = lambda seen: SILENT if is_about_object(seen) else None
+    began = time.monotonic()
+    assert cluster.call(method, "/v1/a/c/o", b"").status == 503
+    assert time.monotonic() - began < 10
+    for device in cluster.devices[:3]:
+        assert cluster.app.core.backends.health.trouble_count(device.node) > 0
+
+
+def test_a_server_that_does_not_run_is_avoided_at_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = cluster.devices[0]
+    device.stop()
+    for number in range(20):
+        assert cluster.call("PUT", f"/v1/a/c/o{number}", b"data").status == 201
+    assert cluster.app.core.backends.health.is_suppressed(device.node)
+    assert caplog.text.count("event=backend_refuses") == 1
+
+
+def test_the_thread_of_a_write_wakes_once(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    wait = GridRequests.wait
+
+    def count(self: GridRequests, until: float = math.inf) -> Any:
+        waits.append(len(self.pending))
+        return wait(self, until)
+
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    monkeypatch.setattr(GridRequests, "wait", count)
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    assert waits == [1, 1, 3]  # HEAD of the account, HEAD of the container, PUT
+
+
+def test_no_thread_gets_the_answer_of_another(cluster: FakeCluster) -> None:
+    wrong: list[object] = []
+
+    def write_and_read(number: int) -> None:
+        for turn in range(10):
+            name, body = f"/v1/a/c/{number}-{turn}", b"%d of %d" % (turn, number)
+            if cluster.call("PUT", name, body).status != 201:
+                wrong.append(name)
+            if cluster.call("GET", name).body != body:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=write_and_read, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb({}),
+        msgpack.packb((200, {})),
+        msgpack.packb(("200", {}, b"")),
+        msgpack.packb((True, {}, b"")),
+        msgpack.packb((99, {}, b"")),
+        msgpack.packb((600, {}, b"")),
+        msgpack.packb((200, [], b"")),
+        msgpack.packb((200, {"a": 1}, b"")),
+        msgpack.packb((200, {b"a": "b"}, b"")),
+        msgpack.packb((200, {"a": "b\r\nc: d"}, b"")),
+        msgpack.packb((200, {"a": "\u0100"}, b"")),
+        msgpack.packb((200, {"a\x00": "b"}, b"")),
+        msgpack.packb((200, {}, "text")),
+        msgpack.packb((200, {}, b"")) + b"\x00",
+        b"\x93\xcc\xc8\x81\xa1a\xa1\xff\xc4\x00",  # a header that is no UTF-8
+    ],
+)
+def test_malformed_answers_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        unpack_answer(payload, False)
+
+
+def test_later_versions_may_add_to_an_answer() -> None:
+    payload = msgpack.packb((200, {"a": "\u00ff\t"}, None, "more"))
+    answer, is_left_out = unpack_answer(payload, True)
+    assert (answer.status, answer.headers, answer.body) == (200, {"a": "\u00ff\t"}, b"")
+    assert is_left_out
+    assert answer.was_resent
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00", "\u0100"])
+def test_no_header_gets_through_that_http_forbids(cluster: FakeCluster, value: str) -> None:
+    cluster.forget()
+    reply = cluster.call("PUT", "/v1/a/c/o", b"data", {"X-Object-Meta-A": value})
+    assert reply.status == 400
+    assert not any(is_about_object(seen) for device in cluster.devices for seen in device.seen)
+
+
+def test_the_date_of_a_client_is_not_for_servers(cluster: FakeCluster) -> None:
+    cluster.call("PUT", "/v1/a/c/o", b"data", {"Date": "Mon, 01 Jan 2024 00:00:00 GMT"})
+    assert "date" not in cluster.devices[0].last("PUT").headers
