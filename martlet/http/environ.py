@@ -103,9 +103,6 @@ CRYPTO_OVERRIDE = "swift.crypto.override"
 #: ``proxy.replicas.versions.VersionRequest``. Written by object_versioning. Read by the app, which
 #: sends its headers to the object servers. What the request says about versions.
 VERSION_REQUEST = "martlet.version_request"
-#: ``bool``. Written by bulk for the files of an archive. Read by the app. The request is small and
-#: others are made at the same time, so it may travel in one message with them.
-IN_BATCHES = "martlet.in_batches"
 #: ``bool``. Written by container_sync. Read by slo. A manifest passes as it is.
 SLO_OVERRIDE = "swift.slo_override"
 #: ``bool``. Written by container_sync and versioned_writes. Read by symlink. The ETag that a link

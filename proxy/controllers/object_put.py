@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from martlet.http.environ import IN_BATCHES
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
@@ -90,8 +89,7 @@ class Store:
     def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
         request = self.write.request._replace(body=body)
         headers = self.write.wire_headers(footers)
-        in_batches = IN_BATCHES in self.req.environ
-        return self.core.ask(request, self.write.nodes, headers, in_batches=in_batches)
+        return self.core.ask(request, self.write.nodes, headers)
 
     def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
         """Returns the number of bytes received, the footers and the outcomes."""

@@ -111,7 +111,7 @@ class Backends:
 
     def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
         """Note that a device gave no usable answer. An error that several requests share, such as
-        a lost batch, counts once for each device.
+        a failed connection, counts once for each device.
         """
         is_refusal = isinstance(error.__cause__, ConnectionRefusedError)
         if not is_refusal:

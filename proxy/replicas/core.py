@@ -17,8 +17,6 @@ from martlet.http.response import http_error
 from martlet.log import fields
 from proxy.config import ProxyOptions
 from proxy.replicas.backends import BackendRequest, Backends
-from proxy.replicas.batch import Batches
-from proxy.replicas.batch_fanout import ask_in_batches
 from proxy.replicas.engine import Decided, Outcome
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.grid_servers import Grid
@@ -53,7 +51,6 @@ class Core:
             options.error_doubt_interval,
         )
         self.backends = Backends(client, _grid(options, cluster), health, logger)
-        self.batches = Batches(client)
 
     def object_ring(self, policy_index: int, trans_id: str) -> Ring:
         """The ring of a storage policy.
@@ -117,20 +114,13 @@ class Core:
         nodes: NodeQueue,
         headers: Sequence[WireHeaders],
         decided: Decided | None = None,
-        *,
-        in_batches: bool = False,
     ) -> list[Outcome]:
-        """`fanout.ask_all` with this proxy's options. By default a quorum of the primaries decides.
-
-        :param in_batches: the request is small, and other requests are sent at the same time.
+        """`grid_fanout.ask_all` with this proxy's options; by default a quorum of the primaries
+        decides.
         """
         replicas = nodes.primary_count
         decided = decided or (lambda statuses: have_quorum(statuses, replicas))
         patience = self.options.post_quorum_timeout
-        if in_batches:
-            return ask_in_batches(
-                self.backends, self.batches, request, nodes, headers, decided, patience
-            )
         return ask_all(self.backends, request, nodes, headers, decided, patience)
 
     def ask_for_one(

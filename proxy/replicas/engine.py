@@ -9,8 +9,8 @@ The rules are the same for every request and every transport:
 - Once the statuses decide the outcome, the transport waits a little longer for the remaining
   answers. Then it gives them up.
 
-The engine does no I/O and reads no clock. The `Transport` below it does both: a connection for
-each request (``fanout``), messages of many requests (``batch_fanout``), bodies in pieces
+The engine does no I/O and reads no clock. The `Transport` below it does both: over the grid
+(``grid_fanout``), over an HTTP connection for each request (``fanout``), or with bodies in pieces
 (``uploads``). The transport also notes which devices fail, since it knows the errors.
 """
 

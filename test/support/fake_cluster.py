@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ class FakeCluster:
 
     devices: list[FakeDevice]
     app: Application
-    environ: dict[str, Any] = field(default_factory=dict)
 
     def call(
         self,
@@ -39,7 +38,7 @@ class FakeCluster:
         headers: Mapping[str, str] | None = None,
         **environ: Any,
     ) -> Reply:
-        req = Request.blank(path, method, headers, environ={**self.environ, **environ})
+        req = Request.blank(path, method, headers, environ=environ)
         if isinstance(body, bytes):
             req.environ["wsgi.input"] = BytesIO(body)
             if method in ("PUT", "POST"):

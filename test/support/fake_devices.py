@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any
 
 from fake_grid import FakeGrid
@@ -60,8 +59,7 @@ class FakeDevice:
     them; ``fault_headers`` are sent with such a status. ``cut_after`` ends the bodies of GET
     answers after so many bytes. ``more_headers`` are added to each answer to an object's write,
     ``read_headers`` to successful GETs and HEADs of an object. ``takes_footers`` enables metadata
-    after a body, ``takes_batches`` enables batches. Footers then are in the headers of Seen. The
-    requests of a batch are answered in reverse order. With None as ``grid``, the server has none.
+    after a body, which then are in the headers of Seen. With None as ``grid``, the server has none.
     """
 
     def __init__(self, number: int) -> None:
@@ -73,7 +71,6 @@ class FakeDevice:
         self.read_headers: dict[str, str] = {}
         self.fault_headers: dict[str, str] = {}
         self.takes_footers = True
-        self.takes_batches = True
         self.grid: FakeGrid | None = FakeGrid(self._serve_over_grid)
         self.grid_calls: list[GridCall] = []
         self.upgrades = 0  # connections that asked for the grid
@@ -146,8 +143,6 @@ class FakeDevice:
     def _serve_one(self, sock: socket.socket, reader: Any, seen: Seen) -> bool:
         if seen.path == "/grid":
             return self._serve_grid(sock, seen)
-        if seen.method == "BATCH":
-            return self._serve_batch(sock, reader, seen)
         method, headers = seen.method, seen.headers
         self.seen.append(seen)
         fault = self.fault(seen) if callable(self.fault) else self.fault
@@ -213,42 +208,6 @@ class FakeDevice:
                 return status, answer_headers, None
         call.connection.close()
         raise HandlerError(Code.CANCELLED, "the device hangs up")
-
-    def _serve_batch(self, sock: socket.socket, reader: Any, batch: Seen) -> bool:
-        """Serve a batch; faults apply to its single requests: a status or a fitting constant."""
-        batch.body, batch.whole = _read_body(reader, batch.headers)
-        self.seen.append(batch)
-        if not self.takes_batches:
-            return self._answer(sock, "BATCH", 405, {}, b"")
-        sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        parts = _read_parts(batch.body)
-        self.seen += parts
-        faults = set()
-        for number, seen in reversed(list(enumerate(parts))):
-            fault = self.fault(seen) if callable(self.fault) else self.fault
-            faults.add(fault)
-            if fault == HANG_UP:
-                return False
-            if fault == GARBAGE:
-                _send_chunk(sock, b"220 smtp.example.com ESMTP\r\n")
-                continue
-            status = fault if isinstance(fault, int) else 200
-            headers = self.fault_headers if isinstance(fault, int) else {}
-            body = b""
-            if not isinstance(fault, int) and fault != SILENT:
-                with self._lock:
-                    status, headers, body = self._act(seen)
-            if fault in (SILENT, LOSE_ANSWER):
-                continue
-            headers = {**headers, "X-Backend-Part": str(number), "Content-Length": str(len(body))}
-            lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-            _send_chunk(sock, f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode("latin-1") + body)
-        if SILENT in faults:
-            self.release.wait(30)
-        if faults & {SILENT, LOSE_ANSWER}:
-            return False
-        sock.sendall(b"0\r\n\r\n")
-        return True
 
     def _fails_before_the_body(self, sock: socket.socket, fault: Any) -> bool:
         if fault == GARBAGE:
@@ -433,20 +392,6 @@ def _read_body(reader: Any, headers: dict[str, str]) -> tuple[bytes, bool]:
         if size == 0:
             return body, True
         body += chunk[:-2]
-
-
-def _read_parts(body: bytes) -> list[Seen]:
-    parts = []
-    reader = BytesIO(body)
-    while (part := _read_head(reader)) is not None:
-        part.body, part.whole = _read_body(reader, part.headers)
-        assert part.whole
-        parts.append(part)
-    return parts
-
-
-def _send_chunk(sock: socket.socket, data: bytes) -> None:
-    sock.sendall(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 def _take_footers(seen: Seen) -> None:

@@ -14,7 +14,7 @@ import threading
 from io import BytesIO
 
 from martlet.conf.constraints import Constraints
-from martlet.http.environ import IN_BATCHES, Environ, WSGIApp
+from martlet.http.environ import Environ, WSGIApp
 from martlet.http.headers import environ_key
 from martlet.http.request import Request
 from martlet.http.response import http_error
@@ -102,7 +102,6 @@ class Extraction:
             if name.lower() in _KEPT_HEADERS or name.lower().startswith("x-object-meta-"):
                 headers[name] = value
         self._template = sub_environ(self._environ, "PUT", "", SOURCE, headers=headers)
-        self._template[IN_BATCHES] = True
         # Before unpacking: an unauthenticated client could cause much work with few bytes.
         path = f"/{version}/{account}"
         if ask_status(self._app, sub_environ(self._environ, "HEAD", path, SOURCE)) == 401:

@@ -20,19 +20,13 @@ from ring.ring import RingSet
 
 
 @pytest.fixture
-def client_environ() -> dict[str, Any]:
-    """What every request carries."""
-    return {}
-
-
-@pytest.fixture
 def has_grid() -> bool:
     """Whether the servers speak the grid; OpenStack Swift's do not."""
     return True
 
 
 @pytest.fixture
-def make_cluster(client_environ: dict[str, Any], has_grid: bool) -> Iterator[MakeCluster]:
+def make_cluster(has_grid: bool) -> Iterator[MakeCluster]:
     made: list[FakeDevice] = []
 
     def make(
@@ -58,7 +52,7 @@ def make_cluster(client_environ: dict[str, Any], has_grid: bool) -> Iterator[Mak
         }
         cluster = ClusterConf(HashOptions("", "salt"), constraints or Constraints(), policies)
         app = Application(ProxyOptions(**settings), cluster, rings, logging.getLogger("test.proxy"))
-        return FakeCluster(fakes, app, client_environ)
+        return FakeCluster(fakes, app)
 
     yield make
     clear_info()

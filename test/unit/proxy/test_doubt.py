@@ -8,7 +8,6 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import FakeDevice, Seen, Stored
 
-from martlet.http.environ import IN_BATCHES
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 from proxy.middleware.frame.gatekeeper import Gatekeeper, GatekeeperOptions
 
@@ -104,23 +103,22 @@ def test_time_of_an_unknown_record_is_no_tombstone(cluster: FakeCluster) -> None
 
 
 @pytest.mark.parametrize(
-    ("method", "body", "environ"),
+    ("method", "body"),
     [
-        ("GET", b"", {}),
-        ("HEAD", b"", {}),
-        ("POST", b"", {}),
-        ("PUT", b"small", {}),
-        ("PUT", LARGE, {}),
-        ("PUT", b"small", {IN_BATCHES: True}),
-        ("DELETE", b"", {}),
+        ("GET", b""),
+        ("HEAD", b""),
+        ("POST", b""),
+        ("PUT", b"small"),
+        ("PUT", LARGE),
+        ("DELETE", b""),
     ],
 )
 def test_a_lost_record_is_no_failure_of_its_device(
-    cluster: FakeCluster, method: str, body: bytes, environ: dict[str, Any]
+    cluster: FakeCluster, method: str, body: bytes
 ) -> None:
     cannot_say(cluster.devices[0])
     for _ in range(15):
-        cluster.call(method, "/v1/a/c/o", body, **environ)
+        cluster.call(method, "/v1/a/c/o", body)
     assert cluster.app.core.backends.health.troubles == {}
 
 
@@ -132,15 +130,12 @@ def test_any_other_503_counts_as_ever(cluster: FakeCluster) -> None:
     assert cluster.app.core.backends.health.trouble_count(device.node) == 1
 
 
-@pytest.mark.parametrize("environ", [{}, {IN_BATCHES: True}], ids=["alone", "in batches"])
 @pytest.mark.parametrize("body", [b"small", LARGE], ids=["small", "large"])
-def test_a_write_goes_to_a_handoff(
-    cluster: FakeCluster, body: bytes, environ: dict[str, Any]
-) -> None:
+def test_a_write_goes_to_a_handoff(cluster: FakeCluster, body: bytes) -> None:
     cannot_say(cluster.devices[0])
-    assert cluster.call("PUT", "/v1/a/c/o", body, **environ).status == 201
+    assert cluster.call("PUT", "/v1/a/c/o", body).status == 201
     assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
-    assert cluster.call("DELETE", "/v1/a/c/o", **environ).status == 204
+    assert cluster.call("DELETE", "/v1/a/c/o").status == 204
     assert all(d.stored["/a/c/o"].is_deleted for d in cluster.devices[1:])
 
 
@@ -340,7 +335,7 @@ def test_a_body_goes_on_at_a_stale_replica(
 )
 def test_clients_see_no_doubt(cluster: FakeCluster, headers: dict[str, str], status: int) -> None:
     app: Any = Gatekeeper(cluster.app, GatekeeperOptions())
-    clients = FakeCluster(cluster.devices, app, cluster.environ)
+    clients = FakeCluster(cluster.devices, app)
     for device in cluster.devices[:3]:
         lies_on(device, OLD, stale=True)
     for method in READS:

@@ -10,15 +10,17 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
-from fake_devices import HANG_UP, LOSE_ANSWER, SILENT, FakeDevice, Seen
+from fake_devices import GARBAGE, HANG_UP, LOSE_ANSWER, SILENT, FakeDevice, Seen
 from fake_grid import FakeGrid
 
 from martlet.grid.errors import Code
 from martlet.grid.handlers import GridCall, HandlerError
 from martlet.grid.plain_http import PlainHttp
 from martlet.grid.secrets import Secrets
+from martlet.http.backend_client import ConnectTimeout, ReadTimeout
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 from proxy.replicas import grid_servers
+from proxy.replicas.backends import BackendRequest
 from proxy.replicas.grid_messages import unpack_answer
 from proxy.replicas.grid_requests import GridRequests
 
@@ -239,6 +241,63 @@ def test_the_thread_of_a_write_wakes_once(
     monkeypatch.setattr(GridRequests, "wait", count)
     cluster.call("PUT", "/v1/a/c/o", b"data")
     assert waits == [1, 1, 3]  # HEAD of the account, HEAD of the container, PUT
+
+
+def put_many(cluster: FakeCluster, count: int) -> list[int]:
+    """PUT /v1/a/c/N of so many objects at once; the statuses."""
+    statuses = [0] * count
+
+    def put(number: int) -> None:
+        statuses[number] = cluster.call("PUT", f"/v1/a/c/{number}", b"%d" % number).status
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return statuses
+
+
+@pytest.mark.parametrize("fault", [507, 500, HANG_UP, GARBAGE])
+def test_handoffs_take_the_place_of_a_device(cluster: FakeCluster, fault: Any) -> None:
+    cluster.devices[1].fault = lambda seen: fault if is_about_object(seen) else None
+    assert put_many(cluster, 40) == [201] * 40
+    for number in range(40):
+        assert cluster.holders(f"/a/c/{number}") == ["sd0", "sd2", "sd3"]
+        assert cluster.devices[0].stored[f"/a/c/{number}"].body == b"%d" % number
+    if isinstance(fault, int):
+        assert cluster.app.core.backends.health.is_suppressed(cluster.devices[1].node)
+
+
+def test_no_quorum_is_503_for_each(cluster: FakeCluster) -> None:
+    for device in cluster.devices[1:]:
+        device.fault = lambda seen: 507 if is_about_object(seen) else None
+    assert put_many(cluster, 20) == [503] * 20
+
+
+@pytest.mark.parametrize("has_grid", [True, False])
+def test_a_silent_device_costs_no_more_than_the_straggler_time(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(devices=3, node_timeout=120.0, post_quorum_timeout=0.2)
+    cluster.make_container()
+    cluster.devices[2].fault = lambda seen: SILENT if seen.method == "PUT" else None
+    started = time.monotonic()
+    assert put_many(cluster, 40) == [201] * 40
+    assert time.monotonic() - started < 60.0
+
+
+def test_one_error_of_many_requests_is_one_failure(cluster: FakeCluster) -> None:
+    backends = cluster.app.core.backends
+    request = BackendRequest("Object", "PUT", 7, "/a/c/o", "tx", 1.0)
+    first, second = (device.node for device in cluster.devices[:2])
+    failed = ConnectTimeout((first["ip"], first["port"]), "no connection for 60 requests")
+    for _ in range(60):
+        backends.failed(first, request, failed)
+        backends.failed(second, request, failed)
+    assert not backends.health.is_suppressed(first)
+    for _ in range(10):
+        backends.failed(first, request, ReadTimeout(failed.address, "another one"))
+    assert backends.health.is_suppressed(first)
+    assert not backends.health.is_suppressed(second)
 
 
 def test_no_thread_gets_the_answer_of_another(cluster: FakeCluster) -> None:
