@@ -28,11 +28,11 @@ class WireHeaders:
     __slots__ = ("_base", "_lines", "_pairs", "_values")
 
     def __init__(self, values: Mapping[str, str], base: WireHeaders | None = None) -> None:
-        """``base`` has headers of other names, which go before these.
+        """Headers of ``base`` go before these; then these are of the proxy's own making.
 
         :raises HTTPException: (400) a header of the client has a character that is not allowed.
         """
-        if not is_header_text(values):
+        if base is None and not is_header_text(values):
             raise http_error(400, "A header contains a line break or another control character.")
         self._values = values
         self._base = base

@@ -16,6 +16,7 @@ import os
 import random
 import threading
 import time
+import weakref
 
 from martlet.grid.connecting import connect
 from martlet.grid.connection import LOST, GridConnection, Responder
@@ -39,6 +40,16 @@ _BACKOFF_SECONDS_MIN = 0.1
 _BACKOFF_SECONDS_MAX = 1.0  # a server that starts again is used soon
 
 log = get_logger("martlet.grid")
+
+_clients: weakref.WeakSet[GridClient] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class GridClient:
@@ -69,7 +80,7 @@ class GridClient:
         self.responder = responder
         self._given_loop = loop
         self._doors: dict[Address, _Door] = {}
-        self._process = os.getpid()
+        _clients.add(self)
 
     @property
     def loop(self) -> Loop:
@@ -127,7 +138,7 @@ class GridClient:
 
         :raises ConnectError: there is none, and after a failure there is a pause before the next.
         """
-        door = self._door(address)
+        door = self._doors.get(address) or self._new_door(address)
         return door.ready() or door.open(deadline_at)
 
     def ready_connection(self, address: Address) -> GridConnection | None:
@@ -135,14 +146,14 @@ class GridClient:
 
         :raises ConnectError: there is none, and after a failure there is a pause before the next.
         """
-        return self._door(address).ready()
+        return (self._doors.get(address) or self._new_door(address)).ready()
 
-    def _door(self, address: Address) -> _Door:
-        if self._process != os.getpid():  # the connections are those of the parent process
-            self._process = os.getpid()
-            self._doors = {}
-        door = self._doors.get(address)
-        return door or self._doors.setdefault(address, _Door(self, address))
+    def _new_door(self, address: Address) -> _Door:
+        return self._doors.setdefault(address, _Door(self, address))
+
+    def forget(self) -> None:
+        """In a child process: the connections are those of its parent."""
+        self._doors = {}
 
     def close(self) -> None:
         """End all connections at once; what is in flight fails."""
@@ -169,7 +180,7 @@ class _Door:
         :raises ConnectError: the last failure again, during the pause after it.
         """
         connection = self.connection
-        if connection is not None and connection.takes_requests:
+        if connection is not None and not connection.session.is_peer_leaving:
             return connection
         if self._error is not None and time.monotonic() < self._open_at:
             raise self._error.with_traceback(None)

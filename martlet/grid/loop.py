@@ -69,7 +69,9 @@ class Loop(Protocol):
         """Run the action in a (green) thread."""
 
 
-_loops: dict[int, Loop] = {}
+#: The loop of this process, once it is needed; a child process gets one of its own.
+_loops: list[Loop] = []
+os.register_at_fork(after_in_child=_loops.clear)
 
 
 def raw_socket(sock: socket.socket) -> socket.socket:
@@ -81,11 +83,9 @@ def raw_socket(sock: socket.socket) -> socket.socket:
 
 def process_loop() -> Loop:
     """The loop of this process: of its main hub under eventlet, else a thread."""
-    loop = _loops.get(os.getpid())
-    if loop is None:
-        _loops.clear()  # those of the parent process, before a fork
-        _loops[os.getpid()] = loop = _new_loop()
-    return loop
+    if not _loops:
+        _loops.append(_new_loop())
+    return _loops[0]
 
 
 def _new_loop() -> Loop:
