@@ -85,7 +85,10 @@ class GridRequests:
                 self.send(sent)
                 continue
             elif isinstance(call.error, RequestError) and call.error.code == Code.BUSY:
-                sent.answer = _BUSY
+                if call.connection is None:  # nothing was sent: the limit of the connection
+                    sent.is_for_http = True
+                else:
+                    sent.answer = _BUSY
             else:
                 sent.is_for_http = self._grid.note(call.address, self.name, call.error)
                 sent.error = None if sent.is_for_http else call.error

@@ -2,8 +2,8 @@
 """The servers that speak the grid, and those that HTTP has to carry requests to.
 
 A server of OpenStack Swift has no grid. An older server may not know a name. Such a server is asked
-by HTTP, and asked for the grid again after PLAIN_SECONDS. So is a single request whose payload or
-answer does not fit into the grid.
+by HTTP, and asked for the grid again after PLAIN_SECONDS. HTTP also carries a single request whose
+payload or answer does not fit into the grid, or for which a connection has no room now.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from fake_grid import FakeGrid
 
 from martlet.grid.errors import Code
 from martlet.grid.handlers import GridCall, HandlerError
+from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
 from martlet.grid.secrets import Secrets
 from martlet.http.backend_client import ConnectTimeout, ReadTimeout
@@ -150,6 +151,26 @@ def test_a_busy_server_is_doubted_and_another_takes_the_write(cluster: FakeClust
     health = cluster.app.core.backends.health
     assert health.is_doubted(device.node)
     assert not health.is_suppressed(device.node)
+
+
+def test_more_requests_than_a_connection_takes_go_by_http(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
+    for device in cluster.devices:
+        assert device.grid is not None
+        device.grid.server.options = Options(max_requests=1)
+    cluster.make_container()
+    began = threading.Barrier(2 * 3)
+
+    def wait(seen: Seen) -> None:  # both objects are in flight at all devices
+        if is_about_object(seen):
+            began.wait(30)
+
+    for device in cluster.devices:
+        device.fault = wait
+    assert put_many(cluster, 2) == [201, 201]
+    assert cluster.holders("/a/c/0") == cluster.holders("/a/c/1") == ["sd0", "sd1", "sd2"]
+    assert [names(device).count("object.put") for device in cluster.devices] == [1, 1, 1, 0]
+    assert cluster.app.core.backends.health.troubles == {}
 
 
 def test_a_lost_request_is_sent_once_more_and_says_so(cluster: FakeCluster) -> None:
