@@ -24,7 +24,8 @@ from martlet.grid.handlers import GridCall
 from martlet.grid.handlers import Handler as GridHandler
 from martlet.http.listing import JSON, listing_content_type, render_container
 from martlet.http.request import Request
-from martlet.http.response import Response, http_error
+from martlet.http.response import Response, error_response, http_error
+from martlet.service.gate import Admits, admits_all
 from martlet.service.server import ServerOptions
 from martlet.words.timestamp import Timestamp
 from ring.ring import Ring
@@ -289,13 +290,15 @@ class ContainerServer(StorageServer):
         self._merge(path, account, container, rows, req.timestamp, self._policy_of_new(req))
         return empty_response(202)
 
-    def grid_handlers(self) -> dict[str, GridHandler]:
+    def grid_handlers(self, admits: Admits = admits_all) -> dict[str, GridHandler]:
         """The handlers of requests over the grid, by name."""
-        return {**super().grid_handlers(), "container.update": self._serve_update}
+        return {**super().grid_handlers(admits), "container.update": self._serve_update}
 
     def _serve_update(self, call: GridCall) -> bytes:
         """Answer as ``update``, without a request and without JSON."""
         update = read_update(call.payload)
+        if not self.admits(update.device, "UPDATE"):
+            return pack_answer(call, "UPDATE", error_response(529))
         name = RequestName("UPDATE", update.path, "-")
         respond = partial(self._update_over_grid, update, len(call.payload))
         response = self.serve_within_limits(update.device, name, respond)

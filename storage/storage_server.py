@@ -31,6 +31,7 @@ from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response, http_error
 from martlet.log import fields, get_logger, log_request
 from martlet.service.disk_calls import limits, on_disk
+from martlet.service.gate import Admits, admits_all
 from martlet.service.server import ServerOptions, read_server_options
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
 from ring.device_marker import DeviceMarkers
@@ -141,6 +142,8 @@ class StorageServer:
         )
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
+        #: Whether a request over the grid is within the limits of the filters; it counts then.
+        self.admits: Admits = admits_all
 
     @classmethod
     def from_conf(cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]) -> Self:
@@ -155,15 +158,19 @@ class StorageServer:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         return self._serve(Request(environ))(environ, start_response)
 
-    def grid_handlers(self) -> dict[str, GridHandler]:
+    def grid_handlers(self, admits: Admits = admits_all) -> dict[str, GridHandler]:
         """The handlers of requests over the grid (doc/formats/grid-messages.md), by name."""
+        self.admits = admits
         return {
             f"{self.name}.{method.lower()}": partial(self._serve_grid, method)
             for method in _GRID_METHODS
         }
 
     def _serve_grid(self, method: str, call: GridCall) -> bytes:
-        return pack_answer(call, method, self._serve(read_request(method, call)))
+        req = read_request(method, call)
+        device = req.environ["PATH_INFO"].lstrip("/").partition("/")[0]
+        response = self._serve(req) if self.admits(device, method) else error_response(529)
+        return pack_answer(call, method, response)
 
     def _serve(self, req: Request) -> Response:
         path: str = req.environ["PATH_INFO"]

@@ -85,15 +85,19 @@ class BackendRatelimit:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer 529 to a request over a limit."""
+        match = _PATH(environ["PATH_INFO"])
+        if match is not None and not self.admits(match[1], environ["REQUEST_METHOD"]):
+            return error_response(529)(environ, start_response)
+        return self.app(environ, start_response)
+
+    def admits(self, device: str, method: str) -> bool:
+        """Whether a request is within the limits; it counts then."""
         interval = self._base.config_reload_interval
         if interval and self._clock() >= self._loaded_at + interval:
             self._load()
-        method = environ["REQUEST_METHOD"]
-        if self._is_limited and method in _METHODS:
-            match = _PATH(environ["PATH_INFO"])
-            if match is not None and not self._may_go_on(match[1], method):
-                return error_response(529)(environ, start_response)
-        return self.app(environ, start_response)
+        if not self._is_limited or method not in _METHODS:
+            return True
+        return self._may_go_on(device, method)
 
     def _load(self) -> None:
         self._loaded_at = self._clock()

@@ -64,7 +64,7 @@ def connect(
         raise ConnectError(address, f"connection lost in the handshake: {error}") from error
     except UpgradeRefusedError as error:
         sock.close()
-        raise GridRefusedError(address, str(error), has_no_grid=True) from None
+        raise GridRefusedError(address, str(error), has_no_grid=not error.is_for_now) from None
     except (FrameError, RefusedError) as error:
         sock.close()
         raise GridRefusedError(address, str(error)) from None

@@ -53,7 +53,7 @@ class RequestError(BackendError):
 class GridRefusedError(ConnectError):
     """The server speaks no grid, or one of the sides does not accept the other; nothing was sent.
 
-    ``has_no_grid`` says that the answer to the upgrade was an HTTP status other than 101.
+    ``has_no_grid`` says that the answer to the upgrade was an HTTP status other than 101 and 503.
     """
 
     def __init__(self, address: Address, reason: str, has_no_grid: bool = False) -> None:

@@ -8,6 +8,7 @@ or 5 KB; wsproto takes 3 to 15 us.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers
@@ -33,7 +34,14 @@ _CLOSE_REASON_BYTES_MAX = 123
 
 
 class UpgradeRefusedError(Exception):
-    """The server did not take up the protocol; the message has its answer."""
+    """The server did not take up the protocol; the message has its answer.
+
+    ``is_for_now`` says that it knows the protocol: it has too many handshakes, or is about to stop.
+    """
+
+    def __init__(self, reason: str, is_for_now: bool = False) -> None:
+        super().__init__(reason)
+        self.is_for_now = is_for_now
 
 
 class Channel:
@@ -163,7 +171,8 @@ class Opening:
                 raise FrameError(f"no answer to the upgrade: {error}")
             body = response.body or b""
             text = body[:500].decode(errors="replace").strip()
-            raise UpgradeRefusedError(f"{error}: {text}" if text else str(error))
+            is_for_now = response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+            raise UpgradeRefusedError(f"{error}: {text}" if text else str(error), is_for_now)
         if protocol.state is not OPEN and not self._channel.is_closed_by_peer:
             return None
         if protocol.subprotocol != PROTOCOL:

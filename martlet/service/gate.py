@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from martlet.conf.grid import GridConf
@@ -12,13 +12,32 @@ from martlet.grid.handlers import Handler, Handlers
 from martlet.grid.options import Options
 from martlet.http.environ import WSGIApp
 
+#: Whether a request to a device is within the limits: its name and the method.
+Admits = Callable[[str, str], bool]
+
+
+def admits_all(device: str, method: str) -> bool:
+    """Without limits."""
+    return True
+
 
 @runtime_checkable
 class ServesGrid(Protocol):
     """An application that serves requests over the grid, too."""
 
-    def grid_handlers(self) -> Mapping[str, Handler]:
-        """Handlers by the name of their requests. They may run in any worker process."""
+    def grid_handlers(self, admits: Admits) -> Mapping[str, Handler]:
+        """Handlers by the name of their requests. They may run in any worker process.
+
+        :param admits: a request for which it is false gets 529.
+        """
+
+
+@runtime_checkable
+class Limits(Protocol):
+    """A filter whose limits hold for requests over the grid, too: these pass no filters."""
+
+    def admits(self, device: str, method: str) -> bool:
+        """Whether a request is within the limits; it counts then."""
 
 
 def behind_gate(app: WSGIApp, conf: GridConf, name: str) -> Gate:
@@ -26,14 +45,24 @@ def behind_gate(app: WSGIApp, conf: GridConf, name: str) -> Gate:
 
     :param name: this service, for the logs of others.
     """
-    application = innermost(app)
-    handlers = application.grid_handlers() if isinstance(application, ServesGrid) else {}
+    *filters, application = _pipeline(app)
+    limits = [part.admits for part in filters if isinstance(part, Limits)]
+
+    def admits(device: str, method: str) -> bool:
+        return all(is_within(device, method) for is_within in limits)
+
+    handlers = application.grid_handlers(admits) if isinstance(application, ServesGrid) else {}
     options = Options(name=name, checksum=conf.checksum)
     return Gate(app, conf.secrets, conf.plain_http, Handlers(handlers), options)
 
 
 def innermost(app: Any) -> Any:
-    """The application of a pipeline; each filter has the next one as ``app``."""
-    while (inner := getattr(app, "app", None)) is not None:
-        app = inner
-    return app
+    """The application of a pipeline."""
+    return list(_pipeline(app))[-1]
+
+
+def _pipeline(app: Any) -> Iterator[Any]:
+    """The filters and the application; each filter has the next one as ``app``."""
+    while app is not None:
+        yield app
+        app = getattr(app, "app", None)

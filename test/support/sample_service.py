@@ -31,7 +31,7 @@ APP = """
                 return Response(201, body=str(len(req.body_file.read())))(environ, start_response)
             return Response(200, body=str(os.getpid()))(environ, start_response)
 
-        def grid_handlers(self):
+        def grid_handlers(self, admits):
             return {"pid": lambda call: b"%d" % os.getpid(), "await": self.await_file}
 
         def await_file(self, call):

@@ -53,6 +53,20 @@ def listing(call: Caller, path: str = C) -> list[dict[str, Any]]:
 # -- requests of the backend protocol
 
 
+def test_the_limits_of_filters_hold_for_the_grid(server: ContainerServer, container: str) -> None:
+    left = {"GET": 1, "UPDATE": 1}
+
+    def admits(device: str, method: str) -> bool:
+        assert device == "d1"
+        left[method] -= 1
+        return left[method] >= 0
+
+    grid = GridCaller("container", server.grid_handlers(admits))
+    assert [grid("get", PATH, 3).status for _ in range(2)] == [204, 529]
+    payload = update([row("o", 2)])
+    assert [grid.send("update", payload).status for _ in range(2)] == [202, 529]
+
+
 def test_each_method_answers_as_over_http(call: Caller, grid: GridCaller) -> None:
     meta = {"X-Container-Meta-Colour": "gr\u00c3\u00bcn"}  # the bytes of UTF-8
     steps: list[tuple[str, str, float | None, dict[str, str]]] = [

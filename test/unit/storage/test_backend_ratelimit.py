@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from martlet.conf.grid import GridConf
 from martlet.conf.options import ConfigError
 from martlet.filters.backend_ratelimit import (
     BackendRatelimit,
     BackendRatelimitOptions,
     filter_factory,
 )
+from martlet.filters.healthcheck import Healthcheck, HealthcheckOptions
+from martlet.grid.handlers import Handler
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import Response
+from martlet.service.gate import Admits, behind_gate
 
 
 def server(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -150,3 +154,21 @@ def test_mistakes_are_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "backend-ratelimit.conf").write_text("[backend_ratelimit]\nspeed = 1\n")
     with pytest.raises(ConfigError, match="unknown option 'speed'"):
         filter_factory(conf)
+
+
+def test_requests_over_the_grid_count(clock: Clock) -> None:
+    class App:
+        def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            return server(environ, start_response)
+
+        def grid_handlers(self, admits: Admits) -> dict[str, Handler]:
+            self.admits = admits
+            return {}
+
+    app = App()
+    limiter = limited(clock, get_requests_per_device_per_second=1)
+    limiter.app = app
+    behind_gate(Healthcheck(limiter, HealthcheckOptions()), GridConf(), "test")
+    assert [app.admits("sda", m) for m in ("GET", "PUT", "GET")] == [True, True, False]
+    assert ask(limiter) == 529
+    assert app.admits("sdb", "GET")

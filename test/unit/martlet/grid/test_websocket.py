@@ -75,11 +75,13 @@ def test_a_server_that_says_nothing_may_have_a_grid(raw: bytes) -> None:
         feed_to_the_end(opening, raw)
 
 
-def test_another_status_says_that_there_is_no_grid() -> None:
+@pytest.mark.parametrize(("status", "is_for_now"), [(404, False), (400, False), (503, True)])
+def test_another_status_says_that_there_is_no_grid(status: int, is_for_now: bool) -> None:
     opening = Opening(ADDRESS)
     opening.start()
-    with pytest.raises(UpgradeRefusedError):
-        feed_to_the_end(opening, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(UpgradeRefusedError) as caught:
+        feed_to_the_end(opening, b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
+    assert caught.value.is_for_now is is_for_now
 
 
 def feed_to_the_end(opening: Opening, raw: bytes) -> None:
