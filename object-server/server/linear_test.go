@@ -23,6 +23,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/grid"
+	"martlet/object-server/server/message"
 )
 
 // asked is a request for one object.
@@ -146,6 +148,32 @@ func overHTTP(address string) way {
 	}
 }
 
+// overGrid returns the way of the grid: large objects go over HTTP, as those of the proxy do.
+func overGrid(t *testing.T, address string) way {
+	peer, large := newPeer(t, address, "none"), overHTTP(address)
+	return func(a asked) (told, error) {
+		headers, body := []string{"X-Timestamp", timestampText(a.ticks)}, ""
+		if a.method == "PUT" {
+			headers, body = append(headers, "Content-Type", "text/plain"), bodyAt(a.ticks)
+		}
+		if len(body) > message.BodyMax {
+			return large(a)
+		}
+		payload, err := peer.Do(context.Background(), grid.Request{
+			Name: "object." + strings.ToLower(a.method), Payload: gridPayload("/sda/7/AUTH_a/c/"+a.name, body, headers...),
+			Timeout: time.Minute,
+		}, nil)
+		if err != nil {
+			return told{}, err
+		}
+		got := readAnswer(t, payload)
+		if got.isLeftOut {
+			return large(a)
+		}
+		return newTold(got.status, got.header.Get(timestampHeader), []byte(got.body))
+	}
+}
+
 // newTold keeps what the model knows of an answer.
 func newTold(status int, at string, body []byte) (answer told, err error) {
 	answer.status = status
@@ -213,7 +241,7 @@ func realServer(t *testing.T) string {
 // its start and its end, whatever way each request took.
 func TestLinearizable(t *testing.T) {
 	address := realServer(t)
-	ways := []way{overHTTP(address)}
+	ways := []way{overHTTP(address), overGrid(t, address)}
 	seconds, _ := strconv.Atoi(os.Getenv("MARTLET_LINEAR_SECONDS")) // none: a sample
 	requests := 0
 	for seed, start := uint64(0), time.Now(); seed < 6 || time.Since(start) < time.Duration(seconds)*time.Second; seed++ {
