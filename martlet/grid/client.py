@@ -17,6 +17,7 @@ import random
 import threading
 import time
 import weakref
+from collections.abc import Callable
 
 from martlet.grid.connecting import connect
 from martlet.grid.connection import LOST, GridConnection, Responder
@@ -274,12 +275,30 @@ class FanOut:
     """Requests of one thread to several servers, with one deadline.
 
     :param timeout: seconds until the deadline, instead of the client's ``node_timeout``.
+    :param is_failure: whether an answer says that the server failed.
     """
 
-    __slots__ = ("_client", "_ended", "_needed", "_waiter", "deadline_at", "heard_at", "pending")
+    __slots__ = (
+        "_client",
+        "_ended",
+        "_has_failed",
+        "_is_failure",
+        "_needed",
+        "_waiter",
+        "deadline_at",
+        "heard_at",
+        "pending",
+    )
 
-    def __init__(self, client: GridClient, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        client: GridClient,
+        timeout: float | None = None,
+        is_failure: Callable[[bytes], bool] | None = None,
+    ) -> None:
         self._client = client
+        self._is_failure = is_failure
+        self._has_failed = False  # one of those that have ended
         self._ended: list[Call] = []
         self._needed = 0
         self._waiter: Waiter | None = None
@@ -357,24 +376,26 @@ class FanOut:
         lock = self._client.loop.lock
         while True:
             with lock:
-                ended = self._ended
-                wanted = min(count, len(ended) + len(self.pending))
-                if len(ended) >= wanted or any(call.error is not None for call in ended):
-                    self._ended = []
-                    self._needed = 0
-                    return ended
+                have = len(self._ended)
+                wanted = min(count, have + len(self.pending))
+                if have >= wanted or self._has_failed:
+                    return self._take_ended()
                 seconds = None
                 if until != math.inf:
                     seconds = until - time.monotonic()
                     if seconds <= 0:
-                        self._ended = []
-                        self._needed = 0
-                        return ended
-                self._needed = wanted - len(ended)
+                        return self._take_ended()
+                self._needed = wanted - have
                 waiter = self._waiter
                 if waiter is None:
                     self._waiter = waiter = self._client.loop.waiter()
             waiter.wait(seconds)
+
+    def _take_ended(self) -> list[Call]:
+        ended, self._ended = self._ended, []
+        self._needed = 0
+        self._has_failed = False
+        return ended
 
     def cancel(self) -> None:
         """Give up the requests that have not ended; the servers are told."""
@@ -390,8 +411,10 @@ class FanOut:
         self.heard_at = time.monotonic()
         self.pending.discard(call)
         self._ended.append(call)
+        if call.error is not None or (self._is_failure and self._is_failure(call.answer)):
+            self._has_failed = True
         self._needed -= 1
-        if self._needed == 0 or (call.error is not None and self._needed > 0):
+        if self._needed == 0 or (self._has_failed and self._needed > 0):
             self._needed = 0
             return self._waiter
         return None

@@ -20,6 +20,8 @@ NAMES = {
 }
 
 _ARRAY_OF_5 = b"\x95"
+_UINT16 = b"\xcd"
+_STATUS_500 = (500).to_bytes(2, "big")
 _packer = msgpack.Packer(autoreset=True)
 
 
@@ -35,6 +37,11 @@ class RequestPacker:
     def pack(self, device: str, headers: WireHeaders) -> bytes:
         """The payload for one device."""
         return b"".join((_ARRAY_OF_5, _text(device), self._place, headers.packed, self._body))
+
+
+def is_server_error(payload: bytes) -> bool:
+    """Whether an answer has a status from 500 on, by its first bytes alone."""
+    return payload[1:2] == _UINT16 and payload[2:4] >= _STATUS_500
 
 
 def unpack_answer(payload: bytes, was_resent: bool) -> tuple[Answer, bool]:

@@ -11,7 +11,7 @@ from martlet.grid.errors import Code, RequestError
 from martlet.http.backend_client import BackendError, BadResponse, ConnectionLost
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.engine import Attempt
-from proxy.replicas.grid_messages import NAMES, RequestPacker, unpack_answer
+from proxy.replicas.grid_messages import NAMES, RequestPacker, is_server_error, unpack_answer
 from proxy.replicas.grid_servers import Grid
 from proxy.replicas.quorum import Answer
 from proxy.wire_headers import WireHeaders
@@ -47,7 +47,7 @@ class GridRequests:
         self._grid = grid
         self._request = request
         self._sent: dict[Call, Sent] = {}
-        self._fan_out = FanOut(grid.client, request.timeout)
+        self._fan_out = FanOut(grid.client, request.timeout, is_server_error)
         self._packer: RequestPacker | None = None
 
     @property

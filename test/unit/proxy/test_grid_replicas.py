@@ -22,7 +22,7 @@ from martlet.http.backend_client import ConnectTimeout, ReadTimeout
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 from proxy.replicas import grid_servers
 from proxy.replicas.backends import BackendRequest
-from proxy.replicas.grid_messages import unpack_answer
+from proxy.replicas.grid_messages import is_server_error, unpack_answer
 from proxy.replicas.grid_requests import GridRequests
 
 LARGE = b"x" * (ONE_MESSAGE_BYTES_MAX + 1)
@@ -288,6 +288,25 @@ def test_handoffs_take_the_place_of_a_device(cluster: FakeCluster, fault: Any) -
         assert cluster.devices[0].stored[f"/a/c/{number}"].body == b"%d" % number
     if isinstance(fault, int):
         assert cluster.app.core.backends.health.is_suppressed(cluster.devices[1].node)
+
+
+def test_a_failed_device_is_replaced_before_a_late_one_answers(cluster: FakeCluster) -> None:
+    full, late, _, handoff = cluster.devices
+    full.fault = lambda seen: 507 if is_about_object(seen) else None
+    late.fault = lambda seen: SILENT if is_about_object(seen) else None
+    thread = threading.Thread(target=put_many, args=(cluster, 1))
+    began = time.monotonic()
+    thread.start()
+    while "/a/c/0" not in handoff.stored:
+        assert time.monotonic() - began < 8  # the proxy waits 10 s for the late one
+        time.sleep(0.01)
+    late.release.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("status", [200, 201, 206, 255, 256, 304, 404, 499, 500, 503, 507, 599])
+def test_a_server_error_is_known_by_its_first_bytes(status: int) -> None:
+    assert is_server_error(msgpack.packb((status, {}, b""))) == (status >= 500)
 
 
 def test_no_quorum_is_503_for_each(cluster: FakeCluster) -> None:
