@@ -100,7 +100,10 @@ class GridFanOut:
         """Whether the attempt has ended; else HTTP carries it now. Failures are noted."""
         answer, sent.answer = sent.answer, None
         if sent.is_for_http:
-            return not self._http.send(sent.index, sent.headers, sent.node)
+            if not self._http.send(sent.index, sent.headers, sent.node):
+                return True
+            self._http.pending[-1].exchange.was_resent |= sent.is_resent
+            return False
         if sent.error is not None:
             self._backends.failed(sent.node, self._request, sent.error)
         elif answer is not None and self._backends.is_usable(sent.node, self._request, answer):

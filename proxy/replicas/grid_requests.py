@@ -81,7 +81,7 @@ class GridRequests:
             sent = self._sent.pop(call)
             if call.error is None:
                 self._take(sent, call.answer)
-            elif self._is_lost(sent, call.error):
+            elif self._goes_again(sent, call.error):
                 self.send(sent)
                 continue
             elif isinstance(call.error, RequestError) and call.error.code == Code.BUSY:
@@ -102,7 +102,7 @@ class GridRequests:
         self._fan_out.cancel()
         return given_up
 
-    def _is_lost(self, sent: Sent, error: BackendError) -> bool:
+    def _goes_again(self, sent: Sent, error: BackendError) -> bool:
         """Whether to send once more what was lost with its connection, or came after its GOAWAY."""
         is_lost = isinstance(error, ConnectionLost)
         is_late = isinstance(error, RequestError) and error.code == Code.GOING_AWAY

@@ -186,6 +186,23 @@ def test_a_lost_request_is_sent_once_more_and_says_so(cluster: FakeCluster) -> N
     assert cluster.app.core.backends.health.troubles == {}
 
 
+def test_a_lost_request_may_go_by_http_then(cluster: FakeCluster) -> None:
+    """The write finds its own timestamp, which is no newer write of another client."""
+    device = cluster.devices[0]
+
+    def lose(seen: Seen) -> str | None:
+        if seen.method != "PUT" or device.grid is None:
+            return None
+        device.grid = None
+        return LOSE_ANSWER
+
+    device.fault = lose
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    # The device may have crashed before it told the container, so the proxy does that, too.
+    puts = [seen for seen in device.seen if seen.method == "PUT"]
+    assert ["x-size" in seen.headers for seen in puts] == [False, False, True]
+
+
 def test_a_request_that_loses_two_connections_fails(cluster: FakeCluster) -> None:
     device = cluster.devices[0]
     device.fault = HANG_UP
