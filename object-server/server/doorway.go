@@ -41,6 +41,13 @@ func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway
 	return d
 }
 
+// dialer makes connections of plain HTTP to other servers of the cluster.
+func (d *doorway) dialer(config *conf.Config) *login.Dialer {
+	return &login.Dialer{
+		Secrets: d.secrets, Plain: config.Grid.PlainHTTP, Base: net.Dialer{Timeout: config.ConnTimeout},
+	}
+}
+
 // reload applies new secrets and addresses. Connections that have been proved stay.
 func (d *doorway) reload(config *conf.Grid) {
 	d.secrets.Use(config.Secrets)

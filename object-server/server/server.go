@@ -95,6 +95,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
 		Logger:        logger,
 		Grid:          s.door.outgoing,
+		Dial:          s.door.dialer(config).DialContext,
 	})
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.enter),
