@@ -40,10 +40,11 @@ class Limits(Protocol):
         """Whether a request is within the limits; it counts then."""
 
 
-def behind_gate(app: WSGIApp, conf: GridConf, name: str) -> Gate:
+def behind_gate(app: WSGIApp, conf: GridConf, name: str, max_clients: int) -> Gate:
     """The gate before a pipeline.
 
     :param name: this service, for the logs of others.
+    :param max_clients: requests over the grid that are served in parallel; further ones wait.
     """
     *filters, application = _pipeline(app)
     limits = [part.admits for part in filters if isinstance(part, Limits)]
@@ -53,7 +54,9 @@ def behind_gate(app: WSGIApp, conf: GridConf, name: str) -> Gate:
 
     handlers = application.grid_handlers(admits) if isinstance(application, ServesGrid) else {}
     options = Options(name=name, checksum=conf.checksum)
-    return Gate(app, conf.secrets, conf.plain_http, Handlers(handlers), options)
+    return Gate(
+        app, conf.secrets, conf.plain_http, Handlers(handlers, threads_max=max_clients), options
+    )
 
 
 def innermost(app: Any) -> Any:

@@ -186,7 +186,8 @@ def _load(
     if issubclass(kind, StorageServerOptions):
         from martlet.service.gate import behind_gate
 
-        app = behind_gate(app, cluster.grid, f"{app_name} {_address(options)}")
+        name = f"{app_name} {_address(options)}"
+        app = behind_gate(app, cluster.grid, name, options.max_clients)
     return options, cluster, app
 
 

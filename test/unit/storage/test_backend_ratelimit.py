@@ -168,7 +168,7 @@ def test_requests_over_the_grid_count(clock: Clock) -> None:
     app = App()
     limiter = limited(clock, get_requests_per_device_per_second=1)
     limiter.app = app
-    behind_gate(Healthcheck(limiter, HealthcheckOptions()), GridConf(), "test")
+    behind_gate(Healthcheck(limiter, HealthcheckOptions()), GridConf(), "test", 8)
     assert [app.admits("sda", m) for m in ("GET", "PUT", "GET")] == [True, True, False]
     assert ask(limiter) == 529
     assert app.admits("sdb", "GET")
