@@ -100,9 +100,10 @@ func (s *Server) runGrid(x *exchange, isIn bool) {
 		}
 		s.logExchange(x)
 	}()
-	err := error(s.clients.busy())
+	var err error
 	switch {
 	case !isIn:
+		err = s.clients.busy()
 	case x.in.HeadBytes > s.config.Limits.HeaderBytesMax():
 		err = fail(http.StatusRequestHeaderFieldsTooLarge, "The headers are too large.")
 	default:

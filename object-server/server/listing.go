@@ -18,10 +18,17 @@ import (
 
 // Headers in which a proxy or middleware gives the values that the listing shows instead of the object's own. The second
 // overrides the first.
-const (
-	overridePrefix       = "X-Backend-Container-Update-Override-"
-	systemOverridePrefix = "X-Object-Sysmeta-Container-Update-Override-"
+var (
+	overrides       = newOverrideNames("X-Backend-Container-Update-Override-")
+	systemOverrides = newOverrideNames("X-Object-Sysmeta-Container-Update-Override-")
 )
+
+// overrideNames are the headers that override the values of a row.
+type overrideNames struct{ etag, contentType, size string }
+
+func newOverrideNames(prefix string) *overrideNames {
+	return &overrideNames{prefix + "Etag", prefix + "Content-Type", prefix + "Size"}
+}
 
 // updateAfterPut sends the update for a new object to the container and the expirer's queue; m is its stored metadata.
 func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Metadata, footers map[string]string,
@@ -37,8 +44,8 @@ func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Met
 		stamp := m.MetaTimestamp.String()
 		row.MetaTimestamp = &stamp
 	}
-	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
-		override(&row, prefix, func(name string) (string, bool) {
+	for _, names := range []*overrideNames{overrides, systemOverrides} {
+		names.apply(&row, func(name string) (string, bool) {
 			if value, ok := footers[name]; ok {
 				return value, true
 			}
@@ -59,15 +66,15 @@ func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Met
 	return s.deliver(x, mount, all)
 }
 
-// override replaces values of row by headers with a prefix.
-func override(row *updates.Row, prefix string, header func(string) (string, bool)) {
-	if value, ok := header(prefix + "Etag"); ok {
+// apply replaces values of row by headers.
+func (o *overrideNames) apply(row *updates.Row, header func(string) (string, bool)) {
+	if value, ok := header(o.etag); ok {
 		row.ETag = value
 	}
-	if value, ok := header(prefix + "Content-Type"); ok {
+	if value, ok := header(o.contentType); ok {
 		row.ContentType = value
 	}
-	if value, ok := header(prefix + "Size"); ok {
+	if value, ok := header(o.size); ok {
 		if size, err := strconv.ParseInt(value, 10, 64); err == nil && size >= 0 {
 			row.Size = size
 		}
@@ -98,8 +105,8 @@ func storedRow(x *exchange, m *format.Metadata) updates.Row {
 	row := objectRow(x, m)
 	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
 	row.ContentTypeTimestamp, row.MetaTimestamp = &typeTimestamp, &metaTimestamp
-	for _, prefix := range []string{overridePrefix, systemOverridePrefix} {
-		override(&row, prefix, func(name string) (string, bool) {
+	for _, names := range []*overrideNames{overrides, systemOverrides} {
+		names.apply(&row, func(name string) (string, bool) {
 			value, ok := m.System[name]
 			return value, ok && !strings.HasSuffix(name, "Content-Type")
 		})
