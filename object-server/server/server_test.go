@@ -55,7 +55,7 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 	dir := t.TempDir()
 	file := "[DEFAULT]\nswift_dir = " + dir + "\n" + strings.Join(lines, "\n") + "\n"
 	for name, text := range map[string]string{
-		"object-server.conf": file, "martlet.conf": "[swift-hash]\nswift_hash_path_suffix = suffix\n",
+		"object-server.conf": file, "martlet.conf": "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = suffix\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

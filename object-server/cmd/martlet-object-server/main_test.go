@@ -49,7 +49,7 @@ func newHome(t *testing.T, port int) *home {
 	conf := fmt.Sprintf("[DEFAULT]\nbind_ip = 127.0.0.1\nbind_port = %d\ndevices = %s/devices\nmount_check = false\n"+
 		"swift_dir = %s\ncontainer_update_timeout = 0.2\n[app:object-server]\nuse = egg:martlet#object\n", port, h.dir, h.dir)
 	for path, content := range map[string]string{
-		"object-server.conf": conf, "martlet.conf": "[swift-hash]\nswift_hash_path_suffix = s\n",
+		"object-server.conf": conf, "martlet.conf": "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n",
 	} {
 		if err := os.WriteFile(filepath.Join(h.dir, path), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

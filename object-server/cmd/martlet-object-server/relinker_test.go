@@ -23,7 +23,7 @@ func relinkerHost(t *testing.T) (directory, conf string) {
 	t.Helper()
 	directory = t.TempDir()
 	conf = filepath.Join(directory, "object-server.conf")
-	write(t, filepath.Join(directory, "martlet.conf"), "[swift-hash]\nswift_hash_path_suffix = x\n[storage-policy:1]\nname = silver\n")
+	write(t, filepath.Join(directory, "martlet.conf"), "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = x\n[storage-policy:1]\nname = silver\n")
 	write(t, conf, fmt.Sprintf("[DEFAULT]\nswift_dir = %s\ndevices = %s/devices\nmount_check = false\nbind_ip = 127.0.0.1\nbind_port = 1\n", directory, directory))
 	if err := os.MkdirAll(filepath.Join(directory, "devices", "d1"), 0o755); err != nil {
 		t.Fatal(err)

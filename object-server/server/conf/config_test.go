@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-const cluster = "[swift-hash]\nswift_hash_path_suffix = s\n[storage-policy:0]\nname = gold\n[storage-policy:3]\nname = x\n"
+const cluster = "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_suffix = s\n[storage-policy:0]\nname = gold\n[storage-policy:3]\nname = x\n"
 
 func writeConfig(t testing.TB, server, cluster string) string {
 	t.Helper()
@@ -91,6 +91,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[storage-policy:x]\n", "[storage-policy:x]"},
 		{"[DEFAULT]\nswift_dir = DIR\n", cluster + "[swift-constraints]\nmax_meta_count = many\n", "max_meta_count"},
 		{"[DEFAULT\nswift_dir = DIR\n", cluster, "DEFAULT"},
+		{"[DEFAULT]\nswift_dir = DIR\n", salted, "[grid] grid_secret must be set: at least 32 characters"},
 	} {
 		_, err := Read(writeConfig(t, c.server, c.cluster))
 		if err == nil || !strings.Contains(err.Error(), c.part) || strings.Contains(err.Error(), "\n") {
@@ -101,7 +102,7 @@ func TestBadConfigsAreRefusedWithASentence(t *testing.T) {
 
 // The Python services read the same bytes: see test_prefix_and_suffix_come_from_the_conf_byte_by_byte.
 func TestSaltsAreReadByteByByte(t *testing.T) {
-	conf := "[swift-hash]\nswift_hash_path_prefix = pr\xe9 # x\nswift_hash_path_suffix = 5%%x\n"
+	conf := "[grid]\ngrid_secret = none\n[swift-hash]\nswift_hash_path_prefix = pr\xe9 # x\nswift_hash_path_suffix = 5%%x\n"
 	c, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", conf))
 	if err != nil || c.HashPrefix != "pr\xe9 # x" || c.HashSuffix != "5%x" {
 		t.Errorf("got %q %q %v", c.HashPrefix, c.HashSuffix, err)

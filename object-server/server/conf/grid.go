@@ -21,7 +21,7 @@ type Grid struct {
 const gridSection = "grid"
 
 func (g *Grid) read(section *ini.Section) error {
-	secret, previous := auth.None, ""
+	secret, previous := "", ""
 	options := []option.Option{
 		option.New(gridSection, "grid_plain_http", "", networks(&g.PlainHTTP)),
 		option.New(gridSection, "grid_checksum", "no", option.Boolean(&g.Checksum)),
@@ -42,6 +42,10 @@ func (g *Grid) read(section *ini.Section) error {
 		if err != nil {
 			return fmt.Errorf("martlet.conf: %w", err)
 		}
+	}
+	if secret == "" {
+		return fmt.Errorf("martlet.conf: [%s] grid_secret must be set: at least %d characters, the same on all servers, "+
+			"for example from \"openssl rand -hex 32\"; or %q", gridSection, auth.SecretCharactersMin, auth.None)
 	}
 	texts := []string{secret}
 	if previous != "" {

@@ -8,12 +8,13 @@ import (
 )
 
 const (
+	salted    = "[swift-hash]\nswift_hash_path_suffix = s\n"
 	secretOne = "0123456789abcdef0123456789ABC-+/"
 	secretTwo = "ffffffffffffffffffffffffffffffff"
 )
 
 func TestReadGrid(t *testing.T) {
-	config, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster+"[grid]\ngrid_secret = "+secretOne+
+	config, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", salted+"[grid]\ngrid_secret = "+secretOne+
 		"\ngrid_secret_previous = "+secretTwo+"\ngrid_plain_http = 10.0.0.7, 10.1.0.0/16,, ::ffff:10.2.0.1, fd00::/8\ngrid_checksum = yes\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,7 @@ func TestReadGrid(t *testing.T) {
 	if !slices.Equal(config.Grid.PlainHTTP, want) {
 		t.Errorf("plain HTTP from %v", config.Grid.PlainHTTP)
 	}
-	config, err = Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster+"[grid]\ngrid_secret = none\n"))
+	config, err = Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", salted+"[grid]\ngrid_secret = none\n"))
 	if err != nil || len(config.Grid.Secrets.All()) != 0 || config.Grid.PlainHTTP != nil || config.Grid.Checksum {
 		t.Errorf("none: %+v, %v", config, err)
 	}
@@ -36,11 +37,11 @@ func TestReadGrid(t *testing.T) {
 
 func TestGridOptionsAreChecked(t *testing.T) {
 	for _, lines := range []string{
-		"grid_secret =", "grid_secret = short", "grid_secret = " + secretOne + "\ngrid_secret_previous = " + secretOne,
+		"grid_checksum = no", "grid_secret =", "grid_secret = short", "grid_secret = " + secretOne + "\ngrid_secret_previous = " + secretOne,
 		"grid_secret = none\ngrid_secret_previous = " + secretOne, "grid_secret = " + secretOne + "%%", "grid_secret = \"" + secretOne + " " + secretOne,
 		"grid_plain_http = example.com", "grid_plain_http = 10.0.0.1/24", "grid_checksum = perhaps", "grid_secrets = " + secretOne,
 	} {
-		_, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", cluster+"[grid]\n"+lines+"\n"))
+		_, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", salted+"[grid]\n"+lines+"\n"))
 		if err == nil {
 			t.Errorf("%q is accepted", lines)
 		} else if strings.Contains(err.Error(), secretOne) || strings.Contains(err.Error(), "\n") {
