@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ class FakeCluster:
 
     devices: list[FakeDevice]
     app: Application
+    environ: dict[str, Any] = field(default_factory=dict)
 
     def call(
         self,
@@ -38,7 +39,7 @@ class FakeCluster:
         headers: Mapping[str, str] | None = None,
         **environ: Any,
     ) -> Reply:
-        req = Request.blank(path, method, headers, environ=environ)
+        req = Request.blank(path, method, headers, environ={**self.environ, **environ})
         if isinstance(body, bytes):
             req.environ["wsgi.input"] = BytesIO(body)
             if method in ("PUT", "POST"):
