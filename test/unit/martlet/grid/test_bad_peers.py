@@ -247,12 +247,10 @@ def test_a_burst_does_not_stop_the_reader_of_a_peer_that_reads(server: ServicePr
             peer.channel._protocol.send_ping(bytes(10))
         peer.sock.sendall(peer.channel.take_bytes())
         peer.send(encode(frames.PING, 1) * 50_000)
-        peer.send(encode(frames.PING, 2))
-        pong = [frames.PONG, 2]
-        while pong not in decode_message(peer.receive() or b""):
-            pass
-        peer.send(encode(frames.PING, 3))
-        assert decode_message(peer.receive() or b"") == [[frames.PONG, 3]]
+        for number in (2, 3):  # on a slow machine the server sends a PING of its own, too
+            peer.send(encode(frames.PING, number))
+            while [frames.PONG, number] not in decode_message(peer.receive() or b""):
+                pass
 
 
 def test_pings_before_the_proof_are_answered_at_once(server: ServiceProcess) -> None:
