@@ -100,6 +100,7 @@ def test_a_fan_out_waits_for_all_or_for_a_failure(
 
 def test_handlers_that_hang_for_one_peer_do_not_stop_others(client: GridClient) -> None:
     with service() as running:
+        client.connection(running.address)  # so that the requests leave before the others
         fan_out = FanOut(client)
         for _ in range(1024):
             fan_out.send(running.address, "never", b"")
@@ -240,6 +241,7 @@ def test_a_killed_server_fails_what_is_in_flight_and_the_next_one_serves(
 ) -> None:
     with service() as first:
         address = first.address
+        client.connection(address)  # so that the requests leave before the stream
         fan_out = FanOut(client)
         fan_out.send(address, "never", b"")
         fan_out.send(address, "never", b"")
@@ -350,6 +352,7 @@ def test_a_server_without_a_connection_delays_no_other_request_of_a_fan_out(
 
 def test_a_server_drains_before_it_stops(client: GridClient) -> None:
     with service() as running:
+        client.connection(running.address)  # so that the slow request leaves first
         fan_out = FanOut(client)
         slow = fan_out.send(running.address, "slow", b"0.5")
         assert client.request(running.address, "echo", b"") == b""
