@@ -292,12 +292,13 @@ class ContainerServer(StorageServer):
 
     def grid_handlers(self, admits: Admits = admits_all) -> dict[str, GridHandler]:
         """The handlers of requests over the grid, by name."""
-        return {**super().grid_handlers(admits), "container.update": self._serve_update}
+        serve_update = partial(self._serve_update, admits)
+        return {**super().grid_handlers(admits), "container.update": serve_update}
 
-    def _serve_update(self, call: GridCall) -> bytes:
+    def _serve_update(self, admits: Admits, call: GridCall) -> bytes:
         """Answer as ``update``, without a request and without JSON."""
         update = read_update(call.payload)
-        if not self.admits(update.device, "UPDATE"):
+        if not admits(update.device, "UPDATE"):
             return pack_answer(call, "UPDATE", error_response(529))
         name = RequestName("UPDATE", update.path, "-")
         respond = partial(self._update_over_grid, update, len(call.payload))

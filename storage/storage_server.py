@@ -142,8 +142,6 @@ class StorageServer:
         )
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
-        #: Whether a request over the grid is within the limits of the filters; it counts then.
-        self.admits: Admits = admits_all
 
     @classmethod
     def from_conf(cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]) -> Self:
@@ -159,17 +157,19 @@ class StorageServer:
         return self._serve(Request(environ))(environ, start_response)
 
     def grid_handlers(self, admits: Admits = admits_all) -> dict[str, GridHandler]:
-        """The handlers of requests over the grid (doc/formats/grid-messages.md), by name."""
-        self.admits = admits
+        """The handlers of requests over the grid (doc/formats/grid-messages.md), by name.
+
+        :param admits: whether a request is within the limits of the filters; it counts then.
+        """
         return {
-            f"{self.name}.{method.lower()}": partial(self._serve_grid, method)
+            f"{self.name}.{method.lower()}": partial(self._serve_grid, admits, method)
             for method in _GRID_METHODS
         }
 
-    def _serve_grid(self, method: str, call: GridCall) -> bytes:
+    def _serve_grid(self, admits: Admits, method: str, call: GridCall) -> bytes:
         req = read_request(method, call)
         device = req.environ["PATH_INFO"].lstrip("/").partition("/")[0]
-        response = self._serve(req) if self.admits(device, method) else error_response(529)
+        response = self._serve(req) if admits(device, method) else error_response(529)
         return pack_answer(call, method, response)
 
     def _serve(self, req: Request) -> Response:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from patience import patiently
+from scripted_server import Peer, Serve, scripted_servers
 
 from martlet.http.backend_client import (
-    Address,
     BackendClient,
     BadResponse,
     ConnectError,
@@ -21,81 +21,8 @@ from martlet.http.backend_client import (
     ReadTimeout,
     encode_headers,
 )
-from martlet.http.backend_login import LoginError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
-
-
-class Peer:
-    """One accepted connection, seen from the server's side."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.buffer = b""
-
-    def read_head(self) -> bytes:
-        """One request's line and headers; empty at the end of the connection."""
-        while b"\r\n\r\n" not in self.buffer:
-            data = self.sock.recv(65536)
-            if not data:
-                return b""
-            self.buffer += data
-        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
-        return head
-
-    def read(self, count: int) -> bytes:
-        while len(self.buffer) < count:
-            data = self.sock.recv(65536)
-            if not data:
-                break
-            self.buffer += data
-        data, self.buffer = self.buffer[:count], self.buffer[count:]
-        return data
-
-    def read_to_end(self) -> bytes:
-        try:
-            while data := self.sock.recv(65536):
-                self.buffer += data
-        except ConnectionResetError:
-            pass  # an abort may arrive as a reset
-        return self.buffer
-
-
-class Server:
-    """Runs one script for each connection, in order, each in a thread of its own."""
-
-    def __init__(self, scripts: list[Callable[[Peer], None]]) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self.listener.getsockname()
-        self.accepted = 0
-        self.scripts = scripts
-        self.thread = threading.Thread(target=self._serve)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        threads = []
-        for script in self.scripts:
-            try:
-                sock, _ = self.listener.accept()
-            except OSError:
-                break
-            self.accepted += 1
-            threads.append(threading.Thread(target=self._run, args=(script, sock)))
-            threads[-1].start()
-        for thread in threads:
-            thread.join()
-
-    @staticmethod
-    def _run(script: Callable[[Peer], None], sock: socket.socket) -> None:
-        with sock:
-            sock.settimeout(60)
-            script(Peer(sock))
-
-    def stop(self) -> None:
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
 
 
 @pytest.fixture
@@ -106,17 +33,10 @@ def client() -> Iterator[BackendClient]:
 
 
 @pytest.fixture
-def serve(client: BackendClient) -> Iterator[Callable[..., Server]]:
-    servers: list[Server] = []
-
-    def start(*scripts: Callable[[Peer], None]) -> Server:
-        servers.append(Server(list(scripts)))
-        return servers[-1]
-
-    yield start
-    client.close()
-    for server in servers:
-        server.stop()
+def serve(client: BackendClient) -> Iterator[Serve]:
+    with scripted_servers() as start:
+        yield start
+        client.close()
 
 
 def answer_all(answer: bytes) -> Callable[[Peer], None]:
@@ -127,9 +47,7 @@ def answer_all(answer: bytes) -> Callable[[Peer], None]:
     return script
 
 
-def test_answer_has_status_headers_and_body(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_answer_has_status_headers_and_body(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(OK))
     response = client.request(server.address, "GET", "/sda/1/a", {"X-Timestamp": "1"})
     assert (response.status, response.reason) == (200, "OK")
@@ -137,9 +55,7 @@ def test_answer_has_status_headers_and_body(
     assert response.body() == b"ok"
 
 
-def test_request_is_one_message_with_length_and_host(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_request_is_one_message_with_length_and_host(client: BackendClient, serve: Serve) -> None:
     seen: list[bytes] = []
 
     def script(peer: Peer) -> None:
@@ -155,7 +71,7 @@ def test_request_is_one_message_with_length_and_host(
     ]
 
 
-def test_connection_is_used_again(client: BackendClient, serve: Callable[..., Server]) -> None:
+def test_connection_is_used_again(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(OK))
     for _ in range(3):
         assert client.request(server.address, "GET", "/", {}).body() == b"ok"
@@ -163,9 +79,7 @@ def test_connection_is_used_again(client: BackendClient, serve: Callable[..., Se
     assert server.accepted == 1
 
 
-def test_head_has_no_body_and_keeps_the_connection(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_head_has_no_body_and_keeps_the_connection(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n"))
     for _ in range(2):
         response = client.request(server.address, "HEAD", "/", {})
@@ -175,7 +89,7 @@ def test_head_has_no_body_and_keeps_the_connection(
 
 
 def test_idle_connection_closed_by_the_server_is_noticed(
-    client: BackendClient, serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+    client: BackendClient, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("martlet.http.backend_client.FRESH_SECONDS", 0.0)
     closed = threading.Event()
@@ -195,7 +109,7 @@ def test_idle_connection_closed_by_the_server_is_noticed(
 
 
 def test_pooled_connection_lost_after_sending_is_tried_once_more(
-    client: BackendClient, serve: Callable[..., Server]
+    client: BackendClient, serve: Serve
 ) -> None:
     def hang_up_at_second_request(peer: Peer) -> None:
         peer.read_head()
@@ -215,9 +129,7 @@ def test_pooled_connection_lost_after_sending_is_tried_once_more(
     assert bodies == [b"data"]
 
 
-def test_fresh_connection_lost_is_an_error(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_fresh_connection_lost_is_an_error(client: BackendClient, serve: Serve) -> None:
     server = serve(lambda peer: None)
     with pytest.raises(ConnectionLost):
         client.request(server.address, "GET", "/", {})
@@ -230,9 +142,7 @@ def test_nobody_listens(client: BackendClient) -> None:
         client.request(address, "GET", "/", {})
 
 
-def test_timeout_leaves_an_exchange_intact(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_timeout_leaves_an_exchange_intact(client: BackendClient, serve: Serve) -> None:
     proceed = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -259,9 +169,7 @@ def test_timeout_leaves_an_exchange_intact(
         b"\x00" * 100,
     ],
 )
-def test_nonsense_is_refused(
-    client: BackendClient, serve: Callable[..., Server], answer: bytes
-) -> None:
+def test_nonsense_is_refused(client: BackendClient, serve: Serve, answer: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         try:
@@ -275,7 +183,7 @@ def test_nonsense_is_refused(
 
 
 def test_body_cut_short_is_an_error_after_the_good_part(
-    client: BackendClient, serve: Callable[..., Server]
+    client: BackendClient, serve: Serve
 ) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
@@ -288,7 +196,7 @@ def test_body_cut_short_is_an_error_after_the_good_part(
         next(chunks)
 
 
-def test_body_that_stalls_is_an_error(serve: Callable[..., Server]) -> None:
+def test_body_that_stalls_is_an_error(serve: Serve) -> None:
     def attempt(timeout: float) -> None:
         client = BackendClient(20, node_timeout=timeout)
         done = threading.Event()
@@ -310,18 +218,14 @@ def test_body_that_stalls_is_an_error(serve: Callable[..., Server]) -> None:
     patiently(attempt)
 
 
-def test_body_longer_than_its_limit_is_refused(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_body_longer_than_its_limit_is_refused(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(OK))
     response = client.request(server.address, "GET", "/", {})
     with pytest.raises(BadResponse):
         response.body(limit_bytes=1)
 
 
-def test_body_without_length_ends_with_the_connection(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_body_without_length_ends_with_the_connection(client: BackendClient, serve: Serve) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.sock.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it")
@@ -332,9 +236,7 @@ def test_body_without_length_ends_with_the_connection(
     assert server.accepted == 2
 
 
-def test_unread_body_never_reaches_the_next_request(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_unread_body_never_reaches_the_next_request(client: BackendClient, serve: Serve) -> None:
     def big(peer: Peer) -> None:
         peer.read_head()
         peer.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin")
@@ -345,7 +247,7 @@ def test_unread_body_never_reaches_the_next_request(
     assert client.request(server.address, "GET", "/", {}).body() == b"ok"
 
 
-def test_short_unread_body_is_drained(client: BackendClient, serve: Callable[..., Server]) -> None:
+def test_short_unread_body_is_drained(client: BackendClient, serve: Serve) -> None:
     def script(peer: Peer) -> None:
         while peer.read_head():
             peer.sock.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n")
@@ -357,9 +259,7 @@ def test_short_unread_body_is_drained(client: BackendClient, serve: Callable[...
     assert server.accepted == 1
 
 
-def test_bytes_behind_the_answer_poison_the_connection(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_bytes_behind_the_answer_poison_the_connection(client: BackendClient, serve: Serve) -> None:
     def script(peer: Peer) -> None:
         peer.read_head()
         peer.sock.sendall(OK + b"trailing rubbish")
@@ -371,7 +271,7 @@ def test_bytes_behind_the_answer_poison_the_connection(
     assert server.accepted == 2
 
 
-def test_pool_is_bounded(serve: Callable[..., Server]) -> None:
+def test_pool_is_bounded(serve: Serve) -> None:
     client = BackendClient(2, 2, pool_size=1)
     server = serve(answer_all(OK), answer_all(OK))
     exchanges = [client.start(server.address, "GET", "/", {}) for _ in range(2)]
@@ -384,9 +284,7 @@ def test_pool_is_bounded(serve: Callable[..., Server]) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 11])
-def test_upload_waits_for_continue(
-    client: BackendClient, serve: Callable[..., Server], length: int | None
-) -> None:
+def test_upload_waits_for_continue(client: BackendClient, serve: Serve, length: int | None) -> None:
     heads: list[bytes] = []
     bodies: list[bytes] = []
     chunked = b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
@@ -412,9 +310,7 @@ def test_upload_waits_for_continue(
     assert bodies == [b"hello world" if length else chunked]
 
 
-def test_continue_and_answer_in_one_packet(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_continue_and_answer_in_one_packet(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(b"HTTP/1.1 100 Continue\r\n\r\n" + OK))
     upload = client.start_upload(server.address, "PUT", "/", {}, 4)
     early = upload.expect_continue()
@@ -422,9 +318,7 @@ def test_continue_and_answer_in_one_packet(
     assert early.status == 200
 
 
-def test_upload_refused_before_the_body(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_upload_refused_before_the_body(client: BackendClient, serve: Serve) -> None:
     server = serve(answer_all(b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n"))
     upload = client.start_upload(server.address, "PUT", "/", {}, 4)
     refusal = upload.expect_continue()
@@ -432,9 +326,7 @@ def test_upload_refused_before_the_body(
     assert refusal.status == 507
 
 
-def test_aborted_upload_is_seen_cut_short(
-    client: BackendClient, serve: Callable[..., Server]
-) -> None:
+def test_aborted_upload_is_seen_cut_short(client: BackendClient, serve: Serve) -> None:
     got: list[bytes] = []
     done = threading.Event()
 
@@ -489,153 +381,3 @@ def test_answer_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> N
         assert (response.status, response.headers["x-k"]) == (200, "v")
         assert response.body() == body
         thread.join()
-
-
-class TwoSteps:
-    """A login of two requests, which a server accepts with the header X-Yes."""
-
-    def __init__(self) -> None:
-        self.answered = 0
-
-    def start(self) -> bytes:
-        return b"GET /1 HTTP/1.1\r\n\r\n"
-
-    def answer(self, status: int, headers: Mapping[str, str]) -> bytes:
-        if status != 200 or "x-yes" not in headers:
-            raise LoginError(f"it answers {status}")
-        self.answered += 1
-        return b"GET /2 HTTP/1.1\r\n\r\n" if self.answered == 1 else b""
-
-
-class LoginClient(BackendClient):
-    def __init__(self, node_timeout: float = 20) -> None:
-        super().__init__(20, node_timeout, start_login=self.start_login)
-        self.started: list[tuple[Address, str]] = []
-
-    def start_login(self, address: Address, ip: str) -> TwoSteps:
-        self.started.append((address, ip))
-        return TwoSteps()
-
-
-YES = b"HTTP/1.1 200 OK\r\nX-Yes: 1\r\nContent-Length: 0\r\n\r\n"
-
-
-def accept_login(peer: Peer) -> None:
-    for number in (b"1", b"2"):
-        assert peer.read_head() == b"GET /%b HTTP/1.1" % number
-        peer.sock.sendall(YES)
-
-
-class TestLogin:
-    def test_the_request_follows_it(self, serve: Callable[..., Server]) -> None:
-        def script(peer: Peer) -> None:
-            accept_login(peer)
-            for _ in range(2):  # the login counts for the whole connection
-                assert peer.read_head().startswith(b"PUT /x ")
-                assert peer.read(3) == b"abc"
-                peer.sock.sendall(OK)
-
-        client = LoginClient()
-        server = serve(script)
-        for _ in range(2):
-            assert client.request(server.address, "PUT", "/x", {}, b"abc").body() == b"ok"
-        assert client.started == [(server.address, "127.0.0.1")]
-        client.close()
-
-    def test_a_slow_one_does_not_delay_the_caller(self, serve: Callable[..., Server]) -> None:
-        go_on = threading.Event()
-
-        def script(peer: Peer) -> None:
-            assert go_on.wait(60)
-            accept_login(peer)
-            assert peer.read_head().startswith(b"GET /x ")
-            peer.sock.sendall(OK)
-
-        client = LoginClient()
-        exchange = client.start(serve(script).address, "GET", "/x", {})  # does not wait
-        for _ in range(2):
-            with pytest.raises(ReadTimeout):
-                exchange.response(0.01)
-        go_on.set()
-        assert exchange.response().body() == b"ok"
-        client.close()
-
-    def test_it_is_repeated_for_a_new_connection(self, serve: Callable[..., Server]) -> None:
-        def close_it(peer: Peer) -> None:
-            accept_login(peer)
-            peer.read_head()
-            peer.sock.sendall(OK)
-            peer.read_head()  # the second request, without an answer
-
-        def serve_it(peer: Peer) -> None:
-            accept_login(peer)
-            assert peer.read_head().startswith(b"GET /b ")
-            peer.sock.sendall(OK)
-
-        client = LoginClient()
-        server = serve(close_it, serve_it)
-        assert client.request(server.address, "GET", "/a", {}).body() == b"ok"
-        exchange = client.start(server.address, "GET", "/b", {})
-        assert exchange.response().body() == b"ok"
-        assert exchange.was_resent
-        assert len(client.started) == 2
-        client.close()
-
-    @pytest.mark.parametrize(
-        ("answer", "reason"),
-        [
-            (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "it answers 404"),
-            (YES.replace(b"X-Yes", b"X-No"), "it answers 200"),
-            (YES.replace(b": 0", b": 99999") + bytes(99999), "too long"),
-        ],
-    )
-    def test_without_it_no_request_is_sent(
-        self, serve: Callable[..., Server], answer: bytes, reason: str
-    ) -> None:
-        heads = []
-
-        def script(peer: Peer) -> None:
-            heads.append(peer.read_head())
-            peer.sock.sendall(answer)
-            heads.append(peer.read_to_end())
-
-        client = LoginClient()
-        server = serve(script)
-        exchange = client.start(server.address, "GET", "/x", {})
-        with pytest.raises(ConnectError, match=f"no login: .*{reason}"):
-            exchange.response()
-        server.thread.join(60)
-        assert heads == [b"GET /1 HTTP/1.1", b""]
-
-    @pytest.mark.parametrize("answer", [b"", YES.replace(b"X-Yes", b"Connection: close\r\nX-Yes")])
-    @pytest.mark.parametrize("step", [0, 1])
-    def test_a_connection_lost_in_it_is_opened_again_once(
-        self, serve: Callable[..., Server], answer: bytes, step: int
-    ) -> None:
-        def close_it(peer: Peer) -> None:
-            for _ in range(step):
-                peer.read_head()
-                peer.sock.sendall(YES)
-            peer.read_head()
-            peer.sock.sendall(answer)
-
-        def serve_it(peer: Peer) -> None:
-            accept_login(peer)
-            peer.read_head()
-            peer.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            assert peer.read(3) == b"abc"
-            peer.sock.sendall(OK)
-
-        client = LoginClient()
-        server = serve(close_it, serve_it, close_it, close_it)
-        upload = client.start_upload(server.address, "PUT", "/x", {}, 3)
-        assert upload.expect_continue() is None
-        upload.send(b"abc")
-        response = upload.finish()
-        assert not upload.was_resent  # the request was sent once
-        assert response.body() == b"ok"
-        client.close()
-        exchange = client.start(server.address, "GET", "/x", {})
-        with pytest.raises(ConnectionLost):
-            exchange.response()
-        assert len(client.started) == 4

@@ -100,7 +100,7 @@ def test_a_server_without_the_secret(server: Secrets, sentence: str) -> None:
 
 class TestTheClientRefuses:
     def refused(self, *answers: tuple[int, dict[str, str]]) -> str:
-        """What is said of the last of the answers."""
+        """Give the sentence with which the client refuses the last answer."""
         client = client_of(Secrets.parse(NEW))
         *before, (status, headers) = answers
         for good in before:
