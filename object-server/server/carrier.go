@@ -21,8 +21,6 @@ type carrier interface {
 	begin(status int, head *message.Answer)
 	// Write takes a piece of the body of the answer, after begin.
 	Write(p []byte) (int, error)
-	// flush sends what was written.
-	flush()
 	// setReadDeadline and setWriteDeadline set when reads and writes fail; the zero time means never.
 	setReadDeadline(at time.Time)
 	setWriteDeadline(at time.Time)
@@ -82,8 +80,7 @@ func mayLeaveBody(status int) bool {
 
 func (c *httpCarrier) Write(p []byte) (int, error) { return c.w.Write(p) }
 
-// The three fail only on a connection that is closed already.
+// Both fail only on a connection that is closed already.
 
-func (c *httpCarrier) flush()                        { _ = c.control.Flush() }
 func (c *httpCarrier) setReadDeadline(at time.Time)  { _ = c.control.SetReadDeadline(at) }
 func (c *httpCarrier) setWriteDeadline(at time.Time) { _ = c.control.SetWriteDeadline(at) }

@@ -25,7 +25,7 @@ func (s *Server) admit(x *exchange) error {
 }
 
 // bounded serves a request if fewer than max_clients are served, and answers 529 otherwise. Monitoring (/healthcheck and
-// /recon) is always served. A batch counts as one request.
+// /recon) is always served.
 func (s *Server) bounded(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthcheck" || strings.HasPrefix(r.URL.Path, "/recon/") {
 		s.ServeHTTP(w, r)

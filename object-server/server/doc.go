@@ -1,5 +1,5 @@
 // Package server answers Swift's backend protocol for objects: PUT, GET, HEAD, POST and DELETE of
-// /device/partition/account/container/object, batches of them, and /healthcheck and /recon. The wire, with every status
+// /device/partition/account/container/object, and /healthcheck and /recon. The wire, with every status
 // and header, is described in doc/formats/wire-object.md.
 //
 // It has one file for each request method, and the headers, conditions and versions that they share. It stands on its

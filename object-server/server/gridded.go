@@ -162,6 +162,5 @@ func (c *gridCarrier) Write(p []byte) (int, error) {
 // The request and its answer are in memory as a whole: there is nothing to ask for, to send or to wait for.
 
 func (c *gridCarrier) proceed(_, _ string)        {}
-func (c *gridCarrier) flush()                     {}
 func (c *gridCarrier) setReadDeadline(time.Time)  {}
 func (c *gridCarrier) setWriteDeadline(time.Time) {}

@@ -222,17 +222,42 @@ func TestTheGridAnswersAsHTTPIfTheDeviceFails(t *testing.T) {
 	}
 }
 
-func TestAPanicIsA500OverTheGrid(t *testing.T) {
+func TestAPanicIsA500(t *testing.T) {
 	f := newFixture(t)
 	peer := newPeer(t, f.address, "none")
-	f.store.change(func(s *fakeStore) { s.objects = nil })
+	f.store.change(func(s *fakeStore) { s.objects = nil }) // a PUT writes to a nil map
 	put := []string{"X-Timestamp", "1700000009.00000", "Content-Type", "a/b", "X-Trans-Id", "tx7"}
-	got := ask(t, peer, "PUT", objectPath, "x", put...) // writes to a nil map
+	got := f.do("PUT", objectPath, "x", put...)
 	if got.status != 500 || got.body != "Internal error.\n" {
 		t.Errorf("a panic is answered with %d %q", got.status, got.body)
 	}
-	if log := f.log.String(); !strings.Contains(log, "level=ERROR msg=panic") || !strings.Contains(log, "txn=tx7") {
-		t.Error("the panic is not in the log")
+	same(t, "a panic", "PUT", ask(t, peer, "PUT", objectPath, "x", put...), got)
+	panics := 0
+	for line := range strings.Lines(f.log.String()) {
+		if strings.Contains(line, "level=ERROR msg=panic") && strings.Contains(line, "txn=tx7") {
+			panics++
+		}
+	}
+	if panics != 2 {
+		t.Errorf("%d of 2 panics are in the log", panics)
+	}
+}
+
+func TestARequestThatHangsHoldsUpNoOther(t *testing.T) {
+	f := newFixture(t)
+	peer := newPeer(t, f.address, "none")
+	end := f.store.stall()
+	defer end()
+	hangs := make(chan gridAnswer, 1)
+	go func() { hangs <- ask(t, peer, "HEAD", objectPath, "") }()
+	<-f.store.waiting
+	put := []string{"X-Timestamp", "1700000000.00000", "Content-Type", "a/b"}
+	if got := ask(t, peer, "PUT", objectPath, "x", put...); got.status != 201 {
+		t.Errorf("on the same connection: %d", got.status)
+	}
+	end()
+	if got := <-hangs; got.status != 200 {
+		t.Errorf("afterwards: %d", got.status)
 	}
 }
 

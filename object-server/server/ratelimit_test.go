@@ -53,16 +53,3 @@ func TestARequestBeyondTheLimitDoesNothing(t *testing.T) {
 		t.Errorf("recon: %+v", got)
 	}
 }
-
-func TestEachRequestOfABatchIsLimitedByItself(t *testing.T) {
-	f := newFixture(t, limits(t, "put_requests_per_device_per_second = 0.001"))
-	got := f.batch(partOf("a", "") + partOf("b", "") + partOf("c", ""))
-	f.expect(got, 200, "the batch")
-	statuses := map[int]int{}
-	for _, answer := range partAnswers(t, got.body) {
-		statuses[answer.status]++
-	}
-	if statuses[201] != 1 || statuses[529] != 2 {
-		t.Errorf("answers: %v", statuses)
-	}
-}

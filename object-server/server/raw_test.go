@@ -88,6 +88,7 @@ func TestBadInputIsRefusedAndTheNextRequestServed(t *testing.T) {
 		{"two lengths", rawPut + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400},
 		{"negative length", rawPut + "Content-Length: -1\r\n\r\n", 400},
 		{"length not a number", rawPut + "Content-Length: ten\r\n\r\n", 400},
+		{"length behind a space", rawPut + "Content-Length : 1\r\n\r\nx", 400},
 		{"length over the limit", rawPut + "Content-Length: 5368709123\r\n\r\n", 413},
 		{"length over 64 bits", rawPut + "Content-Length: 99999999999999999999\r\n\r\n", 400},
 		{"no Host", "GET /sda/7/AUTH_a/c/o HTTP/1.1\r\n\r\n", 400},
@@ -98,6 +99,7 @@ func TestBadInputIsRefusedAndTheNextRequestServed(t *testing.T) {
 		{"huge header", rawPut + "X-Big: " + strings.Repeat("v", 1<<20) + "\r\nContent-Length: 1\r\n\r\nx", 431},
 		{"huge request line", "GET /sda/7/AUTH_a/c/" + strings.Repeat("o", 1<<20) + " HTTP/1.1\r\nHost: h\r\n\r\n", 431},
 		{"NUL in a header", rawPut + "X-Object-Meta-A: a\x00b\r\nContent-Length: 1\r\n\r\nx", 400},
+		{"control byte in a header", rawPut + "X-Object-Meta-A: a\x01b\r\nContent-Length: 1\r\n\r\nx", 400},
 		{"header name with a space", rawPut + "X Bad: 1\r\nContent-Length: 1\r\n\r\nx", 400},
 	} {
 		connection := f.dial()

@@ -24,7 +24,6 @@ import (
 	"martlet/object-server/server/recon"
 	"martlet/object-server/server/relink"
 	"martlet/object-server/server/versionid"
-	"martlet/object-server/server/workers"
 	"martlet/object-server/updates"
 )
 
@@ -38,7 +37,6 @@ type Server struct {
 	devices *devices.Set
 	version string
 	limiter *ratelimit.Limiter // nil if there are no limits
-	workers workers.Pool
 	clients clients
 	unused  unused
 	door    doorway
@@ -79,7 +77,6 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 	s := &Server{
 		config: config, logger: logger, hasher: hasher, version: version,
 		allowed:     newAllowedHeaders(config.AllowedHeaders),
-		workers:     workers.New(),
 		clients:     clients{make(chan struct{}, config.MaxClients)},
 		limiter:     ratelimit.New(&config.Ratelimit, logger),
 		stopKeeping: func() {},
@@ -195,8 +192,6 @@ func (s *Server) dispatch(x *exchange) error {
 		return s.recon(x)
 	case x.in.Method == http.MethodOptions:
 		return s.whoAmI(x)
-	case x.in.Method == batchMethod:
-		return s.batch(x)
 	}
 	return s.serveObject(x)
 }

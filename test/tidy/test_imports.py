@@ -50,7 +50,6 @@ GO_LEVELS = {
     "server/message": 0,
     "server/option": 0,
     "server/ranges": 0,
-    "server/workers": 0,
     "server/ratelimit": 1,
     "server/versionid": 1,
     "server/conf": 6,
