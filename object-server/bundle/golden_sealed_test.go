@@ -2,12 +2,10 @@ package bundle
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -52,16 +50,8 @@ func goldenSealed(t testing.TB) []byte {
 }
 
 func TestGoldenSealed(t *testing.T) {
-	b := goldenSealed(t)
-	if *update {
-		check(t, os.MkdirAll(filepath.Dir(sealedFile), 0o755))
-		check(t, os.WriteFile(sealedFile, b, 0o644))
-	}
-	golden, err := os.ReadFile(sealedFile)
-	check(t, err)
-	if !bytes.Equal(b, golden) {
-		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
-	}
+	golden := goldenSealed(t)
+	proof.Golden(t, sealedFile, golden)
 	for _, size := range []int{len(golden), len(golden) - 1} { // by the footer; by checkpoint and record
 		fs := vfs.NewMem("/d", "/d/bundles-1", "/d/bundles-1/600")
 		plant(t, fs, "/d/bundles-1/600/00000003-0000.bundle", golden[:size])

@@ -3,16 +3,14 @@ package bundle
 import (
 	"bytes"
 	"encoding/hex"
-	"flag"
 	"os"
 	"strings"
 	"testing"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
-
-var update = flag.Bool("update", false, "write the golden file anew")
 
 const (
 	goldenFile = "../../test/golden/bundle/00000001-0000.bundle"
@@ -97,13 +95,7 @@ func readGolden(t testing.TB) []byte {
 }
 
 func TestGoldenEncode(t *testing.T) {
-	b := golden(t)
-	if *update {
-		check(t, os.WriteFile(goldenFile, b, 0o644))
-	}
-	if !bytes.Equal(b, readGolden(t)) {
-		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
-	}
+	proof.Golden(t, goldenFile, golden(t))
 }
 
 // pageExample returns the bytes that a page on a format shows as its example;

@@ -8,6 +8,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -101,15 +102,7 @@ func goldenVersionDraft(t testing.TB, store *draftStore, s goldenStep) *Draft {
 }
 
 func TestGoldenVersionsEncode(t *testing.T) {
-	b := goldenVersions(t)
-	if *update {
-		check(t, os.WriteFile(goldenVersionsFile, b, 0o644))
-	}
-	stored, err := os.ReadFile(goldenVersionsFile)
-	check(t, err)
-	if !bytes.Equal(b, stored) {
-		t.Fatalf("encoding differs from the golden file; now:\n%s", hex.Dump(b))
-	}
+	proof.Golden(t, goldenVersionsFile, goldenVersions(t))
 }
 
 func TestGoldenVersionsDecode(t *testing.T) {

@@ -14,6 +14,7 @@ type failing struct {
 
 func (f *failing) Helper()               {}
 func (f *failing) Fatalf(string, ...any) { f.failed = true }
+func (f *failing) Errorf(string, ...any) { f.failed = true }
 
 var sink []byte
 
@@ -37,5 +38,25 @@ func TestDisks(t *testing.T) {
 	})
 	if len(seen) == 0 {
 		t.Error("no test has run")
+	}
+}
+
+func TestGolden(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "folder", "golden")
+	for _, c := range []struct {
+		value    int
+		isUpdate bool
+		failed   bool
+	}{{1, false, true}, {1, true, false}, {1, false, false}, {2, false, true}, {2, true, false}} {
+		f := &failing{TB: t}
+		*update = c.isUpdate
+		GoldenJSON(f, path, []int{c.value})
+		*update = false
+		if f.failed != c.failed {
+			t.Errorf("%+v: failed is %v", c, f.failed)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "[\n 2\n]\n" {
+		t.Errorf("the file is %q, %v", text, err)
 	}
 }

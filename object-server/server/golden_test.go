@@ -1,21 +1,15 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"martlet/object-server/grid"
+	"martlet/object-server/proof"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-const goldenFolder = "../../test/golden/grid"
+const goldenDir = "../../test/golden/grid/"
 
 // goldenMessage is a request and its answer, as the payloads of both are read.
 type goldenMessage struct {
@@ -57,14 +51,10 @@ func TestGoldenObjectMessages(t *testing.T) {
 		for name, values := range got.header {
 			m.Answer[strings.ToLower(name)] = latin1(values[0])
 		}
-		compareGolden(t, m.Name+"_request.bin", request)
-		compareGolden(t, m.Name+"_answer.bin", payload)
+		proof.Golden(t, goldenDir+m.Name+"_request.bin", request)
+		proof.Golden(t, goldenDir+m.Name+"_answer.bin", payload)
 	}
-	text, err := json.MarshalIndent(list, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	compareGolden(t, "object_messages.json", append(text, '\n'))
+	proof.GoldenJSON(t, goldenDir+"object_messages.json", list)
 }
 
 // bytesOf turns characters on the wire into bytes.
@@ -77,17 +67,4 @@ func bytesOf(texts []string) (all []string) {
 		all = append(all, string(b))
 	}
 	return all
-}
-
-func compareGolden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join(goldenFolder, name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s differs from what is written (%v); -update writes it anew:\n%q", name, err, got)
-	}
 }

@@ -1,19 +1,15 @@
 package updates
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
-	"encoding/json"
-	"flag"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/tinylib/msgp/msgp"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"martlet/object-server/proof"
+)
 
 const goldenDir = "../../test/golden/grid/"
 
@@ -64,23 +60,7 @@ func checkGolden(t *testing.T, file string, payloads map[string][]byte) {
 		list = append(list, goldenPayload{name, elements, hex.EncodeToString(payload)})
 	}
 	slices.SortFunc(list, func(a, b goldenPayload) int { return cmp.Compare(a.Name, b.Name) })
-	text, err := json.MarshalIndent(list, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, '\n')
-	if *update {
-		if err := os.WriteFile(goldenDir+file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenDir + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(text, want) {
-		t.Errorf("%s differs from what is written now:\n%s", file, text)
-	}
+	proof.GoldenJSON(t, goldenDir+file, list)
 }
 
 func TestGoldenPayloads(t *testing.T) {

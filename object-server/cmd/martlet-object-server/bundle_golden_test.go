@@ -1,13 +1,11 @@
 package main
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"martlet/object-server/proof"
+)
 
 const goldenBundles = "../../../test/golden/bundle"
 
@@ -18,15 +16,7 @@ func TestGoldenJSON(t *testing.T) {
 	} {
 		for _, command := range []string{"ls", "dump"} {
 			got := expect(t, 0, nil, command, "--json", filepath.Join(goldenBundles, segment))
-			golden := filepath.Join(goldenBundles, "json", name+"."+command)
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if want := readFile(t, golden); got != want {
-				t.Errorf("%s; now:\n%s", golden, got)
-			}
+			proof.Golden(t, filepath.Join(goldenBundles, "json", name+"."+command), []byte(got))
 		}
 	}
 }

@@ -1,17 +1,13 @@
 package auth
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden file anew")
+	"martlet/object-server/proof"
+)
 
 const golden = "../../../test/golden/grid/handshake.json"
 
@@ -56,7 +52,7 @@ func TestGoldenHandshake(t *testing.T) {
 			hex.EncodeToString(s.ConnectorProof(acceptor, connector)), hex.EncodeToString(s.AcceptorProof(acceptor, connector)),
 		})
 	}
-	compareGolden(t, golden, list)
+	proof.GoldenJSON(t, golden, list)
 }
 
 func TestNoProofServesAsAnother(t *testing.T) {
@@ -145,22 +141,5 @@ func TestGoldenLogin(t *testing.T) {
 			hex.EncodeToString(s.ClientProof(server, client)), hex.EncodeToString(s.ServerProof(server, client)),
 		})
 	}
-	compareGolden(t, goldenLogin, list)
-}
-
-func compareGolden(t *testing.T, path string, list any) {
-	t.Helper()
-	b, err := json.MarshalIndent(list, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = append(b, '\n')
-	if *update {
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(b, want) {
-		t.Errorf("%s differs from what is computed (%v); -update writes it anew", path, err)
-	}
+	proof.GoldenJSON(t, goldenLogin, list)
 }

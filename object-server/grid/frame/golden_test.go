@@ -3,18 +3,15 @@ package frame
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
-	"flag"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/tinylib/msgp/msgp"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"martlet/object-server/proof"
+)
 
 const goldenDir = "../../../test/golden/grid/"
 
@@ -188,37 +185,15 @@ func goldenMessages() []goldenMessage {
 	return list
 }
 
-// compareGolden writes the file if asked, and compares it otherwise.
-func compareGolden(t *testing.T, name string, value any) {
-	t.Helper()
-	b, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = append(b, '\n')
-	if *update {
-		if err := os.WriteFile(goldenDir+name, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenDir + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b, want) {
-		t.Errorf("%s differs from what is encoded; -update writes it anew", name)
-	}
-}
-
 func TestGoldenFrames(t *testing.T) {
 	var list []goldenFrame
 	for _, c := range goldenCases() {
 		list = append(list, goldenFrame{c.name, c.elements, hex.EncodeToString(c.encoded)})
 	}
-	compareGolden(t, "frames.json", list)
-	compareGolden(t, "messages.json", goldenMessages())
-	compareGolden(t, "variants.json", variants()["answer"])
-	compareGolden(t, "malformed.json", refusals())
+	proof.GoldenJSON(t, goldenDir+"frames.json", list)
+	proof.GoldenJSON(t, goldenDir+"messages.json", goldenMessages())
+	proof.GoldenJSON(t, goldenDir+"variants.json", variants()["answer"])
+	proof.GoldenJSON(t, goldenDir+"malformed.json", refusals())
 }
 
 // plain turns what a general decoder read into the form of the golden files.
