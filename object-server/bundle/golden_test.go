@@ -63,15 +63,7 @@ func goldenDrafts(t testing.TB) []*Draft {
 	return []*Draft{put, spill, tombstone, pad}
 }
 
-func check(t interface {
-	Helper()
-	Fatal(args ...any)
-}, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = proof.Check
 
 // golden encodes the segment from fixed values.
 func golden(t testing.TB) []byte {

@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -32,19 +29,8 @@ type response struct {
 
 // register is one object: the newest timestamp wins, in any order of arrival.
 var register = porcupine.Model{
-	Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
-		places := map[string]int{}
-		for _, o := range all {
-			name := o.Input.(request).name
-			if _, ok := places[name]; !ok {
-				places[name] = len(parts)
-				parts = append(parts, nil)
-			}
-			parts[places[name]] = append(parts[places[name]], o)
-		}
-		return parts
-	},
-	Init: func() any { return version{} },
+	Partition: proof.ByName(func(asked any) string { return asked.(request).name }),
+	Init:      func() any { return version{} },
 	Step: func(state, input, output any) (bool, any) {
 		told, next := input.(request).apply(state.(version))
 		return told == output.(response), next
@@ -110,71 +96,35 @@ func (r request) send(d *Device) (told response, err error) {
 	return told, err
 }
 
-// clients send requests to a few objects at once, and note when each was sent
-// and answered.
-func clients(d *Device, seed uint64, count, each int) ([]porcupine.Operation, error) {
-	var group sync.WaitGroup
+// clients send requests to a few objects at once.
+func clients(d *Device, seed uint64) ([]porcupine.Operation, error) {
 	var clock atomic.Uint64
 	clock.Store(smallTicks)
-	start := time.Now()
-	histories, errs := make([][]porcupine.Operation, count), make([]error, count)
-	for c := range count {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			rng := rand.New(rand.NewPCG(seed, uint64(c)))
-			for range each {
-				r := request{
-					name: modelNames[rng.IntN(3)], kind: []string{"get", "get", "put", "post", "delete"}[rng.IntN(5)],
-					ticks: clock.Add(1),
-				}
-				called := time.Since(start)
-				told, err := r.send(d)
-				histories[c] = append(histories[c], porcupine.Operation{
-					ClientId: c, Input: r, Call: int64(called), Output: told, Return: int64(time.Since(start)),
-				})
-				if err != nil {
-					errs[c] = fmt.Errorf("%+v: %w", r, err)
-					return
-				}
-			}
-		}()
+	draw := func(rng *rand.Rand) request {
+		return request{
+			name: modelNames[rng.IntN(3)], kind: []string{"get", "get", "put", "post", "delete"}[rng.IntN(5)],
+			ticks: clock.Add(1),
+		}
 	}
-	group.Wait()
-	var all []porcupine.Operation
-	for _, h := range histories {
-		all = append(all, h...)
-	}
-	return all, errors.Join(errs...)
+	return proof.Clients(seed, 8, 40, draw, func(_ *rand.Rand, r request) (response, error) { return r.send(d) })
 }
 
 // What concurrent clients are told about an object can be put in an order in
 // which each request happened at one moment between its start and its end.
-// `make linear` goes on for MARTLET_LINEAR_SECONDS.
+// `make linear` goes on for longer.
 func TestLinearizable(t *testing.T) {
-	seconds := crashNumber("MARTLET_LINEAR_SECONDS", 0)
 	for _, method := range SyncMethods {
 		t.Run(string(method), func(t *testing.T) {
 			t.Parallel()
-			requests := 0
-			for seed, start := uint64(0), time.Now(); seed < 8 || time.Since(start) < time.Duration(seconds)*time.Second; seed++ {
+			proof.Linearizable(t, register, 8, func(seed uint64) ([]porcupine.Operation, error) {
 				o := Options{
 					SpillBytes: smallSpill, SegmentBytes: 16 << 10, SyncMethod: method, JournalBytes: 64 << 10,
 					IndexOnDisk: seed%2 == 1,
 				}
 				d := open(t, vfs.NewMem("/d"), "/d", o)
-				all, err := clients(d, seed, 8, 40)
-				if err := errors.Join(err, d.Close()); err != nil {
-					t.Fatal("seed ", seed, ": ", err)
-				}
-				if result := porcupine.CheckOperationsTimeout(register, all, time.Minute); result != porcupine.Ok {
-					_, info := porcupine.CheckOperationsVerbose(register, all, time.Minute)
-					path := filepath.Join(os.TempDir(), fmt.Sprintf("martlet-linear-%s-%d.html", method, seed))
-					t.Fatalf("seed %d: %s; drawn in %s (%v)", seed, result, path, porcupine.VisualizePath(register, info, path))
-				}
-				requests += len(all)
-			}
-			t.Logf("%d requests", requests)
+				all, err := clients(d, seed)
+				return all, errors.Join(err, d.Close())
+			})
 		})
 	}
 }

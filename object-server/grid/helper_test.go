@@ -1,17 +1,16 @@
 package grid
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/proof"
 )
 
 var (
@@ -22,12 +21,7 @@ var (
 // longest is how long a test waits for what must come.
 const longest = time.Minute
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = proof.Check
 
 func newSecrets(t testing.TB, texts ...string) *auth.Secrets {
 	t.Helper()
@@ -36,29 +30,11 @@ func newSecrets(t testing.TB, texts ...string) *auth.Secrets {
 	return s
 }
 
-// logged is a log that a test can read.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // node is a server with a grid.
 type node struct {
 	*Grid
 	address string
-	log     *logged
+	log     *proof.Log
 	server  *http.Server
 	rawID   uint64
 }
@@ -77,7 +53,7 @@ func testMux() *Mux {
 // newNode starts a server on 127.0.0.1; it stops with the test.
 func newNode(t testing.TB, config Config) *node {
 	t.Helper()
-	n := &node{log: &logged{}}
+	n := &node{log: &proof.Log{}}
 	if config.Secrets == nil {
 		config.Secrets = newSecrets(t, secretOne)
 	}

@@ -1,6 +1,3 @@
-// Package proof holds what tests of several packages need to hold the engine to
-// its word: bounds for what a decoder allocates, file systems of every kind to run
-// on, and golden files. No program imports it.
 package proof
 
 import (

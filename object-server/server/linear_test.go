@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,10 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +21,7 @@ import (
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/grid"
+	"martlet/object-server/proof"
 	"martlet/object-server/server/message"
 )
 
@@ -83,19 +81,8 @@ func (a asked) apply(c content) (told, content) {
 }
 
 var objectModel = porcupine.Model{
-	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
-		byName := map[string][]porcupine.Operation{}
-		for _, o := range all {
-			name := o.Input.(asked).name
-			byName[name] = append(byName[name], o)
-		}
-		var parts [][]porcupine.Operation
-		for _, part := range byName {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-	Init: func() any { return content{} },
+	Partition: proof.ByName(func(request any) string { return request.(asked).name }),
+	Init:      func() any { return content{} },
 	Step: func(state, input, output any) (bool, any) {
 		answer, next := input.(asked).apply(state.(content))
 		return answer == output.(told), next
@@ -184,37 +171,18 @@ func newTold(status int, at string, body []byte) (answer told, err error) {
 	return answer, err
 }
 
-// linearClients send requests to a few objects at once, each by one of the ways, and note when each was sent and answered.
-func linearClients(ways []way, seed uint64, count, each int) ([]porcupine.Operation, error) {
-	var group sync.WaitGroup
+// linearClients send requests to a few objects at once, each by one of the ways.
+func linearClients(ways []way, seed uint64) ([]porcupine.Operation, error) {
 	var clock atomic.Uint64
 	clock.Store(linearTicks)
-	start := time.Now()
-	histories, errs := make([][]porcupine.Operation, count), make([]error, count)
-	for c := range count {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			rng := rand.New(rand.NewPCG(seed, uint64(c)))
-			for range each {
-				a := asked{
-					name:   fmt.Sprint(seed, "-", rng.IntN(3)),
-					method: []string{"GET", "GET", "PUT", "POST", "DELETE"}[rng.IntN(5)], ticks: clock.Add(1),
-				}
-				called := time.Since(start)
-				answer, err := ways[rng.IntN(len(ways))](a)
-				if err != nil {
-					errs[c] = fmt.Errorf("%+v: %w", a, err)
-					return
-				}
-				histories[c] = append(histories[c], porcupine.Operation{
-					ClientId: c, Input: a, Call: int64(called), Output: answer, Return: int64(time.Since(start)),
-				})
-			}
-		}()
+	draw := func(rng *rand.Rand) asked {
+		return asked{
+			name:   fmt.Sprint(seed, "-", rng.IntN(3)),
+			method: []string{"GET", "GET", "PUT", "POST", "DELETE"}[rng.IntN(5)], ticks: clock.Add(1),
+		}
 	}
-	group.Wait()
-	return slices.Concat(histories...), cmp.Or(errs...)
+	send := func(rng *rand.Rand, a asked) (told, error) { return ways[rng.IntN(len(ways))](a) }
+	return proof.Clients(seed, 8, 40, draw, send)
 }
 
 // realServer is a server with one device in a directory, and its address.
@@ -242,21 +210,7 @@ func realServer(t *testing.T) string {
 func TestLinearizable(t *testing.T) {
 	address := realServer(t)
 	ways := []way{overHTTP(address), overGrid(t, address)}
-	seconds, _ := strconv.Atoi(os.Getenv("MARTLET_LINEAR_SECONDS")) // none: a sample
-	requests := 0
-	for seed, start := uint64(0), time.Now(); seed < 6 || time.Since(start) < time.Duration(seconds)*time.Second; seed++ {
-		all, err := linearClients(ways, seed, 8, 40)
-		if err != nil {
-			t.Fatal("seed ", seed, ": ", err)
-		}
-		if result := porcupine.CheckOperationsTimeout(objectModel, all, time.Minute); result != porcupine.Ok {
-			_, info := porcupine.CheckOperationsVerbose(objectModel, all, time.Minute)
-			path := filepath.Join(os.TempDir(), fmt.Sprintf("martlet-linear-server-%d.html", seed))
-			t.Fatalf("seed %d: %s; drawn in %s (%v)", seed, result, path, porcupine.VisualizePath(objectModel, info, path))
-		}
-		requests += len(all)
-	}
-	t.Logf("%d requests", requests)
+	proof.Linearizable(t, objectModel, 6, func(seed uint64) ([]porcupine.Operation, error) { return linearClients(ways, seed) })
 }
 
 // The check finds an answer that another request should have had.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -10,33 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/server/conf"
 	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
-
-// syncBuffer is a log that a test may read while it is written.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
 
 // fixture is a server on a socket, with a fake device called sda and a real one's directory for what is pending.
 type fixture struct {
@@ -46,7 +27,7 @@ type fixture struct {
 	store   *fakeStore
 	open    openFunc // may be replaced by a test
 	address string
-	log     *syncBuffer
+	log     *proof.Log
 }
 
 // testConfig is a configuration with the defaults, and with lines of its own.
@@ -73,7 +54,7 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 
 func newFixture(t *testing.T, adjust ...func(*conf.Config)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, config: testConfig(t), store: newFakeStore(), log: &syncBuffer{}}
+	f := &fixture{t: t, config: testConfig(t), store: newFakeStore(), log: &proof.Log{}}
 	for _, change := range adjust {
 		change(f.config)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -365,7 +366,7 @@ func (fullFS) Create(string) (vfs.File, error) { return nil, vfs.ErrNoSpace }
 func TestItIsSaidWhyRowsWait(t *testing.T) {
 	s := newContainerServer(t)
 	s.set(func() { s.answer = func(*http.Request) int { return http.StatusNotFound } })
-	var lines lockedBuffer
+	var lines proof.Log
 	u := newUpdater(t, &places{primaries: []Target{s.target()}}, func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
@@ -404,22 +405,4 @@ func TestItIsSaidWhyRowsWait(t *testing.T) {
 	}
 	s.set(func() { s.answer = func(*http.Request) int { return http.StatusAccepted } })
 	await(t, "nothing to wait", func() bool { f := p.Figures(); return f.Rows == 0 && f.OldestAge == 0 && len(f.Containers) == 0 })
-}
-
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -13,6 +13,7 @@ import (
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/segment"
 	"martlet/object-server/bundle/versions"
+	"martlet/object-server/proof"
 	"martlet/object-server/vfs"
 )
 
@@ -28,15 +29,7 @@ var (
 	tended    = bundle.Config{SegmentBytes: 16 << 10, CheckpointBytes: 2500}
 )
 
-func check(t interface {
-	Helper()
-	Fatal(args ...any)
-}, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = proof.Check
 
 // openedLog is an open bundle with its writer.
 type openedLog struct {

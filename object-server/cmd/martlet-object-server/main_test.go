@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"martlet/object-server/proof"
 )
 
 var binary string
@@ -66,7 +68,7 @@ type process struct {
 	*exec.Cmd
 	t    *testing.T
 	base string
-	log  syncedBuffer
+	log  proof.Log
 }
 
 func (h *home) start() *process {

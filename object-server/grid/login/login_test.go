@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/proof"
 )
 
 var (
@@ -25,12 +25,7 @@ var (
 	secretTwo = strings.Repeat("fedcba9876543210", 2)
 )
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = proof.Check
 
 func secrets(t testing.TB, texts ...string) *auth.Secrets {
 	t.Helper()
@@ -39,34 +34,16 @@ func secrets(t testing.TB, texts ...string) *auth.Secrets {
 	return s
 }
 
-// logged is a log that a test can read.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) lines() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), "\n")
-}
-
 // host is a server behind a gate; it answers "served".
 type host struct {
 	*Gate
 	address string
-	log     *logged
+	log     *proof.Log
 }
 
 func newHost(t *testing.T, texts ...string) *host {
 	t.Helper()
-	h := &host{log: &logged{}}
+	h := &host{log: &proof.Log{}}
 	h.Gate = &Gate{Secrets: secrets(t, texts...), Log: slog.New(slog.NewTextHandler(h.log, nil))}
 	mux := http.NewServeMux()
 	mux.Handle(Path, h.Gate)
@@ -145,8 +122,8 @@ func (r *raw) expect(want int, request string, headers ...string) *http.Response
 	return got
 }
 
-// proof returns the headers that prove a secret.
-func proof(t *testing.T, text, nonce string) []string {
+// proofHeaders returns the headers that prove a secret.
+func proofHeaders(t *testing.T, text, nonce string) []string {
 	t.Helper()
 	theirs, err := readNonce(nonce)
 	check(t, err)
@@ -178,7 +155,7 @@ func TestAConnectionIsProvedOnce(t *testing.T) {
 			t.Fatal(status, text, err)
 		}
 	}
-	if h.Refused() != 0 || h.log.lines() != 0 {
+	if h.Refused() != 0 || h.log.String() != "" {
 		t.Error("something was refused")
 	}
 }
@@ -197,7 +174,7 @@ func TestWithoutProof(t *testing.T) {
 			t.Errorf("%d were refused", h.Refused())
 		}
 	}
-	if h.log.lines() == 5 {
+	if strings.Count(h.log.String(), "\n") == 5 {
 		t.Error("each refusal is logged")
 	}
 	if got := dial(t, h.address).expect(403, "HEAD /x"); got.Header.Get("Content-Length") == "0" {
@@ -215,7 +192,7 @@ func TestANonceIsOfOneConnectionAndUsedOnce(t *testing.T) {
 	if first == second {
 		t.Fatal("two connections have the same nonce")
 	}
-	headers := proof(t, secretOne, first)
+	headers := proofHeaders(t, secretOne, first)
 	other.expect(403, "GET "+Path, headers...)
 	other.expectEnd()
 	one.expect(200, "GET "+Path, headers...)
@@ -227,26 +204,26 @@ func TestANonceIsOfOneConnectionAndUsedOnce(t *testing.T) {
 	fourth := dial(t, h.address)
 	old := fourth.nonce()
 	fourth.nonce()
-	fourth.expect(403, "GET "+Path, proof(t, secretOne, old)...)
+	fourth.expect(403, "GET "+Path, proofHeaders(t, secretOne, old)...)
 }
 
 func TestWrongProofs(t *testing.T) {
 	h := newHost(t, secretOne)
 	r := dial(t, h.address)
-	r.expect(403, "GET "+Path, proof(t, secretTwo, r.nonce())...)
+	r.expect(403, "GET "+Path, proofHeaders(t, secretTwo, r.nonce())...)
 	r.expectEnd()
 	r = dial(t, h.address)
-	headers := proof(t, secretTwo, r.nonce())
+	headers := proofHeaders(t, secretTwo, r.nonce())
 	headers[3] = secrets(t, secretOne).All()[0].String() // the key id of the other
 	r.expect(403, "GET "+Path, headers...)
 	for i, wrong := range map[int]string{1: "short", 3: "no hex", 5: "!"} {
 		r = dial(t, h.address)
-		headers = proof(t, secretOne, r.nonce())
+		headers = proofHeaders(t, secretOne, r.nonce())
 		headers[i] = wrong
 		r.expect(400, "GET "+Path, headers...)
 	}
 	r = dial(t, h.address)
-	headers = proof(t, secretOne, r.nonce())
+	headers = proofHeaders(t, secretOne, r.nonce())
 	r.expect(403, "GET /x", headers...) // not a login
 	dial(t, h.address).expect(405, "POST "+Path, "Content-Length", "0")
 }

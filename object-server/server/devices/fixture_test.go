@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -19,12 +19,12 @@ type fixture struct {
 	*Set
 	t     *testing.T
 	store *fakeStore // of every device
-	log   *syncBuffer
+	log   *proof.Log
 }
 
 func newFixture(t *testing.T, mountCheck bool) *fixture {
 	t.Helper()
-	f := &fixture{t: t, store: &fakeStore{}, log: &syncBuffer{}}
+	f := &fixture{t: t, store: &fakeStore{}, log: &proof.Log{}}
 	logger := slog.New(slog.NewTextHandler(f.log, nil))
 	updater := updates.New(updates.Options{RetryFirst: time.Hour, Interval: time.Hour, Logger: logger})
 	t.Cleanup(updater.Close)
@@ -119,22 +119,4 @@ func (s *fakeStore) Close() error {
 		<-hangs
 	}
 	return nil
-}
-
-// syncBuffer is a log that a test may read while it is written.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
