@@ -171,7 +171,7 @@ func (c *Conn) report(cause error) {
 	switch log := c.grid.config.Log; {
 	case errors.Is(cause, ErrProtocol):
 		c.grid.counters.protocolErrors.Add(1)
-		c.grid.quiet.warn(log, c.grid.config.Clock.Now(), "protocol", "grid: a peer broke the protocol", peer...)
+		c.grid.quiet.Warn(log, c.grid.config.Clock.Now(), "protocol", "grid: a peer broke the protocol", peer...)
 	case errors.Is(cause, ErrLost):
 		c.grid.counters.lost.Add(1)
 		log.Info("grid: a connection was lost", peer...)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"martlet/object-server/grid/rarely"
 )
 
 // Grid has the connections of one server. Safe for concurrent use.
@@ -13,7 +15,7 @@ type Grid struct {
 	config   Config
 	pool     pool
 	counters counters
-	quiet    rarely
+	quiet    rarely.Log
 	unproved chan struct{} // one for each connection whose peer has not proved itself
 	ctx      context.Context
 	cancel   context.CancelFunc

@@ -13,6 +13,7 @@ import (
 
 	"martlet/object-server/grid/auth"
 	"martlet/object-server/grid/frame"
+	"martlet/object-server/grid/rarely"
 
 	"github.com/gobwas/ws"
 )
@@ -297,7 +298,7 @@ func TestRefusalsAreNotLoggedEachTime(t *testing.T) {
 	if lines := strings.Count(n.log.String(), "handshake failed"); lines != 1 {
 		t.Error(lines, "lines")
 	}
-	clock.advance(quietTime)
+	clock.advance(rarely.QuietTime)
 	n.refuse(RefusedProof, "127.0.0.1:1", errors.New("wrong"))
 	if log := n.log.String(); !strings.Contains(log, "left_out=49") || n.Stats().Refused[RefusedProof] != 51 {
 		t.Error(log)

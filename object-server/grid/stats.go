@@ -2,9 +2,7 @@ package grid
 
 import (
 	"log/slog"
-	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Refusal is a reason for which a handshake fails.
@@ -68,44 +66,6 @@ func (g *Grid) Stats() Stats {
 	return s
 }
 
-// quietTime is how long a kind of sentence that a stranger can cause is not repeated in the log.
-const quietTime = time.Second
-
-// rarely logs sentences, one of a kind in quietTime, and says how many were left out.
-type rarely struct {
-	mu    sync.Mutex
-	kinds map[string]*quiet // as many as there are kinds in the code
-}
-
-type quiet struct {
-	until   time.Time
-	leftOut int
-}
-
-func (r *rarely) warn(log *slog.Logger, now time.Time, kind, sentence string, attributes ...any) {
-	r.mu.Lock()
-	q := r.kinds[kind]
-	if q == nil {
-		if r.kinds == nil {
-			r.kinds = map[string]*quiet{}
-		}
-		q = &quiet{}
-		r.kinds[kind] = q
-	}
-	if now.Before(q.until) {
-		q.leftOut++
-		r.mu.Unlock()
-		return
-	}
-	leftOut := q.leftOut
-	q.until, q.leftOut = now.Add(quietTime), 0
-	r.mu.Unlock()
-	if leftOut > 0 {
-		attributes = append(attributes, slog.Int("left_out", leftOut))
-	}
-	log.Warn(sentence, attributes...)
-}
-
 // refuse counts a failed handshake and says so in the log.
 func (g *Grid) refuse(reason Refusal, peer string, cause error) {
 	for i := range Refusals {
@@ -113,6 +73,6 @@ func (g *Grid) refuse(reason Refusal, peer string, cause error) {
 			g.counters.refused[i].Add(1)
 		}
 	}
-	g.quiet.warn(g.config.Log, g.config.Clock.Now(), "refused "+string(reason), "grid: a handshake failed",
+	g.quiet.Warn(g.config.Log, g.config.Clock.Now(), "refused "+string(reason), "grid: a handshake failed",
 		slog.String("peer", peer), slog.String("reason", string(reason)), slog.Any("error", cause))
 }

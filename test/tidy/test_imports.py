@@ -27,6 +27,7 @@ GO_LEVELS = {
     "bench/blockstat": 0,
     "grid/auth": 0,
     "grid/frame": 0,  # no I/O
+    "grid/rarely": 0,
     "grid/login": 1,
     "grid": 1,
     "failpoint": 0,

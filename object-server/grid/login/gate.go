@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/rarely"
 )
 
 // Path is where a client logs in.
@@ -28,9 +29,6 @@ const (
 	proofHeader = "X-Grid-Proof"
 )
 
-// quietTime is how long refusals are not logged after one was.
-const quietTime = time.Second
-
 // Gate refuses requests on connections without proof. Its exported fields do not change once it is used; safe for
 // concurrent use.
 type Gate struct {
@@ -41,10 +39,7 @@ type Gate struct {
 
 	plain   atomic.Pointer[[]netip.Prefix]
 	refused atomic.Int64
-
-	mu      sync.Mutex
-	quiet   time.Time // refusals are not logged until then
-	leftOut int       // since the last line in the log
+	quiet   rarely.Log
 }
 
 // SetPlain sets the addresses of clients that need no proof.
@@ -174,24 +169,9 @@ func IsPlain(networks []netip.Prefix, address netip.Addr) bool {
 // refuse answers 403, closes the connection, and counts that.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, sentence string) {
 	g.refused.Add(1)
-	g.warn(r, sentence)
+	g.quiet.Warn(g.Log, time.Now(), "refused", "request refused", "remote", r.RemoteAddr, "method", r.Method,
+		"path", r.URL.Path, "reason", sentence)
 	answer(w, r, http.StatusForbidden, sentence)
-}
-
-// warn logs a refusal, one in quietTime: a stranger can cause any number of them.
-func (g *Gate) warn(r *http.Request, sentence string) {
-	g.mu.Lock()
-	now := time.Now()
-	if now.Before(g.quiet) {
-		g.leftOut++
-		g.mu.Unlock()
-		return
-	}
-	leftOut := g.leftOut
-	g.quiet, g.leftOut = now.Add(quietTime), 0
-	g.mu.Unlock()
-	g.Log.Warn("request refused", "remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", sentence,
-		"left_out", leftOut)
 }
 
 func answer(w http.ResponseWriter, r *http.Request, status int, sentence string) {
