@@ -132,7 +132,7 @@ class GridClient:
         try:
             return connection.open_stream(name, payload, deadline_at, is_resent)
         except LimitError as error:
-            raise RequestError(address, error.code, str(error)) from None
+            raise RequestError(address, error.code, str(error), was_sent=False) from None
 
     def connection(self, address: Address, deadline_at: float = math.inf) -> GridConnection:
         """The connection to a server, which is opened if there is none.
@@ -338,7 +338,7 @@ class FanOut:
         try:
             call.number = connection.request(name, payload, call, self.deadline_at, is_resent)
         except LimitError as error:
-            raise RequestError(call.address, error.code, str(error)) from None
+            raise RequestError(call.address, error.code, str(error), was_sent=False) from None
         call.connection = connection
 
     def _connect(self, call: Call, name: str, payload: bytes, is_resent: bool) -> None:

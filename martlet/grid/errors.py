@@ -26,9 +26,8 @@ class Code(IntEnum):
     GOING_AWAY = 8
 
 
-_NOT_EXECUTED = frozenset(
-    {Code.UNKNOWN_NAME, Code.BUSY, Code.TOO_LARGE, Code.BAD_PAYLOAD, Code.GOING_AWAY}
-)
+# TOO_LARGE is none of them: it may be the answer that is too large.
+_NOT_EXECUTED = frozenset({Code.UNKNOWN_NAME, Code.BUSY, Code.BAD_PAYLOAD, Code.GOING_AWAY})
 
 
 class LimitError(Exception):
@@ -42,12 +41,14 @@ class LimitError(Exception):
 class RequestError(BackendError):
     """The server answered with an error, or a limit of the server forbids the request.
 
-    ``code`` is a `Code`, or a number that this version does not know.
+    ``code`` is a `Code`, or a number that this version does not know. ``was_sent`` is false if the
+    limit forbade the request before it left.
     """
 
-    def __init__(self, address: Address, code: int, reason: str) -> None:
+    def __init__(self, address: Address, code: int, reason: str, was_sent: bool = True) -> None:
         super().__init__(address, reason or f"answered with error {code}")
         self.code = code
+        self.was_sent = was_sent
 
 
 class GridRefusedError(ConnectError):
@@ -67,5 +68,5 @@ def may_have_run(error: BackendError) -> bool:
     If so, the caller sets the flag *resent* when it sends the request again.
     """
     if isinstance(error, RequestError):
-        return error.code not in _NOT_EXECUTED
+        return error.was_sent and error.code not in _NOT_EXECUTED
     return not isinstance(error, ConnectError)

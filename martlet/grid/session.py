@@ -223,11 +223,11 @@ class Session:
     # --- requests of the peer ---------------------------------------------------------------------
 
     def answer(self, number: int, payload: bytes) -> None:
-        """End a request of the peer with an answer."""
+        """End a request of the peer with an answer, or with an error if the peer takes no such."""
         if len(payload) > self.peer.max_payload:
             limit = self.peer.max_payload
             reason = f"the answer has {len(payload)} bytes; {limit} are accepted"
-            self.fail(number, Code.FAILED, reason)
+            self.fail(number, Code.TOO_LARGE, reason)
             return
         size = self._end_accepted(number)
         if size is not None:

@@ -9,11 +9,12 @@ import (
 // Code says why a request failed. The values are on the wire.
 type Code uint64
 
-// The codes of doc/formats/grid.md. Requests with one of the first four codes, and with CodeGoingAway, were not executed.
+// The codes of doc/formats/grid.md. A request that ended with CodeUnknownName, CodeBusy, CodeBadPayload or CodeGoingAway was
+// not executed, nor was one that a limit stopped before it was sent. With the other codes it may have been.
 const (
 	CodeUnknownName Code = 1 // the responder has no handler of that name
 	CodeBusy        Code = 2 // a limit of the responder is reached
-	CodeTooLarge    Code = 3 // the payload is larger than the responder accepts
+	CodeTooLarge    Code = 3 // the payload is larger than the responder accepts, or the answer than the requester does
 	CodeBadPayload  Code = 4 // the payload cannot be decoded, or a value in it is wrong
 	CodeDeadline    Code = 5 // the deadline has passed
 	CodeCancelled   Code = 6 // the requester cancelled, or the connection ends

@@ -13,7 +13,7 @@ import (
 // plainPause is how long a server without a grid is asked over HTTP alone.
 const plainPause = time.Minute
 
-// errPlain says that rows were not sent over the grid and can be sent over HTTP.
+// errPlain says that HTTP has to carry rows. The server may have merged them already; a second time does no harm.
 var errPlain = errors.New("not over the grid")
 
 // gridSender sends rows over the grid. It is safe for concurrent use.
@@ -25,8 +25,8 @@ type gridSender struct {
 	plain map[string]time.Time // by host: until then it is taken to have no grid
 }
 
-// update sends rows in one request; in several, if the server finds it too large. Errors: errPlain if they can be sent
-// over HTTP, StatusError for any answer but 2xx, and those of grid.Peer.
+// update sends rows in one request; in several, if the request or its answer is too large. Errors: errPlain if HTTP has to
+// carry them, StatusError for any answer but 2xx, and those of grid.Peer.
 func (s *gridSender) update(ctx context.Context, target Target, rows []Row) error {
 	if s.isPlain(target.Host) {
 		return errPlain

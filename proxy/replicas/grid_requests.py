@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection
 
 from martlet.grid.client import Call, FanOut
-from martlet.grid.errors import Code, RequestError
+from martlet.grid.errors import Code, RequestError, may_have_run
 from martlet.http.backend_client import BackendError, BadResponse, ConnectionLost
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.engine import Attempt
@@ -85,12 +85,13 @@ class GridRequests:
                 self.send(sent)
                 continue
             elif isinstance(call.error, RequestError) and call.error.code == Code.BUSY:
-                if call.connection is None:  # nothing was sent: the limit of the connection
-                    sent.is_for_http = True
-                else:
+                if call.error.was_sent:
                     sent.answer = _BUSY
+                else:  # the limit of the connection
+                    sent.is_for_http = True
             else:
                 sent.is_for_http = self._grid.note(call.address, self.name, call.error)
+                sent.is_resent |= may_have_run(call.error)
                 sent.error = None if sent.is_for_http else call.error
             ended.append(sent)
         return ended

@@ -51,7 +51,10 @@ class Grid:
         return not (self._is_plain((address, "")) or self._is_plain((address, name)))
 
     def note(self, address: Address, name: str, error: BackendError) -> bool:
-        """Whether the error says that HTTP has to carry the request; nothing was done then."""
+        """Whether the error says that HTTP has to carry the request.
+
+        `may_have_run` says whether that would be the second time.
+        """
         if isinstance(error, GridRefusedError) and error.has_no_grid:
             self._plain_until[address, ""] = self._clock() + PLAIN_SECONDS
             return True

@@ -33,14 +33,17 @@ def names(device: FakeDevice) -> list[str]:
     return [call.name for call in device.grid_calls]
 
 
-def refuse(device: FakeDevice, code: Code, *refused: str) -> None:
-    """Requests of these names end with an error of that code."""
+def refuse(device: FakeDevice, code: Code, *refused: str, has_run: bool = False) -> None:
+    """Requests of these names end with an error of that code, before or after they ran."""
     assert device.grid is not None
     serve = device.grid._serve
 
     def serve_or_refuse(call: GridCall, *request: Any) -> Any:
         if call.name in refused:
-            device.grid_calls.append(call)
+            if has_run:
+                serve(call, *request)
+            else:
+                device.grid_calls.append(call)
             raise HandlerError(code, "the test refuses it")
         return serve(call, *request)
 
@@ -201,6 +204,18 @@ def test_a_lost_request_may_go_by_http_then(cluster: FakeCluster) -> None:
     # The device may have crashed before it told the container, so the proxy does that, too.
     puts = [seen for seen in device.seen if seen.method == "PUT"]
     assert ["x-size" in seen.headers for seen in puts] == [False, False, True]
+
+
+def test_a_write_whose_answer_is_too_large_finds_itself_done(cluster: FakeCluster) -> None:
+    """HTTP carries it again, and the devices answer that it is there."""
+    for device in cluster.devices:
+        refuse(device, Code.TOO_LARGE, "object.put", has_run=True)
+    assert cluster.call("PUT", "/v1/a/c/o", b"data").status == 201
+    assert [names(device).count("object.put") for device in cluster.devices] == [1, 1, 1, 0]
+    for device in cluster.devices[:3]:  # the proxy writes the row, too, as after a lost answer
+        puts = [seen for seen in device.seen if seen.method == "PUT"]
+        assert ["x-size" in seen.headers for seen in puts] == [False, False, True]
+    assert cluster.app.core.backends.health.troubles == {}
 
 
 def test_a_request_that_loses_two_connections_fails(cluster: FakeCluster) -> None:

@@ -200,7 +200,7 @@ def test_an_answer_that_is_too_large_becomes_an_error() -> None:
     pair.acceptor.answer(1, bytes(11))
     [failed], _ = pair.pass_on()
     assert isinstance(failed, Failed)
-    assert (failed.token, failed.code) == ("token", Code.FAILED)
+    assert (failed.token, failed.code) == ("token", Code.TOO_LARGE)
 
 
 def test_deadlines_end_requests_on_both_sides() -> None:
