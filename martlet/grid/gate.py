@@ -16,7 +16,7 @@ from martlet.grid.handlers import Handlers
 from martlet.grid.http_login import NONCE, PATH, PROOF, ProofError, ServerLogin
 from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
-from martlet.grid.refusals import MALFORMED, Refusals
+from martlet.grid.refusals import Refusal, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.server import GridServer
 from martlet.grid.websocket import PATH as GRID_PATH
@@ -90,7 +90,7 @@ class Gate:
             "pid": os.getpid(),
             "connections": len(self.grid.connections),
             "handshakes": self.grid.handshakes,
-            "refused": dict(self.grid.refusals.counts),
+            "refused": {kind: self.grid.refusals.counts[kind] for kind in Refusal},
             "protocol_errors": self.grid.protocol_errors,
             "served": self._handlers.requests,
             "logins_http": self._logins,
@@ -122,7 +122,7 @@ class Gate:
             headers = login.check(sent)
         except ProofError as error:
             self._refusals.add(error.kind, environ["REMOTE_ADDR"], str(error))
-            status = 400 if error.kind == MALFORMED else 403
+            status = 400 if error.kind == Refusal.MALFORMED else 403
             return Response(status, _CLOSE, f"{error}\n")
         self._logins += 1
         return Response(200, headers)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import os
-from enum import StrEnum
 
 from martlet.grid.frames import (
     CHALLENGE,
@@ -25,17 +24,8 @@ from martlet.grid.frames import (
     short_reason,
 )
 from martlet.grid.options import Options
+from martlet.grid.refusals import Refusal
 from martlet.grid.secrets import Secrets, acceptor_proof, connector_proof
-
-
-class Refusal(StrEnum):
-    """A kind of refusal, by which servers count them."""
-
-    WRONG_PROOF = "wrong_proof"
-    NO_COMMON_KEY = "no_common_key"
-    NO_KEY = "no_key"
-    OUT_OF_ORDER = "out_of_order"
-    BY_PEER = "by_peer"
 
 
 class RefusedError(Exception):

@@ -14,9 +14,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
 from martlet.grid.frames import NONCE_BYTES
-from martlet.grid.handshake import Refusal
 from martlet.grid.plain_http import PlainHttp
-from martlet.grid.refusals import MALFORMED
+from martlet.grid.refusals import Refusal
 from martlet.grid.secrets import Secrets, http_client_proof, http_server_proof
 from martlet.http.backend_client import Address, request_head
 from martlet.http.backend_login import LoginError
@@ -142,7 +141,7 @@ class ServerLogin:
             key_id = _from_hex(headers.get(KEY.lower(), ""))
             proof = _bytes(headers, PROOF, _PROOF_BYTES)
         except LoginError as error:
-            raise ProofError(MALFORMED, f"The request is malformed: {error}.") from None
+            raise ProofError(Refusal.MALFORMED, f"The request is malformed: {error}.") from None
         key = self._secrets.by_id(key_id)
         if key is None:
             raise ProofError(Refusal.NO_COMMON_KEY, "The secret of this key id is not known here.")

@@ -6,15 +6,32 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 
 from martlet.log import fields, get_logger
 
 #: Refusals of the same kind within this time are one line of the log, seconds.
 LOG_SECONDS = 10.0
-#: The kind of what breaks the format.
-MALFORMED = "malformed"
 
 log = get_logger("martlet.grid")
+
+
+class Refusal(StrEnum):
+    """A kind of failed handshake; ``doc/formats/grid.md``, *Kinds of refusal*.
+
+    The same as those of ``object-server/grid``.
+    """
+
+    BAD_UPGRADE = "bad_upgrade"
+    TOO_MANY = "too_many"
+    NO_KEY = "no_key"
+    NO_COMMON_KEY = "no_common_key"
+    WRONG_PROOF = "wrong_proof"
+    MALFORMED = "malformed"
+    OUT_OF_ORDER = "out_of_order"
+    TOO_SLOW = "too_slow"
+    LOST = "lost"
+    BY_PEER = "by_peer"
 
 
 class Refusals:

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 from martlet.grid.connection import GridConnection, Responder
 from martlet.grid.frames import FrameError
-from martlet.grid.handshake import AcceptorHandshake, Refusal, RefusedError
+from martlet.grid.handshake import AcceptorHandshake, RefusedError
 from martlet.grid.loop import Loop, process_loop
 from martlet.grid.options import Options
-from martlet.grid.refusals import MALFORMED, Refusals
+from martlet.grid.refusals import Refusal, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.session import Session
 from martlet.grid.websocket import Channel, accept_upgrade, acceptor_channel
@@ -27,12 +27,6 @@ from martlet.log import get_logger
 
 HANDSHAKE_SECONDS = 10.0
 _READ_BYTES = 16 * 1024
-
-#: Kinds of refusal beside those of `Refusal`.
-BAD_UPGRADE = "bad_upgrade"
-TOO_MANY = "too_many"
-TOO_SLOW = "too_slow"
-LOST = "lost"
 
 log = get_logger("martlet.grid")
 
@@ -80,11 +74,11 @@ class GridServer:
         peer = (environ.get("REMOTE_ADDR", ""), int(environ.get("REMOTE_PORT", 0) or 0))
         headers, sentence = _check_upgrade(environ)
         if not headers:
-            self.refusals.add(BAD_UPGRADE, peer[0], sentence)
+            self.refusals.add(Refusal.BAD_UPGRADE, peer[0], sentence)
             return _refusal("400 Bad Request", sentence, start_response)
         if self.unauthenticated >= self.unauthenticated_max:
             sentence = "Too many connections are in their handshake."
-            self.refusals.add(TOO_MANY, peer[0], sentence)
+            self.refusals.add(Refusal.TOO_MANY, peer[0], sentence)
             return _refusal("503 Service Unavailable", sentence, start_response)
         environ[HAND_OVER](_Guest(self, peer))
         start_response("101 Switching Protocols", headers)
@@ -163,13 +157,13 @@ class _Guest:
                     sock.sendall(channel.wrap(error.frame))
                 raise
         except RefusedError as error:
-            kind, sentence = error.kind.value, str(error)
+            kind, sentence = error.kind, str(error)
         except FrameError as error:
-            kind, sentence = MALFORMED, str(error)
+            kind, sentence = Refusal.MALFORMED, str(error)
         except TimeoutError:
-            kind, sentence = TOO_SLOW, f"no proof in {server.handshake_seconds:g} s"
+            kind, sentence = Refusal.TOO_SLOW, f"no proof in {server.handshake_seconds:g} s"
         except OSError as error:
-            kind, sentence = LOST, f"connection lost in the handshake: {error}"
+            kind, sentence = Refusal.LOST, f"connection lost in the handshake: {error}"
         else:
             return handshake.peer
         server.refusals.add(kind, self._peer[0], sentence)
@@ -195,7 +189,7 @@ class _Guest:
             if handshake.peer is not None:
                 return
             if channel.is_closed_by_peer:
-                raise RefusedError(Refusal.BY_PEER, "the other side refuses this one")
+                raise ConnectionError("the other side has closed it")
             seconds = end_at - time.monotonic()
             if seconds <= 0:
                 raise TimeoutError

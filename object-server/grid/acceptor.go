@@ -18,15 +18,14 @@ const Protocol = "martlet-grid-1"
 
 // ServeHTTP accepts a connection: GET /grid. Statuses: 101; 400 if the request is no upgrade to Protocol (426 for another
 // version of WebSocket, 405 for another method); 503 if too many connections have not proved themselves yet, or the Grid
-// is about to stop. It returns after the handshake.
+// is about to stop, which is no refusal to count. It returns after the handshake.
 func (g *Grid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !offersProtocol(r) {
-		g.refuse(RefusedRequest, r.RemoteAddr, errors.New("the request does not offer "+Protocol))
+		g.refuse(RefusedBadUpgrade, r.RemoteAddr, errors.New("the request does not offer "+Protocol))
 		http.Error(w, "This server speaks the WebSocket protocol "+Protocol+" here.", http.StatusBadRequest)
 		return
 	}
 	if g.ctx.Err() != nil {
-		g.refuse(RefusedDraining, r.RemoteAddr, ErrClosed)
 		http.Error(w, "The server is about to stop.", http.StatusServiceUnavailable)
 		return
 	}
@@ -34,7 +33,7 @@ func (g *Grid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case g.unproved <- struct{}{}:
 		defer func() { <-g.unproved }()
 	default:
-		g.refuse(RefusedCrowded, r.RemoteAddr, errors.New("too many handshakes are under way"))
+		g.refuse(RefusedTooMany, r.RemoteAddr, errors.New("too many handshakes are under way"))
 		http.Error(w, "Too many handshakes are under way.", http.StatusServiceUnavailable)
 		return
 	}
@@ -59,14 +58,14 @@ func (g *Grid) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	conn, buffered, _, err := upgrader.Upgrade(r, w)
 	if err != nil {
-		g.refuse(RefusedRequest, r.RemoteAddr, err)
+		g.refuse(RefusedBadUpgrade, r.RemoteAddr, err)
 		if conn != nil {
 			conn.Close()
 		}
 		return
 	}
 	if err := g.prove(newSocket(conn, buffered.Reader, ws.StateServerSide), r.RemoteAddr); err != nil {
-		g.refuse(reasonOf(err), r.RemoteAddr, err)
+		g.refuse(kindOf(err), r.RemoteAddr, err)
 		conn.Close()
 	}
 }
@@ -89,7 +88,7 @@ func (g *Grid) begin(s *socket, address string, theirs frame.Options) (*Conn, er
 	}
 	c := newConn(g, s, address, theirs)
 	if !g.adopt(c) {
-		return nil, &handshakeError{RefusedDraining, ErrClosed}
+		return nil, ErrClosed
 	}
 	return c, nil
 }

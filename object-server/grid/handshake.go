@@ -3,6 +3,7 @@ package grid
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"martlet/object-server/grid/auth"
 	"martlet/object-server/grid/frame"
@@ -12,16 +13,16 @@ import (
 
 // handshakeError is why a handshake failed.
 type handshakeError struct {
-	reason Refusal
-	cause  error
+	kind  Refusal
+	cause error
 }
 
 func (e *handshakeError) Error() string { return e.cause.Error() }
 func (e *handshakeError) Unwrap() error { return e.cause }
 
 // refused makes an error that the peer is told, too.
-func refused(reason Refusal, format string, args ...any) error {
-	return &handshakeError{reason, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))}
+func refused(kind Refusal, format string, args ...any) error {
+	return &handshakeError{kind, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))}
 }
 
 // accept is the acceptor's side of the handshake. It returns the options of the connector.
@@ -37,12 +38,15 @@ func (g *Grid) accept(s *socket) (frame.Options, error) {
 	}
 	theirs, answer := auth.Nonce(f.Handshake.Nonce), []byte(nil)
 	if len(secrets) > 0 {
+		if len(f.Handshake.Proof) == 0 {
+			return frame.Options{}, s.refuse(refused(RefusedNoKey, "the acceptor demands a proof of its secret"))
+		}
 		secret, is := auth.Find(secrets, f.Handshake.KeyIDs)
 		if !is {
-			return frame.Options{}, s.refuse(refused(RefusedSecret, "the acceptor does not have the secret of the connector"))
+			return frame.Options{}, s.refuse(refused(RefusedNoCommonKey, "the acceptor does not have the secret of the connector"))
 		}
 		if !auth.IsEqual(f.Handshake.Proof, secret.ConnectorProof(mine, theirs)) {
-			return frame.Options{}, s.refuse(refused(RefusedProof, "the connector's proof is wrong"))
+			return frame.Options{}, s.refuse(refused(RefusedWrongProof, "the connector's proof is wrong"))
 		}
 		answer = secret.AcceptorProof(mine, theirs)
 	}
@@ -58,10 +62,16 @@ func (g *Grid) connect(s *socket) (frame.Options, error) {
 	}
 	options, theirs, mine := f.Handshake.Options, auth.Nonce(f.Handshake.Nonce), auth.NewNonce()
 	var keyID, proof, want []byte
-	if secrets := g.config.Secrets.All(); len(secrets) > 0 || len(f.Handshake.KeyIDs) > 0 {
+	switch secrets := g.config.Secrets.All(); {
+	case len(secrets) == 0 && len(f.Handshake.KeyIDs) == 0:
+	case len(secrets) == 0:
+		return options, s.refuse(refused(RefusedNoKey, "the connector has no secret, the acceptor has one"))
+	case len(f.Handshake.KeyIDs) == 0:
+		return options, s.refuse(refused(RefusedNoKey, "the acceptor has no secret"))
+	default:
 		secret, is := auth.Find(secrets, f.Handshake.KeyIDs)
 		if !is {
-			return options, s.refuse(refused(RefusedSecret, "the connector has no secret that the acceptor accepts"))
+			return options, s.refuse(refused(RefusedNoCommonKey, "the connector has no secret that the acceptor accepts"))
 		}
 		keyID, proof, want = secret.KeyID(), secret.ConnectorProof(theirs, mine), secret.AcceptorProof(theirs, mine)
 	}
@@ -72,7 +82,7 @@ func (g *Grid) connect(s *socket) (frame.Options, error) {
 		return options, err
 	}
 	if !auth.IsEqual(f.Handshake.Proof, want) {
-		return options, s.refuse(refused(RefusedProof, "the acceptor's proof is wrong"))
+		return options, s.refuse(refused(RefusedWrongProof, "the acceptor's proof is wrong"))
 	}
 	return options, nil
 }
@@ -97,23 +107,26 @@ func (s *socket) readAlone(t frame.Type) (frame.Frame, error) {
 	}
 	switch {
 	case errors.Is(err, ErrProtocol), errors.Is(err, frame.ErrMalformed), errors.Is(err, frame.ErrVersion):
-		return f, s.refuse(refused(RefusedFrame, "%w", err))
+		return f, s.refuse(refused(RefusedMalformed, "%w", err))
 	case err != nil:
 		return f, err
 	case f.Type == frame.Refused:
 		return f, &handshakeError{RefusedByPeer, fmt.Errorf("%w by the peer: %.*q", ErrRefused, frame.ReasonMax, f.Reason)}
 	case f.Type != t:
-		return f, s.refuse(refused(RefusedFrame, "a frame of type %d where type %d must come", f.Type, t))
+		return f, s.refuse(refused(RefusedOutOfOrder, "a frame of type %d where type %d must come", f.Type, t))
 	case len(message) > 0:
-		return f, s.refuse(refused(RefusedFrame, "%d bytes follow a frame of the handshake", len(message)))
+		return f, s.refuse(refused(RefusedOutOfOrder, "%d bytes follow a frame of the handshake", len(message)))
 	}
 	return f, nil
 }
 
-// reasonOf classifies the error of a handshake.
-func reasonOf(err error) Refusal {
+// kindOf classifies the error of a handshake.
+func kindOf(err error) Refusal {
 	if e := (*handshakeError)(nil); errors.As(err, &e) {
-		return e.reason
+		return e.kind
 	}
-	return RefusedTimeout
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return RefusedTooSlow
+	}
+	return RefusedLost
 }

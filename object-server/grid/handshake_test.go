@@ -18,13 +18,13 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// expectRefusal waits until the node has counted one refusal for the reason, none for another, and logged it.
-func expectRefusal(t *testing.T, n *node, reason Refusal, sentence string) {
+// expectRefusal waits until the node has counted one refusal of the kind, none for another, and logged it.
+func expectRefusal(t *testing.T, n *node, kind Refusal, sentence string) {
 	t.Helper()
-	eventually(t, "a refusal for "+string(reason), func() bool { return n.Stats().Refused[reason] == 1 })
+	eventually(t, "a refusal of the kind "+string(kind), func() bool { return n.Stats().Refused[kind] == 1 })
 	for other, count := range n.Stats().Refused {
-		if other != reason && count > 0 {
-			t.Errorf("refused for %s, too", other)
+		if other != kind && count > 0 {
+			t.Errorf("refused as %s, too", other)
 		}
 	}
 	eventually(t, "a sentence", func() bool {
@@ -43,44 +43,45 @@ func TestTheAcceptorRefuses(t *testing.T) {
 	mine := auth.NewNonce()
 	for _, c := range []struct {
 		name, sentence string
-		reason         Refusal
+		kind           Refusal
 		send           func(r *raw, nonce auth.Nonce)
 	}{
-		{"another secret", "does not have the secret", RefusedSecret, func(r *raw, n auth.Nonce) {
+		{"another secret", "does not have the secret", RefusedNoCommonKey, func(r *raw, n auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], theirs.KeyID(), theirs.ConnectorProof(n, mine), frame.Defaults()))
 		}},
-		{"an empty proof", "does not have the secret", RefusedSecret, func(r *raw, _ auth.Nonce) {
+		{"an empty proof", "demands a proof", RefusedNoKey, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], nil, nil, frame.Defaults()))
 		}},
-		{"an empty proof for a key", "proof is wrong", RefusedProof, func(r *raw, _ auth.Nonce) {
+		{"an empty proof for a key", "demands a proof", RefusedNoKey, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], ours.KeyID(), nil, frame.Defaults()))
 		}},
-		{"a proof of another secret", "proof is wrong", RefusedProof, func(r *raw, n auth.Nonce) {
+		{"a proof of another secret", "proof is wrong", RefusedWrongProof, func(r *raw, n auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], ours.KeyID(), theirs.ConnectorProof(n, mine), frame.Defaults()))
 		}},
-		{"an acceptor's proof, reflected", "proof is wrong", RefusedProof, func(r *raw, n auth.Nonce) {
+		{"an acceptor's proof, reflected", "proof is wrong", RefusedWrongProof, func(r *raw, n auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], ours.KeyID(), ours.AcceptorProof(n, mine), frame.Defaults()))
 		}},
-		{"a proof for another nonce", "proof is wrong", RefusedProof, func(r *raw, _ auth.Nonce) {
+		{"a proof for another nonce", "proof is wrong", RefusedWrongProof, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], ours.KeyID(), ours.ConnectorProof(mine, mine), frame.Defaults()))
 		}},
-		{"a request before the proof", "type 10 where type 2 must come", RefusedFrame, func(r *raw, _ auth.Nonce) {
+		{"a request before the proof", "type 10 where type 2 must come", RefusedOutOfOrder, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendRequest(nil, 1, "echo", 0, 0, nil))
 		}},
-		{"two frames in a message", "follow a frame of the handshake", RefusedFrame, func(r *raw, n auth.Nonce) {
+		{"two frames in a message", "follow a frame of the handshake", RefusedOutOfOrder, func(r *raw, n auth.Nonce) {
 			r.send(frame.AppendProof(nil, mine[:], ours.KeyID(), ours.ConnectorProof(n, mine), frame.Defaults()),
 				frame.AppendRequest(nil, 1, "echo", 0, 0, nil))
 		}},
-		{"a large frame", "a message of more than 4096 bytes", RefusedFrame, func(r *raw, _ auth.Nonce) {
+		{"a large frame", "a message of more than 4096 bytes", RefusedMalformed, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendRequest(nil, 1, "echo", 0, 0, make([]byte, frame.HandshakeMax)))
 		}},
-		{"another version", "frame of another version: 2", RefusedFrame, func(r *raw, _ auth.Nonce) {
+		{"another version", "frame of another version: 2", RefusedMalformed, func(r *raw, _ auth.Nonce) {
 			r.send([]byte{0, 0, 0, 4, 2, 0x92, 2, 1})
 		}},
-		{"a malformed frame", "malformed frame", RefusedFrame, func(r *raw, _ auth.Nonce) { r.send([]byte{0, 0, 0, 2, 1, 2}) }},
-		{"a text message", "a text message", RefusedFrame, func(r *raw, _ auth.Nonce) {
+		{"a malformed frame", "malformed frame", RefusedMalformed, func(r *raw, _ auth.Nonce) { r.send([]byte{0, 0, 0, 2, 1, 2}) }},
+		{"a text message", "a text message", RefusedMalformed, func(r *raw, _ auth.Nonce) {
 			check(r.t, r.write(append(make([]byte, headRoom), "text"...), ws.OpText))
 		}},
+		{"the end", "EOF", RefusedLost, func(r *raw, _ auth.Nonce) { check(r.t, r.write(make([]byte, headRoom), ws.OpClose)) }},
 		{"a refusal", "by the peer: \\\"why not\\\"", RefusedByPeer, func(r *raw, _ auth.Nonce) {
 			r.send(frame.AppendReason(nil, frame.Refused, "why not"))
 		}},
@@ -89,13 +90,13 @@ func TestTheAcceptorRefuses(t *testing.T) {
 			n := newNode(t, Config{})
 			r := dialRaw(t, n)
 			c.send(r, nonceOf(r.expect(frame.Challenge)))
-			if c.reason != RefusedByPeer {
+			if c.kind != RefusedByPeer && c.kind != RefusedLost {
 				if f := r.expect(frame.Refused); len(f.Reason) == 0 {
 					t.Error("without a reason")
 				}
 			}
 			r.expectEnd()
-			expectRefusal(t, n, c.reason, c.sentence)
+			expectRefusal(t, n, c.kind, c.sentence)
 		})
 	}
 }
@@ -114,7 +115,7 @@ func TestAHandshakeCannotBeReplayed(t *testing.T) {
 	second.expect(frame.Challenge)
 	second.send(proof)
 	second.expect(frame.Refused)
-	expectRefusal(t, n, RefusedProof, "proof is wrong")
+	expectRefusal(t, n, RefusedWrongProof, "proof is wrong")
 }
 
 func TestTheConnectorRefuses(t *testing.T) {
@@ -123,21 +124,21 @@ func TestTheConnectorRefuses(t *testing.T) {
 	challenge := func(r *raw, ids ...[]byte) { r.send(frame.AppendChallenge(nil, nonce[:], ids, frame.Defaults())) }
 	for _, c := range []struct {
 		name, sentence string
-		reason         Refusal
+		kind           Refusal
 		serve          func(r *raw)
 	}{
-		{"an acceptor without a secret", "no secret that the acceptor accepts", RefusedSecret, func(r *raw) { challenge(r) }},
-		{"another secret", "no secret that the acceptor accepts", RefusedSecret, func(r *raw) { challenge(r, theirs.KeyID()) }},
-		{"its own proof, reflected", "acceptor's proof is wrong", RefusedProof, func(r *raw) {
+		{"an acceptor without a secret", "the acceptor has no secret", RefusedNoKey, func(r *raw) { challenge(r) }},
+		{"another secret", "no secret that the acceptor accepts", RefusedNoCommonKey, func(r *raw) { challenge(r, theirs.KeyID()) }},
+		{"its own proof, reflected", "acceptor's proof is wrong", RefusedWrongProof, func(r *raw) {
 			challenge(r, ours.KeyID())
 			r.send(frame.AppendWelcome(nil, bytes.Clone(r.expect(frame.Proof).Handshake.Proof)))
 		}},
-		{"an empty proof", "acceptor's proof is wrong", RefusedProof, func(r *raw) {
+		{"an empty proof", "acceptor's proof is wrong", RefusedWrongProof, func(r *raw) {
 			challenge(r, ours.KeyID())
 			r.expect(frame.Proof)
 			r.send(frame.AppendWelcome(nil, nil))
 		}},
-		{"a welcome without a challenge", "type 3 where type 1 must come", RefusedFrame, func(r *raw) { r.send(frame.AppendWelcome(nil, nil)) }},
+		{"a welcome without a challenge", "type 3 where type 1 must come", RefusedOutOfOrder, func(r *raw) { r.send(frame.AppendWelcome(nil, nil)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			served := make(chan struct{})
@@ -153,7 +154,7 @@ func TestTheConnectorRefuses(t *testing.T) {
 				t.Error(err)
 			}
 			<-served
-			expectRefusal(t, n, c.reason, c.sentence)
+			expectRefusal(t, n, c.kind, c.sentence)
 		})
 	}
 }
@@ -175,7 +176,7 @@ func TestASilentConnectorIsNotWaitedFor(t *testing.T) {
 	r := dialRaw(t, n)
 	r.expect(frame.Challenge)
 	r.expectEnd()
-	expectRefusal(t, n, RefusedTimeout, "timeout")
+	expectRefusal(t, n, RefusedTooSlow, "timeout")
 }
 
 func TestConnectionsWithoutProofAreBounded(t *testing.T) {
@@ -188,7 +189,7 @@ func TestConnectionsWithoutProofAreBounded(t *testing.T) {
 	if response.Body.Close(); response.StatusCode != http.StatusServiceUnavailable {
 		t.Error(response.Status)
 	}
-	expectRefusal(t, n, RefusedCrowded, "too many handshakes")
+	expectRefusal(t, n, RefusedTooMany, "too many handshakes")
 	first.conn.Close()
 	eventually(t, "room again", func() bool { return len(n.unproved) < 2 })
 	dialRaw(t, n).expect(frame.Challenge)
@@ -216,7 +217,7 @@ func TestAnotherProtocolIsNamed(t *testing.T) {
 	if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), Protocol) {
 		t.Error(response.Status, string(body))
 	}
-	expectRefusal(t, n, RefusedRequest, Protocol)
+	expectRefusal(t, n, RefusedBadUpgrade, Protocol)
 	response, err = http.DefaultClient.Do(upgradeRequest(t, n.address, "martlet-grid-2,"+Protocol))
 	check(t, err)
 	if response.Body.Close(); response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Sec-WebSocket-Protocol") != Protocol {
@@ -235,7 +236,7 @@ func TestAServerThatIsNoGridIsUnreachable(t *testing.T) {
 	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "404") {
 		t.Error(err)
 	}
-	expectRefusal(t, n, RefusedRequest, "the peer answers 404")
+	expectRefusal(t, n, RefusedBadUpgrade, "the peer answers 404")
 }
 
 func TestSecretsChangeWhileRequestsRun(t *testing.T) {
@@ -293,14 +294,14 @@ func TestRefusalsAreNotLoggedEachTime(t *testing.T) {
 	clock := newFakeClock()
 	n := newNode(t, Config{Clock: clock})
 	for range 50 {
-		n.refuse(RefusedProof, "127.0.0.1:1", errors.New("wrong"))
+		n.refuse(RefusedWrongProof, "127.0.0.1:1", errors.New("wrong"))
 	}
 	if lines := strings.Count(n.log.String(), "handshake failed"); lines != 1 {
 		t.Error(lines, "lines")
 	}
 	clock.advance(rarely.QuietTime)
-	n.refuse(RefusedProof, "127.0.0.1:1", errors.New("wrong"))
-	if log := n.log.String(); !strings.Contains(log, "left_out=49") || n.Stats().Refused[RefusedProof] != 51 {
+	n.refuse(RefusedWrongProof, "127.0.0.1:1", errors.New("wrong"))
+	if log := n.log.String(); !strings.Contains(log, "left_out=49") || n.Stats().Refused[RefusedWrongProof] != 51 {
 		t.Error(log)
 	}
 }

@@ -190,7 +190,7 @@ func (g *Grid) connectTo(address string) (*Conn, error) {
 	}
 	c, err := g.proveTo(conn, address)
 	if err != nil {
-		g.refuse(reasonOf(err), address, err)
+		g.refuse(kindOf(err), address, err)
 		conn.Close()
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (g *Grid) proveTo(conn net.Conn, address string) (*Conn, error) {
 		return nil, upgradeError(err)
 	}
 	if hs.Protocol != Protocol {
-		return nil, &handshakeError{RefusedRequest, fmt.Errorf("%w: %w: it does not speak %s", ErrRefused, ErrNoGrid, Protocol)}
+		return nil, &handshakeError{RefusedBadUpgrade, fmt.Errorf("%w: %w: it does not speak %s", ErrRefused, ErrNoGrid, Protocol)}
 	}
 	s := newSocket(conn, early, ws.StateClientSide)
 	theirs, err := g.connect(s)
@@ -227,7 +227,7 @@ func upgradeError(err error) error {
 	case !errors.As(err, &status):
 		return err
 	case status == http.StatusServiceUnavailable: // too many handshakes, or about to stop
-		return &handshakeError{RefusedRequest, fmt.Errorf("%w: the peer answers %d", ErrRefused, int(status))}
+		return &handshakeError{RefusedBadUpgrade, fmt.Errorf("%w: the peer answers %d", ErrRefused, int(status))}
 	}
-	return &handshakeError{RefusedRequest, fmt.Errorf("%w: %w: the peer answers %d", ErrRefused, ErrNoGrid, int(status))}
+	return &handshakeError{RefusedBadUpgrade, fmt.Errorf("%w: %w: the peer answers %d", ErrRefused, ErrNoGrid, int(status))}
 }

@@ -2,27 +2,31 @@ package grid
 
 import (
 	"log/slog"
+	"slices"
 	"sync/atomic"
 )
 
-// Refusal is a reason for which a handshake fails.
+// Refusal is a kind of failed handshake; doc/formats/grid.md, "Kinds of refusal".
 type Refusal string
 
-// The reasons of refused handshakes.
+// The kinds of failed handshakes, the same as those of martlet/grid.
 const (
-	RefusedRequest  Refusal = "request"    // not an upgrade to the grid's protocol
-	RefusedCrowded  Refusal = "crowded"    // too many connections without proof
-	RefusedSecret   Refusal = "secret"     // no secret fits
-	RefusedProof    Refusal = "proof"      // the proof is wrong
-	RefusedFrame    Refusal = "frame"      // not the frame that must come
-	RefusedTimeout  Refusal = "timeout"    // the handshake took too long, or the connection ended
-	RefusedByPeer   Refusal = "peer"       // the other side refused
-	RefusedDraining Refusal = "going_away" // this side is about to stop
+	RefusedBadUpgrade  Refusal = "bad_upgrade"   // not an upgrade to the grid's protocol
+	RefusedTooMany     Refusal = "too_many"      // too many connections without proof
+	RefusedNoKey       Refusal = "no_key"        // one side has a secret and the other has none, or sends no proof
+	RefusedNoCommonKey Refusal = "no_common_key" // no secret fits
+	RefusedWrongProof  Refusal = "wrong_proof"   // the proof is wrong
+	RefusedMalformed   Refusal = "malformed"     // not a message of this protocol, or a large one
+	RefusedOutOfOrder  Refusal = "out_of_order"  // not the frame that must come
+	RefusedTooSlow     Refusal = "too_slow"      // the handshake took too long
+	RefusedLost        Refusal = "lost"          // the connection ended
+	RefusedByPeer      Refusal = "by_peer"       // the other side refused
 )
 
 // Refusals are all of them, in the order of Stats.
 var Refusals = [...]Refusal{
-	RefusedRequest, RefusedCrowded, RefusedSecret, RefusedProof, RefusedFrame, RefusedTimeout, RefusedByPeer, RefusedDraining,
+	RefusedBadUpgrade, RefusedTooMany, RefusedNoKey, RefusedNoCommonKey, RefusedWrongProof, RefusedMalformed,
+	RefusedOutOfOrder, RefusedTooSlow, RefusedLost, RefusedByPeer,
 }
 
 // Stats are counts since the start, and what is open now.
@@ -60,19 +64,15 @@ func (g *Grid) Stats() Stats {
 		HandlerPanics: c.panics.Load(), MessagesIn: c.messagesIn.Load(), MessagesOut: c.messagesOut.Load(),
 		FramesOut: c.framesOut.Load(),
 	}
-	for i, reason := range Refusals {
-		s.Refused[reason] = c.refused[i].Load()
+	for i, kind := range Refusals {
+		s.Refused[kind] = c.refused[i].Load()
 	}
 	return s
 }
 
 // refuse counts a failed handshake and says so in the log.
-func (g *Grid) refuse(reason Refusal, peer string, cause error) {
-	for i := range Refusals {
-		if Refusals[i] == reason {
-			g.counters.refused[i].Add(1)
-		}
-	}
-	g.quiet.Warn(g.config.Log, g.config.Clock.Now(), "refused "+string(reason), "grid: a handshake failed",
-		slog.String("peer", peer), slog.String("reason", string(reason)), slog.Any("error", cause))
+func (g *Grid) refuse(kind Refusal, peer string, cause error) {
+	g.counters.refused[slices.Index(Refusals[:], kind)].Add(1)
+	g.quiet.Warn(g.config.Log, g.config.Clock.Now(), "refused "+string(kind), "grid: a handshake failed",
+		slog.String("peer", peer), slog.String("kind", string(kind)), slog.Any("error", cause))
 }

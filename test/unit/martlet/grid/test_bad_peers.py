@@ -124,6 +124,16 @@ def test_a_handshake_that_is_too_long_or_none(server: ServiceProcess) -> None:
     assert server.counters()["requests"] == server.counters()["requests"] - 1
 
 
+def test_a_peer_that_goes_without_a_proof(server: ServiceProcess) -> None:
+    with RawPeer(server.address) as peer:
+        peer.receive()
+        peer.sock.sendall(peer.channel.close())
+        reason_of_close(peer)
+    with RawPeer(server.address) as peer:
+        peer.receive()
+    server.await_counter("lost", 2)
+
+
 def test_requests_with_the_proof_are_not_served(server: ServiceProcess) -> None:
     with RawPeer(server.address) as peer:
         challenge = peer.receive()

@@ -16,6 +16,7 @@ from martlet.grid.handlers import Handlers
 from martlet.grid.http_login import Logins
 from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
+from martlet.grid.refusals import Refusal
 from martlet.grid.secrets import Secrets
 from martlet.http.backend_client import BackendClient, ConnectError
 from martlet.http.environ import Environ, StartResponse
@@ -213,6 +214,7 @@ def test_the_grid_is_served_behind_its_own_handshake(door: Door) -> None:
     assert client.request(door.address, "echo", b"hello") == b"hello"
     figures = door.figures()
     assert (figures["connections"], figures["handshakes"], figures["served"]) == (1, 1, 1)
+    assert figures["refused"] == dict.fromkeys(Refusal, 0)
     client.close()
     stranger = patient_client(OTHER)
     with pytest.raises(GridRefusedError, match="no secret in common"):

@@ -9,8 +9,9 @@ import pytest
 
 from martlet.grid import frames
 from martlet.grid.frames import FrameError, decode_message, encode
-from martlet.grid.handshake import AcceptorHandshake, ConnectorHandshake, Refusal, RefusedError
+from martlet.grid.handshake import AcceptorHandshake, ConnectorHandshake, RefusedError
 from martlet.grid.options import Options
+from martlet.grid.refusals import Refusal
 from martlet.grid.secrets import Secrets, acceptor_proof, connector_proof, key_id
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "grid" / "handshake.json"
