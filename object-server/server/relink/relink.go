@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"martlet/object-server/device"
+	"martlet/object-server/ring"
 	"martlet/object-server/server/devices"
 )
 
@@ -43,7 +44,7 @@ type raiser interface {
 
 // Relinker raises the part power of the devices of one server. Safe for concurrent use.
 type Relinker struct {
-	rings    rings
+	rings    ring.Files
 	policies map[int]bool // indexes of the storage policies
 	devices  *devices.Set
 	logger   *slog.Logger
@@ -51,7 +52,7 @@ type Relinker struct {
 
 // New returns a relinker for rings in swiftDir.
 func New(swiftDir string, policies map[int]bool, all *devices.Set, logger *slog.Logger) *Relinker {
-	return &Relinker{rings: rings{directory: swiftDir}, policies: policies, devices: all, logger: logger}
+	return &Relinker{rings: ring.Files{Directory: swiftDir}, policies: policies, devices: all, logger: logger}
 }
 
 // Take takes a step on the devices and policies given; nil means all. The work goes on in the background: Progress
@@ -69,7 +70,7 @@ func (r *Relinker) Take(step string, policies []int, names []string) (*Answer, e
 		if policies != nil && !slices.Contains(policies, policy) {
 			continue
 		}
-		current, err := r.rings.load(policy)
+		current, err := r.rings.Object(policy)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +155,7 @@ func (a *Answer) add(name string, policy int, set func(*Device)) {
 func (r *Relinker) Prepare(d *device.Device, path string) {
 	known := d.Progress()
 	for policy := range r.policies {
-		current, err := r.rings.load(policy)
+		current, err := r.rings.Object(policy)
 		p, isKnown := known[policy]
 		switch {
 		case err != nil || current == nil:

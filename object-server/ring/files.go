@@ -1,4 +1,4 @@
-package relink
+package ring
 
 import (
 	"errors"
@@ -8,30 +8,29 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"martlet/object-server/ring"
 )
 
-// rings keeps the object rings that were read last, by policy.
-type rings struct {
-	directory string
-	mu        sync.Mutex
-	read      map[int]readRing // guarded by mu
+// Files keeps the object rings that were read last, by policy. Safe for concurrent use.
+type Files struct {
+	Directory string
+
+	mu   sync.Mutex
+	read map[int]readRing // guarded by mu
 }
 
 type readRing struct {
-	*ring.Ring
+	*Ring
 	modified time.Time
 	size     int64
 }
 
-// load reads the ring of a policy if its file has changed; nil if there is none.
-func (r *rings) load(policy int) (*ring.Ring, error) {
+// Object reads the object ring of a policy if its file has changed; nil if there is none.
+func (r *Files) Object(policy int) (*Ring, error) {
 	name := "object.ring.gz"
 	if policy > 0 {
 		name = fmt.Sprintf("object-%d.ring.gz", policy)
 	}
-	path := filepath.Join(r.directory, name)
+	path := filepath.Join(r.Directory, name)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -44,7 +43,7 @@ func (r *rings) load(policy int) (*ring.Ring, error) {
 	if known, ok := r.read[policy]; ok && known.modified.Equal(info.ModTime()) && known.size == info.Size() {
 		return known.Ring, nil
 	}
-	loaded, err := ring.Load(path)
+	loaded, err := Load(path)
 	if err != nil {
 		return nil, err
 	}
