@@ -8,6 +8,7 @@ require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/tinylib/msgp v1.6.5
 	golang.org/x/sys v0.36.0
+	golang.org/x/time v0.12.0
 	gopkg.in/ini.v1 v1.67.3
 	pgregory.net/rapid v1.3.0
 )

@@ -47,7 +47,7 @@ func importTarget(t testing.TB) (*vfs.Mem, []RawRecord) {
 	return m.fs, all
 }
 
-func readAll(t testing.TB, f vfs.File) []byte {
+func readAll(t testing.TB, f Large) []byte {
 	p := make([]byte, must[int64](t)(f.Size()))
 	must[int](t)(f.ReadAt(p, 0))
 	return p

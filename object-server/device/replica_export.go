@@ -2,16 +2,22 @@ package device
 
 import (
 	"fmt"
+	"io"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
-	"martlet/object-server/vfs"
 )
 
 // RawRecord is a record as it goes from one replica to another.
 type RawRecord struct {
-	Bytes []byte   // as in the log, from its header to its padding
-	Large vfs.File // the object, of a SPILL; nil of all others
+	Bytes []byte // as in the log, from its header to its padding
+	Large Large  // the object, of a SPILL; nil of all others
+}
+
+// Large has the bytes of a large object. Import reads them once, from the first to the last.
+type Large interface {
+	io.ReaderAt
+	Size() (int64, error)
 }
 
 // Export visits what a peer needs that has everything up to a position: records that

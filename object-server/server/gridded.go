@@ -31,6 +31,7 @@ func (s *Server) gridMux() *grid.Mux {
 			return s.serveGrid(ctx, method, payload, answer)
 		})
 	}
+	s.replicas.AddTo(mux)
 	return mux
 }
 

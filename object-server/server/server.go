@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"martlet/object-server/replicator/serve"
 	"martlet/object-server/ring"
 	"martlet/object-server/server/calls"
 	"martlet/object-server/server/conf"
@@ -29,18 +30,19 @@ import (
 
 // Server answers requests for the objects on the devices of one host. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	config  *conf.Config
-	logger  *slog.Logger
-	hasher  ring.Hasher
-	allowed allowedHeaders
-	updater *updates.Updater
-	devices *devices.Set
-	version string
-	limiter *ratelimit.Limiter // nil if there are no limits
-	clients clients
-	unused  unused
-	door    doorway
-	http    *http.Server
+	config   *conf.Config
+	logger   *slog.Logger
+	hasher   ring.Hasher
+	allowed  allowedHeaders
+	updater  *updates.Updater
+	devices  *devices.Set
+	version  string
+	limiter  *ratelimit.Limiter // nil if there are no limits
+	clients  clients
+	unused   unused
+	door     doorway
+	replicas *serve.Replicas
+	http     *http.Server
 
 	reporter *recon.Reporter
 	relinker *relink.Relinker
@@ -79,6 +81,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		allowed:     newAllowedHeaders(config.AllowedHeaders),
 		clients:     clients{make(chan struct{}, config.MaxClients)},
 		limiter:     ratelimit.New(&config.Ratelimit, logger),
+		replicas:    serve.New(),
 		stopKeeping: func() {},
 	}
 	s.door = newDoorway(config, s.gridMux(), logger)
@@ -136,6 +139,7 @@ const closeWait = 10 * time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.unused.stop()
 	s.stopKeeping()
+	s.replicas.Stop()
 	drained := make(chan error, 1)
 	go func() { drained <- s.door.grid.Drain(ctx, "the server stops") }()
 	err := s.http.Shutdown(ctx)

@@ -30,6 +30,7 @@ GO_LEVELS = {
     "grid/rarely": 0,
     "grid/login": 1,
     "grid": 1,
+    "background": 0,
     "failpoint": 0,
     "proof": -1,  # for tests of all the others
     "bundle/buffers": 0,
@@ -53,13 +54,16 @@ GO_LEVELS = {
     "server/ranges": 0,
     "server/ratelimit": 1,
     "server/versionid": 1,
+    "replicator/wire": 6,
     "server/conf": 6,
     "server/devices": 6,
+    "replicator/serve": 7,
     "server/recon": 7,
     "server/relink": 7,
     "server": 8,
-    "cmd": 9,
-    "bench": 9,
+    "replicator": 9,
+    "cmd": 10,
+    "bench": 10,
 }
 
 # What decides without touching a disk: it is handed bytes, or an interface to read by.

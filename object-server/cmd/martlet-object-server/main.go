@@ -24,6 +24,7 @@ import (
 var version = ""
 
 const usage = `usage: martlet-object-server [serve] CONF
+       martlet-object-server replicate [CONF] ...                     see replicate --help
        martlet-object-server relinker relink | cleanup ...             see relinker --help
        martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
        martlet-object-server --help | --version | --print-options
@@ -53,6 +54,9 @@ func main() {
 func run(arguments []string, stdout, stderr io.Writer) int {
 	if len(arguments) > 0 && arguments[0] == "relinker" {
 		return runRelinker(arguments[1:], stdout, stderr)
+	}
+	if len(arguments) > 0 && arguments[0] == "replicate" {
+		return runReplicate(arguments[1:], stdout, stderr)
 	}
 	if len(arguments) > 0 && arguments[0] == "bundle" {
 		return runBundle(arguments[1:], stdout, stderr)

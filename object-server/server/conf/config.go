@@ -42,6 +42,7 @@ type Config struct {
 	AllowedHeaders []string
 	Device         device.Options
 	Ratelimit      ratelimit.Config
+	Replicator     Replicator
 	WithoutEffect  []string // options of OpenStack Swift without a meaning here, each with the reason
 
 	// From martlet.conf.
@@ -76,7 +77,7 @@ func ReadIn(path, swiftDir string) (*Config, error) {
 
 // foreignSections belong to other programs that share the file in Swift.
 var foreignSections = []string{
-	"object-replicator", "object-reconstructor", "object-auditor", "object-expirer", "object-relinker",
+	"object-reconstructor", "object-auditor", "object-expirer", "object-relinker",
 }
 
 func (c *Config) read(file *ini.File) error {

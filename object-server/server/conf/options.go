@@ -19,9 +19,11 @@ const (
 	defaultSection = option.DefaultSection
 	appSection     = "app:object-server"
 	updaterSection = "object-updater"
+
+	replicatorSection = "object-replicator"
 )
 
-var ownSections = []string{defaultSection, appSection, updaterSection, ratelimit.Section}
+var ownSections = []string{defaultSection, appSection, updaterSection, replicatorSection, ratelimit.Section}
 
 // options lists every option; etc/object-server.conf-sample describes them. [app:object-server] may set those of
 // [DEFAULT], too.
@@ -60,7 +62,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "fallocate_reserve", "1%", c.setReserve),
 		option.New(defaultSection, "reclaim_age", "604800", option.Seconds(&c.Device.ReclaimAge)),
 		option.New(updaterSection, "interval", "300", option.Seconds(&c.UpdaterInterval)),
-	}, c.Ratelimit.Options()...)
+	}, append(c.Replicator.options(), c.Ratelimit.Options()...)...)
 }
 
 // PrintOptions writes one line for each option: its section, name and default.

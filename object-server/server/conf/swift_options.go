@@ -14,11 +14,17 @@ type swiftOption struct {
 	why     string
 }
 
-const everySection = ""
+const (
+	everySection   = ""
+	priorityNames  = "nice_priority ionice_class ionice_priority"
+	priorityReason = "systemd sets this for a service (Nice=, IOSchedulingClass=)"
+)
 
 var swiftOptions = []swiftOption{
-	{everySection, "user nice_priority ionice_class ionice_priority",
-		"systemd sets this for a service (User=, Nice=, IOSchedulingClass=)"},
+	{everySection, "user", "systemd sets this for a service (User=)"},
+	{defaultSection, priorityNames, priorityReason},
+	{appSection, priorityNames, priorityReason},
+	{updaterSection, priorityNames, priorityReason},
 	{everySection, "log_name log_facility log_address log_udp_host log_udp_port log_custom_handlers log_max_line_length",
 		"the log goes to standard error, which systemd stores"},
 	{everySection, "log_statsd_* statsd_emit_legacy statsd_label_mode statsd_user_label_* recon_cache_path",
@@ -40,13 +46,21 @@ var swiftOptions = []swiftOption{
 	{appSection, "slow", "it only slows down a server for tests"},
 	{appSection, "slow_delete_log_threshold_seconds", "the request log contains the duration of each request"},
 	{appSection, "replication_server replication_concurrency replication_concurrency_per_device replication_lock_timeout " +
-		"replication_failure_threshold replication_failure_ratio", "nothing is replicated through this server yet"},
+		"replication_failure_threshold replication_failure_ratio", "replicators have limits of their own: [object-replicator]"},
 	{appSection, "auto_create_account_prefix", "it is an option of [swift-constraints] in martlet.conf"},
 	{updaterSection, "concurrency updater_workers objects_per_second max_objects_per_container_per_second " +
 		"per_container_ratelimit_buckets max_deferred_updates slowdown async_tracker_max_entries async_tracker_dump_count",
 		"updates go in batches, one at a time to each database"},
 	{updaterSection, "conn_timeout node_timeout log_level", "the option of [DEFAULT] applies"},
 	{updaterSection, "report_interval", "GET /recon/async shows the number of waiting updates"},
+	{replicatorSection, "daemonize vm_test_mode log_level", "the command line and [DEFAULT] say so"},
+	{replicatorSection, "sync_method rsync_* rsync_module http_timeout lockup_timeout conn_timeout",
+		"records go over the grid; node_timeout bounds each request"},
+	{replicatorSection, "replicator_workers", "one process works on all devices in parallel"},
+	{replicatorSection, "run_pause", "it is an old name of interval"},
+	{replicatorSection, "ring_check_interval", "a changed ring is read at the next pass"},
+	{replicatorSection, "handoffs_first handoff_delete", "a hand-off is removed once all primaries have it"},
+	{replicatorSection, "stats_interval reclaim_age", "each pass logs what it did; [DEFAULT] has reclaim_age"},
 }
 
 // refused are options of Swift that must not be ignored: their missing effect would be noticed late.

@@ -1,0 +1,158 @@
+package replicator
+
+import (
+	"context"
+	"sync"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/replicator/wire"
+	"martlet/object-server/ring"
+)
+
+// replicas is a partition, and how far its peers are.
+type replicas struct {
+	number    uint32
+	state     wire.State
+	isHandoff bool
+	peers     []*pair
+}
+
+// pair is a partition at one peer.
+type pair struct {
+	*remote
+	state    wire.State
+	hasState bool
+	has      bundle.Position // of this device: up to there the peer has everything, if isWhole
+	isWhole  bool
+}
+
+// chunk compares some partitions with all their peers, and sends what differs.
+func (x *devicePass) chunk(ctx context.Context, numbers []uint32) {
+	all, err := x.look(ctx, numbers)
+	if err != nil {
+		x.failed(ctx, "digests", numbers[0], x.own, err)
+		return
+	}
+	var wait sync.WaitGroup
+	places := make(chan struct{}, max(1, x.config.Concurrency))
+	for _, p := range all {
+		places <- struct{}{}
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			defer func() { <-places }()
+			x.settle(ctx, p)
+		}()
+	}
+	wait.Wait()
+	x.conclude(ctx, all)
+}
+
+// look asks this device and all peers for the states of partitions.
+func (x *devicePass) look(ctx context.Context, numbers []uint32) ([]*replicas, error) {
+	asked := make([]wire.Asked, len(numbers))
+	for i, n := range numbers {
+		asked[i].Partition = n
+	}
+	states, err := x.own.states(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*replicas, len(numbers))
+	byPeer := map[*ring.Device][]*pair{}
+	of := map[*ring.Device][]wire.Asked{}
+	for i, n := range numbers {
+		p := &replicas{number: n, state: states[i], isHandoff: true}
+		all[i] = p
+		for _, d := range x.ring.PartitionDevices(n) {
+			if d.ID == x.device.ID {
+				p.isHandoff = false
+				continue
+			}
+			one := &pair{remote: x.remote(d, x.policy)}
+			p.peers = append(p.peers, one)
+			byPeer[d], of[d] = append(byPeer[d], one), append(of[d], asked[i])
+		}
+	}
+	var wait sync.WaitGroup
+	for d, pairs := range byPeer {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			x.lookAt(ctx, pairs, of[d])
+		}()
+	}
+	wait.Wait()
+	return all, nil
+}
+
+// lookAt asks one peer.
+func (x *devicePass) lookAt(ctx context.Context, pairs []*pair, asked []wire.Asked) {
+	peer := pairs[0].remote
+	if x.isDown(peer) {
+		return
+	}
+	states, err := peer.states(ctx, asked)
+	if err != nil {
+		x.failed(ctx, "digests", asked[0].Partition, peer, err)
+		return
+	}
+	for i, one := range pairs {
+		one.state, one.hasState = states[i], true
+	}
+}
+
+// conclude tells this device what its peers have, and gives back hand-offs that all of them have.
+func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
+	q := wire.SyncedRequest{Device: x.device.Name, Policy: x.policy}
+	for _, p := range all {
+		one := wire.Synced{Partition: p.number}
+		isInSync := p.state.IsKnown
+		for _, peer := range p.peers {
+			name := peer.named(&peer.state.Position)
+			if isInSync = isInSync && peer.isWhole; peer.hasState {
+				one.Peers = append(one.Peers, name)
+			}
+			if peer.isWhole {
+				one.Has = append(one.Has, wire.Holding{Peer: name, Position: wire.PositionOf(peer.has)})
+			}
+		}
+		x.note(func(report *Report) {
+			report.Partitions++
+			if isInSync {
+				report.InSync++
+			}
+			if p.isHandoff {
+				report.Handoffs++
+			}
+		})
+		switch {
+		case p.isHandoff && isInSync && len(p.peers) > 0:
+			x.giveBack(ctx, p)
+		case len(one.Peers) == len(p.peers): // of a peer that cannot be asked the name is not known
+			q.Synced = append(q.Synced, one)
+		}
+	}
+	if len(q.Synced) == 0 {
+		return
+	}
+	if err := x.own.call(ctx, wire.NameSynced, &q, &wire.Done{}); err != nil {
+		x.failed(ctx, "synced", q.Synced[0].Partition, x.own, err)
+	}
+}
+
+// giveBack removes a hand-off, unless it has been written to since its peers got it.
+func (x *devicePass) giveBack(ctx context.Context, p *replicas) {
+	at := p.peers[0].has
+	for _, peer := range p.peers {
+		if peer.has != at {
+			return // the next pass sees what was written meanwhile
+		}
+	}
+	q := wire.DropRequest{Partition: x.own.partition(p.number), Position: wire.PositionOf(at)}
+	if err := x.own.call(ctx, wire.NameDrop, &q, &wire.Done{}); err != nil {
+		x.failed(ctx, "drop", p.number, x.own, err)
+		return
+	}
+	x.note(func(report *Report) { report.GivenBack++ })
+}

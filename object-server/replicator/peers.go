@@ -1,0 +1,82 @@
+package replicator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/grid"
+	"martlet/object-server/replicator/wire"
+	"martlet/object-server/ring"
+)
+
+// remote is one device of an object server.
+type remote struct {
+	peer    *grid.Peer
+	address string // host:port
+	device  string
+	policy  int
+	timeout time.Duration
+}
+
+func (r *Replicator) remote(d *ring.Device, policy int) *remote {
+	address := net.JoinHostPort(d.IP, strconv.Itoa(d.Port))
+	return &remote{r.grid.Peer(address), address, d.Name, policy, r.config.NodeTimeout}
+}
+
+func (s *remote) String() string { return s.address + "/" + s.device }
+
+// named is the name under which the device is known to have what a partition has. A bundle that was wiped has another name.
+func (s *remote) named(position *bundle.Position) string {
+	return fmt.Sprintf("%s %x", s, position.Bundle)
+}
+
+func (s *remote) partition(number uint32) wire.Partition {
+	return wire.Partition{Device: s.device, Policy: s.policy, Number: number}
+}
+
+// call sends a request and waits for its answer.
+func (s *remote) call(ctx context.Context, name string, q msgp.Marshaler, a msgp.Unmarshaler) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := grid.Call(ctx, s.peer, name, q, a); err != nil {
+		return fmt.Errorf("%s %s: %w", s, name, err)
+	}
+	return nil
+}
+
+func (s *remote) partitions(ctx context.Context) ([]uint32, error) {
+	var a wire.Partitions
+	err := s.call(ctx, wire.NamePartitions, &wire.PartitionsRequest{Device: s.device, Policy: s.policy}, &a)
+	return a.Numbers, err
+}
+
+// states asks for the states of partitions, each from its horizon on.
+func (s *remote) states(ctx context.Context, asked []wire.Asked) ([]wire.State, error) {
+	q := wire.DigestsRequest{Device: s.device, Policy: s.policy}
+	for _, one := range asked {
+		q.Asked = wire.AppendAsked(q.Asked, one)
+	}
+	var a wire.Digests
+	if err := s.call(ctx, wire.NameDigests, &q, &a); err != nil {
+		return nil, err
+	}
+	states, err := wire.ParseStates(a.States, len(asked))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	return states, nil
+}
+
+func (s *remote) state(ctx context.Context, partition uint32, horizon uint64) (wire.State, error) {
+	states, err := s.states(ctx, []wire.Asked{{Partition: partition, Horizon: horizon}})
+	if err != nil {
+		return wire.State{}, err
+	}
+	return states[0], nil
+}

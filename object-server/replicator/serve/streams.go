@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/device"
+	"martlet/object-server/grid"
+	"martlet/object-server/replicator/wire"
+)
+
+const (
+	streamBuffer = 64 << 10
+	// A round of imported records shares a flush. It has at most so many records and bytes.
+	roundRecords = 1024
+	roundBytes   = 4 << 20
+)
+
+// export streams the records of a partition that count.
+func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) error {
+	var q wire.ExportRequest
+	if _, err := q.UnmarshalMsg(payload); err != nil {
+		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
+	}
+	hashes, err := wire.ParseHashes(q.Hashes)
+	if err != nil {
+		return badPayload(err)
+	}
+	defer context.AfterFunc(r.stopped, s.Cancel)()
+	return r.replica(&q.Partition, func(replica device.Replica) error {
+		since, err := q.Since.Engine(), error(nil)
+		if q.Peer != "" {
+			if since, err = replica.SyncedThrough(q.Peer); err != nil {
+				return err
+			}
+		}
+		w := bufio.NewWriterSize(s, streamBuffer)
+		done, err := replica.Export(since, wanted(hashes, q.Tombstones), func(record device.RawRecord) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return wire.WriteRecord(w, record)
+		})
+		if err == nil {
+			err = wire.WriteEnd(w, done)
+		}
+		return errors.Join(err, w.Flush())
+	})
+}
+
+// wanted chooses records; nil takes all.
+func wanted(hashes map[format.Hash]bool, tombstones bool) func(e *format.Entry) bool {
+	if len(hashes) == 0 && !tombstones {
+		return nil
+	}
+	return func(e *format.Entry) bool {
+		return (len(hashes) == 0 || hashes[e.Hash]) && (!tombstones || e.Type == format.TypeTombstone)
+	}
+}
+
+// importRecords stores the records of a stream, and tells what became of them. What was stored stays if the stream is cut.
+func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []byte) error {
+	var q wire.Partition
+	if _, err := q.UnmarshalMsg(payload); err != nil {
+		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
+	}
+	leave, err := r.enterImport(&q)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer context.AfterFunc(r.stopped, s.Cancel)()
+	return r.replica(&q, func(replica device.Replica) error {
+		in := &round{replica: replica}
+		if err := in.read(wire.NewReader(bufio.NewReaderSize(s, streamBuffer))); err != nil {
+			return badPayload(err)
+		}
+		answer, err := in.done.MarshalMsg(nil)
+		if err != nil {
+			return err
+		}
+		return s.Send(answer)
+	})
+}
+
+// enterImport lets one stream at a time into a partition: two peers would send the same records.
+func (r *Replicas) enterImport(p *wire.Partition) (leave func(), err error) {
+	key := fmt.Sprint(p.Device, "/", p.Policy, "/", p.Number)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.importing[key] {
+		return nil, &grid.Error{Code: grid.CodeBusy, Reason: "another peer sends records of this partition"}
+	}
+	r.importing[key] = true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.importing, key)
+	}, nil
+}
+
+// round are the records that are imported together.
+type round struct {
+	replica device.Replica
+	records []device.RawRecord
+	bytes   int
+	done    wire.Imported
+}
+
+func (x *round) read(records *wire.Reader) error {
+	for {
+		record, err := records.Next()
+		if errors.Is(err, io.EOF) {
+			return x.store()
+		}
+		if err != nil {
+			return errors.Join(err, x.store()) // what has come whole need not come again
+		}
+		if record.Large != nil { // its bytes come now
+			if err := x.store(); err != nil {
+				return err
+			}
+			x.records = append(x.records, record)
+			if err := x.store(); err != nil {
+				return err
+			}
+			continue
+		}
+		x.records = append(x.records, device.RawRecord{Bytes: bytes.Clone(record.Bytes)})
+		x.bytes += len(record.Bytes)
+		if len(x.records) == roundRecords || x.bytes >= roundBytes {
+			if err := x.store(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (x *round) store() error {
+	if len(x.records) == 0 {
+		return nil
+	}
+	results, err := x.replica.Import(x.records)
+	clear(x.records)
+	x.records, x.bytes = x.records[:0], 0
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		switch result := &results[i]; {
+		case result.Err != nil:
+			x.done.Refused++
+			if x.done.Reason == "" {
+				x.done.Reason = result.Err.Error()
+			}
+		case result.Stored:
+			x.done.Stored++
+		default:
+			x.done.Known++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+)
+
+//go:generate go tool msgp -file messages.go -o messages_gen.go -io=false -tests=false
+
+// Names of the requests and streams.
+const (
+	NamePartitions = "replica.partitions"
+	NameDigests    = "replica.digests"
+	NameSlices     = "replica.slices"
+	NameElements   = "replica.elements"
+	NameSynced     = "replica.synced"
+	NameDrop       = "replica.drop"
+	NameDamages    = "replica.damages"
+	NameHeal       = "replica.heal"
+	NameExport     = "replica.export" // a stream
+	NameImport     = "replica.import" // a stream
+)
+
+// PartitionsRequest asks which partitions of a policy a device has.
+type PartitionsRequest struct {
+	Device string `msg:"device"`
+	Policy int    `msg:"policy"`
+}
+
+// Partitions are partitions of a device, in ascending order.
+type Partitions struct {
+	Numbers []uint32 `msg:"partitions"`
+}
+
+// Partition is one partition of a device.
+type Partition struct {
+	Device string `msg:"device"`
+	Policy int    `msg:"policy"`
+	Number uint32 `msg:"partition"`
+}
+
+// Position is a bundle.Position.
+type Position struct {
+	Bundle []byte `msg:"bundle"` // 16 bytes
+	LSN    uint64 `msg:"lsn"`
+}
+
+// PositionOf is the inverse of Position.Engine.
+func PositionOf(p bundle.Position) Position { return Position{p.Bundle[:], p.LSN} }
+
+// Engine is the position as the engine has it. One with an identity of another length is that of no bundle.
+func (p *Position) Engine() bundle.Position {
+	if len(p.Bundle) != len(format.Identity{}) {
+		return bundle.Position{}
+	}
+	return bundle.Position{Bundle: format.Identity(p.Bundle), LSN: p.LSN}
+}
+
+// DigestsRequest asks for the digests of partitions.
+type DigestsRequest struct {
+	Device string `msg:"device"`
+	Policy int    `msg:"policy"`
+	Asked  []byte `msg:"asked"` // AppendAsked
+}
+
+// Digests are the digests of the partitions that were asked for, in the same order.
+type Digests struct {
+	States []byte `msg:"states"` // AppendState
+}
+
+// SlicesRequest asks for the digests of the slices of Level in the slice Above of a partition.
+type SlicesRequest struct {
+	Partition Partition `msg:"partition"`
+	Above     uint8     `msg:"above"`
+	Prefix    uint32    `msg:"prefix"`
+	Level     uint8     `msg:"level"`
+	Horizon   uint64    `msg:"horizon"` // ticks
+}
+
+// Slices are the slices that are not empty.
+type Slices struct {
+	Slices []byte `msg:"slices"` // sethash.AppendSlices
+}
+
+// ElementsRequest asks what is in a slice.
+type ElementsRequest struct {
+	Partition Partition `msg:"partition"`
+	Level     uint8     `msg:"level"`
+	Prefix    uint32    `msg:"prefix"`
+}
+
+// Elements are the elements of a slice, in no order.
+type Elements struct {
+	Elements []byte `msg:"elements"` // AppendElements
+}
+
+// ExportRequest opens a stream of the records of a partition that count.
+type ExportRequest struct {
+	Partition  Partition `msg:"partition"`
+	Since      Position  `msg:"since"`
+	Peer       string    `msg:"peer"`       // only what this peer is not known to have; empty: Since counts
+	Hashes     []byte    `msg:"hashes"`     // 16 bytes each; none: all names
+	Tombstones bool      `msg:"tombstones"` // removals only
+}
+
+// Imported ends a stream of records to a server.
+type Imported struct {
+	Stored  uint64 `msg:"stored"`  // records that were written
+	Known   uint64 `msg:"known"`   // that count less than what is stored, or are stored already
+	Refused uint64 `msg:"refused"` // that could not be stored
+	Reason  string `msg:"reason"`  // of the first one that was refused
+}
+
+// SyncedRequest tells a server which peers have the other replicas of its partitions, and what they have.
+type SyncedRequest struct {
+	Device string   `msg:"device"`
+	Policy int      `msg:"policy"`
+	Synced []Synced `msg:"synced"`
+}
+
+// Synced is what is known of one partition.
+type Synced struct {
+	Partition uint32    `msg:"partition"`
+	Peers     []string  `msg:"peers"` // that have the other replicas
+	Has       []Holding `msg:"has"`   // what some of them have
+}
+
+// Holding says that a peer has all of a partition up to a position of the server's own.
+type Holding struct {
+	Peer     string   `msg:"peer"`
+	Position Position `msg:"position"`
+}
+
+// DropRequest asks to remove a partition that is at Position.
+type DropRequest struct {
+	Partition Partition `msg:"partition"`
+	Position  Position  `msg:"position"`
+}
+
+// HealRequest says that all that peers have of a partition was imported since its Doubt was told.
+type HealRequest struct {
+	Partition Partition `msg:"partition"`
+	Doubt     Position  `msg:"doubt"`
+}
+
+// Damaged is a partition with damage.
+type Damaged struct {
+	Partition uint32   `msg:"partition"`
+	Hashes    []byte   `msg:"hashes"` // 16 bytes each: names with a damaged record
+	Doubt     Position `msg:"doubt"`  // up to which records of unknown names are lost; LSN 0: none are
+}
+
+// Damages lists the partitions of a device that are damaged. The request is a PartitionsRequest.
+type Damages struct {
+	Partitions []Damaged `msg:"partitions"`
+}
+
+// Done is the answer to a request that tells nothing else.
+type Done struct{}

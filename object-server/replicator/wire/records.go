@@ -1,0 +1,201 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/device"
+)
+
+// A stream of records. All numbers are little-endian.
+//
+//	record: length 4 (not 0) | size of the large object 8; all ones: there is none | the record | the large object
+//	end:    length 4 (0) | identity of the bundle 16 | LSN 8 | skipped 4
+const (
+	recordHeadSize = 12
+	endSize        = 28
+	noLarge        = 1<<64 - 1
+	copySize       = 64 << 10
+)
+
+// WriteRecord writes one record. Errors: those of w; those of the large object are ErrSource.
+func WriteRecord(w io.Writer, r device.RawRecord) error {
+	var head [recordHeadSize]byte
+	binary.LittleEndian.PutUint32(head[:], uint32(len(r.Bytes)))
+	size := int64(-1)
+	if r.Large != nil {
+		var err error
+		if size, err = r.Large.Size(); err != nil {
+			return fmt.Errorf("%w: %w", ErrSource, err)
+		}
+	}
+	binary.LittleEndian.PutUint64(head[4:], uint64(size))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	if _, err := w.Write(r.Bytes); err != nil || size < 0 {
+		return err
+	}
+	return writeLarge(w, r.Large, size)
+}
+
+// ErrSource says that a large object cannot be read: what was sent of the stream is void.
+var ErrSource = errors.New("the large object cannot be read")
+
+func writeLarge(w io.Writer, large io.ReaderAt, size int64) error {
+	buffer := make([]byte, copySize)
+	for offset := int64(0); offset < size; {
+		n, err := large.ReadAt(buffer[:min(copySize, size-offset)], offset)
+		if n == 0 {
+			return fmt.Errorf("%w: at %d of %d: %w", ErrSource, offset, size, errors.Join(err, io.ErrUnexpectedEOF))
+		}
+		if _, err := w.Write(buffer[:n]); err != nil {
+			return err
+		}
+		offset += int64(n)
+	}
+	return nil
+}
+
+// WriteEnd ends the stream.
+func WriteEnd(w io.Writer, done bundle.Exported) error {
+	b := make([]byte, 4, 4+endSize)
+	b = append(b, done.Bundle[:]...)
+	b = binary.LittleEndian.AppendUint64(b, done.LSN)
+	b = binary.LittleEndian.AppendUint32(b, uint32(done.Skipped))
+	_, err := w.Write(b)
+	return err
+}
+
+// Reader reads a stream of records from a peer.
+type Reader struct {
+	r      io.Reader
+	buffer []byte
+	large  *large // that is not read to its end; nil: none
+	end    bundle.Exported
+	isEnd  bool
+}
+
+// NewReader returns a reader of the stream.
+func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
+
+// Next reads the next record; io.EOF after the last one. The record is valid until the next call of Next. What was not
+// read of its large object is skipped then.
+func (r *Reader) Next() (device.RawRecord, error) {
+	if r.isEnd {
+		return device.RawRecord{}, io.EOF
+	}
+	if r.large != nil {
+		if err := r.large.skip(); err != nil {
+			return device.RawRecord{}, err
+		}
+		r.large = nil
+	}
+	var length [4]byte
+	if err := r.full(length[:]); err != nil {
+		return device.RawRecord{}, err
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n == 0 {
+		return device.RawRecord{}, r.readEnd()
+	}
+	if n > format.RecordSizeMax {
+		return device.RawRecord{}, fmt.Errorf("%w: a record of %d bytes", ErrMalformed, n)
+	}
+	return r.readRecord(int(n))
+}
+
+func (r *Reader) readRecord(length int) (record device.RawRecord, err error) {
+	var head [recordHeadSize - 4]byte
+	if err := r.full(head[:]); err != nil {
+		return record, err
+	}
+	if r.buffer, err = readGrowing(r.r, r.buffer[:0], length); err != nil {
+		return record, err
+	}
+	record.Bytes = r.buffer
+	if size := binary.LittleEndian.Uint64(head[:]); size != noLarge {
+		if size > 1<<62 {
+			return record, fmt.Errorf("%w: a large object of %d bytes", ErrMalformed, size)
+		}
+		r.large = &large{r: r.r, size: int64(size)}
+		record.Large = r.large
+	}
+	return record, nil
+}
+
+// readGrowing reads length bytes. It takes memory as the bytes come: a length alone costs nothing.
+func readGrowing(r io.Reader, b []byte, length int) ([]byte, error) {
+	for len(b) < length {
+		n := min(length-len(b), max(len(b), copySize))
+		b = append(b, make([]byte, n)...)
+		if _, err := io.ReadFull(r, b[len(b)-n:]); err != nil {
+			return b, cut(err)
+		}
+	}
+	return b, nil
+}
+
+func (r *Reader) readEnd() error {
+	var b [endSize]byte
+	if err := r.full(b[:]); err != nil {
+		return err
+	}
+	r.isEnd = true
+	r.end = bundle.Exported{
+		Position: bundle.Position{Bundle: format.Identity(b[:16]), LSN: binary.LittleEndian.Uint64(b[16:])},
+		Skipped:  int(binary.LittleEndian.Uint32(b[24:])),
+	}
+	return io.EOF
+}
+
+// End is what the end of the stream says, after Next has returned io.EOF.
+func (r *Reader) End() bundle.Exported { return r.end }
+
+func (r *Reader) full(b []byte) error {
+	_, err := io.ReadFull(r.r, b)
+	return cut(err)
+}
+
+// cut makes the end of the bytes an error: a stream ends with its own end.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// large is a large object that is read once, from its first byte to its last.
+type large struct {
+	r    io.Reader
+	size int64
+	at   int64
+}
+
+func (l *large) Size() (int64, error) { return l.size, nil }
+
+// ReadAt reads only the bytes that come next.
+func (l *large) ReadAt(p []byte, offset int64) (int, error) {
+	if offset != l.at {
+		return 0, fmt.Errorf("%w: a large object is read at %d, the stream is at %d", ErrMalformed, offset, l.at)
+	}
+	if left := l.size - l.at; int64(len(p)) > left {
+		p = p[:left]
+	}
+	n, err := io.ReadFull(l.r, p)
+	l.at += int64(n)
+	if l.at == l.size && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (l *large) skip() error {
+	_, err := io.CopyN(io.Discard, l.r, l.size-l.at)
+	l.at = l.size
+	return cut(err)
+}
