@@ -22,15 +22,20 @@ type Exported struct {
 // visit returns. Segments that compaction replaces meanwhile stay until it is done.
 // It ends with the first error of visit.
 func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit func(p []byte, r *format.Record) error) (done Exported, err error) {
+	extents, counts, done, err := b.countingSince(since, want)
+	defer unpin(extents)
+	if err != nil {
+		return done, err
+	}
+	return done, b.visit(counts, visit, &done.Skipped)
+}
+
+// countingSince lists the records from after an LSN on that count, in the order in which they
+// lie. Their segments are pinned, also after an error.
+func (b *Bundle) countingSince(since uint64, want func(e *format.Entry) bool) (extents []extent, counts []found, done Exported, err error) {
 	b.mu.RLock()
-	extents, at := b.extents()
+	extents, done.Position = b.extents()
 	b.mu.RUnlock()
-	done.Position = at
-	defer func() {
-		for i := range extents {
-			extents[i].segment.unpin()
-		}
-	}()
 	var entries []found
 	for i := range extents {
 		x := &extents[i]
@@ -44,7 +49,7 @@ func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit fun
 			continue
 		}
 		if err != nil {
-			return done, err
+			return extents, nil, done, err
 		}
 		for _, e := range b.own(x.segment, run) {
 			if e.LSN > since {
@@ -53,20 +58,25 @@ func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit fun
 		}
 	}
 	slices.SortFunc(entries, func(e, f found) int { return e.Compare(f.Entry) })
-	var counts []found
 	last(entries, func(e *found) {
 		if e.Type != format.TypeVersionDirectory && (want == nil || want(&e.Entry)) {
 			counts = append(counts, *e)
 		}
 	})
-	return done, b.visit(counts, visit, &done.Skipped)
+	slices.SortFunc(counts, func(e, f found) int {
+		return cmp.Or(cmp.Compare(e.segment.base, f.segment.base), cmp.Compare(e.Unit, f.Unit))
+	})
+	return extents, counts, done, nil
+}
+
+func unpin(extents []extent) {
+	for i := range extents {
+		extents[i].segment.unpin()
+	}
 }
 
 // visit reads the records of entries.
 func (b *Bundle) visit(entries []found, visit func(p []byte, r *format.Record) error, skipped *int) error {
-	slices.SortFunc(entries, func(e, f found) int {
-		return cmp.Or(cmp.Compare(e.segment.base, f.segment.base), cmp.Compare(e.Unit, f.Unit))
-	})
 	for len(entries) > 0 {
 		s, n := entries[0].segment, 1
 		for n < len(entries) && entries[n].segment == s {
@@ -94,7 +104,7 @@ func (b *Bundle) visitSegment(s *openSegment, entries []found, visit func(p []by
 		p, err := source.At(int64(e.Unit)*format.UnitSize, int(e.Units)*format.UnitSize)
 		var r *format.Record
 		if err == nil {
-			r, err = checked(p, e)
+			r, err = checked(p, e.segment.salt, &e.Entry)
 		}
 		if format.IsDamage(err) || isUnreadable(err) {
 			err = fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, b.directory, e.LSN, err)
@@ -113,9 +123,9 @@ func (b *Bundle) visitSegment(s *openSegment, entries []found, visit func(p []by
 }
 
 // checked parses a record that must be that of an entry, and checks every byte.
-func checked(p []byte, e *found) (*format.Record, error) {
+func checked(p []byte, salt uint32, e *format.Entry) (*format.Record, error) {
 	r, err := format.ParseRecord(p)
-	if err == nil && (r.Head.Salt != e.segment.salt || r.Head.Entry(e.Unit) != e.Entry) {
+	if err == nil && (r.Head.Salt != salt || r.Head.Entry(e.Unit) != *e) {
 		err = fmt.Errorf("%w: not the record of its entry", format.ErrDamaged)
 	}
 	if err == nil {

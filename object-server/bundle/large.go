@@ -100,7 +100,7 @@ func (b *Bundle) largeTempPath(id uint64) string {
 }
 
 func (b *Bundle) largePath(id uint64) string {
-	return filepath.Join(b.directory, largeDirectory, fmt.Sprintf("%016x%s", id, largeSuffix))
+	return filepath.Join(b.directory, largeDirectory, largeName(id))
 }
 
 // sweepLarge takes large files away that no live record names: a crash left them

@@ -98,3 +98,20 @@ func (x *export) end() {
 		x.device.leave()
 	}
 }
+
+// Locate tells where the records lie that Export would visit, for a process that reads
+// them itself, with bundle.ReadOutside in Directory. The position and what was skipped
+// are those of Export.
+func (r Replica) Locate(since bundle.Position, want func(e *format.Entry) bool) (all []bundle.Located, done bundle.Exported, err error) {
+	err = r.during(func(b *bundle.Bundle) error {
+		from := since.LSN
+		if since.Bundle != b.Identity() {
+			from = 0
+		}
+		return r.device.longCalls.during(func() (err error) {
+			all, done, err = b.Locate(from, want)
+			return err
+		})
+	})
+	return all, done, err
+}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"io"
 	"testing"
 
 	"martlet/object-server/bundle"
@@ -50,5 +51,72 @@ func TestExportHoldsUpNothing(t *testing.T) {
 		if !errors.Is(err, c.want) || visited == 0 || c.want == nil && visited < len(names) {
 			t.Errorf("%s: %v after %d records", what, err, visited)
 		}
+	}
+}
+
+// A process beside reads what Locate names: the records of an export, byte by byte. What is compacted, dropped or damaged
+// meanwhile is left out and noted, whatever lies in its place.
+func TestReadOutside(t *testing.T) {
+	for what, c := range map[string]struct {
+		meanwhile func(t *testing.T, d *Device)
+		movesAll  bool
+	}{
+		"nothing":   {func(*testing.T, *Device) {}, false},
+		"compacted": {func(t *testing.T, d *Device) { must[int](t)(0, d.Compact()) }, false},
+		"dropped": {func(t *testing.T, d *Device) {
+			for partition := range uint32(1 << modelBits) {
+				r := d.Replica(0, partition)
+				must[int](t)(0, r.Drop(must[bundle.Position](t)(r.Position())))
+			}
+		}, true},
+		"wiped and written again": {func(t *testing.T, d *Device) {
+			for partition := range uint32(1 << modelBits) {
+				r := d.Replica(0, partition)
+				must[int](t)(0, r.Drop(must[bundle.Position](t)(r.Position())))
+			}
+			for _, name := range namesIn(0, modelBits, 40) {
+				must[State](t)(put(d, locate(name, modelBits), name, 30, body(9, 2000)))
+			}
+		}, true},
+	} {
+		fs := vfs.NewMem("/d")
+		d := open(t, fs, "/d", crashOptions(SyncFdatasync))
+		names := namesIn(0, modelBits, 40)
+		for i, name := range names {
+			must[State](t)(put(d, locate(name, modelBits), name, 10, body(1, 2000+i*100)))
+			if i%2 == 0 { // garbage for compaction
+				must[State](t)(put(d, locate(name, modelBits), name, 20, body(2, 2000+i*100)))
+			}
+		}
+		r := d.Replica(0, 0)
+		want := map[string]bool{}
+		exported := must[bundle.Exported](t)(r.Export(bundle.Position{}, nil, func(x RawRecord) error {
+			want[string(x.Bytes)] = true
+			return nil
+		}))
+		all, done, err := r.Locate(bundle.Position{}, nil)
+		if err != nil || done != exported {
+			t.Fatalf("%s: %+v %v", what, done, err)
+		}
+		c.meanwhile(t, d)
+		files := bundle.Files{Root: "/d"}
+		outside := bundle.ReadOutside(fs, files.Directory(bundle.ID{}), all)
+		read := 0
+		for {
+			p, _, err := outside.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || !want[string(p)] {
+				t.Fatalf("%s: a record that was not exported, or %v", what, err)
+			}
+			read++
+		}
+		outside.Close()
+		if len(want) < len(names) || read+len(outside.Moved) != len(want) || (read == 0) != c.movesAll {
+			t.Errorf("%s: %d of %d records, %d moved", what, read, len(want), len(outside.Moved))
+		}
+		t.Logf("%s: %d read, %d moved", what, read, len(outside.Moved))
+		must[int](t)(0, d.Close())
 	}
 }

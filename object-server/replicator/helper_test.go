@@ -152,7 +152,7 @@ func (h *host) pass() *Report {
 	check(h.t, err)
 	defer connections.Close()
 	r := New(Config{
-		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2,
+		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2, Devices: filepath.Dir(h.device()),
 		IsOwn: func(d *ring.Device) bool { return d.Port == h.port }, Logger: logger,
 	})
 	report, err := r.Pass(context.Background())

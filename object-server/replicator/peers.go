@@ -22,11 +22,13 @@ type remote struct {
 	device  string
 	policy  int
 	timeout time.Duration
+
+	directory string // of a device of this host, which this process may read; else empty
 }
 
 func (r *Replicator) remote(d *ring.Device, policy int) *remote {
 	address := net.JoinHostPort(d.IP, strconv.Itoa(d.Port))
-	return &remote{r.grid.Peer(address), address, d.Name, policy, r.config.NodeTimeout}
+	return &remote{peer: r.grid.Peer(address), address: address, device: d.Name, policy: policy, timeout: r.config.NodeTimeout}
 }
 
 func (s *remote) String() string { return s.address + "/" + s.device }

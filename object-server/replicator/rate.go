@@ -2,7 +2,6 @@ package replicator
 
 import (
 	"context"
-	"io"
 
 	"golang.org/x/time/rate"
 )
@@ -25,22 +24,14 @@ func setRate(limiter *rate.Limiter, bytes int64) {
 	limiter.SetLimit(rate.Limit(bytes))
 }
 
-// paced reads at the rate that is allowed, and counts the bytes.
-type paced struct {
-	io.Reader
-	limiter *rate.Limiter
-	ctx     context.Context
-	bytes   *int64
-}
-
-// Read implements io.Reader.
-func (p *paced) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b[:min(len(b), burst)])
-	*p.bytes += int64(n)
-	if n > 0 {
-		if late := p.limiter.WaitN(p.ctx, n); late != nil {
-			return n, late
+// wait waits until so many bytes may pass. A limit that changes meanwhile counts from the next burst on.
+func wait(ctx context.Context, limiter *rate.Limiter, bytes int64) error {
+	for bytes > 0 {
+		n := min(bytes, burst)
+		if err := limiter.WaitN(ctx, int(n)); err != nil {
+			return err
 		}
+		bytes -= n
 	}
-	return n, err
+	return nil
 }

@@ -20,6 +20,8 @@ type Config struct {
 	Policies []int                   // indexes of the storage policies
 	IsOwn    func(*ring.Device) bool // whether a device of a ring is to be worked on: it is of this host's object server
 
+	Devices string // directory of the devices, which the process reads itself; empty: it asks the server
+
 	Grid        *grid.Grid
 	NodeTimeout time.Duration // for one request
 	Concurrency int           // partitions of a device at once
@@ -88,6 +90,7 @@ func (r *Replicator) Pass(ctx context.Context) (*Report, error) {
 			go func() {
 				defer all.Done()
 				x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, own: r.remote(d, policy)}
+				x.own.directory = r.config.deviceDirectory(d.Name)
 				x.run(ctx)
 				mu.Lock()
 				defer mu.Unlock()

@@ -12,8 +12,6 @@ import (
 	"martlet/object-server/replicator/wire"
 )
 
-const streamBuffer = 64 << 10
-
 // shipment is what became of records that were sent.
 type shipment struct {
 	done  wire.Imported
@@ -28,20 +26,23 @@ func (s *shipment) isWhole() bool { return s.done.Refused == 0 && s.end.Skipped 
 func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportRequest, to *remote) (s shipment, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends both streams
 	defer cancel()
-	source, err := from.open(ctx, wire.NameExport, &q)
+	source, err := r.recordsOf(ctx, from, &q)
 	if err != nil {
 		return s, err
 	}
-	defer source.Cancel()
+	defer source.Close()
 	place := to.partition(q.Partition.Number)
 	target, err := to.open(ctx, wire.NameImport, &place)
 	if err != nil {
 		return s, err
 	}
 	defer target.Cancel()
-	if s.end, s.bytes, err = r.forward(ctx, target, source); err != nil {
+	in := &paced{records: source, ctx: ctx, limiter: r.rate}
+	err = forward(target, in)
+	if s.bytes = in.bytes; err != nil {
 		return s, fmt.Errorf("%s to %s: %w", from, to, err)
 	}
+	s.end = in.End()
 	answer, err := target.Receive()
 	if err == nil {
 		_, err = s.done.UnmarshalMsg(answer)
@@ -52,24 +53,21 @@ func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportReques
 	return s, nil
 }
 
-// forward copies a stream of records.
-func (r *Replicator) forward(ctx context.Context, to io.Writer, from io.Reader) (end bundle.Exported, bytes int64, err error) {
-	records := wire.NewReader(bufio.NewReaderSize(&paced{from, r.rate, ctx, &bytes}, streamBuffer))
+// forward copies records to a stream.
+func forward(to io.Writer, from records) error {
 	w := bufio.NewWriterSize(to, streamBuffer)
 	for {
-		record, err := records.Next()
+		record, err := from.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return errors.Join(wire.WriteEnd(w, from.End()), w.Flush())
 		}
 		if err == nil {
 			err = wire.WriteRecord(w, record)
 		}
 		if err != nil {
-			return end, bytes, err
+			return err
 		}
 	}
-	end = records.End()
-	return end, bytes, errors.Join(wire.WriteEnd(w, end), w.Flush())
 }
 
 func (s *remote) open(ctx context.Context, name string, q interface {

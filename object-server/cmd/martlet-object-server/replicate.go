@@ -162,6 +162,7 @@ func replicatorConfig(o *replicateOptions, config *conf.Config, connections *gri
 		IsOwn: func(d *ring.Device) bool {
 			return d.Port == config.BindPort && own(net.ParseIP(d.IP)) && (len(o.devices) == 0 || o.devices[d.Name])
 		},
+		Devices:     config.Devices,
 		Grid:        connections,
 		NodeTimeout: config.Replicator.NodeTimeout,
 		Concurrency: config.Replicator.Concurrency,

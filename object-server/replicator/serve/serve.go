@@ -46,6 +46,7 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameDamages, r.damages)
 	grid.Handle(mux, wire.NameHeal, r.heal)
 	mux.HandleStream(wire.NameExport, r.export)
+	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)
 }
 

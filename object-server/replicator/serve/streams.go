@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 	"martlet/object-server/grid"
@@ -21,8 +22,11 @@ const (
 	roundBytes   = 4 << 20
 )
 
-// export streams the records of a partition that count.
-func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) error {
+// want chooses records; nil takes all.
+type want func(e *format.Entry) bool
+
+// asked calls do with the partition of an ExportRequest, and what is wanted of it.
+func (r *Replicas) asked(payload []byte, do func(replica device.Replica, since bundle.Position, want want) error) error {
 	var q wire.ExportRequest
 	if _, err := q.UnmarshalMsg(payload); err != nil {
 		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
@@ -31,7 +35,6 @@ func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) e
 	if err != nil {
 		return badPayload(err)
 	}
-	defer context.AfterFunc(r.stopped, s.Cancel)()
 	return r.replica(&q.Partition, func(replica device.Replica) error {
 		since, err := q.Since.Engine(), error(nil)
 		if q.Peer != "" {
@@ -39,8 +42,16 @@ func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) e
 				return err
 			}
 		}
+		return do(replica, since, wanted(hashes, q.Tombstones))
+	})
+}
+
+// export streams the records of a partition that count.
+func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) error {
+	defer context.AfterFunc(r.stopped, s.Cancel)()
+	return r.asked(payload, func(replica device.Replica, since bundle.Position, want want) error {
 		w := bufio.NewWriterSize(s, streamBuffer)
-		done, err := replica.Export(since, wanted(hashes, q.Tombstones), func(record device.RawRecord) error {
+		done, err := replica.Export(since, want, func(record device.RawRecord) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -53,8 +64,21 @@ func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) e
 	})
 }
 
-// wanted chooses records; nil takes all.
-func wanted(hashes map[format.Hash]bool, tombstones bool) func(e *format.Entry) bool {
+// locate streams where these records lie, for a replicator of this host: it reads the files itself.
+func (r *Replicas) locate(_ context.Context, s *grid.Stream, payload []byte) error {
+	defer context.AfterFunc(r.stopped, s.Cancel)()
+	return r.asked(payload, func(replica device.Replica, since bundle.Position, want want) error {
+		all, done, err := replica.Locate(since, want)
+		if err != nil {
+			return err
+		}
+		w := bufio.NewWriterSize(s, streamBuffer)
+		return errors.Join(wire.WriteLocated(w, all, done), w.Flush())
+	})
+}
+
+// wanted chooses by name and kind.
+func wanted(hashes map[format.Hash]bool, tombstones bool) want {
 	if len(hashes) == 0 && !tombstones {
 		return nil
 	}

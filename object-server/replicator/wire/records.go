@@ -101,7 +101,11 @@ func (r *Reader) Next() (device.RawRecord, error) {
 	}
 	n := binary.LittleEndian.Uint32(length[:])
 	if n == 0 {
-		return device.RawRecord{}, r.readEnd()
+		var err error
+		if r.end, err = readEnd(r.r); err == nil {
+			r.isEnd, err = true, io.EOF
+		}
+		return device.RawRecord{}, err
 	}
 	if n > format.RecordSizeMax {
 		return device.RawRecord{}, fmt.Errorf("%w: a record of %d bytes", ErrMalformed, n)
@@ -140,17 +144,16 @@ func readGrowing(r io.Reader, b []byte, length int) ([]byte, error) {
 	return b, nil
 }
 
-func (r *Reader) readEnd() error {
+// readEnd reads what follows the length of 0.
+func readEnd(r io.Reader) (bundle.Exported, error) {
 	var b [endSize]byte
-	if err := r.full(b[:]); err != nil {
-		return err
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return bundle.Exported{}, cut(err)
 	}
-	r.isEnd = true
-	r.end = bundle.Exported{
+	return bundle.Exported{
 		Position: bundle.Position{Bundle: format.Identity(b[:16]), LSN: binary.LittleEndian.Uint64(b[16:])},
 		Skipped:  int(binary.LittleEndian.Uint32(b[24:])),
-	}
-	return io.EOF
+	}, nil
 }
 
 // End is what the end of the stream says, after Next has returned io.EOF.

@@ -161,3 +161,30 @@ func FuzzRecords(f *testing.F) {
 		proof.Bounded(t, len(b)*8+1<<20, func() { _, _ = read(NewReader(bytes.NewReader(b)), false) })
 	})
 }
+
+// Where records lie is read as it was written, and a cut is an error.
+func TestLocated(t *testing.T) {
+	entry := func(lsn uint64) format.Entry {
+		return format.Entry{Hash: format.Hash{byte(lsn)}, Signature: 1, Which: 2, LSN: lsn, Unit: 64, Units: 8, Type: format.TypePut, Flags: 1}
+	}
+	want := []bundle.Located{{Sequence: 1, Generation: 2, Salt: 3, Base: 100}, {Sequence: 1<<32 - 1, Base: 1 << 40, Entries: []format.Entry{entry(1<<40 + 5)}}}
+	for i := range uint64(3000) {
+		want[0].Entries = append(want[0].Entries, entry(100+i))
+	}
+	var b bytes.Buffer
+	proof.Check(t, WriteLocated(&b, want, end))
+	got, done, err := ReadLocated(iotest.HalfReader(bytes.NewReader(b.Bytes())))
+	if err != nil || done != end || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d segments, %+v, %v", len(got), done, err)
+	}
+	for cut := 0; cut < b.Len(); cut += 7 {
+		if _, _, err := ReadLocated(bytes.NewReader(b.Bytes()[:cut])); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+	}
+	proof.Bounded(t, 1<<20, func() {
+		if _, _, err := ReadLocated(bytes.NewReader(append([]byte{0, 0, 0x30, 0}, make([]byte, 100)...))); err == nil {
+			t.Error("it was read")
+		}
+	})
+}
