@@ -2,6 +2,7 @@ package replicator
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"martlet/object-server/bundle"
@@ -26,12 +27,14 @@ type pair struct {
 	isWhole  bool
 }
 
-// chunk compares some partitions with all their peers, and sends what differs.
-func (x *devicePass) chunk(ctx context.Context, numbers []uint32) {
+// chunk compares some partitions with all their peers, and sends what differs. It returns which of them are in sync with all
+// peers.
+func (x *devicePass) chunk(ctx context.Context, numbers []uint32) (inSync []bool) {
+	inSync = make([]bool, len(numbers))
 	all, err := x.look(ctx, numbers)
 	if err != nil {
 		x.failed(ctx, "digests", numbers[0], x.own, err)
-		return
+		return inSync
 	}
 	var wait sync.WaitGroup
 	places := make(chan struct{}, max(1, x.config.Concurrency))
@@ -45,7 +48,16 @@ func (x *devicePass) chunk(ctx context.Context, numbers []uint32) {
 		}()
 	}
 	wait.Wait()
+	for i, p := range all {
+		inSync[i] = p.isInSync()
+	}
 	x.conclude(ctx, all)
+	return inSync
+}
+
+// isInSync tells whether all peers have everything.
+func (p *replicas) isInSync() bool {
+	return p.state.IsKnown && !slices.ContainsFunc(p.peers, func(one *pair) bool { return !one.isWhole })
 }
 
 // look asks this device and all peers for the states of partitions.
@@ -107,10 +119,10 @@ func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
 	q := wire.SyncedRequest{Device: x.device.Name, Policy: x.policy}
 	for _, p := range all {
 		one := wire.Synced{Partition: p.number}
-		isInSync := p.state.IsKnown
+		isInSync := p.isInSync()
 		for _, peer := range p.peers {
 			name := peer.named(&peer.state.Position)
-			if isInSync = isInSync && peer.isWhole; peer.hasState {
+			if peer.hasState {
 				one.Peers = append(one.Peers, name)
 			}
 			if peer.isWhole {

@@ -139,8 +139,8 @@ func (h *host) wipe() {
 	h.start()
 }
 
-// pass runs one pass of the replicator of a host.
-func (h *host) pass() *Report {
+// replicator returns the replicator of a host, with the grid and the log that it uses.
+func (h *host) replicator() (*Replicator, *grid.Grid, *proof.Log) {
 	h.t.Helper()
 	config, err := conf.Read(h.conf())
 	check(h.t, err)
@@ -150,11 +150,17 @@ func (h *host) pass() *Report {
 	options.Name = "replicator"
 	connections, err := grid.New(grid.Config{Secrets: config.Grid.Secrets, Options: options, Log: logger})
 	check(h.t, err)
+	return New(Config{
+		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2,
+		Devices: filepath.Dir(h.device()), IsOwn: func(d *ring.Device) bool { return d.Port == h.port }, Logger: logger,
+	}), connections, log
+}
+
+// pass runs one pass of the replicator of a host.
+func (h *host) pass() *Report {
+	h.t.Helper()
+	r, connections, log := h.replicator()
 	defer connections.Close()
-	r := New(Config{
-		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2, Devices: filepath.Dir(h.device()),
-		IsOwn: func(d *ring.Device) bool { return d.Port == h.port }, Logger: logger,
-	})
 	report, err := r.Pass(context.Background())
 	check(h.t, err)
 	h.t.Logf("host %d: %+v %s", h.number, *report, log)

@@ -74,32 +74,46 @@ func (r *Replicator) Pass(ctx context.Context) (*Report, error) {
 	var total Report
 	var mu sync.Mutex
 	var all sync.WaitGroup
+	err := r.eachDevice(func(current *ring.Ring, policy int, d *ring.Device) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			x := r.passOf(current, policy, d)
+			x.run(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			total.add(&x.report)
+		}()
+	})
+	all.Wait()
+	return &total, errors.Join(err, ctx.Err())
+}
+
+// eachDevice calls do for each device of this host in the ring of each policy. A ring that cannot be read is an error, and
+// those of the other policies go on.
+func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.Device)) (err error) {
 	for _, policy := range r.config.Policies {
-		current, err := r.config.Rings.Object(policy)
-		if err != nil {
-			return nil, err
+		current, unread := r.config.Rings.Object(policy)
+		if unread != nil {
+			err = errors.Join(err, unread)
 		}
 		if current == nil {
 			continue
 		}
 		for _, d := range current.Devices {
-			if d == nil || !r.config.IsOwn(d) {
-				continue
+			if d != nil && r.config.IsOwn(d) {
+				do(current, policy, d)
 			}
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, own: r.remote(d, policy)}
-				x.own.directory = r.config.deviceDirectory(d.Name)
-				x.run(ctx)
-				mu.Lock()
-				defer mu.Unlock()
-				total.add(&x.report)
-			}()
 		}
 	}
-	all.Wait()
-	return &total, ctx.Err()
+	return err
+}
+
+// passOf is a pass over a device that has not begun.
+func (r *Replicator) passOf(current *ring.Ring, policy int, d *ring.Device) *devicePass {
+	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, own: r.remote(d, policy)}
+	x.own.directory = r.config.deviceDirectory(d.Name)
+	return x
 }
 
 // devicePass is a pass over one device for one policy.

@@ -147,6 +147,7 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 		}
 		return report.Failures, err
 	}
+	go r.Follow(ctx)
 	return 0, passes(ctx, r, config.Replicator.Interval, logger)
 }
 

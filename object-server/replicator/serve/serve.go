@@ -24,6 +24,8 @@ type Replicas struct {
 
 	mu        sync.Mutex
 	importing map[string]bool // partitions that get records
+
+	hints hints
 }
 
 // New returns Replicas without devices.
@@ -45,6 +47,8 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameDrop, r.drop)
 	grid.Handle(mux, wire.NameDamages, r.damages)
 	grid.Handle(mux, wire.NameHeal, r.heal)
+	grid.Handle(mux, wire.NameHint, r.hint)
+	grid.Handle(mux, wire.NameHints, r.takeHints)
 	mux.HandleStream(wire.NameExport, r.export)
 	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)

@@ -17,6 +17,8 @@ const (
 	NameDrop       = "replica.drop"
 	NameDamages    = "replica.damages"
 	NameHeal       = "replica.heal"
+	NameHint       = "replica.hint"   // from proxies
+	NameHints      = "replica.hints"  // the request is a Done
 	NameExport     = "replica.export" // a stream
 	NameImport     = "replica.import" // a stream
 )
@@ -153,6 +155,18 @@ type Damaged struct {
 // Damages lists the partitions of a device that are damaged. The request is a PartitionsRequest.
 type Damages struct {
 	Partitions []Damaged `msg:"partitions"`
+}
+
+// Hint tells a server that it has writes of these partitions that another replica missed.
+type Hint struct {
+	Device     string   `msg:"device"`
+	Policy     int      `msg:"policy"`
+	Partitions []uint32 `msg:"partitions"`
+}
+
+// Hints are hints that a server has got, and has given to no replicator yet. None are left if there are none.
+type Hints struct {
+	Partitions []Partition `msg:"partitions"`
 }
 
 // Done is the answer to a request that tells nothing else.

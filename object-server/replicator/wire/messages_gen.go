@@ -1042,6 +1042,207 @@ func (z *HealRequest) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *Hint) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 3
+	// string "device"
+	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = msgp.AppendString(o, z.Device)
+	// string "policy"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+	o = msgp.AppendInt(o, z.Policy)
+	// string "partitions"
+	o = append(o, 0xaa, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e, 0x73)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Partitions)))
+	for za0001 := range z.Partitions {
+		o = msgp.AppendUint32(o, z.Partitions[za0001])
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Hint) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "device":
+			z.Device, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Device")
+				return
+			}
+		case "policy":
+			z.Policy, bts, err = msgp.ReadIntBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Policy")
+				return
+			}
+		case "partitions":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Partitions")
+				return
+			}
+			if cap(z.Partitions) >= int(zb0002) {
+				z.Partitions = (z.Partitions)[:zb0002]
+			} else {
+				z.Partitions = make([]uint32, zb0002)
+			}
+			for za0001 := range z.Partitions {
+				z.Partitions[za0001], bts, err = msgp.ReadUint32Bytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Partitions", za0001)
+					return
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Hint) Msgsize() (s int) {
+	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize + 11 + msgp.ArrayHeaderSize + (len(z.Partitions) * (msgp.Uint32Size))
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *Hints) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 1
+	// string "partitions"
+	o = append(o, 0x81, 0xaa, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e, 0x73)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Partitions)))
+	for za0001 := range z.Partitions {
+		// map header, size 3
+		// string "device"
+		o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+		o = msgp.AppendString(o, z.Partitions[za0001].Device)
+		// string "policy"
+		o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+		o = msgp.AppendInt(o, z.Partitions[za0001].Policy)
+		// string "partition"
+		o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+		o = msgp.AppendUint32(o, z.Partitions[za0001].Number)
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Hints) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "partitions":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Partitions")
+				return
+			}
+			if cap(z.Partitions) >= int(zb0002) {
+				z.Partitions = (z.Partitions)[:zb0002]
+			} else {
+				z.Partitions = make([]Partition, zb0002)
+			}
+			for za0001 := range z.Partitions {
+				var zb0003 uint32
+				zb0003, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Partitions", za0001)
+					return
+				}
+				for zb0003 > 0 {
+					zb0003--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partitions", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "device":
+						z.Partitions[za0001].Device, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Partitions", za0001, "Device")
+							return
+						}
+					case "policy":
+						z.Partitions[za0001].Policy, bts, err = msgp.ReadIntBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Partitions", za0001, "Policy")
+							return
+						}
+					case "partition":
+						z.Partitions[za0001].Number, bts, err = msgp.ReadUint32Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Partitions", za0001, "Number")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Partitions", za0001)
+							return
+						}
+					}
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Hints) Msgsize() (s int) {
+	s = 1 + 11 + msgp.ArrayHeaderSize
+	for za0001 := range z.Partitions {
+		s += 1 + 7 + msgp.StringPrefixSize + len(z.Partitions[za0001].Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size
+	}
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *Holding) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 2
