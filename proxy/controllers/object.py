@@ -110,6 +110,7 @@ class ObjectController:
                 lambda statuses: len(statuses) == len(handoffs),
                 options.post_quorum_timeout,
             )
+        write.note_missed(core, outcomes)
         answers = [o.answer for o in outcomes]
         best = core.best(write.request, answers, replicas, quorum=quorum_size(replicas))
         if best.status == 404 and found:
@@ -123,6 +124,7 @@ class ObjectController:
         policy = policy_index(req, info)
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
         outcomes = core.ask(write.request, write.nodes, write.wire_headers())
+        write.note_missed(core, outcomes)
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
         answer = core.best(write.request, answers, write.nodes.primary_count, {404: 204})

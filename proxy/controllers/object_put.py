@@ -59,6 +59,7 @@ class Store:
             outcomes = self._send_in_one(body, footers)
         else:
             length, footers, outcomes = self._send_in_pieces(length)
+        self.write.note_missed(self.core, outcomes)
         timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
         response = self._response(answers)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from martlet.http.headers import Headers
@@ -11,6 +11,7 @@ from martlet.http.request import Request
 from proxy.controllers.resource import Resource
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
+from proxy.replicas.engine import Outcome
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.updates import ContainerRow, expirer_target, update_headers
 from proxy.wire_headers import WireHeaders
@@ -29,6 +30,14 @@ class Write(NamedTuple):
     headers: dict[str, str]
     updates: list[dict[str, str]]
     row: ContainerRow
+    policy_index: int
+
+    def note_missed(self, core: Core, outcomes: Sequence[Outcome]) -> None:
+        """Let replicators know at once which replicas missed the write."""
+        nodes = self.nodes
+        core.hints.note(
+            self.request.method, self.policy_index, nodes.partition, nodes.primary_count, outcomes
+        )
 
     def wire_headers(self, more: Mapping[str, str] | None = None) -> list[WireHeaders]:
         """The headers for each replica; ``more`` overrides those for all."""
@@ -69,4 +78,4 @@ def prepare_write(
     updates = update_headers(servers, partition, containers, expirer)
     request = core.request(req, "Object", nodes.partition, resource.path)
     row = ContainerRow(core, request, partition, containers, servers)
-    return Write(request, nodes, headers, updates, row)
+    return Write(request, nodes, headers, updates, row, policy_index)

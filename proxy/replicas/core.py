@@ -21,6 +21,7 @@ from proxy.replicas.engine import Decided, Outcome
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.grid_servers import Grid
 from proxy.replicas.health import DeviceHealth
+from proxy.replicas.hints import Hints
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
 from proxy.wire_headers import WireHeaders
@@ -50,7 +51,9 @@ class Core:
             options.error_suppression_limit,
             options.error_doubt_interval,
         )
-        self.backends = Backends(client, _grid(options, cluster), health, logger)
+        grid = _grid(options, cluster)
+        self.backends = Backends(client, grid, health, logger)
+        self.hints = Hints(grid, logger)
 
     def object_ring(self, policy_index: int, trans_id: str) -> Ring:
         """The ring of a storage policy.
