@@ -28,7 +28,12 @@ from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.conf.swift_options import PROXY_DEFAULTS
 from martlet.http.environ import WSGIApp
-from martlet.log import get_logger, setup_logging
+from martlet.log import (
+    get_logger,
+    join_request_lines,
+    separate_request_lines,
+    setup_logging,
+)
 from martlet.service.reload import (
     CHECK,
     Estate,
@@ -125,6 +130,7 @@ def serve(
 
     def work(number: int) -> None:
         use_own_poller()
+        _join_request_lines()
         on_worker_start(app)
         _serve_requests(listeners[number], app, options, cluster)
 
@@ -289,6 +295,12 @@ def use_own_poller() -> None:
     eventlet.hubs.use_hub()
 
 
+def _join_request_lines() -> None:
+    import eventlet.hubs
+
+    join_request_lines(eventlet.hubs.get_hub().schedule_call_global)
+
+
 def _serve_requests(
     listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
 ) -> None:
@@ -336,6 +348,7 @@ def _serve_requests(
             eventlet.hubs.trampoline(bell, read=True)
             os.eventfd_read(bell)
             if is_told_to_stop:
+                separate_request_lines()
                 break
             if not is_reload:  # the signal may come more than once
                 is_reload = True

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from martlet.log import get_logger
+from martlet.log import get_logger, separate_request_lines
 from martlet.service.reload import WORD, hold_all_signals, take_signals
 
 #: Time for a worker to finish its requests after SIGTERM, or when it retires, seconds.
@@ -81,6 +81,7 @@ def retire() -> None:
 
 def make_way(seconds: float) -> None:
     """Leave new requests to another worker; the running ones have ``seconds`` to end."""
+    separate_request_lines()
     for function in reversed(_retirement):
         function()
     # The kernel's timer: a thread that waits for a disk may block any other thread.
@@ -171,6 +172,7 @@ class _Supervisor:
                 self._work(number)
                 status = 0
             finally:
+                separate_request_lines()
                 os._exit(status)
         self._workers[pid] = number
 

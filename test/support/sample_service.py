@@ -18,6 +18,7 @@ APP = """
     import time
     from martlet.http.request import Request
     from martlet.http.response import Response
+    from martlet.log import get_logger, log_request
 
     class App:
         def __init__(self, word):
@@ -25,6 +26,8 @@ APP = """
 
         def __call__(self, environ, start_response):
             req = Request(environ)
+            if req.path.startswith("/logged-"):
+                log_request(get_logger("sample"), f"request path={req.path}")
             if req.path == "/word":
                 return Response(200, body=self.word)(environ, start_response)
             if req.method == "PUT":

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from martlet.log import get_logger, log_request, setup_logging
+from martlet.log import (
+    get_logger,
+    join_request_lines,
+    log_request,
+    separate_request_lines,
+    setup_logging,
+)
 
 
 @pytest.fixture
@@ -123,3 +132,153 @@ def test_an_output_that_fails_is_nobody_elses(
     log_request(log, "a % b")
     assert "--- Logging error ---" in errors.getvalue()
     assert "a % b" in errors.getvalue()
+
+
+class Later:
+    """Calls that are due later; ``run`` makes them."""
+
+    def __init__(self) -> None:
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self, seconds: float, action: Callable[[], None]) -> None:
+        self.due.append((seconds, action))
+
+    def run(self) -> None:
+        due, self.due = self.due, []
+        for _, action in due:
+            action()
+
+
+class Writes(io.StringIO):
+    """Counts the writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def write(self, text: str) -> int:
+        self.sizes.append(len(text))
+        return super().write(text)
+
+
+def words(written: io.StringIO) -> list[str]:
+    """The last word of each line."""
+    return [line.rsplit(" ", 1)[-1] for line in written.getvalue().splitlines()]
+
+
+@pytest.fixture
+def joined(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], io.StringIO]
+) -> Callable[[Later], Writes]:
+    """Begins to join the lines of requests."""
+
+    def begin(later: Later) -> Writes:
+        start()
+        writes = Writes()
+        monkeypatch.setattr(logging.root.handlers[0], "stream", writes)
+        join_request_lines(later)
+        return writes
+
+    return begin
+
+
+def test_lines_of_requests_wait_for_each_other(
+    log: logging.Logger, joined: Callable[[Later], Writes]
+) -> None:
+    later = Later()
+    written = joined(later)
+    for number in range(3):
+        log_request(log, str(number))
+    assert written.sizes == []
+    assert [seconds for seconds, _ in later.due] == [0.1]  # one call for all
+    later.run()
+    assert words(written) == ["0", "1", "2"]
+    assert len(written.sizes) == 1
+    log_request(log, "3")
+    later.run()
+    assert words(written) == ["0", "1", "2", "3"]
+
+
+def test_other_lines_are_written_at_once_after_those_that_wait(
+    log: logging.Logger, joined: Callable[[Later], Writes]
+) -> None:
+    later = Later()
+    written = joined(later)
+    log_request(log, "a")
+    log.info("b")
+    assert words(written) == ["a", "b"]
+    log_request(log, "c")
+    log_request(log, "no-ascii-é")  # its bytes are not counted
+    assert words(written) == ["a", "b", "c", "no-ascii-é"]
+    later.run()
+    assert words(written) == ["a", "b", "c", "no-ascii-é"]
+
+
+def test_a_write_of_many_lines_is_one_that_a_pipe_takes_whole(
+    log: logging.Logger, joined: Callable[[Later], Writes]
+) -> None:
+    later = Later()
+    written = joined(later)
+    for _ in range(100):
+        log_request(log, "x" * 150)
+    log_request(log, "y" * 5000)  # a line is never divided
+    log_request(log, "z")
+    later.run()
+    assert len(written.getvalue().splitlines()) == 102
+    *joined_sizes, longest, last = written.sizes
+    assert max(joined_sizes) <= 4096 < longest
+    assert min(joined_sizes[:-1]) > 4096 - 300
+    assert last < 200
+
+
+def test_the_end_of_a_process_writes_what_waits(
+    log: logging.Logger, joined: Callable[[Later], Writes]
+) -> None:
+    later = Later()
+    written = joined(later)
+    log_request(log, "a")
+    separate_request_lines()
+    log_request(log, "b")
+    assert words(written) == ["a", "b"]
+    later.run()  # of the time before
+    assert words(written) == ["a", "b"]
+
+
+def test_a_fork_writes_no_line_twice(
+    log: logging.Logger, monkeypatch: pytest.MonkeyPatch, start: Callable[[], io.StringIO]
+) -> None:
+    start()
+    later = Later()
+    with tempfile.TemporaryFile("w+") as file:
+        monkeypatch.setattr(logging.root.handlers[0], "stream", file)
+        join_request_lines(later)
+        log_request(log, "parent")
+        child = os.fork()
+        if child == 0:
+            log_request(log, "child")  # at once: the timer is the parent's
+            os._exit(0)
+        os.waitpid(child, 0)
+        log_request(log, "parent-again")
+        later.run()
+        file.seek(0)
+        lines = file.read().splitlines()
+    assert [line.rsplit(" ", 1)[-1] for line in lines] == ["parent", "child", "parent-again"]
+    assert f"[{os.getpid()}]" in lines[0]
+    assert f"[{child}]" in lines[1]
+
+
+_REQUESTS_OF_A_PROCESS = """
+import sys
+from martlet.log import get_logger, join_request_lines, log_request, setup_logging
+setup_logging("INFO")
+join_request_lines(lambda seconds, action: None)
+log_request(get_logger("test"), "waits")
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError('an error of the program')"])
+def test_the_end_of_the_interpreter_writes_what_waits(end: str) -> None:
+    code = _REQUESTS_OF_A_PROCESS.format(end=end)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr.count(" waits\n") == 1

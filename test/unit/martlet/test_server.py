@@ -36,6 +36,25 @@ def test_serves_and_stops_within_its_grace(service: Service) -> None:
         service.connect()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lines_of_requests_come_soon_and_at_the_end(tmp_path: Path, workers: int) -> None:
+    service = Service(tmp_path, workers)
+    process = service.start(into_log=True)
+    try:
+        wait_until(service.get_pid)
+        for number in range(20):
+            service.get(f"/logged-{number}")
+        wait_until(lambda: service.log.count("request path=/logged-") == 20)
+        service.get("/logged-last")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        wait_until(lambda: service.log.count("request path=/logged-last\n") == 1)
+        assert service.log.count("request path=/logged-") == 21
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_too_many_headers_are_refused_and_the_next_request_is_served(service: Service) -> None:
     flood = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: 1\r\n" * 10_000 + b"\r\n"
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as client:
