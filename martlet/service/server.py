@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.conf.swift_options import PROXY_DEFAULTS
 from martlet.http.environ import WSGIApp
@@ -307,19 +308,14 @@ def _serve_requests(
     import eventlet
     from eventlet.green import socket as green_socket
 
+    from martlet.service.hub_socket import HubListener
+
     listener.listen(options.backlog)  # again: a worker that was told to stop has shut it down
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
-    constraints = cluster.constraints
     server = HttpServer(
-        green,
+        HubListener(green),
         app,
-        Limits(
-            request_line=constraints.max_request_line,
-            header_line=constraints.max_header_size,
-            header_count=constraints.max_header_count,
-            client_timeout=options.client_timeout,
-            idle_timeout=options.keepalive_timeout,
-        ),
+        _limits(cluster.constraints, options),
         get_logger("martlet.server"),
         eventlet.spawn_n,
         requests_max=options.max_clients,
@@ -370,6 +366,16 @@ def _serve_requests(
     make_way_when_told(lambda: os.eventfd_write(bell, 1))
     say_serving()
     server.run()
+
+
+def _limits(constraints: Constraints, options: ServerOptions) -> Limits:
+    return Limits(
+        request_line=constraints.max_request_line,
+        header_line=constraints.max_header_size,
+        header_count=constraints.max_header_count,
+        client_timeout=options.client_timeout,
+        idle_timeout=options.keepalive_timeout,
+    )
 
 
 def _descriptors() -> int:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from martlet.http.environ import WSGIApp
 from martlet.wsgi.connection import Connection, base_environ
@@ -20,6 +20,16 @@ from martlet.wsgi.limits import Limits
 _RETRY_SECONDS = 0.05
 
 Spawn = Callable[[Callable[[], None]], Any]
+
+
+class Listener(Protocol):
+    """The part of a listening socket that the server uses."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As a socket's."""
+
+    def shutdown(self, how: int, /) -> None:
+        """As a socket's."""
 
 
 class HttpServer:
@@ -34,7 +44,7 @@ class HttpServer:
 
     def __init__(
         self,
-        listener: socket.socket,
+        listener: Listener,
         app: WSGIApp,
         limits: Limits,
         logger: logging.Logger,
@@ -138,7 +148,7 @@ class HttpServer:
             return
 
 
-def _shut_down(sock: socket.socket) -> None:
+def _shut_down(sock: Listener | socket.socket) -> None:
     """End the socket's stream in both directions, which wakes the thread that waits for it."""
     try:
         sock.shutdown(socket.SHUT_RDWR)

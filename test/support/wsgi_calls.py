@@ -1,4 +1,7 @@
-"""An HTTP server of ``martlet.wsgi`` in threads, and raw bytes to and from it."""
+"""An HTTP server of ``martlet.wsgi`` in threads, and raw bytes to and from it.
+
+Under eventlet the threads are green, and the sockets those of a service.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.response import Response
+from martlet.service.disk_calls import is_green
 from martlet.wsgi.limits import Limits
-from martlet.wsgi.listener import HttpServer
+from martlet.wsgi.listener import HttpServer, Listener
 from martlet.wsgi.stream import ClientStream
 
 LIMITS = Limits(client_timeout=10.0, idle_timeout=10.0)
@@ -42,7 +46,9 @@ def serving(
     """Run a server in threads; yield its port and the server."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
     logger = logging.getLogger("test.wsgi")
-    server = HttpServer(listener, app, limits, logger, in_thread, requests, connections)
+    server = HttpServer(
+        _as_in_a_service(listener), app, limits, logger, in_thread, requests, connections
+    )
     runner = threading.Thread(target=server.run)
     runner.start()
     yield listener.getsockname()[1], server
@@ -50,6 +56,14 @@ def serving(
     runner.join(10)
     listener.close()
     assert not runner.is_alive()
+
+
+def _as_in_a_service(listener: socket.socket) -> Listener:
+    if not is_green():
+        return listener
+    from martlet.service.hub_socket import HubListener
+
+    return HubListener(listener)
 
 
 def exchange(port: int, raw: bytes) -> bytes:
