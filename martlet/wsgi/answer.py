@@ -108,13 +108,10 @@ class Answer:
         if not self._status:
             raise BrokenAnswerError("the application did not call start_response")
         lines = [f"HTTP/1.1 {self._status}"]
-        names = set()
-        for name, value in self._headers:
-            lines.append(f"{name}: {value}")
-            lowered = name.lower()
-            names.add(lowered)
-            if lowered == "content-length":
-                self._left = int(value)
+        lines += [f"{name}: {value}" for name, value in self._headers]
+        values = {name.lower(): value for name, value in self._headers}
+        if "content-length" in values:
+            self._left = int(values["content-length"])
         bodyless = self._status.startswith(_BODYLESS_STATUSES)
         self._has_body = not bodyless and self._method != "HEAD"
         is_told = not self._has_body or self._left is not None
@@ -126,13 +123,13 @@ class Answer:
         if not is_told and self._is_http_11:
             lines.append("Transfer-Encoding: chunked")
             self._is_chunked = is_told = True
-        self.is_kept = is_told and "connection" not in names and self._ask_is_kept()
-        if "connection" not in names:
+        self.is_kept = is_told and "connection" not in values and self._ask_is_kept()
+        if "connection" not in values:
             if not self.is_kept:
                 lines.append("Connection: close")
             elif self._asks_to_keep:
                 lines.append("Connection: keep-alive")
-        if "date" not in names:
+        if "date" not in values:
             lines.append(f"Date: {_date(int(time.time()))}")
         text = "\r\n".join(lines)
         if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:

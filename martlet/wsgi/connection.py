@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -180,12 +180,9 @@ class Connection:
         environ["QUERY_STRING"] = query
         environ["SERVER_PROTOCOL"] = "HTTP/1.1" if head.is_http_11 else "HTTP/1.0"
         for name, value in head.headers.items():
-            if name == "content-type":
-                environ["CONTENT_TYPE"] = value
-            elif name == "content-length":
-                environ["CONTENT_LENGTH"] = value
-            elif "_" not in name:  # X_A and X-A would become the same variable
-                environ["HTTP_" + upper_name(name).replace("-", "_")] = value
+            key = _variable(name)
+            if key:
+                environ[key] = value
         environ["wsgi.input"] = body
         return environ
 
@@ -234,6 +231,15 @@ def base_environ() -> Environ:
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
     }
+
+
+@lru_cache(1024)  # bounded: clients choose the names
+def _variable(name: str) -> str:
+    """The key of a header, by its name in lower case; empty for a header that is left out."""
+    if "_" in name:
+        return ""  # X_A and X-A would become the same variable
+    upper = upper_name(name).replace("-", "_")
+    return upper if upper in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{upper}"
 
 
 def _skip(body: Body) -> bool:

@@ -12,6 +12,7 @@ _FILES = (
     "test_wsgi_bodies",
     "test_wsgi_connections",
     "test_wsgi_hand_over",
+    "test_wsgi_places",
 )
 
 
