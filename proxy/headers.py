@@ -111,9 +111,9 @@ def returned_headers(headers: Mapping[str, str], hidden: Collection[str] = ()) -
     """The headers of a storage server's answer that the client gets, without ``hidden``."""
     returned: HeaderList = []
     for name, value in headers.items():
-        if name in _NOT_RETURNED or name in hidden:
-            continue
-        returned.append((client_name(name), value.strip('"') if name == "etag" else value))
+        if name not in _NOT_RETURNED and name not in hidden:
+            shown = _client_names.get(name) or client_name(name)
+            returned.append((shown, value.strip('"') if name == "etag" else value))
     return returned
 
 

@@ -22,7 +22,8 @@ def call_app(app: WSGIApp, environ: Environ) -> tuple[str, HeaderList, Iterable[
 
     body = app(environ, start_response)
     if seen:
-        return (*seen[0], body)
+        status, header_list = seen[0]
+        return status, header_list, body
     # An application written as a generator calls start_response with its first chunk.
     iterator = iter(body)
     first = next(iterator, b"")

@@ -101,7 +101,8 @@ class Headers(MutableMapping[str, str]):
 
 def find_header(headers: HeaderList, lowered: str) -> str | None:
     """Return the value of a response header by its lower-case name; stop at the first match."""
+    size = len(lowered)
     for name, value in headers:
-        if name.lower() == lowered:
+        if len(name) == size and name.lower() == lowered:
             return value
     return None

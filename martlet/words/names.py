@@ -71,17 +71,24 @@ def split_path(
 
     :raises ValueError: the path has too few, too many or empty segments.
     """
-    return list(_segments(path, minsegs, minsegs if maxsegs is None else maxsegs, rest_with_last))
+    most = minsegs if maxsegs is None else maxsegs
+    if rest_with_last and minsegs <= most:
+        whole = _whole_path(path, most)
+        if whole is not None:
+            return [*whole]
+    return _segments(path, minsegs, most, rest_with_last)
 
 
-@lru_cache(1024)  # each filter of a pipeline splits the same path
-def _segments(
-    path: str, minsegs: int, maxsegs: int, rest_with_last: bool
-) -> tuple[str | None, ...]:
-    if rest_with_last and path[:1] == "/":
-        segments = tuple(path[1:].split("/", maxsegs - 1))
-        if minsegs <= len(segments) == maxsegs and "" not in segments:
-            return segments  # the fast path
+@lru_cache(64)  # each filter of a pipeline splits the same path
+def _whole_path(path: str, count: int) -> list[str] | None:
+    """The segments of a path that has ``count`` or more, none of them empty."""
+    if path[:1] != "/":
+        return None
+    segments = path[1:].split("/", count - 1)
+    return segments if len(segments) == count and "" not in segments else None
+
+
+def _segments(path: str, minsegs: int, maxsegs: int, rest_with_last: bool) -> list[str | None]:
     if minsegs > maxsegs:
         raise ValueError(f"minsegs {minsegs} > maxsegs {maxsegs}")
     if not path.startswith("/"):
@@ -100,4 +107,4 @@ def _segments(
     required = parts[:minsegs]
     if len(required) < minsegs or not all(required) or "" in parts:
         raise ValueError(f"Invalid path: {quote(path)}")
-    return (*parts, *[None] * (maxsegs - len(parts)))
+    return [*parts, *[None] * (maxsegs - len(parts))]

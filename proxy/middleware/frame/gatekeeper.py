@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,8 +31,13 @@ _PRIVATE_NAMES = (
     "container-(host|device|partition|root-db-state)$",
     "delete-at-(host|device|partition|container)$",
 )
-_is_private_header = re.compile(f"x-({'|'.join(_PRIVATE_NAMES)})", re.IGNORECASE).match
+_matches_private_header = re.compile(f"x-({'|'.join(_PRIVATE_NAMES)})", re.IGNORECASE).match
 _is_private_key = re.compile(f"HTTP_X_({'|'.join(_PRIVATE_NAMES).upper().replace('-', '_')})").match
+
+
+@lru_cache(1024)  # bounded: clients choose some of the names
+def _is_private_header(name: str) -> bool:
+    return _matches_private_header(name) is not None
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,7 @@ class Gatekeeper:
         self._clean_request(environ)
 
         def start_clean_response(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
-            clean = [
-                (name, value)
-                for name, value in headers
-                if name[0] not in "xX" or not _is_private_header(name)
-            ]
+            clean = [header for header in headers if not _is_private_header(header[0])]
             if environ.get("swift.leave_relative_location"):
                 clean = [_without_host(*header) for header in clean]
             return start_response(status, clean, exc_info)
