@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cache
 
 from container.record import Record
 from storage.schema import row_hash
 
+# Rows without a name fill up a statement.
 _INSERT = """
 INSERT INTO object (name, created_at, size, content_type, etag, deleted, storage_policy_index)
-VALUES """
+SELECT * FROM (VALUES {}) WHERE column1 IS NOT NULL
+"""
 _ONE_ROW = "(?, ?, ?, ?, ?, ?, ?)"
+_COLUMN_COUNT = 7
 _DELETE = "DELETE FROM object WHERE ROWID IN (SELECT value FROM json_each(?))"
 _STOP_TRIGGERS = """
 UPDATE container_info SET hash = '-' || hash RETURNING substr(hash, 2), storage_policy_index
@@ -26,8 +31,8 @@ ON CONFLICT (storage_policy_index) DO UPDATE SET
     bytes_used = bytes_used + excluded.bytes_used
 """
 
-# A batch is split into these sizes, so that only a few different statements are prepared.
-_ROWS_AT_ONCE = (128, 32, 8, 4, 2, 1)
+# Statements have these numbers of rows, so that only a few different ones are prepared.
+_ROWS_AT_ONCE = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 def replace_rows(
@@ -58,10 +63,15 @@ def replace_rows(
 
 
 def _insert(connection: sqlite3.Connection, added: Sequence[Record]) -> None:
-    start = 0
-    for count in _ROWS_AT_ONCE:
-        statement = _INSERT + ", ".join([_ONE_ROW] * count)
-        while len(added) - start >= count:
-            rows = added[start : start + count]
-            connection.execute(statement, [value for row in rows for value in row[:7]])
-            start += count
+    most = _ROWS_AT_ONCE[-1]
+    for start in range(0, len(added), most):
+        rows = added[start : start + most]
+        count = _ROWS_AT_ONCE[bisect_left(_ROWS_AT_ONCE, len(rows))]
+        values: list[object] = [value for row in rows for value in row[:_COLUMN_COUNT]]
+        values += [None] * (_COLUMN_COUNT * (count - len(rows)))
+        connection.execute(_insert_of(count), values)
+
+
+@cache
+def _insert_of(count: int) -> str:
+    return _INSERT.format(", ".join([_ONE_ROW] * count))

@@ -220,3 +220,21 @@ def test_merges_of_one_commit_become_one(
     assert outcomes[0] is False
     assert isinstance(outcomes[1], ValueError)
     assert sizes == [4, 2, 2]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 11, 127, 128, 129, 300])
+def test_a_batch_of_any_size_is_inserted_in_its_order(count: int) -> None:
+    connection = memory_database()
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    batch = [row(f"{number:04d}", number % 9) for number in range(count)]
+    merge_rows(connection, batch)
+    assert rows_of(connection) == sorted(
+        (r.name, 0, r.created_at, r.size, r.content_type, r.etag, 0) for r in batch
+    )
+    assert [name for (name,) in connection.execute("SELECT name FROM object ORDER BY ROWID")] == [
+        r.name for r in batch
+    ]
+    # SQLite repeats the text at each trigger.
+    inserts = {text for text in statements if "INSERT INTO object" in text}
+    assert len(inserts) == -(-count // 128)
