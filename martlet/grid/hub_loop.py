@@ -44,8 +44,8 @@ class HubLoop:
     def watch(self, sock: socket.socket, on_read: Action, on_write: Action) -> Watch:
         return _HubWatch(self._hub, sock, on_read, on_write)
 
-    def waiter(self) -> _HubWaiter:
-        return _HubWaiter(self._hub)
+    def waiter(self) -> HubWaiter:
+        return HubWaiter(self._hub)
 
     def spawn(self, action: Action) -> None:
         eventlet.spawn_n(action)
@@ -80,7 +80,9 @@ class _HubWatch:
             self._hub.remove(self._listeners.pop(kind))
 
 
-class _HubWaiter:
+class HubWaiter:
+    """A green thread that waits. If the hub wakes it up, it runs at once."""
+
     __slots__ = ("_hub", "_is_woken", "_thread")
 
     def __init__(self, hub: Any) -> None:
@@ -89,6 +91,7 @@ class _HubWaiter:
         self._is_woken = False
 
     def wait(self, seconds: float | None) -> None:
+        """Wait until ``wake`` is called, or for so long. Each ``wake`` ends one wait."""
         if self._is_woken:
             self._is_woken = False
             return
@@ -103,6 +106,7 @@ class _HubWaiter:
                 timer.cancel()
 
     def wake(self) -> None:
+        """Let the thread go on."""
         if self._thread is None:
             self._is_woken = True
         elif _getcurrent() is self._hub.greenlet:

@@ -24,10 +24,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from martlet.log import get_logger
 from martlet.service.worker_processes import retire
+
+if TYPE_CHECKING:
+    from martlet.grid.hub_loop import HubWaiter
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -105,26 +108,24 @@ def native_lock() -> Any:
 
 def is_green() -> bool:
     """Whether this process has eventlet's green threads instead of native ones."""
-    if "eventlet" not in sys.modules:
-        return False
-    from eventlet.patcher import is_monkey_patched
-
-    return bool(is_monkey_patched("thread"))
+    patcher = sys.modules.get("eventlet.patcher")
+    return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
 
 class _Call:
-    __slots__ = ("error", "event", "function", "is_given_up", "result")
+    __slots__ = ("error", "function", "is_over", "refusal", "result", "waiter")
 
-    def __init__(self, function: Callable[[], Any], event: Any) -> None:
+    def __init__(self, function: Callable[[], Any], waiter: HubWaiter | None) -> None:
         self.function = function
-        self.event = event  # None: no request waits
-        self.is_given_up = False
+        self.waiter = waiter  # None: no request waits
+        self.refusal: DiskStuck | None = None  # if it was given up
+        self.is_over = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def make(self) -> None:
         """Make the call, in a native thread."""
-        if self.is_given_up:
+        if self.refusal is not None:
             return
         try:
             self.result = self.function()
@@ -148,8 +149,8 @@ class _Crew:
         self._probe: _Call | None = None
         self._has_answered = False
 
-    def submit(self, function: Callable[[], Any], event: Any) -> _Call:
-        call = _Call(function, event)
+    def submit(self, function: Callable[[], Any], waiter: HubWaiter | None) -> _Call:
+        call = _Call(function, waiter)
         if not self._under_way:
             self._progress = time.monotonic()
         self._under_way.add(call)
@@ -186,8 +187,9 @@ class _Crew:
         if self.is_stuck:
             self.is_stuck = False
             log.error("disk answers again disk=%s", self.name)
-        if call.event is not None and not call.is_given_up:
-            call.event.send((call.result, call.error))
+        call.is_over = True
+        if call.waiter is not None and call.refusal is None:
+            call.waiter.wake()
 
     def silence(self, now: float) -> float:
         """Seconds since a call has returned; 0 if no call is running."""
@@ -195,10 +197,10 @@ class _Crew:
 
     def give_up(self, error: DiskStuck) -> None:
         """Fail the waiting callers. The calls keep their threads until they return."""
-        for call in self._under_way:
-            if call.event is not None and not call.is_given_up:
-                call.is_given_up = True
-                call.event.send((None, error))
+        for call in list(self._under_way):  # a thread that wakes up may make another call
+            if call.waiter is not None and call.refusal is None:
+                call.refusal = error
+                call.waiter.wake()
 
 
 class _Calls:
@@ -206,10 +208,13 @@ class _Calls:
 
     def __init__(self) -> None:
         from eventlet import hubs, patcher
-        from eventlet.event import Event
+
+        from martlet.grid.hub_loop import HubWaiter
 
         self.pid = os.getpid()
-        self._new_event = Event
+        # Its thread goes on in the same turn of the hub: each turn is a call of the system, and
+        # lets native threads take the interpreter's lock.
+        self._new_waiter = functools.partial(HubWaiter, hubs.get_hub())
         self._schedule = hubs.get_hub().schedule_call_global
         self.native_queue = patcher.original("queue").SimpleQueue
         self._native = patcher.original("threading")
@@ -230,13 +235,15 @@ class _Calls:
             raise ProcessStuck("another disk holds a lock of this process")
         if crew.is_stuck:
             raise DiskStuck(f"{disk} does not answer")
-        event = self._new_event()
-        crew.submit(function, event)
+        waiter = self._new_waiter()
+        call = crew.submit(function, waiter)
         self._begin_to_watch()
-        result, error = event.wait()
+        while not call.is_over and call.refusal is None:
+            waiter.wait(None)
+        error = call.refusal or call.error
         if error is not None:
             raise error
-        return result
+        return call.result
 
     def start(self, disk: str, function: Callable[[], Any]) -> None:
         """Call ``function`` in one of the disk's threads, without waiting for it."""
