@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("martlet", "ring", "storage", "account", "container", "proxy", "cluster")
+PACKAGES = ("martlet", "ring", "storage", "account", "container", "proxy", "replicator", "cluster")
 GO_MODULE = "martlet/object-server"
 
 

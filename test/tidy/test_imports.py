@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "account": {"storage", "ring", "martlet"},
     "container": {"storage", "ring", "martlet"},
     "proxy": {"ring", "martlet"},
+    "replicator": {"account", "container", "storage", "ring", "martlet"},
     "cluster": {"ring", "martlet"},
 }
 

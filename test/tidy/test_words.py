@@ -34,6 +34,7 @@ COVERED = (
     "account",
     "container",
     "proxy",
+    "replicator",
     "ring",
     "cluster",
     "bench",
