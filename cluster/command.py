@@ -69,7 +69,7 @@ def _main(argv: list[str] | None) -> int:
         home = _home()
         if arguments.command == "up":
             wanted = [parse_wanted(text) for text in arguments.policy]
-            return up(home, _proxy_port(), arguments.nodes, wanted)
+            return up(home, _proxy_port(), arguments.nodes, wanted, not arguments.no_background)
         if arguments.command == "down":
             return down(home)
         if arguments.command == "object-info":
@@ -109,6 +109,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME[:REPLICAS]",
         help="a storage policy; may be repeated. In a new cluster the first one is the default. "
         "To an existing cluster missing ones are added (default: Policy-0; 3 replicas)",
+    )
+    start.add_argument(
+        "--no-background",
+        action="store_true",
+        help="run no background job, such as the replicators, until the next start",
     )
     commands.add_parser("down", help="stop the running cluster")
     show = commands.add_parser("status", help="show the running services")

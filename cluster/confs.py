@@ -27,6 +27,13 @@ PIPELINE = (
     "listing_formats container_sync bulk tempurl formpost tempauth staticweb copy container-quotas "
     "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
+#: Kind of server -> background jobs in its conf -> seconds from one pass to the next. They are
+#: short, since such a cluster is small.
+JOBS: Mapping[str, Mapping[str, int]] = {
+    "account": {},
+    "container": {},
+    "object": {"object-replicator": 10},
+}
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. Changes in [grid], [storage-policy:N] and\n"
     "# [swift-constraints] are kept; other changes are lost at the next start.\n"
@@ -146,6 +153,7 @@ def _internal_client_conf(home: Home) -> Sections:
 def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> Sections:
     own_proxy = {"internal_client_conf_path": home.etc / "internal-client.conf"}
     daemons: Sections = {"container-sync": own_proxy} if kind == "container" else {}
+    jobs: Sections = {job: {"interval": interval} for job, interval in JOBS[kind].items()}
     return {
         "DEFAULT": {
             "bind_ip": HOST,
@@ -162,6 +170,7 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
         },
         f"app:{kind}-server": {"use": f"egg:martlet#{kind}"},
         **daemons,
+        **jobs,
     }
 
 

@@ -121,11 +121,16 @@ class Home:
         devices = self.root / "devices"
         return devices if len(layout.nodes) == 1 else devices / node.name
 
+    def node_run(self, node: StorageNode) -> Path:
+        """The directory of the lock and the status of a node's background jobs."""
+        return self.run / f"background-{node.name}"
+
     def directories(self, layout: Layout) -> Iterator[Path]:
         """Every directory that a start needs, outer ones first."""
         yield from (self.etc, self.logs, self.run)
         for node in layout.nodes:
             yield self.node_etc(layout, node)
+            yield self.node_run(node)
             yield from (self.node_devices(layout, node) / device for device in node.devices)
 
     def read_layout(self) -> Layout | None:

@@ -8,8 +8,6 @@ The Python services request the same for their workers. Signals are blocked and 
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import subprocess
 import time
@@ -19,10 +17,13 @@ from pathlib import Path
 
 from cluster import logs
 from cluster.errors import ClusterError, Stopped
-from cluster.services import Service
+from cluster.services import BACKGROUND_STOP_SECONDS, Service
+from martlet.service.child_process import exit_words, start_child
 
 STOP_SECONDS = 10.0
-#: The part of ``STOP_SECONDS`` in which the front service alone finishes its requests.
+#: The part of ``STOP_SECONDS`` in which the background jobs alone end.
+BACKGROUND_SECONDS = BACKGROUND_STOP_SECONDS + 1.0
+#: The part of ``STOP_SECONDS`` in which then the front service alone finishes its requests.
 FRONT_STOP_SECONDS = 4.0
 RESTART_SECONDS_MIN = 0.1
 RESTART_SECONDS_MAX = 10.0
@@ -30,8 +31,6 @@ RESTART_SECONDS_MAX = 10.0
 STEADY_SECONDS = 10.0
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 Report = Callable[[str], None]
 
@@ -76,12 +75,14 @@ class Supervisor:
             log_path, pid_path = self.logs / f"{service.name}.log", self.run / f"{service.name}.pid"
             self.children.append(Child(service, log_path, pid_path))
 
-    def start(self) -> None:
-        """Start all services; on return none is ready yet.
+    def start(self, is_background: bool = False) -> None:
+        """Start all services, or all background jobs; on return none is ready yet.
 
         :raises ClusterError: a program cannot be started.
         """
         for child in self.children:
+            if child.service.is_background != is_background:
+                continue
             try:
                 self._spawn(child)
             except OSError as error:
@@ -119,11 +120,13 @@ class Supervisor:
                     self._unbound.add(child.log_path)
 
     def stop(self) -> None:
-        """End every process: the front service first, so that its requests can finish.
+        """End every process: background jobs first, then the front service with its requests.
 
         A process that has not ended after ``STOP_SECONDS`` is killed.
         """
         deadline = time.monotonic() + STOP_SECONDS
+        background = [child for child in self.children if child.service.is_background]
+        self._terminate(background, min(deadline, time.monotonic() + BACKGROUND_SECONDS))
         front = [child for child in self.children if child.service.is_front]
         self._terminate(front, min(deadline, time.monotonic() + FRONT_STOP_SECONDS))
         self._terminate(self.children, deadline)
@@ -148,24 +151,8 @@ class Supervisor:
             signal.sigtimedwait(self._watched, left)
 
     def _spawn(self, child: Child) -> None:
-        parent = os.getpid()
-        mask = self._mask
-
-        def before_exec() -> None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:  # the parent died before the prctl
-                os._exit(1)
-
         with logs.open_log(child.log_path) as log:
-            child.process = subprocess.Popen(
-                child.service.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=self.inherited,
-                preexec_fn=before_exec,
-            )
+            child.process = start_child(child.service.command, self._mask, self.inherited, log)
         child.started = time.monotonic()
         _write_pid(child.pid_path, child.process.pid)
 
@@ -195,11 +182,3 @@ def _write_pid(path: Path, pid: int) -> None:
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(f"{pid}\n")
     temporary.rename(path)
-
-
-def exit_words(status: int) -> str:
-    """The meaning of a process's exit status, in words."""
-    if status >= 0:
-        return f"ended with status {status}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"was killed by {known.get(-status, f'signal {-status}')}"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import http.client
+import json
+from typing import Any
 
 from cluster.ports import HOST
 from cluster.services import Service
@@ -15,9 +17,28 @@ AUTH_PATH = "/auth/v1.0"
 _TIMEOUT_SECONDS = 2.0
 
 
-def answers(service: Service) -> bool:
-    """Whether the service answers a request, with any status."""
+def answers(service: Service, pid: int) -> bool:
+    """Whether the service answers a request, with any status.
+
+    A supervisor of background jobs must have started them. Whether one fails is no matter here.
+    """
+    if service.port is None:
+        return read_jobs(service, pid) is not None
     return _request(service.port, "GET", "/healthcheck") is not None
+
+
+def read_jobs(service: Service, pid: int) -> list[dict[str, Any]] | None:
+    """The background jobs of a node from the status file of process ``pid`` (doc/background.md).
+
+    None before that process has written the file.
+    """
+    if service.status_path is None:
+        return None
+    try:
+        document = json.loads(service.status_path.read_bytes())
+        return list(document["jobs"]) if document["pid"] == pid else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def serves_requests(proxy_port: int) -> bool:

@@ -1,87 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a cluster, and the search for them."""
+"""The programs of a cluster."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.layout import Home, Layout
+from martlet.service.programs import ProgramMissing, find_object_server, find_script
 
-OBJECT_SERVER = "martlet-object-server"
-OBJECT_SERVER_VARIABLE = "MARTLET_OBJECT_SERVER"
+#: Time for the background jobs of a node to end, seconds.
+BACKGROUND_STOP_SECONDS = 2.0
+#: The status file in the directory of a node's ``martlet-background`` (doc/background.md).
+STATUS_NAME = "background.json"
 
 
 @dataclass(frozen=True)
 class Service:
-    """One process to run; ``is_front`` marks the one for clients."""
+    """One process to run; ``is_front`` marks the one for clients.
+
+    A supervisor of background jobs has a ``status_path``, and no ``port``.
+    """
 
     name: str
     command: tuple[str, ...]
-    port: int
+    port: int | None
     is_front: bool = False
+    status_path: Path | None = None
+
+    @property
+    def is_background(self) -> bool:
+        return self.status_path is not None
 
 
 def services_of(home: Home, layout: Layout) -> list[Service]:
-    """The processes of the cluster, the storage services first.
+    """The processes of the cluster: the storage services, the proxy, the background jobs.
 
     :raises ClusterError: a program is not installed.
     """
+    try:
+        return [*_storage_services(home, layout), _proxy(home, layout), *_background(home, layout)]
+    except ProgramMissing as error:
+        raise ClusterError(str(error)) from None
+
+
+def _storage_services(home: Home, layout: Layout) -> Iterator[Service]:
     programs = {
         "account": find_script("martlet-account-server"),
         "container": find_script("martlet-container-server"),
         "object": find_object_server(),
     }
-    services = []
     for node in layout.nodes:
         for kind, program in programs.items():
-            name = service_name(layout, kind, node.name)
+            name = service_name(layout, f"{kind}-server", node.name)
             conf = home.node_etc(layout, node) / f"{kind}-server.conf"
-            services.append(Service(name, (program, str(conf)), node.ports[kind]))
-    proxy = (find_script("martlet-proxy-server"), str(home.etc / "proxy-server.conf"))
-    return [*services, Service("proxy-server", proxy, layout.proxy_port, is_front=True)]
+            yield Service(name, (program, str(conf)), node.ports[kind])
+
+
+def _proxy(home: Home, layout: Layout) -> Service:
+    command = (find_script("martlet-proxy-server"), str(home.etc / "proxy-server.conf"))
+    return Service("proxy-server", command, layout.proxy_port, is_front=True)
+
+
+def _background(home: Home, layout: Layout) -> Iterator[Service]:
+    program = find_script("martlet-background")
+    for node in layout.nodes:
+        run = home.node_run(node)
+        command = (
+            program,
+            str(home.node_etc(layout, node)),
+            f"--run={run}",
+            f"--stop-seconds={BACKGROUND_STOP_SECONDS}",
+        )
+        name = service_name(layout, "background", node.name)
+        yield Service(name, command, None, status_path=run / STATUS_NAME)
 
 
 def service_name(layout: Layout, kind: str, node_name: str) -> str:
     """The name: ``object-server``, or ``object-server-node2`` if there are several nodes."""
-    return f"{kind}-server" if len(layout.nodes) == 1 else f"{kind}-server-{node_name}"
-
-
-def find_script(name: str) -> str:
-    """Find a program installed with this package.
-
-    :raises ClusterError: it is not installed.
-    """
-    beside = Path(sysconfig.get_path("scripts")) / name
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which(name)
-    if found is None:
-        raise ClusterError(f"{name} is not installed in {beside.parent} nor in PATH")
-    return found
-
-
-def find_object_server() -> str:
-    """Find the Go server: from MARTLET_OBJECT_SERVER, beside this environment, or in PATH.
-
-    :raises ClusterError: it is in none of these places.
-    """
-    named = os.environ.get(OBJECT_SERVER_VARIABLE)
-    if named:
-        if not os.access(named, os.X_OK) or os.path.isdir(named):
-            raise ClusterError(f"{OBJECT_SERVER_VARIABLE}={named} is not a program")
-        return os.path.abspath(named)
-    prefix = Path(sys.prefix)
-    for beside in (prefix / "bin" / OBJECT_SERVER, prefix.parent / "build" / "bin" / OBJECT_SERVER):
-        if os.access(beside, os.X_OK):
-            return str(beside)
-    found = shutil.which(OBJECT_SERVER)
-    if found is None:
-        raise ClusterError(
-            f"{OBJECT_SERVER} is not found: build it with `make build`, or set "
-            f"{OBJECT_SERVER_VARIABLE}"
-        )
-    return found
+    return kind if len(layout.nodes) == 1 else f"{kind}-{node_name}"

@@ -7,15 +7,17 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError
 from cluster.layout import Home
-from cluster.lock import is_alive, running_supervisor
+from cluster.lock import running_supervisor
 from cluster.ports import HOST
 from cluster.processes import STOP_SECONDS
-from cluster.readiness import answers
+from cluster.readiness import answers, read_jobs
 from cluster.services import Service, services_of
+from martlet.service.child_process import is_alive
 
 #: Exit status of ``status`` when no cluster is running, as in the Linux Standard Base.
 EXIT_NOT_RUNNING = 3
@@ -24,7 +26,7 @@ _POLL_SECONDS = 0.05
 
 
 def status(home: Home, as_json: bool) -> int:
-    """Print the services; return 0 if all answer, 3 if no cluster is running, else 1.
+    """Print the services; return 0 if all are well, 3 if no cluster is running, else 1.
 
     :raises ClusterError: the home cannot be read.
     """
@@ -36,8 +38,7 @@ def status(home: Home, as_json: bool) -> int:
     else:
         print(f"{report['url']}  home {home.root}  supervisor {report['pid']}")
         for entry in report["services"]:
-            print(f"  {entry['name']:<24} {entry['state']:<12} port {entry['port']}", end="")
-            print(f"  pid {entry['pid']}" if entry["pid"] else "")
+            _print_service(entry)
     if not report["running"]:
         return EXIT_NOT_RUNNING
     return 0 if all(e["state"] == "ok" for e in report["services"]) else EXIT_DEGRADED
@@ -67,6 +68,18 @@ def down(home: Home) -> int:
     return 0
 
 
+def _print_service(entry: dict[str, Any]) -> None:
+    jobs = entry.get("jobs")
+    place = f"port {entry['port']}" if jobs is None else f"{len(jobs)} job{'s'[len(jobs) == 1 :]}"
+    pid = f"  pid {entry['pid']}" if entry["pid"] else ""
+    print(f"  {entry['name']:<24} {entry['state']:<12} {place:<10}{pid}".rstrip())
+    for job in jobs or ():
+        pid = f"  pid {job['pid']}" if job["pid"] else ""
+        count = job["restarts"]
+        restarts = f"  restarts {count}" if count else ""
+        print(f"    {job['job']:<22} {job['state']:<12} {'':<10}{pid}{restarts}".rstrip())
+
+
 def _report(home: Home) -> dict[str, Any]:
     layout = home.read_layout()
     supervisor = running_supervisor(home.run)
@@ -77,16 +90,30 @@ def _report(home: Home) -> dict[str, Any]:
         "home": str(home.root),
         "url": f"http://{HOST}:{layout.proxy_port}",
         "pid": supervisor,
-        "services": [_service_report(home, service) for service in services_of(home, layout)],
+        "services": [
+            _service_report(home, service)
+            for service in services_of(home, layout)
+            if not service.is_background or _pid_path(home, service).exists()
+        ],
     }
 
 
+def _pid_path(home: Home, service: Service) -> Path:
+    return home.run / f"{service.name}.pid"
+
+
 def _service_report(home: Home, service: Service) -> dict[str, Any]:
+    """The state of a service; that of background jobs is "ok" if all of them run."""
     try:
-        pid = int((home.run / f"{service.name}.pid").read_text())
+        pid = int(_pid_path(home, service).read_text())
     except (OSError, ValueError):
         pid = 0
+    report: dict[str, Any] = {"name": service.name, "port": service.port}
+    jobs = read_jobs(service, pid) or []
+    more = {"jobs": jobs} if service.is_background else {}
     if not pid or not is_alive(pid):
-        return {"name": service.name, "port": service.port, "pid": None, "state": "not running"}
-    state = "ok" if answers(service) else "no answer"
-    return {"name": service.name, "port": service.port, "pid": pid, "state": state}
+        return {**report, "pid": None, "state": "not running", **more}
+    state = "ok" if answers(service, pid) else "no answer"
+    if any(job["state"] != "running" for job in jobs):
+        state = "job fails"
+    return {**report, "pid": pid, "state": state, **more}

@@ -14,15 +14,17 @@ from pathlib import Path
 from cluster.confs import write_confs
 from cluster.errors import ClusterError, Stopped
 from cluster.layout import Home, Layout
-from cluster.lock import HomeLock
+from cluster.lock import lock_home
 from cluster.policies import ClusterPolicies, WantedPolicy, read_cluster_policies
 from cluster.ports import HOST, PortPicker, check_proxy_port
-from cluster.processes import Child, Supervisor, exit_words
+from cluster.processes import Child, Supervisor
 from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
 from cluster.rings import write_rings
-from cluster.services import services_of
+from cluster.services import Service, services_of
 from martlet.conf.cluster import CONF_NAME, HashOptions
 from martlet.conf.storage_policies import StoragePolicy
+from martlet.service.child_process import exit_words
+from martlet.service.process_lock import ProcessLock
 from ring.device_marker import DeviceMarkers
 
 READY_SECONDS_MAX = 60.0
@@ -31,12 +33,16 @@ _LOG_LINE_CHARACTERS_MAX = 300
 
 
 def up(
-    home: Home, proxy_port: int, node_count: int | None, wanted: Sequence[WantedPolicy] = ()
+    home: Home,
+    proxy_port: int,
+    node_count: int | None,
+    wanted: Sequence[WantedPolicy] = (),
+    has_background: bool = True,
 ) -> int:
     """Run the cluster of ``home`` until a stop signal; return the exit status.
 
     ``node_count`` None means the nodes of the home, or one in a new home. ``wanted`` policies that
-    do not exist are added.
+    do not exist are added. Without ``has_background`` no background job runs.
 
     :raises ClusterError: it cannot run; all started processes have ended.
     """
@@ -52,6 +58,8 @@ def up(
     check_proxy_port(proxy_port)
     layout = layout.with_secret().with_ports(proxy_port, PortPicker(taken=proxy_port))
     services = services_of(home, layout)
+    if not has_background:
+        services = _without_background(home, services)
     _prepare(home, layout, policies)
     say_refused_devices(home, layout)
     supervisor = Supervisor(services, home.logs, home.run, _say, (lock.descriptor,))
@@ -59,6 +67,8 @@ def up(
         _say(f"starting {len(services)} services, logs in {home.logs}")
         supervisor.start()
         _await_ready(supervisor, proxy_port)
+        supervisor.start(is_background=True)  # servers answer, so the first pass finds its peers
+        _await_background(supervisor)
         _print_ready(proxy_port)
         supervisor.watch()
     except Stopped as signal_name:
@@ -69,12 +79,20 @@ def up(
     return 0
 
 
-def _lock(home: Home) -> HomeLock:
+def _without_background(home: Home, services: Sequence[Service]) -> list[Service]:
+    """The other services. What a killed cluster left of the background jobs is removed."""
+    for service in services:
+        if service.is_background:
+            (home.run / f"{service.name}.pid").unlink(missing_ok=True)
+    return [service for service in services if not service.is_background]
+
+
+def _lock(home: Home) -> ProcessLock:
     try:
         home.run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ClusterError(f"cannot create {home.run}: {error.strerror}") from None
-    return HomeLock.acquire(home.run)
+    return lock_home(home.run)
 
 
 def _prepare(home: Home, layout: Layout, policies: ClusterPolicies) -> None:
@@ -115,10 +133,27 @@ def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:
     """
     deadline = time.monotonic() + READY_SECONDS_MAX
     for child in supervisor.children:
-        service = child.service
-        _await(partial(answers, service), f"{service.name} does not answer", supervisor, deadline)
+        if not child.service.is_background:
+            _await_answer(child, supervisor, deadline)
     what = f"the proxy serves no request (see {supervisor.logs}/proxy-server.log)"
     _await(partial(serves_requests, proxy_port), what, supervisor, deadline)
+
+
+def _await_background(supervisor: Supervisor) -> None:
+    """Wait until each node's background jobs have started.
+
+    :raises ClusterError: a service died, or the time is over.
+    """
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    for child in supervisor.children:
+        if child.service.is_background:
+            _await_answer(child, supervisor, deadline)
+
+
+def _await_answer(child: Child, supervisor: Supervisor, deadline: float) -> None:
+    assert child.process is not None
+    is_true = partial(answers, child.service, child.process.pid)
+    _await(is_true, f"{child.service.name} does not answer", supervisor, deadline)
 
 
 def _await(

@@ -36,8 +36,11 @@ def new_cluster(tmp_path: Path) -> Iterator[Callable[..., RunningCluster]]:
     """Create clusters for one test, not started; stop them at its end."""
     made: list[RunningCluster] = []
 
-    def make(*arguments: str, home: Path | None = None, port: int = 0) -> RunningCluster:
-        made.append(RunningCluster(home or tmp_path / "home", *arguments, port=port))
+    def make(
+        *arguments: str, home: Path | None = None, port: int = 0, background: bool = False
+    ) -> RunningCluster:
+        home = home or tmp_path / "home"
+        made.append(RunningCluster(home, *arguments, port=port, background=background))
         return made[-1]
 
     yield make

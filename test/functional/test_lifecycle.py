@@ -12,8 +12,8 @@ import pytest
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
-from cluster.lock import is_alive
 from cluster.ports import HOST
+from martlet.service.child_process import is_alive
 
 NewCluster = Callable[..., RunningCluster]
 

@@ -19,7 +19,7 @@ from uploader import Uploader, content_of
 
 from cluster.ports import HOST
 from cluster.rings import PART_POWER
-from cluster.services import find_object_server
+from martlet.service.programs import find_object_server
 from ring.ring import load_rings
 
 NAMES_MAX = 160

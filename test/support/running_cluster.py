@@ -40,12 +40,17 @@ def free_port() -> int:
 
 
 class RunningCluster:
-    """`martlet up` in the foreground of its own process; its output is collected."""
+    """`martlet up` in the foreground of its own process; its output is collected.
 
-    def __init__(self, home: Path, *arguments: str, port: int = 0) -> None:
+    Without ``background`` nothing heals: a missed write stays missed, and idle servers are quiet.
+    """
+
+    def __init__(
+        self, home: Path, *arguments: str, port: int = 0, background: bool = False
+    ) -> None:
         self.home = home
         self.port = port or free_port()
-        self.arguments = arguments
+        self.arguments = arguments if background else (*arguments, "--no-background")
         self.output: list[str] = []
         self.process: subprocess.Popen[str] | None = None
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.lock import HomeLock, is_alive, running_supervisor
+from cluster.lock import lock_home, running_supervisor
+from martlet.service.child_process import is_alive
 
 # Holds the lock, starts a process that inherits it, says so, and waits.
 _HOLDER = """
 import subprocess, sys, time
 from pathlib import Path
-from cluster.lock import HomeLock
-lock = HomeLock.acquire(Path(sys.argv[1]))
+from cluster.lock import lock_home
+lock = lock_home(Path(sys.argv[1]))
 child = subprocess.Popen(["sleep", "60"], pass_fds=(lock.descriptor,), stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
 time.sleep(60)
@@ -46,7 +47,7 @@ def test_a_second_supervisor_is_refused_in_one_sentence(
     process, _ = holder
     assert running_supervisor(tmp_path) == process.pid
     with pytest.raises(ClusterError, match=rf"already runs in .* \(process {process.pid}\)"):
-        HomeLock.acquire(tmp_path)
+        lock_home(tmp_path)
 
 
 def test_after_a_kill_the_next_one_waits_for_the_last_process(
@@ -74,7 +75,7 @@ def test_after_a_kill_the_next_one_waits_for_the_last_process(
 
 def test_a_free_home_has_no_supervisor(tmp_path: Path) -> None:
     assert running_supervisor(tmp_path) is None
-    lock = HomeLock.acquire(tmp_path)
+    lock = lock_home(tmp_path)
     os.close(lock.descriptor)
     assert running_supervisor(tmp_path) is None
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.lock import is_alive
-from cluster.processes import exit_words
+from martlet.service.child_process import exit_words, is_alive
 
-# Runs one service, `sh -c argv[2]`, under a supervisor with its files in argv[1].
+# Runs one service, `sh -c argv[2]`, under a supervisor with its files in argv[1]. A further
+# argument is a background job.
 _SUPERVISOR = """
 import signal
 import sys
@@ -32,9 +32,13 @@ for number in (signal.SIGINT, signal.SIGHUP):  # ignored where the tests run und
     signal.signal(number, signal.SIG_DFL)
 home = Path(sys.argv[1])
 services = [Service("front", ("sh", "-c", sys.argv[2]), 0, is_front=True)]
+for script in sys.argv[3:]:
+    services.append(Service("background", ("sh", "-c", script), None, status_path=home / "none"))
 supervisor = processes.Supervisor(services, home, home, lambda text: print(text, flush=True))
 try:
     supervisor.start()
+    assert not (home / "background.pid").exists()
+    supervisor.start(is_background=True)
     print("started", flush=True)
     supervisor.watch()
 except Stopped as name:
@@ -46,12 +50,12 @@ _FOREVER = "exec sleep 60"
 
 
 class Run:
-    """A running supervisor with one service."""
+    """A running supervisor with one service, and perhaps a background job."""
 
-    def __init__(self, home: Path, script: str) -> None:
+    def __init__(self, home: Path, *scripts: str) -> None:
         self.pid_path = home / "front.pid"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SUPERVISOR, str(home), script],
+            [sys.executable, "-c", _SUPERVISOR, str(home), *scripts],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -65,11 +69,11 @@ class Run:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def starter(script: str) -> Run:
-        runs.append(Run(tmp_path, script))
+    def starter(*scripts: str) -> Run:
+        runs.append(Run(tmp_path, *scripts))
         return runs[-1]
 
     yield starter
@@ -88,7 +92,7 @@ def await_true(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_supervisor_and_service(
-    start: Callable[[str], Run], number: signal.Signals
+    start: Callable[..., Run], number: signal.Signals
 ) -> None:
     run = start(_FOREVER)
     service = run.service_pid
@@ -99,9 +103,7 @@ def test_a_signal_stops_supervisor_and_service(
     assert not run.pid_path.exists()
 
 
-def test_a_service_that_will_not_stop_is_killed(
-    start: Callable[[str], Run], tmp_path: Path
-) -> None:
+def test_a_service_that_will_not_stop_is_killed(start: Callable[..., Run], tmp_path: Path) -> None:
     run = start(f"trap '' TERM; touch {tmp_path}/deaf; while :; do sleep 0.1; done")
     await_true((tmp_path / "deaf").exists)
     service = run.service_pid
@@ -111,14 +113,32 @@ def test_a_service_that_will_not_stop_is_killed(
     assert not is_alive(service)
 
 
-def test_a_service_does_not_outlive_a_killed_supervisor(start: Callable[[str], Run]) -> None:
+def test_background_jobs_stop_before_the_services(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    ready, order = tmp_path / "ready", tmp_path / "order"
+    # The job takes a while to end; the service must be there until then.
+    front = (
+        f"trap 'echo front >> {order}; exit' TERM; touch {ready}.1; while :; do sleep 0.01; done"
+    )
+    job = f"trap 'sleep 0.3; echo job >> {order}; exit' TERM; touch {ready}.2; " + (
+        "while :; do sleep 0.01; done"
+    )
+    run = start(front, job)
+    await_true(lambda: len([*tmp_path.glob("ready.*")]) == 2)
+    run.process.terminate()
+    assert run.process.wait(60) == 0
+    assert order.read_text() == "job\nfront\n"
+
+
+def test_a_service_does_not_outlive_a_killed_supervisor(start: Callable[..., Run]) -> None:
     run = start(_FOREVER)
     service = run.service_pid
     run.process.kill()
     await_true(lambda: not is_alive(service))
 
 
-def test_a_dead_service_is_restarted_with_a_line_that_says_so(start: Callable[[str], Run]) -> None:
+def test_a_dead_service_is_restarted_with_a_line_that_says_so(start: Callable[..., Run]) -> None:
     run = start(_FOREVER)
     first = run.service_pid
     os.kill(first, signal.SIGKILL)
@@ -127,19 +147,19 @@ def test_a_dead_service_is_restarted_with_a_line_that_says_so(start: Callable[[s
     await_true(lambda: run.service_pid != first and is_alive(run.service_pid))
 
 
-def test_restarts_come_slower_each_time(start: Callable[[str], Run]) -> None:
+def test_restarts_come_slower_each_time(start: Callable[..., Run]) -> None:
     run = start("exit 3")
     waits = [run.output.readline().split(" restart in ")[1].split(" s")[0] for _ in range(4)]
     assert waits == ["0.1", "0.2", "0.4", "0.8"]
 
 
-def test_what_a_service_prints_is_in_its_log(start: Callable[[str], Run], tmp_path: Path) -> None:
+def test_what_a_service_prints_is_in_its_log(start: Callable[..., Run], tmp_path: Path) -> None:
     run = start("echo out; echo err >&2; exec sleep 60")
     await_true(lambda: (tmp_path / "front.log").read_text() == "out\nerr\n")
     assert is_alive(run.service_pid)
 
 
-def test_logs_do_not_grow_for_ever(start: Callable[[str], Run], tmp_path: Path) -> None:
+def test_logs_do_not_grow_for_ever(start: Callable[..., Run], tmp_path: Path) -> None:
     # Each line is 100 bytes; a pause lets the supervisor look.
     line = "x" * 92
     start(
@@ -159,7 +179,7 @@ def test_logs_do_not_grow_for_ever(start: Callable[[str], Run], tmp_path: Path) 
     assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
 
 
-def test_a_service_gets_no_signal_mask(start: Callable[[str], Run]) -> None:
+def test_a_service_gets_no_signal_mask(start: Callable[..., Run]) -> None:
     run = start(_FOREVER)
     status = Path(f"/proc/{run.service_pid}/status").read_text()
     blocked = next(line for line in status.splitlines() if line.startswith("SigBlk"))

@@ -1,8 +1,7 @@
-"""The programs of a cluster are found where they may lie; what is missing is named."""
+"""The processes of a cluster: their programs, order and places."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,60 +10,54 @@ from cluster import services
 from cluster.errors import ClusterError
 from cluster.layout import Home, Layout
 from cluster.ports import PortPicker
-from cluster.services import OBJECT_SERVER, OBJECT_SERVER_VARIABLE, find_object_server, services_of
+from cluster.services import Service, services_of
+from martlet.service.programs import OBJECT_SERVER_VARIABLE
 
 
-def program(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment and a PATH in which nothing is installed."""
-    monkeypatch.delenv(OBJECT_SERVER_VARIABLE, raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tree" / ".venv"))
-
-
-def test_the_named_object_server_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "path" / OBJECT_SERVER)
-    named = program(tmp_path / "named")
-    monkeypatch.setenv(OBJECT_SERVER_VARIABLE, str(named))
-    assert find_object_server() == str(named)
-
-
-@pytest.mark.parametrize("place", ["tree/.venv/bin", "tree/build/bin", "path"])
-def test_the_object_server_is_found_in(tmp_path: Path, place: str) -> None:
-    found = program(tmp_path / place / OBJECT_SERVER)
-    assert find_object_server() == str(found)
-
-
-def test_a_missing_object_server_is_one_sentence() -> None:
-    with pytest.raises(ClusterError, match="martlet-object-server is not found: build it with"):
-        find_object_server()
-
-
-def test_a_named_object_server_must_be_a_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(OBJECT_SERVER_VARIABLE, str(tmp_path))
-    with pytest.raises(ClusterError, match="is not a program"):
-        find_object_server()
-
-
-def test_each_node_has_three_servers_and_the_proxy_comes_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home; all programs are installed."""
+    program = tmp_path / "object-server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(OBJECT_SERVER_VARIABLE, str(program))
     monkeypatch.setattr(services, "find_script", lambda name: f"/bin/{name}")
-    program(tmp_path / "path" / OBJECT_SERVER)
-    layout = Layout.create(2).with_ports(8080, PortPicker(taken=8080))
-    found = services_of(Home(tmp_path), layout)
+    return Home(tmp_path)
+
+
+def services_with(home: Home, node_count: int) -> list[Service]:
+    layout = Layout.create(node_count).with_ports(8080, PortPicker(taken=8080))
+    return services_of(home, layout)
+
+
+def test_servers_come_first_then_the_proxy_then_the_background_jobs(home: Home) -> None:
+    found = services_with(home, 2)
     assert [service.name for service in found] == [
         *(f"{kind}-server-node1" for kind in ("account", "container", "object")),
         *(f"{kind}-server-node2" for kind in ("account", "container", "object")),
         "proxy-server",
+        "background-node1",
+        "background-node2",
     ]
-    assert [service.is_front for service in found] == [False] * 6 + [True]
+    assert [service.is_front for service in found] == [False] * 6 + [True, False, False]
+    assert [service.is_background for service in found] == [False] * 7 + [True] * 2
+
+
+def test_background_jobs_have_the_confs_and_a_directory_of_their_node(home: Home) -> None:
+    _, background = services_with(home, 2)[-2:]
+    run = home.run / "background-node2"
+    assert background.command[:2] == ("/bin/martlet-background", str(home.etc / "node2"))
+    assert f"--run={run}" in background.command
+    assert (background.port, background.status_path) == (None, run / "background.json")
+    assert run in home.directories(Layout.create(2))
+
+
+def test_one_node_has_short_names(home: Home) -> None:
+    names = [service.name for service in services_with(home, 1)]
+    assert names[2:] == ["object-server", "proxy-server", "background"]
+
+
+def test_a_missing_program_is_one_sentence(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OBJECT_SERVER_VARIABLE, str(home.root))
+    with pytest.raises(ClusterError, match="is not a program"):
+        services_with(home, 1)
