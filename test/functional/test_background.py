@@ -1,0 +1,151 @@
+"""A cluster heals by itself: the background jobs of `martlet up`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
+from swift_api import Account
+
+from cluster.ports import HOST
+from martlet.service.child_process import is_alive
+from martlet.words.names import quote_path
+from ring.hashing import HashPath
+from ring.ring import Node, Ring
+
+NewCluster = Callable[..., RunningCluster]
+OBJECTS = 24
+NODES = ("node1", "node2", "node3")
+JOB = "object-replicator"
+
+
+def job(cluster: RunningCluster, node: str) -> dict[str, Any]:
+    """Return the status of a node's replicator."""
+    (found,) = cluster.services()[f"background-{node}"]["jobs"]
+    assert found["job"] == JOB
+    return dict(found)
+
+
+def object_ring(cluster: RunningCluster) -> Ring:
+    etc = cluster.home / "etc"
+    return Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
+
+
+def replica(cluster: RunningCluster, node: Node, path: str) -> tuple[int, str | None, str | None]:
+    """Return the answer of one device for one object: status, timestamp, Etag."""
+    connection = StorageConnection(cluster.home, HOST, node["port"])
+    try:
+        connection.request("HEAD", f"/{node['device']}/{path}")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers["X-Backend-Timestamp"], answer.headers["Etag"]
+    finally:
+        connection.close()
+
+
+def replicas(
+    cluster: RunningCluster, ring: Ring, owner: str, name: str
+) -> tuple[set[tuple[int, str | None, str | None]], list[int]]:
+    """Return the different answers of the primaries, and the statuses of all hand-offs."""
+    partition, primaries = ring.get_nodes(owner, "c", name)
+    path = f"{partition}{quote_path(f'/{owner}/c/{name}')}"
+    others = [replica(cluster, node, path)[0] for node in ring.get_more_nodes(partition)]
+    return {replica(cluster, node, path) for node in primaries}, others
+
+
+def await_answer_of_all(cluster: RunningCluster) -> None:
+    def all_are_well() -> bool:
+        return {entry["state"] for entry in cluster.services().values()} == {"ok"}
+
+    await_true(all_are_well, "all services and jobs are well")
+
+
+def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> None:
+    """No command is given: missed writes and deletes arrive, hand-offs are given back."""
+    cluster = new_cluster("--nodes", "3", background=True).start()
+    account = Account(cluster.port)
+    owner = account.path.rpartition("/")[2]
+    ring = object_ring(cluster)
+    names = [f"o{number}" for number in range(OBJECTS)]
+    deleted, replaced, fresh = names[::3], names[1::3], names[2::3]
+    assert account.call("PUT", "c").status == 201
+    for name in (*deleted, *replaced):
+        assert account.call("PUT", "c", name, body=b"before").status == 201
+
+    away = cluster.pid_of("object-server-node1")
+    os.kill(away, signal.SIGSTOP)
+    try:
+        for name in deleted:
+            assert account.call("DELETE", "c", name).status == 204
+        for name in (*replaced, *fresh):
+            assert account.call("PUT", "c", name, body=b"after").status == 201
+    finally:
+        os.kill(away, signal.SIGCONT)
+    assert cluster.pid_of("object-server-node1") == away
+    began = time.monotonic()
+
+    def is_healed(name: str) -> bool:
+        answers, handoffs = replicas(cluster, ring, owner, name)
+        statuses = {status for status, _, _ in answers}
+        wanted = 404 if name in deleted else 200
+        return len(answers) == 1 and statuses == {wanted} and set(handoffs) == {404}
+
+    for name in names:
+        await_true(lambda name=name: is_healed(name), f"equal replicas of {name}")
+    print(f"all equal {time.monotonic() - began:.1f} s after the server went on")
+    for name in replaced:
+        assert account.call("GET", "c", name).body == b"after"
+    await_answer_of_all(cluster)
+    assert cluster.stop() == 0
+
+
+def test_a_killed_job_is_restarted_and_a_stop_leaves_no_process(new_cluster: NewCluster) -> None:
+    cluster = new_cluster("--nodes", "3", background=True).start()
+    before = {node: job(cluster, node)["pid"] for node in NODES}
+    os.kill(before["node2"], signal.SIGKILL)
+    await_true(lambda: job(cluster, "node2")["restarts"] == 1, "a restart of the replicator")
+    await_answer_of_all(cluster)
+    after = {node: job(cluster, node)["pid"] for node in NODES}
+    assert after["node2"] != before["node2"]
+    assert (after["node1"], after["node3"]) == (before["node1"], before["node3"])
+
+    supervisor = "background-node3"
+    cluster.kill_and_await_restart(supervisor)
+    assert not is_alive(before["node3"])
+    assert is_alive(job(cluster, "node3")["pid"])
+
+    pids = cluster.all_pids()
+    assert {job(cluster, node)["pid"] for node in NODES} <= pids
+    assert cluster.command("down").returncode == 0
+    assert [pid for pid in pids if is_alive(pid)] == []
+    logs = {node: cluster.home / "logs" / f"background-{node}.log" for node in NODES}
+    assert "job died" in logs["node2"].read_text()
+    assert "is killed" not in "".join(log.read_text() for log in logs.values())
+
+
+def test_a_killed_cluster_takes_its_jobs_along(new_cluster: NewCluster) -> None:
+    cluster = new_cluster(background=True).start()
+    (first,) = cluster.services()["background"]["jobs"]
+    assert is_alive(first["pid"])
+    cluster.stop(signal.SIGKILL)
+    cluster.start()
+    assert not is_alive(first["pid"])
+    (second,) = cluster.services()["background"]["jobs"]
+    assert second["restarts"] == 0
+    assert is_alive(second["pid"])
+
+
+def test_without_background_there_is_no_job_until_the_next_start(new_cluster: NewCluster) -> None:
+    """Also a cluster of an older release gets its jobs at its next start."""
+    cluster = new_cluster().start()
+    assert "background" not in cluster.services()
+    assert cluster.command("status").returncode == 0
+    cluster.stop()
+    again = new_cluster(home=cluster.home, background=True).start()
+    (found,) = again.services()["background"]["jobs"]
+    assert (found["job"], found["state"]) == (JOB, "running")
