@@ -32,13 +32,21 @@ def own_cluster(tree: Path | None = None) -> Iterator[Path]:
             server = tree / "build" / "bin" / "martlet-object-server"
             environment["MARTLET_OBJECT_SERVER"] = str(server)
         with (Path(directory) / "up.log").open("w+") as log:
-            process = subprocess.Popen([martlet, "up"], env=environment, stdout=log, stderr=log)
+            command = [str(martlet), "up", *_quietly(martlet)]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             try:
                 _await_ready(process, Path(log.name))
                 yield home
             finally:
                 process.terminate()
                 process.wait(30)
+
+
+def _quietly(martlet: Path) -> list[str]:
+    """The option that leaves background jobs out, if this release has it."""
+    option = "--no-background"
+    known = subprocess.run([martlet, "up", "--help"], check=True, capture_output=True, text=True)
+    return [option] if option in known.stdout else []
 
 
 def free_port() -> int:
