@@ -10,6 +10,7 @@ It also fails if an answer is wrong or health checks take too long.
 examples:
   make attack                                          five minutes
   make attack ATTACK_ARGS="--seconds 60 --seed 7"
+  make attack ATTACK_ARGS="--seconds 60 --background"  with replicators beside it
   make attack ATTACK_ARGS="--idle 10000 --dripping 2000 --no-kills"
 """
 
@@ -51,7 +52,8 @@ def main() -> int:
     arguments = _parse()
     _raise_file_limit(arguments.idle + arguments.dripping)
     with tempfile.TemporaryDirectory(prefix="martlet-attack-") as directory:
-        cluster = RunningCluster(Path(directory) / "home", "--nodes", "4").start()
+        home = Path(directory) / "home"
+        cluster = RunningCluster(home, "--nodes", "4", background=arguments.background).start()
         try:
             report = _attack(cluster, arguments)
         finally:
@@ -183,6 +185,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--idle", type=int, default=500, help="connections that say nothing")
     parser.add_argument("--dripping", type=int, default=100, help="that say a byte a second")
     parser.add_argument("--no-kills", dest="kills", action="store_false")
+    parser.add_argument("--background", action="store_true", help="with replicators, which heal")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
