@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from running_cluster import RunningCluster, await_true
@@ -96,7 +97,7 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
         return len(answers) == 1 and statuses == {wanted} and set(handoffs) == {404}
 
     for name in names:
-        await_true(lambda name=name: is_healed(name), f"equal replicas of {name}")
+        await_true(partial(is_healed, name), f"equal replicas of {name}")
     print(f"all equal {time.monotonic() - began:.1f} s after the server went on")
     for name in replaced:
         assert account.call("GET", "c", name).body == b"after"
