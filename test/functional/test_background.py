@@ -124,9 +124,8 @@ def test_a_killed_job_is_restarted_and_a_stop_leaves_no_process(new_cluster: New
     assert {job(cluster, node)["pid"] for node in NODES} <= pids
     assert cluster.command("down").returncode == 0
     assert [pid for pid in pids if is_alive(pid)] == []
-    logs = {node: cluster.home / "logs" / f"background-{node}.log" for node in NODES}
-    assert "job died" in logs["node2"].read_text()
-    assert "is killed" not in "".join(log.read_text() for log in logs.values())
+    log = cluster.home / "logs" / "background-node2.log"
+    assert "job died" in log.read_text()
 
 
 def test_a_killed_cluster_takes_its_jobs_along(new_cluster: NewCluster) -> None:
