@@ -29,8 +29,8 @@ runs if the conf of its server, in CONF_DIR, has the section with the job's name
 be empty.
 """
 _EPILOG = """\
-SIGTERM and SIGINT stop all jobs. SIGHUP is sent on to each job, which reads its conf again. A
-change of the jobs that run needs a restart.
+SIGTERM and SIGINT stop all jobs. SIGHUP is sent on to each job, which applies what it can of its
+conf. A change of the jobs that run needs a restart.
 
 examples:
   martlet-background /etc/martlet            the jobs of this node, until SIGTERM
