@@ -68,6 +68,15 @@ func (r Replica) SetPeers(peers []string) error {
 	})
 }
 
+// UnsetPeers takes back SetPeers, because it is not known which peers there are. Compaction
+// drops no tombstone until the next SetPeers. What is known of peers stays known.
+func (r Replica) UnsetPeers() error {
+	return r.during(func(b *bundle.Bundle) error {
+		r.device.compactor.forget(b.ID())
+		return nil
+	})
+}
+
 // heldByAll is the LSN up to which all replicas of a bundle have what it has.
 func (d *Device) heldByAll(b *bundle.Bundle) uint64 {
 	d.compactor.mu.Lock()

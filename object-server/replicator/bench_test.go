@@ -61,7 +61,7 @@ func BenchmarkRebuild(b *testing.B) {
 			go func() {
 				defer all.Done()
 				defer connections.Close()
-				report, err := r.Pass(context.Background())
+				report, err := r.Pass(context.Background(), 0)
 				check(b, err)
 				sent[i] = report.Sent
 			}()
@@ -116,7 +116,7 @@ func BenchmarkInSync(b *testing.B) {
 	var partitions int
 	cpu := cpuTime()
 	for b.Loop() {
-		report, err := r.Pass(context.Background())
+		report, err := r.Pass(context.Background(), 0)
 		check(b, err)
 		partitions += report.Partitions
 		if report.InSync != report.Partitions {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/replicator/wire"
 	"martlet/object-server/ring"
 )
@@ -23,8 +24,17 @@ type pair struct {
 	*remote
 	state    wire.State
 	hasState bool
-	has      bundle.Position // of this device: up to there the peer has everything, if isWhole
+	bundle   format.Identity // of the peer's bundle; zero: it had none
+	has      bundle.Position // of this device: up to there that bundle has everything, if isWhole
 	isWhole  bool
+}
+
+// saw takes a new state of the peer.
+func (p *pair) saw(state *wire.State) { p.state, p.bundle = *state, state.Position.Bundle }
+
+// isHere tells whether a device of the ring is the one that is worked on. Two entries of a ring may be of the same place.
+func (x *devicePass) isHere(d *ring.Device) bool {
+	return d.ID == x.device.ID || d.Name == x.device.Name && x.config.IsOwn(d)
 }
 
 // chunk compares some partitions with all their peers, and sends what differs. It returns which of them are in sync with all
@@ -77,7 +87,7 @@ func (x *devicePass) look(ctx context.Context, numbers []uint32) ([]*replicas, e
 		p := &replicas{number: n, state: states[i], isHandoff: true}
 		all[i] = p
 		for _, d := range x.ring.PartitionDevices(n) {
-			if d.ID == x.device.ID {
+			if x.isHere(d) {
 				p.isHandoff = false
 				continue
 			}
@@ -110,7 +120,8 @@ func (x *devicePass) lookAt(ctx context.Context, pairs []*pair, asked []wire.Ask
 		return
 	}
 	for i, one := range pairs {
-		one.state, one.hasState = states[i], true
+		one.saw(&states[i])
+		one.hasState = true
 	}
 }
 
@@ -121,10 +132,13 @@ func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
 		one := wire.Synced{Partition: p.number}
 		isInSync := p.isInSync()
 		for _, peer := range p.peers {
-			name := peer.named(&peer.state.Position)
-			if peer.hasState {
-				one.Peers = append(one.Peers, name)
+			one.IsPartial = one.IsPartial || !peer.hasState
+			name := peer.named(peer.bundle)
+			if name == "" { // nothing is known of it, so no tombstone may be reclaimed
+				one.Peers = append(one.Peers, peer.String())
+				continue
 			}
+			one.Peers = append(one.Peers, name)
 			if peer.isWhole {
 				one.Has = append(one.Has, wire.Holding{Peer: name, Position: wire.PositionOf(peer.has)})
 			}
@@ -138,12 +152,11 @@ func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
 				report.Handoffs++
 			}
 		})
-		switch {
-		case p.isHandoff && isInSync && len(p.peers) > 0:
+		if p.isHandoff && isInSync && len(p.peers) > 0 {
 			x.giveBack(ctx, p)
-		case len(one.Peers) == len(p.peers): // of a peer that cannot be asked the name is not known
-			q.Synced = append(q.Synced, one)
+			continue
 		}
+		q.Synced = append(q.Synced, one)
 	}
 	if len(q.Synced) == 0 {
 		return
@@ -153,12 +166,25 @@ func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
 	}
 }
 
-// giveBack removes a hand-off, unless it has been written to since its peers got it.
+// giveBack removes a hand-off, unless it has been written to since its peers got it, or the ring is another one by now. The
+// peers promise to keep what they have.
 func (x *devicePass) giveBack(ctx context.Context, p *replicas) {
 	at := p.peers[0].has
+	if now, err := x.config.Rings.Object(x.policy); err != nil || now != x.ring {
+		return
+	}
 	for _, peer := range p.peers {
 		if peer.has != at {
 			return // the next pass sees what was written meanwhile
+		}
+	}
+	for _, peer := range p.peers {
+		if peer.bundle == (format.Identity{}) {
+			continue // it got nothing, because there is nothing
+		}
+		if err := peer.hold(ctx, p.number, peer.bundle); err != nil {
+			x.failed(ctx, "hold", p.number, peer.remote, err)
+			return
 		}
 	}
 	q := wire.DropRequest{Partition: x.own.partition(p.number), Position: wire.PositionOf(at)}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -49,10 +50,7 @@ type host struct {
 func newCluster(t testing.TB, hosts int) *cluster {
 	c := &cluster{t: t, root: t.TempDir()}
 	for i := range hosts {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0")
-		check(t, err)
-		h := &host{cluster: c, number: i, port: listener.Addr().(*net.TCPAddr).Port, directory: filepath.Join(c.root, fmt.Sprint(i))}
-		check(t, listener.Close())
+		h := &host{cluster: c, number: i, port: freePort(t), directory: filepath.Join(c.root, fmt.Sprint(i))}
 		check(t, os.MkdirAll(filepath.Join(h.directory, "devices", "d1"), 0o755))
 		write(t, filepath.Join(h.directory, "martlet.conf"),
 			"[grid]\ngrid_secret = "+strings.Repeat("s", 32)+"\ngrid_plain_http = 127.0.0.1\n[swift-hash]\nswift_hash_path_suffix = x\n")
@@ -66,6 +64,19 @@ func newCluster(t testing.TB, hosts int) *cluster {
 		t.Cleanup(func() { h.stop() })
 	}
 	return c
+}
+
+// freePort finds a port that no outgoing connection gets while the host that has it is down.
+func freePort(t testing.TB) int {
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000)
+		if listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			check(t, listener.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
 }
 
 func write(t testing.TB, path, text string) {
@@ -82,12 +93,20 @@ func (c *cluster) primaries(partition uint32) []int {
 	return all
 }
 
-// writeRings gives all hosts a ring file of version 1.
-func (c *cluster) writeRings() {
+// writeRings gives all hosts a ring in which the primaries of a partition are as primaries says.
+func (c *cluster) writeRings() { c.writeRing(c.primaries, c.hosts...) }
+
+// writeRing gives some hosts a ring file of version 1. more are further devices, as JSON.
+func (c *cluster) writeRing(primaries func(partition uint32) []int, hosts ...*host) {
+	c.writeRingWith(nil, primaries, hosts...)
+}
+
+func (c *cluster) writeRingWith(more []string, primaries func(partition uint32) []int, hosts ...*host) {
 	var devices []string
 	for i, h := range c.hosts {
 		devices = append(devices, fmt.Sprintf(`{"id": %d, "device": "d1", "ip": "127.0.0.1", "port": %d, "region": 1, "zone": 1, "weight": 1}`, i, h.port))
 	}
+	devices = append(devices, more...)
 	json := fmt.Sprintf(`{"byteorder": "little", "part_shift": %d, "replica_count": 3, "devs": [%s]}`, 32-power, strings.Join(devices, ", "))
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -95,13 +114,13 @@ func (c *cluster) writeRings() {
 	content = append(content, json...)
 	for replica := range 3 {
 		for partition := range uint32(1 << power) {
-			content = binary.LittleEndian.AppendUint16(content, uint16(c.primaries(partition)[replica]))
+			content = binary.LittleEndian.AppendUint16(content, uint16(primaries(partition)[replica]))
 		}
 	}
 	_, err := z.Write(content)
 	check(c.t, err)
 	check(c.t, z.Close())
-	for _, h := range c.hosts {
+	for _, h := range hosts {
 		write(c.t, filepath.Join(h.directory, "object.ring.gz"), b.String())
 	}
 }
@@ -140,7 +159,7 @@ func (h *host) wipe() {
 }
 
 // replicator returns the replicator of a host, with the grid and the log that it uses.
-func (h *host) replicator() (*Replicator, *grid.Grid, *proof.Log) {
+func (h *host) replicator(change ...func(*Config)) (*Replicator, *grid.Grid, *proof.Log) {
 	h.t.Helper()
 	config, err := conf.Read(h.conf())
 	check(h.t, err)
@@ -150,10 +169,14 @@ func (h *host) replicator() (*Replicator, *grid.Grid, *proof.Log) {
 	options.Name = "replicator"
 	connections, err := grid.New(grid.Config{Secrets: config.Grid.Secrets, Options: options, Log: logger})
 	check(h.t, err)
-	return New(Config{
-		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2,
-		Devices: filepath.Dir(h.device()), IsOwn: func(d *ring.Device) bool { return d.Port == h.port }, Logger: logger,
-	}), connections, log
+	with := Config{
+		Rings: &ring.Files{Directory: h.directory}, Policies: []int{0}, Grid: connections, NodeTimeout: time.Minute, Concurrency: 2, Devices: filepath.Dir(h.device()),
+		IsOwn: func(d *ring.Device) bool { return d.Port == h.port }, Logger: logger,
+	}
+	for _, do := range change {
+		do(&with)
+	}
+	return New(with), connections, log
 }
 
 // pass runs one pass of the replicator of a host.
@@ -161,10 +184,24 @@ func (h *host) pass() *Report {
 	h.t.Helper()
 	r, connections, log := h.replicator()
 	defer connections.Close()
-	report, err := r.Pass(context.Background())
+	report, err := r.Pass(context.Background(), 0)
 	check(h.t, err)
 	h.t.Logf("host %d: %+v %s", h.number, *report, log)
 	return report
+}
+
+// devicePass is a pass over the device of a host, to be made step by step.
+func (h *host) devicePass(r *Replicator) *devicePass {
+	h.t.Helper()
+	current, err := r.config.Rings.Object(0)
+	check(h.t, err)
+	for _, d := range current.Devices {
+		if r.config.IsOwn(d) {
+			return r.passOf(current, 0, d)
+		}
+	}
+	h.t.Fatal("the ring has no device of the host")
+	return nil
 }
 
 // passAll runs a pass of each host that is up, and adds the reports.

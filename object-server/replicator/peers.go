@@ -2,6 +2,7 @@ package replicator
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"strconv"
@@ -9,7 +10,8 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/device"
 	"martlet/object-server/grid"
 	"martlet/object-server/replicator/wire"
 	"martlet/object-server/ring"
@@ -34,8 +36,16 @@ func (r *Replicator) remote(d *ring.Device, policy int) *remote {
 func (s *remote) String() string { return s.address + "/" + s.device }
 
 // named is the name under which the device is known to have what a partition has. A bundle that was wiped has another name.
-func (s *remote) named(position *bundle.Position) string {
-	return fmt.Sprintf("%s %x", s, position.Bundle)
+// Empty for no bundle: of what is not there nothing may be known.
+func (s *remote) named(identity format.Identity) string {
+	if identity == (format.Identity{}) {
+		return ""
+	}
+	name := fmt.Sprintf("%s %x", s, identity)
+	if len(name) > device.PeerMax { // the name of the host is long
+		name = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
+	}
+	return name
 }
 
 func (s *remote) partition(number uint32) wire.Partition {
@@ -73,6 +83,12 @@ func (s *remote) states(ctx context.Context, asked []wire.Asked) ([]wire.State, 
 		return nil, fmt.Errorf("%s: %w", s, err)
 	}
 	return states, nil
+}
+
+// hold asks to keep a partition, which must be in the bundle of that identity.
+func (s *remote) hold(ctx context.Context, partition uint32, identity format.Identity) error {
+	q := wire.HoldRequest{Partition: s.partition(partition), Bundle: identity[:]}
+	return s.call(ctx, wire.NameHold, &q, &wire.Done{})
 }
 
 func (s *remote) state(ctx context.Context, partition uint32, horizon uint64) (wire.State, error) {

@@ -29,16 +29,33 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// Replicator sends what peers miss. Safe for concurrent use.
+// Replicator sends what peers miss. Safe for concurrent use, but for Pass.
 type Replicator struct {
 	config Config
 	grid   *grid.Grid
 	rate   *rate.Limiter
+
+	// namesAtOnce bounds the names of one request. elementsAtOnce is how many elements a server is asked for where several slices
+	// differ: for each answer it reads what the partition has of all names. Both take half of a payload.
+	namesAtOnce, elementsAtOnce int
+
+	mu      sync.Mutex
+	running map[work]chan struct{} // closed when the pass over the device has ended; guarded by mu
+	ended   Report                 // of the passes over devices that no Pass has reported yet; guarded by mu
+}
+
+// work is a device for a policy.
+type work struct {
+	device string
+	policy int
 }
 
 // New returns a Replicator.
 func New(config Config) *Replicator {
-	return &Replicator{config, config.Grid, newRate(config.Rate)}
+	return &Replicator{
+		config: config, grid: config.Grid, rate: newRate(config.Rate), running: map[work]chan struct{}{},
+		namesAtOnce: 32 << 10, elementsAtOnce: 16 << 10,
+	}
 }
 
 // SetRate changes how many bytes a second are sent; 0: no limit.
@@ -55,6 +72,7 @@ type Report struct {
 	Fetched    int   `json:"fetched"` // records that replaced damaged ones
 	Damaged    int   `json:"damaged"` // partitions with damage, before the pass
 	Failures   int   `json:"failures"`
+	Running    int   `json:"running"` // devices that are not finished yet: a later report has their figures
 }
 
 func (p *Report) add(o *Report) {
@@ -67,26 +85,6 @@ func (p *Report) add(o *Report) {
 	p.Fetched += o.Fetched
 	p.Damaged += o.Damaged
 	p.Failures += o.Failures
-}
-
-// Pass goes once over all devices of this host, in parallel. What fails is logged, counted and left to the next pass.
-func (r *Replicator) Pass(ctx context.Context) (*Report, error) {
-	var total Report
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	err := r.eachDevice(func(current *ring.Ring, policy int, d *ring.Device) {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			x := r.passOf(current, policy, d)
-			x.run(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			total.add(&x.report)
-		}()
-	})
-	all.Wait()
-	return &total, errors.Join(err, ctx.Err())
 }
 
 // eachDevice calls do for each device of this host in the ring of each policy. A ring that cannot be read is an error, and
@@ -126,8 +124,7 @@ type devicePass struct {
 
 	mu     sync.Mutex
 	report Report
-	down   map[string]bool // addresses that could not be reached in this pass
-	doubts map[uint32]bool // partitions of which records of unknown names are lost
+	down   map[string]bool // addresses that could not be reached in this pass, and devices that did not answer
 }
 
 func (x *devicePass) note(change func(report *Report)) {
@@ -136,23 +133,29 @@ func (x *devicePass) note(change func(report *Report)) {
 	change(&x.report)
 }
 
-// failed logs a failure. A peer that cannot be reached is left out of the rest of the pass.
+// failed logs a failure. A peer that cannot be reached, or does not answer, is left out of the rest of the pass.
 func (x *devicePass) failed(ctx context.Context, what string, partition uint32, peer *remote, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	isDown := errors.Is(err, grid.ErrUnreachable)
+	down := ""
+	switch {
+	case errors.Is(err, grid.ErrUnreachable):
+		down = peer.address
+	case errors.Is(err, errStalled), errors.Is(err, context.DeadlineExceeded):
+		down = peer.String()
+	}
 	x.mu.Lock()
 	x.report.Failures++
-	isNew := !x.down[peer.address]
-	if isDown && isNew {
+	isNew := !x.down[down]
+	if down != "" && isNew {
 		if x.down == nil {
 			x.down = map[string]bool{}
 		}
-		x.down[peer.address] = true
+		x.down[down] = true
 	}
 	x.mu.Unlock()
-	if !isDown || isNew {
+	if isNew {
 		x.config.Logger.Warn("replication failed", "device", x.device.Name, "policy", x.policy, "partition", partition,
 			"peer", peer.String(), "step", what, "error", err)
 	}
@@ -161,7 +164,7 @@ func (x *devicePass) failed(ctx context.Context, what string, partition uint32, 
 func (x *devicePass) isDown(peer *remote) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.down[peer.address]
+	return x.down[peer.address] || x.down[peer.String()]
 }
 
 // batch is how many partitions are compared with one message to each peer.
@@ -178,7 +181,7 @@ func (x *devicePass) run(ctx context.Context) {
 		return int(n) >= x.ring.PartitionCount()
 	})
 	for chunk := range slices.Chunk(numbers, batch) {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || x.isDown(x.own) {
 			return
 		}
 		x.chunk(ctx, chunk)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/grid"
 	"martlet/object-server/replicator/wire"
 )
@@ -11,10 +12,16 @@ import (
 // rounds bounds how often one pass sends what a peer misses: clients write meanwhile.
 const rounds = 3
 
-// settle makes the peers of a partition have what this device has.
+// settle makes the peers of a partition have what this device has. If records of unknown names are lost here, nothing is
+// sent: what a lost tombstone has deleted would come back.
 func (x *devicePass) settle(ctx context.Context, p *replicas) {
-	if x.doubts[p.number] {
-		return
+	if p.state.Doubt > 0 {
+		if err := x.heal(ctx, p); err != nil {
+			x.failed(ctx, "heal", p.number, x.own, err)
+		}
+		if p.state.Doubt > 0 {
+			return
+		}
 	}
 	for _, one := range p.peers {
 		if !one.hasState || x.isDown(one.remote) || ctx.Err() != nil {
@@ -47,14 +54,12 @@ func (x *devicePass) settlePrimary(ctx context.Context, p *replicas, one *pair) 
 		case unknown:
 			return nil
 		case identical:
-			one.has, one.isWhole = own.Position, true
+			one.has, one.isWhole, one.bundle = own.Position, true, one.state.Position.Bundle
 			return nil
 		case agree: // all but old tombstones, which a peer that has reclaimed them may get again
-			q := wire.ExportRequest{Peer: one.named(&one.state.Position), Tombstones: true}
-			done, err := x.send(ctx, p, one, q)
-			if one.isWhole = err == nil && done.isWhole(); one.isWhole {
-				one.has = own.Position
-			}
+			one.bundle = one.state.Position.Bundle
+			_, err := x.sendRest(ctx, p, one, true)
+			one.has = own.Position
 			return err
 		}
 		done, err := x.sendDifference(ctx, p, one, &own)
@@ -64,44 +69,56 @@ func (x *devicePass) settlePrimary(ctx context.Context, p *replicas, one *pair) 
 		if own, err = x.own.state(ctx, p.number, 0); err != nil {
 			return err
 		}
-		if one.state, err = one.remote.state(ctx, p.number, 0); err != nil {
+		other, err := one.remote.state(ctx, p.number, 0)
+		if err != nil {
 			return err
 		}
+		one.saw(&other)
 	}
 	return nil
 }
 
-// settleHandoff sends all that a primary is not known to have. It has more than the hand-off, so digests tell nothing.
+// settleHandoff sends all that a primary is not known to have. It has more than the hand-off, so digests tell little. If
+// they are equal, only removals of versions may be missing: these are in no digest.
 func (x *devicePass) settleHandoff(ctx context.Context, p *replicas, one *pair) error {
-	if p.state.IsKnown && one.state.IsKnown && p.state.Digest == one.state.Digest {
-		one.has, one.isWhole = p.state.Position, true
-		return nil
-	}
-	done, err := x.send(ctx, p, one, wire.ExportRequest{Peer: one.named(&one.state.Position)})
+	isEqual := p.state.IsKnown && one.state.IsKnown && p.state.Digest == one.state.Digest && one.bundle != format.Identity{}
+	done, err := x.sendRest(ctx, p, one, isEqual)
+	one.has = done.end.Position
+	return err
+}
+
+// sendRest sends what the bundle of a peer is not known to have. Then it has everything, unless the records have gone to
+// another bundle: the disk was replaced meanwhile.
+func (x *devicePass) sendRest(ctx context.Context, p *replicas, one *pair, tombstones bool) (shipment, error) {
+	q := wire.ExportRequest{Peer: one.named(one.bundle), Tombstones: tombstones}
+	done, err := x.send(ctx, p, one, q, nil)
 	if err != nil {
-		return err
+		return done, err
 	}
-	one.has, one.isWhole = done.end.Position, done.isWhole()
-	return nil
+	if !tombstones && one.bundle == (format.Identity{}) {
+		one.bundle = done.bundle // which was made for them
+	}
+	one.isWhole = done.isWhole() && done.bundle == one.bundle
+	return done, nil
 }
 
 // sendDifference sends the names that differ; all, if the peer has nothing.
 func (x *devicePass) sendDifference(ctx context.Context, p *replicas, one *pair, own *wire.State) (shipment, error) {
-	var q wire.ExportRequest
+	var hashes []byte
 	if !one.state.Digest.IsEmpty() {
-		hashes, err := x.names(ctx, x.own, one.remote, p.number, own, &one.state, x.ring.PartPower())
+		var err error
+		hashes, err = x.names(ctx, x.own, one.remote, p.number, own, &one.state, x.ring.PartPower())
 		if err != nil || len(hashes) == 0 {
 			return shipment{}, err
 		}
-		q.Hashes = hashes
 	}
-	return x.send(ctx, p, one, q)
+	return x.send(ctx, p, one, wire.ExportRequest{}, hashes)
 }
 
 // send sends records to a peer, and counts them.
-func (x *devicePass) send(ctx context.Context, p *replicas, one *pair, q wire.ExportRequest) (shipment, error) {
+func (x *devicePass) send(ctx context.Context, p *replicas, one *pair, q wire.ExportRequest, hashes []byte) (shipment, error) {
 	q.Partition = x.own.partition(p.number)
-	done, err := x.ship(ctx, x.own, q, one.remote)
+	done, err := x.shipNames(ctx, x.own, q, hashes, one.remote)
 	x.note(func(report *Report) {
 		report.Sent += int(done.done.Stored)
 		report.Bytes += done.bytes

@@ -8,15 +8,17 @@ import (
 	"io"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/grid"
 	"martlet/object-server/replicator/wire"
 )
 
 // shipment is what became of records that were sent.
 type shipment struct {
-	done  wire.Imported
-	end   bundle.Exported // of the sender
-	bytes int64
+	done   wire.Imported
+	end    bundle.Exported // of the sender
+	bundle format.Identity // of the receiver
+	bytes  int64
 }
 
 // isWhole tells whether the receiver has all that the sender had to give.
@@ -24,25 +26,28 @@ func (s *shipment) isWhole() bool { return s.done.Refused == 0 && s.end.Skipped 
 
 // ship sends the records of an export to another server, at the rate that is allowed.
 func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportRequest, to *remote) (s shipment, err error) {
-	ctx, cancel := context.WithCancel(ctx) // ends both streams
-	defer cancel()
-	source, err := r.recordsOf(ctx, from, &q)
+	w := newWatch(ctx, r.config.NodeTimeout)
+	defer w.end(nil) // ends both streams
+	defer func() { err = w.cause(err) }()
+	source, err := r.watchedRecords(w, from, &q)
 	if err != nil {
 		return s, err
 	}
 	defer source.Close()
 	place := to.partition(q.Partition.Number)
-	target, err := to.open(ctx, wire.NameImport, &place)
-	if err != nil {
+	opened := w.begin()
+	target, err := to.open(w.ctx, wire.NameImport, &place)
+	if opened(); err != nil {
 		return s, err
 	}
 	defer target.Cancel()
-	in := &paced{records: source, ctx: ctx, limiter: r.rate}
-	err = forward(target, in)
+	in := &paced{records: source, ctx: w.ctx, limiter: r.rate}
+	err = forward(&watchedWriter{target, w}, in)
 	if s.bytes = in.bytes; err != nil {
 		return s, fmt.Errorf("%s to %s: %w", from, to, err)
 	}
 	s.end = in.End()
+	defer w.begin()()
 	answer, err := target.Receive()
 	if err == nil {
 		_, err = s.done.UnmarshalMsg(answer)
@@ -50,7 +55,43 @@ func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportReques
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", to, err)
 	}
+	copy(s.bundle[:], s.done.Bundle)
 	return s, nil
+}
+
+// watchedRecords begins an export, and watches it.
+func (r *Replicator) watchedRecords(w *watch, from *remote, q *wire.ExportRequest) (records, error) {
+	defer w.begin()()
+	source, err := r.recordsOf(w.ctx, from, q)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedRecords{source, w}, nil
+}
+
+// shipNames sends records of some names, with as many streams as it takes; of all names, if none are given.
+func (r *Replicator) shipNames(ctx context.Context, from *remote, q wire.ExportRequest, hashes []byte, to *remote) (all shipment, err error) {
+	for isFirst := true; err == nil && (isFirst || len(hashes) > 0); isFirst = false {
+		n := min(len(hashes), r.namesAtOnce*wire.HashSize)
+		q.Hashes, hashes = hashes[:n], hashes[n:]
+		var one shipment
+		one, err = r.ship(ctx, from, q, to)
+		all.add(&one)
+	}
+	return all, err
+}
+
+// add adds what came of one more stream.
+func (s *shipment) add(o *shipment) {
+	s.done.Stored += o.done.Stored
+	s.done.Known += o.done.Known
+	s.done.Refused += o.done.Refused
+	if s.done.Reason == "" {
+		s.done.Reason = o.done.Reason
+	}
+	s.bytes += o.bytes
+	s.end.Skipped += o.end.Skipped
+	s.end.Position, s.bundle = o.end.Position, o.bundle
 }
 
 // forward copies records to a stream.

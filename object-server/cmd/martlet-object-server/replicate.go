@@ -141,7 +141,10 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 	reloads.apply.Store(&apply)
 	go reloads.run()
 	if o.once {
-		report, err := pass(ctx, r, logger)
+		report, err := pass(ctx, r, 0, logger)
+		if ctx.Err() != nil { // a signal
+			return 0, nil
+		}
 		if err == nil && o.json {
 			err = json.NewEncoder(stdout).Encode(report)
 		}
@@ -191,7 +194,7 @@ func ownAddresses(config *conf.Config) func(net.IP) bool {
 func passes(ctx context.Context, r *replicator.Replicator, interval time.Duration, logger *slog.Logger) error {
 	for ctx.Err() == nil {
 		next := time.NewTimer(interval)
-		if _, err := pass(ctx, r, logger); err != nil && ctx.Err() == nil {
+		if _, err := pass(ctx, r, interval, logger); err != nil && ctx.Err() == nil {
 			logger.Error("replication pass failed", "error", err) // a ring that cannot be read, for example
 		}
 		select {
@@ -203,14 +206,14 @@ func passes(ctx context.Context, r *replicator.Replicator, interval time.Duratio
 	return nil
 }
 
-func pass(ctx context.Context, r *replicator.Replicator, logger *slog.Logger) (*replicator.Report, error) {
+func pass(ctx context.Context, r *replicator.Replicator, patience time.Duration, logger *slog.Logger) (*replicator.Report, error) {
 	began := time.Now()
-	report, err := r.Pass(ctx)
+	report, err := r.Pass(ctx, patience)
 	if err != nil {
 		return &replicator.Report{}, err
 	}
 	logger.Info("replication pass", "seconds", time.Since(began).Seconds(), "partitions", report.Partitions, "in_sync", report.InSync,
 		"handoffs", report.Handoffs, "given_back", report.GivenBack, "sent", report.Sent, "bytes", report.Bytes,
-		"fetched", report.Fetched, "damaged", report.Damaged, "failures", report.Failures, "pid", os.Getpid())
+		"fetched", report.Fetched, "damaged", report.Damaged, "failures", report.Failures, "running", report.Running, "pid", os.Getpid())
 	return report, nil
 }

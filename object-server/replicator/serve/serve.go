@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -23,15 +24,26 @@ type Replicas struct {
 	stop    context.CancelFunc
 
 	mu        sync.Mutex
-	importing map[string]bool // partitions that get records
+	importing map[place]bool      // partitions that get records; guarded by mu
+	dropping  map[place]bool      // guarded by mu
+	held      map[place]time.Time // until when partitions stay, because others were removed; guarded by mu
 
 	hints hints
 }
 
+// place is a partition of a device.
+type place struct {
+	device    string
+	policy    int
+	partition uint32
+}
+
+func placeOf(p *wire.Partition) place { return place{p.Device, p.Policy, p.Number} }
+
 // New returns Replicas without devices.
 func New() *Replicas {
 	stopped, stop := context.WithCancel(context.Background())
-	return &Replicas{stopped: stopped, stop: stop, importing: map[string]bool{}}
+	return &Replicas{stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]time.Time{}}
 }
 
 // Stop ends all streams, because the server stops.
@@ -49,6 +61,7 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameHeal, r.heal)
 	grid.Handle(mux, wire.NameHint, r.hint)
 	grid.Handle(mux, wire.NameHints, r.takeHints)
+	grid.Handle(mux, wire.NameHold, r.hold)
 	mux.HandleStream(wire.NameExport, r.export)
 	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)
@@ -125,7 +138,8 @@ func (r *Replicas) digests(ctx context.Context, q *wire.DigestsRequest) (*wire.D
 	return a, err
 }
 
-// stateOf tells the state of a partition, with its digest from a horizon on. What cannot be known is no error.
+// stateOf tells the state of a partition, with its digest from a horizon on. What cannot be known of one partition is no
+// error: the others are told. What concerns the whole device is.
 func stateOf(replica device.Replica, horizon uint64) (state wire.State, err error) {
 	own, err := replica.Horizon()
 	if err == nil {
@@ -136,10 +150,18 @@ func stateOf(replica device.Replica, horizon uint64) (state wire.State, err erro
 		state.Digest, state.Position, err = replica.Digest(0, 0, format.Timestamp{Ticks: horizon})
 		state.IsKnown = err == nil
 	}
-	if errors.Is(err, device.ErrQuarantined) || errors.Is(err, device.ErrInvalid) {
-		return wire.State{}, nil
+	if err == nil {
+		var doubt bundle.Position
+		doubt, err = replica.Doubt()
+		state.Doubt = doubt.LSN
 	}
-	return state, err
+	switch {
+	case err == nil:
+		return state, nil
+	case errors.Is(err, device.ErrOut), errors.Is(err, device.ErrClosed), errors.Is(err, device.ErrBusy), errors.Is(err, device.ErrStuck):
+		return wire.State{}, err
+	}
+	return wire.State{}, nil
 }
 
 func (r *Replicas) slices(_ context.Context, q *wire.SlicesRequest) (*wire.Slices, error) {
@@ -168,7 +190,11 @@ func (r *Replicas) synced(_ context.Context, q *wire.SyncedRequest) (*wire.Done,
 		for i := range q.Synced {
 			one := &q.Synced[i]
 			replica := s.Replica(q.Policy, one.Partition)
-			err := replica.SetPeers(one.Peers)
+			set := func() error { return replica.SetPeers(one.Peers) }
+			if one.IsPartial {
+				set = replica.UnsetPeers
+			}
+			err := set()
 			for _, has := range one.Has {
 				if err == nil {
 					err = replica.SetSyncedThrough(has.Peer, has.Position.Engine())
@@ -179,12 +205,6 @@ func (r *Replicas) synced(_ context.Context, q *wire.SyncedRequest) (*wire.Done,
 			}
 		}
 		return nil
-	})
-}
-
-func (r *Replicas) drop(_ context.Context, q *wire.DropRequest) (*wire.Done, error) {
-	return &wire.Done{}, r.replica(&q.Partition, func(replica device.Replica) error {
-		return replica.Drop(q.Position.Engine())
 	})
 }
 

@@ -36,7 +36,14 @@ func (r *Replicas) asked(payload []byte, do func(replica device.Replica, since b
 		return badPayload(err)
 	}
 	return r.replica(&q.Partition, func(replica device.Replica) error {
-		since, err := q.Since.Engine(), error(nil)
+		doubt, err := replica.Doubt()
+		if err == nil && doubt.LSN > 0 && !q.Doubtful {
+			err = fmt.Errorf("%w: records of unknown names are lost", device.ErrQuarantined)
+		}
+		if err != nil {
+			return err
+		}
+		since := q.Since.Engine()
 		if q.Peer != "" {
 			if since, err = replica.SyncedThrough(q.Peer); err != nil {
 				return err
@@ -104,6 +111,11 @@ func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []by
 		if err := in.read(wire.NewReader(bufio.NewReaderSize(s, streamBuffer))); err != nil {
 			return badPayload(err)
 		}
+		position, err := replica.Position()
+		if err != nil {
+			return err
+		}
+		in.done.Bundle = position.Bundle[:]
 		answer, err := in.done.MarshalMsg(nil)
 		if err != nil {
 			return err
@@ -114,7 +126,7 @@ func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []by
 
 // enterImport lets one stream at a time into a partition: two peers would send the same records.
 func (r *Replicas) enterImport(p *wire.Partition) (leave func(), err error) {
-	key := fmt.Sprint(p.Device, "/", p.Policy, "/", p.Number)
+	key := placeOf(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.importing[key] {

@@ -17,6 +17,7 @@ const (
 	NameDrop       = "replica.drop"
 	NameDamages    = "replica.damages"
 	NameHeal       = "replica.heal"
+	NameHold       = "replica.hold"
 	NameHint       = "replica.hint"   // from proxies
 	NameHints      = "replica.hints"  // the request is a Done
 	NameExport     = "replica.export" // a stream
@@ -103,6 +104,7 @@ type ExportRequest struct {
 	Peer       string    `msg:"peer"`       // only what this peer is not known to have; empty: Since counts
 	Hashes     []byte    `msg:"hashes"`     // 16 bytes each; none: all names
 	Tombstones bool      `msg:"tombstones"` // removals only
+	Doubtful   bool      `msg:"doubtful"`   // also of a partition that has lost records of unknown names
 }
 
 // Imported ends a stream of records to a server.
@@ -111,6 +113,7 @@ type Imported struct {
 	Known   uint64 `msg:"known"`   // that count less than what is stored, or are stored already
 	Refused uint64 `msg:"refused"` // that could not be stored
 	Reason  string `msg:"reason"`  // of the first one that was refused
+	Bundle  []byte `msg:"bundle"`  // 16 bytes: the identity of the bundle that has them now
 }
 
 // SyncedRequest tells a server which peers have the other replicas of its partitions, and what they have.
@@ -125,6 +128,8 @@ type Synced struct {
 	Partition uint32    `msg:"partition"`
 	Peers     []string  `msg:"peers"` // that have the other replicas
 	Has       []Holding `msg:"has"`   // what some of them have
+	// IsPartial says that some peers could not be asked. Nothing is forgotten then, and no tombstone reclaimed until all can be.
+	IsPartial bool `msg:"partial"`
 }
 
 // Holding says that a peer has all of a partition up to a position of the server's own.
@@ -137,6 +142,13 @@ type Holding struct {
 type DropRequest struct {
 	Partition Partition `msg:"partition"`
 	Position  Position  `msg:"position"`
+}
+
+// HoldRequest asks to keep a partition for some time: the requester is about to remove its own copy. It fails unless the
+// partition is in the bundle of this identity.
+type HoldRequest struct {
+	Partition Partition `msg:"partition"`
+	Bundle    []byte    `msg:"bundle"` // 16 bytes
 }
 
 // HealRequest says that all that peers have of a partition was imported since its Doubt was told.

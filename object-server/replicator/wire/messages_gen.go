@@ -737,9 +737,9 @@ func (z *ElementsRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 5
+	// map header, size 6
 	// string "partition"
-	o = append(o, 0x85, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x86, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -768,6 +768,9 @@ func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "tombstones"
 	o = append(o, 0xaa, 0x74, 0x6f, 0x6d, 0x62, 0x73, 0x74, 0x6f, 0x6e, 0x65, 0x73)
 	o = msgp.AppendBool(o, z.Tombstones)
+	// string "doubtful"
+	o = append(o, 0xa8, 0x64, 0x6f, 0x75, 0x62, 0x74, 0x66, 0x75, 0x6c)
+	o = msgp.AppendBool(o, z.Doubtful)
 	return
 }
 
@@ -883,6 +886,12 @@ func (z *ExportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Tombstones")
 				return
 			}
+		case "doubtful":
+			z.Doubtful, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Doubtful")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -897,7 +906,7 @@ func (z *ExportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *ExportRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Since.Bundle) + 4 + msgp.Uint64Size + 5 + msgp.StringPrefixSize + len(z.Peer) + 7 + msgp.BytesPrefixSize + len(z.Hashes) + 11 + msgp.BoolSize
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Since.Bundle) + 4 + msgp.Uint64Size + 5 + msgp.StringPrefixSize + len(z.Peer) + 7 + msgp.BytesPrefixSize + len(z.Hashes) + 11 + msgp.BoolSize + 9 + msgp.BoolSize
 	return
 }
 
@@ -1243,6 +1252,111 @@ func (z *Hints) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *HoldRequest) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 2
+	// string "partition"
+	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	// map header, size 3
+	// string "device"
+	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = msgp.AppendString(o, z.Partition.Device)
+	// string "policy"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+	o = msgp.AppendInt(o, z.Partition.Policy)
+	// string "partition"
+	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = msgp.AppendUint32(o, z.Partition.Number)
+	// string "bundle"
+	o = append(o, 0xa6, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65)
+	o = msgp.AppendBytes(o, z.Bundle)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *HoldRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "partition":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadMapHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Partition")
+				return
+			}
+			for zb0002 > 0 {
+				zb0002--
+				field, bts, err = msgp.ReadMapKeyZC(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Partition")
+					return
+				}
+				switch msgp.UnsafeString(field) {
+				case "device":
+					z.Partition.Device, bts, err = msgp.ReadStringBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Device")
+						return
+					}
+				case "policy":
+					z.Partition.Policy, bts, err = msgp.ReadIntBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Policy")
+						return
+					}
+				case "partition":
+					z.Partition.Number, bts, err = msgp.ReadUint32Bytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Number")
+						return
+					}
+				default:
+					bts, err = msgp.Skip(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition")
+						return
+					}
+				}
+			}
+		case "bundle":
+			z.Bundle, bts, err = msgp.ReadBytesBytes(bts, z.Bundle)
+			if err != nil {
+				err = msgp.WrapError(err, "Bundle")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *HoldRequest) Msgsize() (s int) {
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 7 + msgp.BytesPrefixSize + len(z.Bundle)
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *Holding) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 2
@@ -1341,9 +1455,9 @@ func (z *Holding) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *Imported) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 4
+	// map header, size 5
 	// string "stored"
-	o = append(o, 0x84, 0xa6, 0x73, 0x74, 0x6f, 0x72, 0x65, 0x64)
+	o = append(o, 0x85, 0xa6, 0x73, 0x74, 0x6f, 0x72, 0x65, 0x64)
 	o = msgp.AppendUint64(o, z.Stored)
 	// string "known"
 	o = append(o, 0xa5, 0x6b, 0x6e, 0x6f, 0x77, 0x6e)
@@ -1354,6 +1468,9 @@ func (z *Imported) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "reason"
 	o = append(o, 0xa6, 0x72, 0x65, 0x61, 0x73, 0x6f, 0x6e)
 	o = msgp.AppendString(o, z.Reason)
+	// string "bundle"
+	o = append(o, 0xa6, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65)
+	o = msgp.AppendBytes(o, z.Bundle)
 	return
 }
 
@@ -1399,6 +1516,12 @@ func (z *Imported) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Reason")
 				return
 			}
+		case "bundle":
+			z.Bundle, bts, err = msgp.ReadBytesBytes(bts, z.Bundle)
+			if err != nil {
+				err = msgp.WrapError(err, "Bundle")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1413,7 +1536,7 @@ func (z *Imported) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Imported) Msgsize() (s int) {
-	s = 1 + 7 + msgp.Uint64Size + 6 + msgp.Uint64Size + 8 + msgp.Uint64Size + 7 + msgp.StringPrefixSize + len(z.Reason)
+	s = 1 + 7 + msgp.Uint64Size + 6 + msgp.Uint64Size + 8 + msgp.Uint64Size + 7 + msgp.StringPrefixSize + len(z.Reason) + 7 + msgp.BytesPrefixSize + len(z.Bundle)
 	return
 }
 
@@ -1864,9 +1987,9 @@ func (z *SlicesRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *Synced) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 3
+	// map header, size 4
 	// string "partition"
-	o = append(o, 0x83, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x84, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	o = msgp.AppendUint32(o, z.Partition)
 	// string "peers"
 	o = append(o, 0xa5, 0x70, 0x65, 0x65, 0x72, 0x73)
@@ -1884,6 +2007,9 @@ func (z *Synced) MarshalMsg(b []byte) (o []byte, err error) {
 			return
 		}
 	}
+	// string "partial"
+	o = append(o, 0xa7, 0x70, 0x61, 0x72, 0x74, 0x69, 0x61, 0x6c)
+	o = msgp.AppendBool(o, z.IsPartial)
 	return
 }
 
@@ -1949,6 +2075,12 @@ func (z *Synced) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "partial":
+			z.IsPartial, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "IsPartial")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1971,6 +2103,7 @@ func (z *Synced) Msgsize() (s int) {
 	for za0002 := range z.Has {
 		s += z.Has[za0002].Msgsize()
 	}
+	s += 8 + msgp.BoolSize
 	return
 }
 

@@ -13,11 +13,13 @@ import (
 // ErrMalformed says that a message of a peer breaks the rules of its page.
 var ErrMalformed = errors.New("malformed message")
 
+// HashSize is that of a name in a list of hashes.
+const HashSize = 16
+
 const (
 	askedSize   = 12
-	stateSize   = 65
+	stateSize   = 73
 	elementSize = 32
-	hashSize    = 16
 )
 
 // Asked asks for the digest of a partition.
@@ -52,6 +54,12 @@ type State struct {
 	Digest   sethash.Digest
 	Horizon  uint64 // of the partition, ticks
 	Position bundle.Position
+	Doubt    uint64 // LSN up to which records of unknown names are lost; 0: none are
+}
+
+// DoubtAt is the position up to which records of unknown names are lost.
+func (s *State) DoubtAt() bundle.Position {
+	return bundle.Position{Bundle: s.Position.Bundle, LSN: s.Doubt}
 }
 
 // AppendState appends one item of Digests.States.
@@ -64,7 +72,8 @@ func AppendState(b []byte, s *State) []byte {
 	b = s.Digest.Append(b)
 	b = binary.LittleEndian.AppendUint64(b, s.Horizon)
 	b = append(b, s.Position.Bundle[:]...)
-	return binary.LittleEndian.AppendUint64(b, s.Position.LSN)
+	b = binary.LittleEndian.AppendUint64(b, s.Position.LSN)
+	return binary.LittleEndian.AppendUint64(b, s.Doubt)
 }
 
 // ParseStates reads Digests.States, which must have so many items.
@@ -80,8 +89,8 @@ func ParseStates(b []byte, count int) ([]State, error) {
 			return nil, fmt.Errorf("%w: state of a partition", ErrMalformed)
 		}
 		all[i] = State{p[0] == 1, digest, binary.LittleEndian.Uint64(p[33:]), bundle.Position{
-			Bundle: format.Identity(p[41:57]), LSN: binary.LittleEndian.Uint64(p[57:]),
-		}}
+			Bundle: format.Identity(p[41:57]), LSN: binary.LittleEndian.Uint64(p[57:65]),
+		}, binary.LittleEndian.Uint64(p[65:])}
 	}
 	return all, nil
 }
@@ -104,7 +113,7 @@ func ParseElements(b []byte) ([]sethash.Element, error) {
 	all := make([]sethash.Element, 0, len(b)/elementSize)
 	for ; len(b) > 0; b = b[elementSize:] {
 		all = append(all, sethash.Element{
-			Hash: [hashSize]byte(b), Signature: binary.LittleEndian.Uint64(b[16:]), Deleted: binary.LittleEndian.Uint64(b[24:]),
+			Hash: [HashSize]byte(b), Signature: binary.LittleEndian.Uint64(b[16:]), Deleted: binary.LittleEndian.Uint64(b[24:]),
 		})
 	}
 	return all, nil
@@ -115,11 +124,11 @@ func AppendHash(b []byte, hash format.Hash) []byte { return append(b, hash[:]...
 
 // ParseHashes reads a list of hashes.
 func ParseHashes(b []byte) (map[format.Hash]bool, error) {
-	if len(b)%hashSize != 0 {
+	if len(b)%HashSize != 0 {
 		return nil, fmt.Errorf("%w: %d bytes of hashes", ErrMalformed, len(b))
 	}
-	all := make(map[format.Hash]bool, len(b)/hashSize)
-	for ; len(b) > 0; b = b[hashSize:] {
+	all := make(map[format.Hash]bool, len(b)/HashSize)
+	for ; len(b) > 0; b = b[HashSize:] {
 		all[format.Hash(b)] = true
 	}
 	return all, nil
