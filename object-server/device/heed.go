@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"fmt"
 
 	"martlet/object-server/device/partpower"
 )
@@ -12,6 +13,22 @@ import (
 // and new names would get among those of other partitions, from which no split
 // could part them.
 func (d *Device) RingPower(policy int, power uint8) { d.splitter.expected.Store(policy, power) }
+
+// IsOfPower is nil if partitions of a policy are of a part power, as far as is known.
+// ErrPartPower if they are of another one, or some are not of it yet.
+func (d *Device) IsOfPower(policy int, power uint8) error {
+	s := &d.splitter
+	if p, isTold := s.power(policy); isTold {
+		if p.Power != power || p.Next != 0 {
+			return fmt.Errorf("%w: the ring is of %d, %s", ErrPartPower, power, p)
+		}
+		return nil
+	}
+	if expected, ok := s.expected.Load(policy); ok && expected.(uint8) != power {
+		return fmt.Errorf("%w: the ring is of %d, that of the device was of %d", ErrPartPower, power, expected)
+	}
+	return nil
+}
 
 // heed prepares a device that was not told of a raised part power before a request
 // is of the new one.

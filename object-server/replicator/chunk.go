@@ -91,7 +91,7 @@ func (x *devicePass) look(ctx context.Context, numbers []uint32) ([]*replicas, e
 				p.isHandoff = false
 				continue
 			}
-			one := &pair{remote: x.remote(d, x.policy)}
+			one := &pair{remote: x.remoteOf(d)}
 			p.peers = append(p.peers, one)
 			byPeer[d], of[d] = append(byPeer[d], one), append(of[d], asked[i])
 		}

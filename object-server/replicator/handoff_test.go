@@ -119,7 +119,7 @@ func TestAnEmptyDiskIsReplacedTwice(t *testing.T) {
 func TestAPlaceThatTheRingHasTwice(t *testing.T) {
 	c := newCluster(t, 3)
 	again := fmt.Sprintf(`{"id": 3, "device": "d1", "ip": "127.0.0.1", "port": %d, "region": 1, "zone": 1, "weight": 1}`, c.hosts[0].port)
-	c.writeRingWith([]string{again}, always(3, 1, 2), c.hosts...)
+	c.writeRingWith(power, []string{again}, always(3, 1, 2), c.hosts...)
 	c.put("o", 1, content("o", 10), 0, 1, 2)
 	if report := c.hosts[0].pass(); report.Handoffs != 0 || report.GivenBack != 0 || report.Partitions != 1 {
 		t.Errorf("%+v", report)
@@ -143,4 +143,17 @@ func TestAHandoffHasTheRemovalOfAVersion(t *testing.T) {
 	if status, _ := c.hosts[1].ask(http.MethodGet, "o", 0, nil, "X-Backend-Version-Id", id); status != 404 {
 		t.Errorf("the version is back: %d", status)
 	}
+}
+
+// The ring of one host is of the next part power already: its partitions have other names than those of the devices. Nothing
+// is sent or removed.
+func TestARingOfAnotherPartPower(t *testing.T) {
+	c := newCluster(t, 4)
+	c.writeRing(always(1, 2, 3), c.hosts...)
+	c.put("o", 1, content("o", 10), 0)
+	c.writeRingWith(power+1, nil, always(1, 2, 3), c.hosts[0])
+	if report := c.hosts[0].pass(); report.Partitions != 0 || report.Failures != 1 || report.Sent != 0 {
+		t.Errorf("%+v", report)
+	}
+	c.wantObject("o", content("o", 10), 0)
 }

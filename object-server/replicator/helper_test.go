@@ -98,10 +98,10 @@ func (c *cluster) writeRings() { c.writeRing(c.primaries, c.hosts...) }
 
 // writeRing gives some hosts a ring file of version 1. more are further devices, as JSON.
 func (c *cluster) writeRing(primaries func(partition uint32) []int, hosts ...*host) {
-	c.writeRingWith(nil, primaries, hosts...)
+	c.writeRingWith(power, nil, primaries, hosts...)
 }
 
-func (c *cluster) writeRingWith(more []string, primaries func(partition uint32) []int, hosts ...*host) {
+func (c *cluster) writeRingWith(power int, more []string, primaries func(partition uint32) []int, hosts ...*host) {
 	var devices []string
 	for i, h := range c.hosts {
 		devices = append(devices, fmt.Sprintf(`{"id": %d, "device": "d1", "ip": "127.0.0.1", "port": %d, "region": 1, "zone": 1, "weight": 1}`, i, h.port))

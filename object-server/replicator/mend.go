@@ -36,7 +36,7 @@ func (x *devicePass) mend(ctx context.Context) {
 // mendNames asks each peer for the names with a damaged record.
 func (x *devicePass) mendNames(ctx context.Context, d *wire.Damaged) {
 	for _, node := range x.ring.PartitionDevices(d.Partition) {
-		peer := x.remote(node, x.policy)
+		peer := x.remoteOf(node)
 		if x.isHere(node) || x.isDown(peer) {
 			continue
 		}

@@ -23,6 +23,7 @@ type remote struct {
 	address string // host:port
 	device  string
 	policy  int
+	power   uint8 // part power of the ring
 	timeout time.Duration
 
 	directory string // of a device of this host, which this process may read; else empty
@@ -64,13 +65,13 @@ func (s *remote) call(ctx context.Context, name string, q msgp.Marshaler, a msgp
 
 func (s *remote) partitions(ctx context.Context) ([]uint32, error) {
 	var a wire.Partitions
-	err := s.call(ctx, wire.NamePartitions, &wire.PartitionsRequest{Device: s.device, Policy: s.policy}, &a)
+	err := s.call(ctx, wire.NamePartitions, &wire.PartitionsRequest{Device: s.device, Policy: s.policy, Power: s.power}, &a)
 	return a.Numbers, err
 }
 
 // states asks for the states of partitions, each from its horizon on.
 func (s *remote) states(ctx context.Context, asked []wire.Asked) ([]wire.State, error) {
-	q := wire.DigestsRequest{Device: s.device, Policy: s.policy}
+	q := wire.DigestsRequest{Device: s.device, Policy: s.policy, Power: s.power}
 	for _, one := range asked {
 		q.Asked = wire.AppendAsked(q.Asked, one)
 	}

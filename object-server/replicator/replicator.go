@@ -109,9 +109,17 @@ func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.
 
 // passOf is a pass over a device that has not begun.
 func (r *Replicator) passOf(current *ring.Ring, policy int, d *ring.Device) *devicePass {
-	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, own: r.remote(d, policy)}
+	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d}
+	x.own = x.remoteOf(d)
 	x.own.directory = r.config.deviceDirectory(d.Name)
 	return x
+}
+
+// remoteOf is a device of the ring.
+func (x *devicePass) remoteOf(d *ring.Device) *remote {
+	s := x.remote(d, x.policy)
+	s.power = uint8(x.ring.PartPower())
+	return s
 }
 
 // devicePass is a pass over one device for one policy.
@@ -171,12 +179,12 @@ func (x *devicePass) isDown(peer *remote) bool {
 const batch = 256
 
 func (x *devicePass) run(ctx context.Context) {
-	x.mend(ctx)
 	numbers, err := x.own.partitions(ctx)
 	if err != nil {
 		x.failed(ctx, "partitions", 0, x.own, err)
 		return
 	}
+	x.mend(ctx)
 	numbers = slices.DeleteFunc(numbers, func(n uint32) bool {
 		return int(n) >= x.ring.PartitionCount()
 	})

@@ -72,6 +72,19 @@ type store interface {
 	Replica(policy int, partition uint32) device.Replica
 	Partitions(policy int) ([]uint32, error)
 	Damages() (all []device.Damage, more int)
+	IsOfPower(policy int, power uint8) error
+}
+
+// useOf calls do with a device whose partitions are of a part power; 0: of any.
+func (r *Replicas) useOf(power uint8, name string, policy int, do func(s store) error) error {
+	return r.use(name, func(s store) error {
+		if power > 0 {
+			if err := s.IsOfPower(policy, power); err != nil {
+				return err
+			}
+		}
+		return do(s)
+	})
 }
 
 // use calls do with a device.
@@ -108,7 +121,7 @@ func badPayload(err error) error {
 
 func (r *Replicas) partitions(_ context.Context, q *wire.PartitionsRequest) (*wire.Partitions, error) {
 	a := &wire.Partitions{}
-	err := r.use(q.Device, func(s store) (err error) {
+	err := r.useOf(q.Power, q.Device, q.Policy, func(s store) (err error) {
 		a.Numbers, err = s.Partitions(q.Policy)
 		slices.Sort(a.Numbers)
 		return err
@@ -122,7 +135,7 @@ func (r *Replicas) digests(ctx context.Context, q *wire.DigestsRequest) (*wire.D
 		return nil, badPayload(err)
 	}
 	a := &wire.Digests{}
-	err = r.use(q.Device, func(s store) error {
+	err = r.useOf(q.Power, q.Device, q.Policy, func(s store) error {
 		for _, one := range asked {
 			if err := ctx.Err(); err != nil {
 				return err

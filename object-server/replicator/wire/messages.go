@@ -28,6 +28,7 @@ const (
 type PartitionsRequest struct {
 	Device string `msg:"device"`
 	Policy int    `msg:"policy"`
+	Power  uint8  `msg:"power"` // part power of the requester's ring, see DigestsRequest
 }
 
 // Partitions are partitions of a device, in ascending order.
@@ -64,6 +65,9 @@ type DigestsRequest struct {
 	Device string `msg:"device"`
 	Policy int    `msg:"policy"`
 	Asked  []byte `msg:"asked"` // AppendAsked
+	// Power is the part power of the requester's ring. It fails if the device is of another one, or is being split: numbers of
+	// partitions mean other names then. 0: not checked.
+	Power uint8 `msg:"power"`
 }
 
 // Digests are the digests of the partitions that were asked for, in the same order.

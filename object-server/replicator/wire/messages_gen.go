@@ -316,9 +316,9 @@ func (z *Digests) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *DigestsRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 3
+	// map header, size 4
 	// string "device"
-	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = append(o, 0x84, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
 	o = msgp.AppendString(o, z.Device)
 	// string "policy"
 	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
@@ -326,6 +326,9 @@ func (z *DigestsRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "asked"
 	o = append(o, 0xa5, 0x61, 0x73, 0x6b, 0x65, 0x64)
 	o = msgp.AppendBytes(o, z.Asked)
+	// string "power"
+	o = append(o, 0xa5, 0x70, 0x6f, 0x77, 0x65, 0x72)
+	o = msgp.AppendUint8(o, z.Power)
 	return
 }
 
@@ -365,6 +368,12 @@ func (z *DigestsRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Asked")
 				return
 			}
+		case "power":
+			z.Power, bts, err = msgp.ReadUint8Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Power")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -379,7 +388,7 @@ func (z *DigestsRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *DigestsRequest) Msgsize() (s int) {
-	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize + 6 + msgp.BytesPrefixSize + len(z.Asked)
+	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize + 6 + msgp.BytesPrefixSize + len(z.Asked) + 6 + msgp.Uint8Size
 	return
 }
 
@@ -1681,13 +1690,16 @@ func (z *Partitions) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z PartitionsRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
+	// map header, size 3
 	// string "device"
-	o = append(o, 0x82, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
 	o = msgp.AppendString(o, z.Device)
 	// string "policy"
 	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
 	o = msgp.AppendInt(o, z.Policy)
+	// string "power"
+	o = append(o, 0xa5, 0x70, 0x6f, 0x77, 0x65, 0x72)
+	o = msgp.AppendUint8(o, z.Power)
 	return
 }
 
@@ -1721,6 +1733,12 @@ func (z *PartitionsRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Policy")
 				return
 			}
+		case "power":
+			z.Power, bts, err = msgp.ReadUint8Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Power")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1735,7 +1753,7 @@ func (z *PartitionsRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z PartitionsRequest) Msgsize() (s int) {
-	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize
+	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize + 6 + msgp.Uint8Size
 	return
 }
 
