@@ -119,6 +119,13 @@ func (x *devicePass) sendDifference(ctx context.Context, p *replicas, one *pair,
 func (x *devicePass) send(ctx context.Context, p *replicas, one *pair, q wire.ExportRequest, hashes []byte) (shipment, error) {
 	q.Partition = x.own.partition(p.number)
 	done, err := x.shipNames(ctx, x.own, q, hashes, one.remote)
+	var refused *grid.Error
+	if errors.As(err, &refused) && refused.Code == grid.CodeFailed && !q.Tombstones { // a full disk takes deletes, which make room
+		q.Tombstones = true
+		if deletes, alsoFailed := x.shipNames(ctx, x.own, q, hashes, one.remote); alsoFailed == nil {
+			done.add(&deletes)
+		}
+	}
 	x.note(func(report *Report) {
 		report.Sent += int(done.done.Stored)
 		report.Bytes += done.bytes

@@ -22,7 +22,7 @@ const (
 	copySize       = 64 << 10
 )
 
-// WriteRecord writes one record. Errors: those of w; those of the large object are ErrSource.
+// WriteRecord writes one record. Errors: those of w, and ErrSource.
 func WriteRecord(w io.Writer, r device.RawRecord) error {
 	var head [recordHeadSize]byte
 	binary.LittleEndian.PutUint32(head[:], uint32(len(r.Bytes)))
@@ -43,17 +43,26 @@ func WriteRecord(w io.Writer, r device.RawRecord) error {
 	return writeLarge(w, r.Large, size)
 }
 
-// ErrSource says that a large object cannot be read: what was sent of the stream is void.
-var ErrSource = errors.New("the large object cannot be read")
+// ErrSource says that the size of a large object is not known: what was sent of the stream is void.
+var ErrSource = errors.New("the size of the large object is not known")
 
+// writeLarge writes zeros from the first byte on that cannot be read: so one bad sector costs no other record. The receiver
+// refuses the object, because its checksums do not match.
 func writeLarge(w io.Writer, large io.ReaderAt, size int64) error {
 	buffer := make([]byte, copySize)
+	isReadable := true
 	for offset := int64(0); offset < size; {
-		n, err := large.ReadAt(buffer[:min(copySize, size-offset)], offset)
-		if n == 0 {
-			return fmt.Errorf("%w: at %d of %d: %w", ErrSource, offset, size, errors.Join(err, io.ErrUnexpectedEOF))
+		p := buffer[:min(copySize, size-offset)]
+		n := 0
+		if isReadable {
+			n, _ = large.ReadAt(p, offset)
+			isReadable = n > 0
 		}
-		if _, err := w.Write(buffer[:n]); err != nil {
+		if !isReadable {
+			clear(p)
+			n = len(p)
+		}
+		if _, err := w.Write(p[:n]); err != nil {
 			return err
 		}
 		offset += int64(n)

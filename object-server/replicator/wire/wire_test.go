@@ -188,3 +188,26 @@ func TestLocated(t *testing.T) {
 		}
 	})
 }
+
+// halfReadable is a large object with a bad sector.
+type halfReadable struct{ inMemory }
+
+func (h halfReadable) ReadAt(p []byte, offset int64) (int, error) {
+	if offset > 0 {
+		return 0, errors.New("bad sector")
+	}
+	return h.inMemory.ReadAt(p, offset)
+}
+
+// A large object that cannot be read to its end does not end the stream.
+func TestABadSectorCostsNoOtherRecord(t *testing.T) {
+	long := strings.Repeat("x", 2*copySize+1)
+	var b bytes.Buffer
+	proof.Check(t, WriteRecord(&b, device.RawRecord{Bytes: []byte("one"), Large: halfReadable{inMemory{bytes.NewReader([]byte(long))}}}))
+	proof.Check(t, WriteRecord(&b, device.RawRecord{Bytes: []byte("two")}))
+	proof.Check(t, WriteEnd(&b, end))
+	want := [][2]string{{"one", long[:copySize] + strings.Repeat("\x00", copySize+1)}, {"two", "-"}}
+	if got, err := read(NewReader(&b), true); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
