@@ -87,3 +87,22 @@ func TestNamesThatDiffer(t *testing.T) {
 	c.wantObject(first[0], nil, 0, 1)
 	c.wantStatus(second[0], 404, 0)
 }
+
+// Records that are not in the files of the device any more come from the server, with as many requests as it takes.
+func TestAllRecordsHaveMoved(t *testing.T) {
+	c := newCluster(t, 3)
+	names := namesOf(0, 20)
+	for _, name := range names {
+		c.put(name, 1, content(name, 10), 0)
+	}
+	elsewhere := t.TempDir()
+	r, connections, log := c.hosts[0].replicator(func(config *Config) { config.Devices = elsewhere })
+	defer connections.Close()
+	r.namesAtOnce = 3
+	if report, err := r.Pass(context.Background(), 0); err != nil || report.Sent != 40 || report.Failures != 0 {
+		t.Errorf("%+v %v %s", report, err, log)
+	}
+	for _, name := range names {
+		c.wantObject(name, content(name, 10), 1, 2)
+	}
+}

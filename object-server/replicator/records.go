@@ -39,12 +39,15 @@ func (r *Replicator) recordsOf(ctx context.Context, from *remote, q *wire.Export
 	}
 	defer s.Cancel()
 	all, done, err := wire.ReadLocated(bufio.NewReaderSize(s, streamBuffer))
+	if errors.Is(err, wire.ErrMalformed) { // more records than this process takes in memory
+		return streamOf(ctx, from, q)
+	}
 	if err != nil {
 		return nil, err
 	}
 	files := bundle.Files{Root: from.directory}
 	directory := files.Directory(bundle.ID{Policy: from.policy, Partition: q.Partition.Number})
-	return &ownRecords{ctx: ctx, from: from, request: *q, end: done, outside: bundle.ReadOutside(vfs.ReadOnly{}, directory, all)}, nil
+	return &ownRecords{ctx: ctx, from: from, request: *q, end: done, atOnce: r.namesAtOnce, outside: bundle.ReadOutside(vfs.ReadOnly{}, directory, all)}, nil
 }
 
 // streamed are the records that a server sends.
@@ -71,35 +74,53 @@ type ownRecords struct {
 	outside *bundle.Outside
 	end     bundle.Exported
 	moved   records // what the server sends in the end; nil: not begun
+	asked   int     // of the names that have moved, those that the server was asked for
+	atOnce  int     // names of one request
 }
 
 func (o *ownRecords) Next() (device.RawRecord, error) {
-	if o.moved == nil {
-		p, large, err := o.outside.Next()
-		if err == nil {
-			record := device.RawRecord{Bytes: p}
-			if large != nil {
-				record.Large = large
+	for {
+		if o.moved == nil {
+			p, large, err := o.outside.Next()
+			if err == nil {
+				record := device.RawRecord{Bytes: p}
+				if large != nil {
+					record.Large = large
+				}
+				return record, nil
 			}
-			return record, nil
+			if !errors.Is(err, io.EOF) {
+				return device.RawRecord{}, err
+			}
+		} else {
+			record, err := o.moved.Next()
+			if !errors.Is(err, io.EOF) {
+				return record, err
+			}
+			o.end.Skipped += o.moved.End().Skipped
+			o.moved.Close()
 		}
-		if !errors.Is(err, io.EOF) || len(o.outside.Moved) == 0 {
-			return device.RawRecord{}, err
-		}
-		q := o.request
-		q.Hashes = nil
-		for _, hash := range o.outside.Moved {
-			q.Hashes = wire.AppendHash(q.Hashes, hash)
-		}
-		if o.moved, err = streamOf(o.ctx, o.from, &q); err != nil {
+		if err := o.askMoved(); err != nil {
 			return device.RawRecord{}, err
 		}
 	}
-	record, err := o.moved.Next()
-	if errors.Is(err, io.EOF) {
-		o.end.Skipped += o.moved.End().Skipped
+}
+
+// askMoved asks the server for the next names that have moved; io.EOF if there are no more.
+func (o *ownRecords) askMoved() (err error) {
+	names := o.outside.Moved[o.asked:]
+	if len(names) == 0 {
+		return io.EOF
 	}
-	return record, err
+	names = names[:min(len(names), o.atOnce)]
+	o.asked += len(names)
+	q := o.request
+	q.Hashes = nil
+	for _, hash := range names {
+		q.Hashes = wire.AppendHash(q.Hashes, hash)
+	}
+	o.moved, err = streamOf(o.ctx, o.from, &q)
+	return err
 }
 
 func (o *ownRecords) End() bundle.Exported { return o.end }

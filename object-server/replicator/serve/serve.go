@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -227,11 +228,16 @@ func (r *Replicas) heal(_ context.Context, q *wire.HealRequest) (*wire.Done, err
 	})
 }
 
+// damagedNamesMax bounds the names of an answer to half of a payload. The next pass asks for others.
+const damagedNamesMax = 32 << 10
+
 // damages lists the damaged partitions of a policy. Damage of one name has its hash; other damage shows as a doubt.
 func (r *Replicas) damages(_ context.Context, q *wire.PartitionsRequest) (*wire.Damages, error) {
 	a := &wire.Damages{}
 	err := r.use(q.Device, func(s store) error {
 		all, _ := s.Damages()
+		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] }) // no damage that stays hides others for ever
+		names := 0
 		byPartition := map[uint32]*wire.Damaged{}
 		for i := range all {
 			x := &all[i]
@@ -244,7 +250,8 @@ func (r *Replicas) damages(_ context.Context, q *wire.PartitionsRequest) (*wire.
 				byPartition[x.Partition] = d
 			}
 			for _, lost := range x.Lost {
-				if lost.Hash != (format.Hash{}) {
+				if lost.Hash != (format.Hash{}) && names < damagedNamesMax {
+					names++
 					d.Hashes = wire.AppendHash(d.Hashes, lost.Hash)
 				}
 			}
