@@ -164,7 +164,7 @@ func replicatorConfig(o *replicateOptions, config *conf.Config, connections *gri
 		Rings:    &ring.Files{Directory: config.SwiftDir},
 		Policies: policies,
 		IsOwn: func(d *ring.Device) bool {
-			return d.Port == config.BindPort && own(net.ParseIP(d.IP)) && (len(o.devices) == 0 || o.devices[d.Name])
+			return d.Port == config.BindPort && own(d.IP) && (len(o.devices) == 0 || o.devices[d.Name])
 		},
 		Devices:     config.Devices,
 		Grid:        connections,
@@ -175,19 +175,28 @@ func replicatorConfig(o *replicateOptions, config *conf.Config, connections *gri
 	}
 }
 
-// ownAddresses returns whether an address is that of this host's object server.
-func ownAddresses(config *conf.Config) func(net.IP) bool {
-	bound := net.ParseIP(config.BindIP)
-	if bound != nil && !bound.IsUnspecified() {
-		return bound.Equal
+// ownAddresses returns whether the address of a device, or the name of its host, is that of this host's object server.
+func ownAddresses(config *conf.Config) func(host string) bool {
+	isOwn := isLocal
+	if bound := net.ParseIP(config.BindIP); bound != nil && !bound.IsUnspecified() {
+		isOwn = bound.Equal
 	}
-	return func(ip net.IP) bool {
-		all, err := net.InterfaceAddrs()
-		return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
-			network, ok := a.(*net.IPNet)
-			return ok && network.IP.Equal(ip)
-		})
+	return func(host string) bool {
+		if ip := net.ParseIP(host); ip != nil {
+			return isOwn(ip)
+		}
+		found, err := net.LookupIP(host)
+		return err == nil && slices.ContainsFunc(found, isOwn)
 	}
+}
+
+// isLocal tells whether an address is one of this host.
+func isLocal(ip net.IP) bool {
+	all, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		return ok && network.IP.Equal(ip)
+	})
 }
 
 // passes makes one pass after another, until the context ends.
