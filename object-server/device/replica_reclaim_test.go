@@ -47,19 +47,41 @@ func (s *trio) delete(on, name string) {
 // reclaim compacts the segments of a device, and lets tombstones go that both others have.
 func (s *trio) reclaim(on string) (reclaimed uint64) {
 	s.Helper()
-	d, name := s.devices[on], "/a/c/filler"+on
-	for range 60 {
-		s.ticks++
-		must[State](s)(put(d, locate(name, 0), name, s.ticks, body(s.ticks, 1500)))
-	}
 	var peers []string
 	for other := range s.devices {
 		if other != on {
 			peers = append(peers, other)
 		}
 	}
-	must[int](s)(0, errors.Join(d.Replica(0, 0).SetPeers(peers), d.Compact()))
+	return s.compact(on, func(r Replica) error { return r.SetPeers(peers) })
+}
+
+// compact compacts the segments of a device after what is said of peers.
+func (s *trio) compact(on string, say func(Replica) error) (reclaimed uint64) {
+	s.Helper()
+	d, name := s.devices[on], "/a/c/filler"+on
+	for range 60 {
+		s.ticks++
+		must[State](s)(put(d, locate(name, 0), name, s.ticks, body(s.ticks, 1500)))
+	}
+	must[int](s)(0, errors.Join(say(d.Replica(0, 0)), d.Compact()))
 	return d.counters.tombstonesReclaimed.Load()
+}
+
+// While it is not known which peers there are, no tombstone goes. What was known of peers stays.
+func TestNoTombstoneGoesWhilePeersAreUnknown(t *testing.T) {
+	s := newTrio(t)
+	r := s.devices["b"].Replica(0, 0)
+	must[int](t)(0, r.SetPeers([]string{"a", "c"}))
+	s.delete("b", "/a/c/old")
+	s.sync("b", "a")
+	s.sync("b", "c")
+	if n := s.compact("b", Replica.UnsetPeers); n != 0 {
+		t.Errorf("%d tombstones are gone", n)
+	}
+	if s.reclaim("b") == 0 {
+		t.Error("no tombstone goes although all peers have it")
+	}
 }
 
 // A replica that has reclaimed other tombstones takes an old one all the same: it is
