@@ -145,15 +145,19 @@ func (c *Chain) last(id format.VersionID, floor format.Timestamp) (found format.
 	return found, ok, err
 }
 
-// remember asks the memory of the name. ok is false if there is none: a walk is to
+// remember asks the memory of the name. knows is false if there is none, or damage is in its way: a walk is to
 // tell then. A chain that one record describes needs none.
-func (c *Chain) remember(ask func(m *chainMemory, reader Reader) error) (ok bool, err error) {
+func (c *Chain) remember(ask func(m *chainMemory, reader Reader) error) (knows bool, err error) {
 	reader, head := c.stored()
 	if c.memory == nil || head == nil || head.Block.Next == 0 {
 		return false, nil
 	}
 	m := c.memory.of(c.key)
-	return m.use(reader, head, func() error { return ask(m, reader) })
+	knows, err = m.use(reader, head, func() error { return ask(m, reader) })
+	if errors.Is(err, format.ErrQuarantined) {
+		return false, nil // what it wanted to read next is damaged; a walk may find the answer before it
+	}
+	return knows, err
 }
 
 // Doubts tells whether a version, or its removal, was found that may since have been

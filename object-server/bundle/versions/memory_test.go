@@ -141,6 +141,24 @@ func TestMemoryEqualsWalk(t *testing.T) {
 	})
 }
 
+// Damage that the memory meets when it reads on does not matter where a walk ends before it.
+func TestMemoryMeetsDamageThatAWalkDoesNot(t *testing.T) {
+	for damaged := range uint64(40) {
+		m := newMemoryModel()
+		for i := range 290 {
+			id, ts := numbered(i)
+			m.change(t, format.TypePut, id, ts, 0)
+		}
+		newest, _ := m.store.chain().Newest()
+		later := newest.Timestamp
+		later.Ticks += 500
+		m.change(t, format.TypeTombstone, newest.ID, later, 0)
+		m.store.damaged[damaged] = true
+		id, ts := numbered(0)
+		m.change(t, format.TypeDeleteMarker, id, ts, 3)
+	}
+}
+
 // orders are those in which versions are removed.
 func orders(n int) map[string][]int {
 	oldest := make([]int, n)
