@@ -15,13 +15,15 @@ protocol carries an X-Timestamp, so a server that receives it twice ignores the 
 A cluster with a secret wants a login on each new connection (doc/formats/grid.md). It is a part of
 the exchange: the thread that reads the answer drives it, so one slow server does not delay the
 requests to others. A server that does not prove itself is a ConnectError: no request was sent.
+
+The same thread drives the handshake of TLS. If it fails, that is a ConnectError, too.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from martlet.http.backend_login import Login, LoginError, StartLogin, answer_login
 from martlet.http.backend_response import (
@@ -34,7 +36,9 @@ from martlet.http.backend_response import (
     ConnectTimeout,
     Incoming,
     ReadTimeout,
+    lost,
 )
+from martlet.tls.tls_socket import TlsSocket
 
 __all__ = [
     "Address",
@@ -48,6 +52,7 @@ __all__ = [
     "ConnectTimeout",
     "ConnectionLost",
     "ReadTimeout",
+    "Secure",
     "encode_headers",
     "request_head",
 ]
@@ -57,6 +62,9 @@ __all__ = [
 JOIN_BODY_BYTES_MAX = 64 * 1024
 # A connection used less than this time ago is assumed to be open without a check, seconds.
 FRESH_SECONDS = 1.0
+
+#: Begins TLS on a new connection, as `martlet.tls.contexts.ClientTls` does, or leaves it as it is.
+Secure = Callable[[socket.socket, Address], socket.socket]
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
@@ -81,6 +89,7 @@ class BackendClient:
     :param node_timeout: seconds to wait for each single read or write.
     :param pool_size: idle connections kept for each address; more are closed after use.
     :param start_login: called for each new connection; without it there are no logins.
+    :param secure: called for each new connection; without it there is no TLS.
     """
 
     def __init__(
@@ -89,11 +98,13 @@ class BackendClient:
         node_timeout: float = 10.0,
         pool_size: int = 64,
         start_login: StartLogin | None = None,
+        secure: Secure | None = None,
     ) -> None:
         self.conn_timeout = conn_timeout
         self.node_timeout = node_timeout
         self.pool_size = pool_size
         self._start_login = start_login
+        self._secure = secure
         # The connections of each address, with the time of their last use.
         self._idle: dict[Address, list[tuple[socket.socket, float]]] = {}
 
@@ -184,6 +195,8 @@ class BackendClient:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             ip = sock.getpeername()[0]
+            if self._secure is not None:
+                sock = self._secure(sock, address)
         except OSError as error:
             sock.close()
             raise ConnectError(address, f"connection lost: {error}") from error
@@ -356,7 +369,7 @@ class BackendExchange:
             raise ReadTimeout(self.address, f"accepted no data for {self.timeout} s") from error
         except OSError as error:
             self._incoming.drop()
-            raise ConnectionLost(self.address, f"connection lost while sending: {error}") from error
+            raise lost(self.address, error, "connection lost while sending") from error
 
 
 class BackendUpload(BackendExchange):
@@ -463,6 +476,8 @@ def _is_stale(sock: socket.socket) -> bool:
 
     This takes one system call and does not wait.
     """
+    if isinstance(sock, TlsSocket):
+        return sock.is_stale()
     raw = getattr(sock, "fd", sock)  # a green socket would wait; the socket inside it does not
     timeout = raw.gettimeout()
     if timeout != 0:

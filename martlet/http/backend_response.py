@@ -10,6 +10,8 @@ from typing import Protocol
 
 import httptools
 
+from martlet.tls.tls_socket import HandshakeError
+
 Address = tuple[str, int]
 
 READ_BYTES = 64 * 1024
@@ -53,6 +55,13 @@ class ConnectionLost(BackendError):
 
 class BadResponse(BackendError):
     """The answer is not HTTP, or exceeds a limit."""
+
+
+def lost(address: Address, error: OSError, what: str) -> BackendError:
+    """The error of a connection that has ended; a ConnectError if nothing was sent."""
+    if isinstance(error, HandshakeError):
+        return ConnectError(address, f"no TLS: {error}")
+    return ConnectionLost(address, f"{what}: {error}")
 
 
 class _Pool(Protocol):
@@ -110,7 +119,7 @@ class Incoming:
             raise ReadTimeout(self.address, f"no answer in {timeout} s") from error
         except OSError as error:
             self.drop()
-            raise ConnectionLost(self.address, f"connection lost: {error}") from error
+            raise lost(self.address, error, "connection lost") from error
         if not data:
             self._at_end_of_connection()
             return

@@ -22,6 +22,7 @@ from martlet.wsgi.body import Body, ChunkedBody
 from martlet.wsgi.head import BadRequestError, Head, parse_head
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.stream import ClientStream
+from martlet.wsgi.tls_door import TlsDoor
 
 #: If the application leaves no more than this of a body unread, the connection is reused.
 _LEFT_BODY_BYTES_MAX = 64 * 1024
@@ -35,6 +36,7 @@ class House(Protocol):
 
     app: WSGIApp
     limits: Limits
+    door: TlsDoor | None
     logger: logging.Logger
     base_environ: Environ
     is_stopping: bool
@@ -80,6 +82,9 @@ class Connection:
         """Serve requests until the client, a timeout or an error ends the connection."""
         try:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._house.door is not None:
+                with self._house.idling(self):
+                    self._house.door.shake_hands(self.sock, self._environ["REMOTE_ADDR"])
             idle_timeout = self._house.limits.client_timeout
             while self._serve_next(idle_timeout):
                 idle_timeout = self._house.limits.idle_timeout
@@ -220,12 +225,12 @@ class Connection:
             left -= len(piece)
 
 
-def base_environ() -> Environ:
-    """The keys that are the same for all requests."""
+def base_environ(scheme: str) -> Environ:
+    """The keys that are the same for all requests; the scheme is http or https."""
     return {
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": scheme,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": True,

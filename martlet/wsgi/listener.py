@@ -16,6 +16,7 @@ from martlet.http.environ import WSGIApp
 from martlet.wsgi.connection import Connection, base_environ
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.places import Places
+from martlet.wsgi.tls_door import TlsDoor
 
 #: Pause before another accept if the process has no free descriptor, seconds.
 _RETRY_SECONDS = 0.05
@@ -41,6 +42,7 @@ class HttpServer:
     place. Over ``connections_max`` connections the one idle longest is closed.
 
     :param spawn: runs a function in a new (green) thread.
+    :param door: all connections speak TLS; without it none does.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class HttpServer:
         spawn: Spawn,
         requests_max: int,
         connections_max: int,
+        door: TlsDoor | None = None,
     ) -> None:
         self.app = app
         self.limits = limits
         self.logger = logger
-        self.base_environ = base_environ()
+        self.door = door
+        self.base_environ = base_environ("http" if door is None else "https")
         self.is_stopping = False
         self._keeps_idle = False
         self._listener = listener
@@ -120,6 +124,8 @@ class HttpServer:
     def _admit(self, sock: socket.socket, peer: Any) -> None:
         if len(self._connections) >= self._connections_max:
             self._close_oldest_idle()
+        if self.door is not None:
+            sock = self.door.secure(sock)
         try:
             connection = Connection(self, sock, (peer[0], peer[1]))
         except OSError:

@@ -17,6 +17,7 @@ from martlet.service.disk_calls import is_green
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.listener import HttpServer, Listener
 from martlet.wsgi.stream import ClientStream
+from martlet.wsgi.tls_door import TlsDoor
 
 LIMITS = Limits(client_timeout=10.0, idle_timeout=10.0)
 
@@ -42,12 +43,13 @@ def serving(
     limits: Limits = LIMITS,
     requests: int = 100,
     connections: int = 500,
+    door: TlsDoor | None = None,
 ) -> Iterator[tuple[int, HttpServer]]:
     """Run a server in threads; yield its port and the server."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
     logger = logging.getLogger("test.wsgi")
     server = HttpServer(
-        _as_in_a_service(listener), app, limits, logger, in_thread, requests, connections
+        _as_in_a_service(listener), app, limits, logger, in_thread, requests, connections, door
     )
     runner = threading.Thread(target=server.run)
     runner.start()

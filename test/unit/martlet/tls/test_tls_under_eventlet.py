@@ -14,4 +14,6 @@ def test_tls_under_eventlet() -> None:
     assert_pass_under_eventlet(
         HERE / "test_tls_socket.py",
         HERE / "test_contexts.py",
+        HERE.parent / "test_backend_client_tls.py",
+        HERE.parent / "test_wsgi_tls.py",
     )
