@@ -34,6 +34,7 @@ from martlet.http.backend_client import (
     ConnectionLost,
     ConnectTimeout,
     ReadTimeout,
+    Secure,
 )
 from martlet.log import get_logger
 
@@ -59,8 +60,9 @@ class GridClient:
     :param options: the limits and the name of this side.
     :param conn_timeout: seconds to wait for TCP.
     :param node_timeout: seconds to wait for an answer.
-    :param handshake_timeout: seconds from TCP to the end of the handshake.
+    :param handshake_timeout: seconds from TCP to the end of the handshake, with that of TLS.
     :param responder: serves requests that a server sends to this side.
+    :param secure: begins TLS on a new connection; without it there is none.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class GridClient:
         handshake_timeout: float = 2.0,
         responder: Responder | None = None,
         loop: Loop | None = None,
+        secure: Secure | None = None,
     ) -> None:
         self.secrets = secrets
         self.options = options or Options()
@@ -79,6 +82,7 @@ class GridClient:
         self.node_timeout = node_timeout
         self.handshake_timeout = handshake_timeout
         self.responder = responder
+        self.secure = secure
         self._given_loop = loop
         self._doors: dict[Address, _Door] = {}
         _clients.add(self)
@@ -208,6 +212,7 @@ class _Door:
                 client.options,
                 min(client.conn_timeout, left),
                 min(client.handshake_timeout, left),
+                client.secure,
             )
         except ConnectError as error:
             if isinstance(error, ConnectTimeout) and time.monotonic() >= deadline_at:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a connection: TCP, the upgrade, the handshake. It blocks its (green) thread."""
+"""The way to a connection: TCP, TLS, the upgrade, the handshake. It blocks its (green) thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from martlet.grid.handshake import ConnectorHandshake, RefusedError
 from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
 from martlet.grid.websocket import Channel, Opening, UpgradeRefusedError
-from martlet.http.backend_client import Address, ConnectError, ConnectTimeout
+from martlet.http.backend_client import Address, ConnectError, ConnectTimeout, Secure
+from martlet.tls.tls_socket import HandshakeError, TlsSocket
 
 _READ_BYTES = 64 * 1024
 
@@ -37,11 +38,13 @@ def connect(
     options: Options,
     conn_timeout: float,
     handshake_timeout: float,
+    secure: Secure | None = None,
 ) -> Connected:
     """Open a connection.
 
     :param conn_timeout: seconds to wait for TCP.
     :param handshake_timeout: seconds for all that follows.
+    :param secure: begins TLS; without it there is none.
     :raises ConnectError: it failed; ConnectTimeout: it took too long.
     :raises GridRefusedError: the server speaks no grid, or one side refuses the other.
     """
@@ -53,12 +56,20 @@ def connect(
         raise ConnectError(address, f"cannot connect: {error}") from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opening = _Opening(sock, address, time.monotonic() + handshake_timeout)
+        end_at = time.monotonic() + handshake_timeout
+        if secure is not None:
+            sock = secure(sock, address)
+            if isinstance(sock, TlsSocket):
+                sock.shake_hands(end_at)
+        opening = _Opening(sock, address, end_at)
         return opening.run(ConnectorHandshake(secrets, options))
     except TimeoutError as error:
         sock.close()
         reason = f"no handshake of the grid in {handshake_timeout} s"
         raise ConnectTimeout(address, reason) from error
+    except HandshakeError as error:
+        sock.close()
+        raise ConnectError(address, f"no TLS: {error}") from error
     except OSError as error:
         sock.close()
         raise ConnectError(address, f"connection lost in the handshake: {error}") from error

@@ -134,6 +134,7 @@ class GridConnection:
             self._watch.read(True)
             if messages:
                 self._receive(messages)
+            self._loop.soon(self._on_readable)  # bytes that TLS has read, which no wait would see
             self._flush_soon()
 
     # --- calls from any (green) thread ------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -20,11 +21,14 @@ from martlet.grid.options import Options
 from martlet.grid.secrets import Secrets
 from martlet.grid.websocket import Channel, Opening
 from martlet.http.backend_client import Address, BackendError
+from martlet.tls.contexts import ClientTls
 
 SERVICE = Path(__file__).with_name("grid_service.py")
 SECRET = "the secret of the cluster of the tests"
 SECRETS = Secrets.parse(SECRET)
 PATIENCE_SECONDS = 60.0
+#: Set by `over_tls`: the directory of the certificates; all servers and clients below use them.
+CERTIFICATES = os.environ.get("MARTLET_TEST_CERTIFICATES", "")
 
 
 class ServiceProcess:
@@ -32,6 +36,9 @@ class ServiceProcess:
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
         command = [sys.executable, str(SERVICE), "--secret", SECRET, "--port", str(port)]
+        if CERTIFICATES:
+            command += ["--certificate", f"{CERTIFICATES}/server.crt"]
+            command += ["--key", f"{CERTIFICATES}/server.key"]
         self.process = subprocess.Popen(
             [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -77,8 +84,10 @@ def service(*arguments: str, port: int = 0) -> Iterator[ServiceProcess]:
 
 def patient_client(secrets: Secrets = SECRETS, **options: Any) -> GridClient:
     """A client for a machine that is busy."""
-    timeouts = {"conn_timeout": 30.0, "node_timeout": 60.0, "handshake_timeout": 30.0}
-    return GridClient(secrets, **{**timeouts, **options})
+    given: dict[str, Any] = {"conn_timeout": 30.0, "node_timeout": 60.0, "handshake_timeout": 30.0}
+    if CERTIFICATES:
+        given["secure"] = ClientTls(f"{CERTIFICATES}/authority.pem")
+    return GridClient(secrets, **{**given, **options})
 
 
 class RawPeer:

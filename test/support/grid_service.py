@@ -2,6 +2,7 @@
 """A server of the grid in a process of its own, under eventlet or in threads.
 
     python grid_service.py [--threads] [--port N] [--secret TEXT] [--checksum]
+                           [--certificate FILE --key FILE]
 
 It prints its port. Handlers: ``echo`` answers with the payload, ``slow`` after the seconds that the
 payload names, ``never`` not at all, ``bad`` with an error, ``broken`` with an exception, ``pid``
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from martlet.grid.handlers import GridCall
     from martlet.grid.stream import GridStream
     from martlet.http.environ import Environ, StartResponse
+    from martlet.wsgi.tls_door import TlsDoor
 
 
 def main() -> int:
@@ -37,6 +39,8 @@ def main() -> int:
     parser.add_argument("--secret", default="none")
     parser.add_argument("--previous", default="")
     parser.add_argument("--checksum", action="store_true")
+    parser.add_argument("--certificate", default="")
+    parser.add_argument("--key", default="")
     parser.add_argument("--handshake-seconds", type=float, default=10.0)
     parser.add_argument("--unauthenticated-max", type=int, default=64)
     arguments = parser.parse_args()
@@ -59,6 +63,9 @@ class Service:
 
         self.is_threaded: bool = arguments.threads
         self.port: int = arguments.port
+        self.certificate: str = arguments.certificate
+        self.key: str = arguments.key
+        self.door: TlsDoor | None = None
         self.handlers = Handlers(
             {
                 "echo": lambda call: call.payload,
@@ -87,6 +94,7 @@ class Service:
                 "requests": self.handlers.requests,
                 "connections": len(self.grid.connections),
                 "unauthenticated": self.grid.unauthenticated,
+                "tls_refused": self.door.refused if self.door else 0,
             }
         ).encode()
 
@@ -108,13 +116,19 @@ class Service:
             eventlet.spawn_n(function)
 
     def run(self) -> None:
+        from martlet.tls.contexts import server_context
         from martlet.wsgi.limits import Limits
         from martlet.wsgi.listener import HttpServer
+        from martlet.wsgi.tls_door import TlsDoor
 
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
         listener = socket.create_server(("127.0.0.1", self.port), backlog=1000)
         logger = logging.getLogger("wsgi")
-        server = HttpServer(listener, self.app, Limits(), logger, self.spawn, 1024, 10_000)
+        if self.certificate:
+            self.door = TlsDoor(server_context(self.certificate, self.key), logger)
+        server = HttpServer(
+            listener, self.app, Limits(), logger, self.spawn, 1024, 10_000, self.door
+        )
         bell = os.eventfd(0, os.EFD_NONBLOCK)
 
         def await_signal() -> None:
