@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/proof"
 )
 
@@ -50,6 +51,9 @@ func testMux() *Mux {
 	return m
 }
 
+// nodesSpeak lets new nodes speak TLS; nil: they do not. Tests that set it are not parallel.
+var nodesSpeak *certs.Store
+
 // newNode starts a server on 127.0.0.1; it stops with the test.
 func newNode(t testing.TB, config Config) *node {
 	t.Helper()
@@ -60,6 +64,9 @@ func newNode(t testing.TB, config Config) *node {
 	if config.Mux == nil {
 		config.Mux = testMux()
 	}
+	if nodesSpeak != nil && config.Dial == nil {
+		config.Dial = nodesSpeak.Dialer(&net.Dialer{})
+	}
 	config.Log = slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	n.Grid, err = New(config)
@@ -67,6 +74,9 @@ func newNode(t testing.TB, config Config) *node {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	n.address = listener.Addr().String()
+	if nodesSpeak != nil {
+		listener = nodesSpeak.Listen(listener)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /grid", n.Grid)
 	n.server = &http.Server{Handler: mux}

@@ -27,6 +27,7 @@ GO_LEVELS = {
     "ring": 0,
     "bench/blockstat": 0,
     "grid/auth": 0,
+    "grid/certs": 0,
     "grid/frame": 0,  # no I/O
     "grid/rarely": 0,
     "grid/login": 1,

@@ -1,0 +1,90 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+)
+
+// Files are the names of files in PEM.
+type Files struct {
+	Certificate string // the chain, the server's own certificate first
+	Key         string // its private key, not encrypted
+	Authorities string // the certificates of those that sign the servers' certificates
+}
+
+// Store has the contents of the files. Safe for concurrent use.
+type Store struct {
+	files   Files
+	current atomic.Pointer[contents]
+}
+
+type contents struct {
+	certificate tls.Certificate
+	authorities *x509.CertPool
+}
+
+// Load reads the files.
+func Load(files Files) (*Store, error) {
+	s := &Store{files: files}
+	return s, s.Reload()
+}
+
+// Reload reads the files anew, for connections that begin from now on. After an error the Store stays as it was.
+func (s *Store) Reload() error {
+	var next contents
+	for _, name := range []string{s.files.Certificate, s.files.Key} { // LoadX509KeyPair's error names none
+		if _, err := os.ReadFile(name); err != nil {
+			return err
+		}
+	}
+	var err error
+	if next.certificate, err = tls.LoadX509KeyPair(s.files.Certificate, s.files.Key); err != nil {
+		return fmt.Errorf("the certificate %s and the key %s: %w", s.files.Certificate, s.files.Key, err)
+	}
+	authorities, err := os.ReadFile(s.files.Authorities)
+	if err != nil {
+		return err
+	}
+	next.authorities = x509.NewCertPool()
+	if !next.authorities.AppendCertsFromPEM(authorities) {
+		return errors.New(s.files.Authorities + " has no certificate in PEM")
+	}
+	s.current.Store(&next)
+	return nil
+}
+
+// common is what both sides have in common. Without dynamic sizes a small message is one record, written at once. Nothing
+// but HTTP/1.1 is spoken, so bytes that are meant for another protocol are refused.
+func common() *tls.Config {
+	return &tls.Config{
+		MinVersion:                  tls.VersionTLS12,
+		NextProtos:                  []string{"http/1.1"},
+		DynamicRecordSizingDisabled: true,
+		SessionTicketsDisabled:      true,
+	}
+}
+
+// Listen lets all connections of a listener speak TLS. It leaves the handshake to the first read or write of each.
+func (s *Store) Listen(listener net.Listener) net.Listener {
+	config := common()
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return &s.current.Load().certificate, nil
+	}
+	return tls.NewListener(listener, config)
+}
+
+// Dialer returns a function that makes connections with TLS; it returns after the handshake. The host of the address must
+// be in the certificate of the server.
+func (s *Store) Dialer(tcp *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		config := common()
+		config.RootCAs = s.current.Load().authorities
+		return (&tls.Dialer{NetDialer: tcp, Config: config}).DialContext(ctx, network, address)
+	}
+}

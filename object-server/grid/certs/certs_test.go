@@ -1,0 +1,179 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"martlet/object-server/proof"
+	"martlet/object-server/proof/authority"
+)
+
+var check = proof.Check
+
+func newStore(t *testing.T, a *authority.Authority, ip string, notAfter time.Time) *Store {
+	t.Helper()
+	certificate, key := a.Issue(t, "server", ip, notAfter)
+	s, err := Load(Files{certificate, key, a.Path})
+	check(t, err)
+	return s
+}
+
+// echoing serves connections until the test ends; each gets back what it sends.
+func echoing(t *testing.T, s *Store) string {
+	t.Helper()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	listener := s.Listen(plain)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, s *Store, address string) (*tls.Conn, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c, err := s.Dialer(&net.Dialer{})(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*tls.Conn), nil
+}
+
+func echo(t *testing.T, c net.Conn) {
+	t.Helper()
+	_, err := c.Write([]byte("hello"))
+	check(t, err)
+	b := make([]byte, 5)
+	_, err = io.ReadFull(c, b)
+	check(t, err)
+	if string(b) != "hello" {
+		t.Fatalf("%q came back", b)
+	}
+}
+
+func TestConnections(t *testing.T) {
+	s := newStore(t, authority.New(t), "127.0.0.1", time.Time{})
+	c, err := dial(t, s, echoing(t, s))
+	check(t, err)
+	echo(t, c)
+	if state := c.ConnectionState(); state.Version != tls.VersionTLS13 || state.NegotiatedProtocol != "http/1.1" {
+		t.Error(state)
+	}
+}
+
+func TestServersThatAreNotAccepted(t *testing.T) {
+	ours := authority.New(t)
+	client := newStore(t, ours, "127.0.0.1", time.Time{})
+	for _, one := range []struct {
+		server *Store
+		reason string
+	}{
+		{newStore(t, authority.New(t), "127.0.0.1", time.Time{}), "certificate signed by unknown authority"},
+		{newStore(t, ours, "127.0.0.2", time.Time{}), "certificate is valid for 127.0.0.2, not 127.0.0.1"},
+		{newStore(t, ours, "127.0.0.1", time.Now().Add(-time.Hour)), "certificate has expired"},
+	} {
+		if _, err := dial(t, client, echoing(t, one.server)); err == nil || !strings.Contains(err.Error(), one.reason) {
+			t.Errorf("not %q: %v", one.reason, err)
+		}
+	}
+}
+
+func TestOldVersionsAreRefused(t *testing.T) {
+	s := newStore(t, authority.New(t), "127.0.0.1", time.Time{})
+	address := echoing(t, s)
+	for version, isAccepted := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		c, err := tls.Dial("tcp", address, &tls.Config{
+			RootCAs: s.current.Load().authorities, MinVersion: tls.VersionTLS10, MaxVersion: version,
+		})
+		if (err == nil) != isAccepted {
+			t.Error(tls.VersionName(version), err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	first, second := authority.New(t), authority.New(t)
+	s := newStore(t, first, "127.0.0.1", time.Time{})
+	address := echoing(t, s)
+	old, err := dial(t, s, address)
+	check(t, err)
+	serial := old.ConnectionState().PeerCertificates[0].SerialNumber
+
+	first.Issue(t, "server", "127.0.0.1", time.Time{})
+	check(t, s.Reload())
+	renewed, err := dial(t, s, address)
+	check(t, err)
+	if renewed.ConnectionState().PeerCertificates[0].SerialNumber.Cmp(serial) == 0 {
+		t.Error("the old certificate")
+	}
+	echo(t, old)
+	echo(t, renewed)
+
+	both, err := os.ReadFile(second.Path)
+	check(t, err)
+	check(t, os.WriteFile(s.files.Authorities, both, 0o600))
+	check(t, s.Reload())
+	if _, err := dial(t, s, address); err == nil {
+		t.Error("a server of the authority from before was accepted")
+	}
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	a := authority.New(t)
+	certificate, key := a.Issue(t, "one", "127.0.0.1", time.Time{})
+	_, other := a.Issue(t, "two", "127.0.0.1", time.Time{})
+	empty, missing := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "missing")
+	check(t, os.WriteFile(empty, nil, 0o600))
+	for _, one := range []struct {
+		files  Files
+		reason string
+	}{
+		{Files{certificate, other, a.Path}, "private key does not match public key"},
+		{Files{missing, key, a.Path}, missing + ": no such file"},
+		{Files{certificate, missing, a.Path}, missing + ": no such file"},
+		{Files{certificate, key, missing}, missing + ": no such file"},
+		{Files{empty, key, a.Path}, empty + " and the key"},
+		{Files{certificate, empty, a.Path}, "the key " + empty},
+		{Files{certificate, key, empty}, empty + " has no certificate in PEM"},
+	} {
+		if _, err := Load(one.files); err == nil || !strings.Contains(err.Error(), one.reason) {
+			t.Errorf("not %q: %v", one.reason, err)
+		}
+	}
+}
+
+func TestAReloadThatFailsChangesNothing(t *testing.T) {
+	a := authority.New(t)
+	s := newStore(t, a, "127.0.0.1", time.Time{})
+	address := echoing(t, s)
+	check(t, os.WriteFile(s.files.Key, nil, 0o600))
+	if err := s.Reload(); err == nil {
+		t.Fatal("an empty key was read")
+	}
+	c, err := dial(t, s, address)
+	check(t, err)
+	echo(t, c)
+}
