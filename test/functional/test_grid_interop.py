@@ -1,4 +1,4 @@
-"""The grid between Python and Go: each asks the other, with and without checksums."""
+"""The grid between Python and Go: each asks the other, with and without checksums and TLS."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grid_peers
 import pytest
+from certificates import Authority
 from grid_peers import PATIENCE_SECONDS, SECRET, ask_in_threads, patient_client, service
 from source_tree import ROOT
 
 from martlet.grid.client import FanOut, GridClient
 from martlet.grid.errors import Code, GridRefusedError, RequestError
 from martlet.grid.secrets import Secrets
-from martlet.http.backend_client import Address, ConnectionLost, ReadTimeout
+from martlet.http.backend_client import Address, ConnectError, ConnectionLost, ReadTimeout
+from martlet.tls.contexts import ClientTls
 
 MODULE = ROOT / "object-server"
 PROGRAM = ROOT / "test" / "support" / "grid_peer.go"
@@ -51,9 +54,28 @@ def serving(go_peer: Path, *arguments: str) -> Iterator[tuple[Address, subproces
             process.kill()
 
 
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def tls_of(authority: Authority) -> list[str]:
+    """Arguments of the Go program."""
+    made = authority.issue("127.0.0.1")
+    files = ["-certificate", str(made.certificate), "-key", str(made.key)]
+    return [*files, "-ca", str(authority.path)]
+
+
 @pytest.mark.parametrize("arguments", [[], ["-checksum"]], ids=["plain", "checksum"])
 def test_python_asks_go(go_peer: Path, arguments: list[str]) -> None:
-    client = patient_client()
+    ask_go(go_peer, arguments, patient_client())
+
+
+def test_python_asks_go_over_tls(go_peer: Path, authority: Authority) -> None:
+    ask_go(go_peer, tls_of(authority), patient_client(secure=ClientTls(authority.path)))
+
+
+def ask_go(go_peer: Path, arguments: list[str], client: GridClient) -> None:
     with serving(go_peer, *arguments) as (address, process):
         wrong = ask_in_threads(client, address)
         assert wrong == []
@@ -103,12 +125,44 @@ def test_go_asks_python(go_peer: Path, arguments: list[str]) -> None:
         assert server.counters()["protocol_errors"] == 0
 
 
+@pytest.mark.parametrize("arguments", [[], ["--threads"]], ids=["green", "threads"])
+def test_go_asks_python_over_tls(
+    go_peer: Path, authority: Authority, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = tls_of(authority)
+    monkeypatch.setattr(grid_peers, "CERTIFICATES", str(authority.directory))
+    with service(*arguments) as server:
+        done = connect(go_peer, SECRET, server.address, *tls)
+        assert done.stdout == "ok\n", done.stderr
+        assert server.counters()["protocol_errors"] == 0
+
+
+def test_neither_accepts_a_certificate_of_another_authority(
+    go_peer: Path, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other")
+    client = patient_client(secure=ClientTls(authority.path))
+    with (
+        serving(go_peer, *tls_of(other)) as (address, _),
+        pytest.raises(ConnectError, match="unable to get local issuer certificate"),
+    ):
+        client.request(address, "echo", b"")
+    tls = tls_of(authority)
+    monkeypatch.setattr(grid_peers, "CERTIFICATES", str(other.directory))
+    with service() as server:
+        done = connect(go_peer, SECRET, server.address, *tls)
+        assert "certificate signed by unknown authority" in done.stderr
+
+
 def test_go_without_the_secret_of_python(go_peer: Path) -> None:
     with service() as server:
         assert connect(go_peer, OTHER, server.address).returncode != 0
         server.await_counter("by_peer", 1)
 
 
-def connect(go_peer: Path, secret: str, address: Address) -> subprocess.CompletedProcess[str]:
+def connect(
+    go_peer: Path, secret: str, address: Address, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     command = [str(go_peer), "-secret", secret, "-connect", f"{address[0]}:{address[1]}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)

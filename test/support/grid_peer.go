@@ -2,6 +2,8 @@
 
 // The Go side of test/functional/test_grid_interop.py, built by it as a package of the object server.
 //
+// With -certificate, -key and -ca it speaks TLS.
+//
 // Without -connect it serves: it prints its port; echo answers with the payload, never not at all, and the stream tee
 // sends its data back. With -connect it makes requests to grid_service.py, checks the answers and prints ok.
 package main
@@ -21,6 +23,7 @@ import (
 
 	"martlet/object-server/grid"
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/grid/frame"
 )
 
@@ -28,6 +31,10 @@ func main() {
 	secret := flag.String("secret", "none", "")
 	checksum := flag.Bool("checksum", false, "")
 	connect := flag.String("connect", "", "")
+	var files certs.Files
+	flag.StringVar(&files.Certificate, "certificate", "", "")
+	flag.StringVar(&files.Key, "key", "", "")
+	flag.StringVar(&files.Authorities, "ca", "", "")
 	flag.Parse()
 	secrets, err := auth.NewSecrets(*secret)
 	check(err)
@@ -56,7 +63,14 @@ func main() {
 			}
 		}
 	})
-	g, err := grid.New(grid.Config{Secrets: secrets, Mux: mux, Options: frame.Options{Name: "go", Checksum: *checksum}})
+	config := grid.Config{Secrets: secrets, Mux: mux, Options: frame.Options{Name: "go", Checksum: *checksum}}
+	listen := func(l net.Listener) net.Listener { return l }
+	if files.Key != "" {
+		store, err := certs.Load(files)
+		check(err)
+		listen, config.Dial = store.Listen, store.Dialer(&net.Dialer{})
+	}
+	g, err := grid.New(config)
 	check(err)
 	if *connect != "" {
 		call(g.Peer(*connect))
@@ -66,7 +80,7 @@ func main() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	fmt.Println(l.Addr().(*net.TCPAddr).Port)
-	check(http.Serve(l, g))
+	check(http.Serve(listen(l), g))
 }
 
 func call(p *grid.Peer) {
