@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from typing import Any
 
+from cluster.errors import ClusterError
+from cluster.layout import Home
 from cluster.ports import HOST
 from cluster.services import Service
+from martlet.conf.cluster import ClusterConf
+from martlet.conf.options import ConfigError
+from martlet.tls.contexts import client_context
 
 #: Account and user of the request that tests the cluster, and of the printed commands.
 TRIAL_USER = "test:tester"
@@ -17,14 +23,29 @@ AUTH_PATH = "/auth/v1.0"
 _TIMEOUT_SECONDS = 2.0
 
 
-def answers(service: Service, pid: int) -> bool:
+def storage_tls(home: Home) -> ssl.SSLContext | None:
+    """The context to ask the storage services with; None: they speak no TLS.
+
+    :raises ClusterError: ``martlet.conf`` cannot be used.
+    """
+    try:
+        grid = ClusterConf.load(home.etc).grid
+        return client_context(grid.tls.authorities) if grid.tls else None
+    except (ConfigError, ValueError) as error:
+        raise ClusterError(str(error)) from None
+
+
+def answers(service: Service, pid: int, tls: ssl.SSLContext | None = None) -> bool:
     """Whether the service answers a request, with any status.
 
     A supervisor of background jobs must have started them. Whether one fails is no matter here.
+
+    :param tls: of a client of the storage services; None: they speak no TLS.
     """
     if service.port is None:
         return read_jobs(service, pid) is not None
-    return _request(service.port, "GET", "/healthcheck") is not None
+    context = None if service.is_front else tls
+    return _request(service.port, "GET", "/healthcheck", context=context) is not None
 
 
 def read_jobs(service: Service, pid: int) -> list[dict[str, Any]] | None:
@@ -54,9 +75,18 @@ def serves_requests(proxy_port: int) -> bool:
 
 
 def _request(
-    port: int, method: str, path: str, headers: dict[str, str] | None = None
+    port: int,
+    method: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> http.client.HTTPResponse | None:
-    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    if context is None:
+        connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    else:
+        connection = http.client.HTTPSConnection(
+            HOST, port, timeout=_TIMEOUT_SECONDS, context=context
+        )
     try:
         connection.request(method, path, headers=headers or {})
         response = connection.getresponse()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from cluster.layout import Home
 from cluster.lock import running_supervisor
 from cluster.ports import HOST
 from cluster.processes import STOP_SECONDS
-from cluster.readiness import answers, read_jobs
+from cluster.readiness import answers, read_jobs, storage_tls
 from cluster.services import Service, services_of
 from martlet.service.child_process import is_alive
 
@@ -85,13 +86,14 @@ def _report(home: Home) -> dict[str, Any]:
     supervisor = running_supervisor(home.run)
     if layout is None or supervisor is None:
         return {"running": False, "home": str(home.root)}
+    tls = storage_tls(home)
     return {
         "running": True,
         "home": str(home.root),
         "url": f"http://{HOST}:{layout.proxy_port}",
         "pid": supervisor,
         "services": [
-            _service_report(home, service)
+            _service_report(home, service, tls)
             for service in services_of(home, layout)
             if not service.is_background or _pid_path(home, service).exists()
         ],
@@ -102,7 +104,9 @@ def _pid_path(home: Home, service: Service) -> Path:
     return home.run / f"{service.name}.pid"
 
 
-def _service_report(home: Home, service: Service) -> dict[str, Any]:
+def _service_report(
+    home: Home, service: Service, tls: ssl.SSLContext | None = None
+) -> dict[str, Any]:
     """The state of a service; that of background jobs is "ok" if all of them run."""
     try:
         pid = int(_pid_path(home, service).read_text())
@@ -113,7 +117,7 @@ def _service_report(home: Home, service: Service) -> dict[str, Any]:
     more = {"jobs": jobs} if service.is_background else {}
     if not pid or not is_alive(pid):
         return {**report, "pid": None, "state": "not running", **more}
-    state = "ok" if answers(service, pid) else "no answer"
+    state = "ok" if answers(service, pid, tls) else "no answer"
     if any(job["state"] != "running" for job in jobs):
         state = "job fails"
     return {**report, "pid": pid, "state": state, **more}

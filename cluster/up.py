@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import sys
 import sysconfig
 import time
@@ -18,7 +19,14 @@ from cluster.lock import lock_home
 from cluster.policies import ClusterPolicies, WantedPolicy, read_cluster_policies
 from cluster.ports import HOST, PortPicker, check_proxy_port
 from cluster.processes import Child, Supervisor
-from cluster.readiness import AUTH_PATH, TRIAL_KEY, TRIAL_USER, answers, serves_requests
+from cluster.readiness import (
+    AUTH_PATH,
+    TRIAL_KEY,
+    TRIAL_USER,
+    answers,
+    serves_requests,
+    storage_tls,
+)
 from cluster.rings import write_rings
 from cluster.services import Service, services_of
 from martlet.conf.cluster import CONF_NAME, HashOptions
@@ -66,7 +74,7 @@ def up(
     try:
         _say(f"starting {len(services)} services, logs in {home.logs}")
         supervisor.start()
-        _await_ready(supervisor, proxy_port)
+        _await_ready(supervisor, proxy_port, storage_tls(home))
         supervisor.start(is_background=True)  # servers answer, so the first pass finds its peers
         _await_background(supervisor)
         _print_ready(proxy_port)
@@ -126,7 +134,7 @@ def _described(policy: StoragePolicy) -> str:
     return f"{policy.name}{notes}"
 
 
-def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:
+def _await_ready(supervisor: Supervisor, proxy_port: int, tls: ssl.SSLContext | None) -> None:
     """Wait for every service, then for a complete request.
 
     :raises ClusterError: a service died, or the time is over.
@@ -134,7 +142,7 @@ def _await_ready(supervisor: Supervisor, proxy_port: int) -> None:
     deadline = time.monotonic() + READY_SECONDS_MAX
     for child in supervisor.children:
         if not child.service.is_background:
-            _await_answer(child, supervisor, deadline)
+            _await_answer(child, supervisor, deadline, tls)
     what = f"the proxy serves no request (see {supervisor.logs}/proxy-server.log)"
     _await(partial(serves_requests, proxy_port), what, supervisor, deadline)
 
@@ -150,9 +158,11 @@ def _await_background(supervisor: Supervisor) -> None:
             _await_answer(child, supervisor, deadline)
 
 
-def _await_answer(child: Child, supervisor: Supervisor, deadline: float) -> None:
+def _await_answer(
+    child: Child, supervisor: Supervisor, deadline: float, tls: ssl.SSLContext | None = None
+) -> None:
     assert child.process is not None
-    is_true = partial(answers, child.service, child.process.pid)
+    is_true = partial(answers, child.service, child.process.pid, tls)
     _await(is_true, f"{child.service.name} does not answer", supervisor, deadline)
 
 

@@ -90,6 +90,7 @@ def load_reconciler(conf_path: Path) -> Reconciler:
         options.conn_timeout,
         options.node_timeout,
         start_login=Logins(grid.secrets, grid.plain_http),
+        secure=grid.secure(),
     )
     return Reconciler(options, client, QueueServers(ring, backend))
 

@@ -133,6 +133,7 @@ class StorageServer:
             options.conn_timeout,
             options.node_timeout,
             start_login=Logins(cluster.grid.secrets, cluster.grid.plain_http),
+            secure=cluster.grid.secure(),
         )
         self.restorer = Restorer(
             self.name,

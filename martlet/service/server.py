@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -55,6 +56,7 @@ from martlet.service.worker_processes import (
 )
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.listener import HttpServer
+from martlet.wsgi.tls_door import TlsDoor
 
 # A request leaves some 40 objects in cycles; nearly all others are freed without the collector.
 # With Python's threshold of 700 objects the collector scans the running requests so often that it
@@ -118,7 +120,7 @@ def serve(
     """
     estate = inherit()
     try:
-        options, cluster, app = _load(conf_path, app_name, kind, complete_pipeline)
+        options, cluster, app, tls = _load(conf_path, app_name, kind, complete_pipeline)
         gc.freeze()  # the collector need not scan, and so unshare, the loaded objects
         gc.set_threshold(*_GC_THRESHOLDS)
         listeners = _listen(options, estate)
@@ -133,7 +135,7 @@ def serve(
         use_own_poller()
         _join_request_lines()
         on_worker_start(app)
-        _serve_requests(listeners[number], app, options, cluster)
+        _serve_requests(listeners[number], app, options, cluster, tls)
 
     def start_over(workers: Iterable[int]) -> None:
         execute_anew(_address(options), listeners, workers)
@@ -166,7 +168,7 @@ def check(
     Before a reload this also checks that a new address is free.
     """
     try:
-        options, _, _ = _load(conf_path, app_name, kind, complete_pipeline)
+        options, *_ = _load(conf_path, app_name, kind, complete_pipeline)
         if checked_address() not in (None, _address(options)):
             _listen(options, Estate())
     except (ConfigError, ValueError, OSError) as error:
@@ -180,8 +182,10 @@ def _load(
     app_name: str,
     kind: type[ServerOptions],
     complete_pipeline: CompletePipeline | None,
-) -> tuple[ServerOptions, ClusterConf, WSGIApp]:
-    """The options, ``martlet.conf``, and the pipeline; before that of a storage service a gate.
+) -> tuple[ServerOptions, ClusterConf, WSGIApp, ssl.SSLContext | None]:
+    """The options, ``martlet.conf``, the pipeline, and the context of TLS.
+
+    The pipeline of a storage service has a gate before it. Only a storage service speaks TLS.
 
     :raises ConfigError, ValueError, OSError: the conf cannot be used.
     """
@@ -190,12 +194,14 @@ def _load(
     setup_logging(options.log_level)
     cluster = ClusterConf.load(options.swift_dir)
     app = load_pipeline(conf_path, complete_pipeline)
+    tls = None
     if issubclass(kind, StorageServerOptions):
         from martlet.service.gate import behind_gate
 
         name = f"{app_name} {_address(options)}"
         app = behind_gate(app, cluster.grid, name, options.max_clients)
-    return options, cluster, app
+        tls = cluster.grid.server_context()
+    return options, cluster, app, tls
 
 
 def load_server_options(
@@ -303,7 +309,11 @@ def _join_request_lines() -> None:
 
 
 def _serve_requests(
-    listener: socket.socket, app: WSGIApp, options: ServerOptions, cluster: ClusterConf
+    listener: socket.socket,
+    app: WSGIApp,
+    options: ServerOptions,
+    cluster: ClusterConf,
+    tls: ssl.SSLContext | None,
 ) -> None:
     import eventlet
     from eventlet.green import socket as green_socket
@@ -312,14 +322,16 @@ def _serve_requests(
 
     listener.listen(options.backlog)  # again: a worker that was told to stop has shut it down
     green = green_socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
+    logger = get_logger("martlet.server")
     server = HttpServer(
         HubListener(green),
         app,
         _limits(cluster.constraints, options),
-        get_logger("martlet.server"),
+        logger,
         eventlet.spawn_n,
         requests_max=options.max_clients,
         connections_max=options.max_connections or _descriptors() // 2,
+        door=TlsDoor(tls, logger) if tls else None,
     )
 
     acceptor = eventlet.getcurrent()

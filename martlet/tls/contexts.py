@@ -8,6 +8,7 @@ secret of the grid authenticates it. Sessions are not resumed, so each connectio
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from martlet.tls.tls_socket import Sock, TlsSocket, as_socket
@@ -58,17 +59,23 @@ def client_context(authorities: str | Path) -> ssl.SSLContext:
 class ClientTls:
     """Makes connections of a client secure.
 
+    :param is_plain: whether the server at an IP address speaks no TLS.
     :raises ValueError: the file of the authorities cannot be used.
     """
 
-    def __init__(self, authorities: str | Path) -> None:
+    def __init__(
+        self, authorities: str | Path, is_plain: Callable[[str], bool] = lambda ip: False
+    ) -> None:
         self._context = client_context(authorities)
+        self._is_plain = is_plain
 
     def __call__(self, sock: Sock, address: tuple[str, int]) -> Sock:
         """Begin TLS on a new connection; the first read ends the handshake.
 
         :raises OSError: the connection is lost.
         """
+        if self._is_plain(sock.getpeername()[0]):
+            return sock
         return as_socket(TlsSocket(sock, self._context, server_name=address[0]))
 
 

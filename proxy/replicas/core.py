@@ -45,6 +45,7 @@ class Core:
             options.node_timeout,
             options.backend_pool_size,
             Logins(cluster.grid.secrets, cluster.grid.plain_http),
+            cluster.grid.secure(),
         )
         health = DeviceHealth(
             options.error_suppression_interval,
@@ -168,5 +169,7 @@ def _grid(options: ProxyOptions, cluster: ClusterConf) -> Grid:
     conf = cluster.grid
     # Listings are the largest answers, and nearly all of them fit then.
     own = Options("proxy-server", checksum=conf.checksum, max_payload=PAYLOAD_BYTES_MAX)
-    client = GridClient(conf.secrets, own, options.conn_timeout, options.node_timeout)
+    client = GridClient(
+        conf.secrets, own, options.conn_timeout, options.node_timeout, secure=conf.secure()
+    )
     return Grid(client, conf.plain_http)
