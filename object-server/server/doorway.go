@@ -9,6 +9,7 @@ import (
 
 	"martlet/object-server/grid"
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/grid/frame"
 	"martlet/object-server/grid/login"
 	"martlet/object-server/server/conf"
@@ -23,20 +24,26 @@ type doorway struct {
 	grid     *grid.Grid // accepts
 	outgoing *grid.Grid // connects; it ends later, because requests that are served send others
 	gate     *login.Gate
+	certs    *certs.Store // nil: no TLS
 }
 
-func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway {
+func newDoorway(config *conf.Config, store *certs.Store, mux *grid.Mux, logger *slog.Logger) doorway {
 	secrets := &auth.Secrets{}
 	options := frame.Defaults()
 	options.Name, options.Checksum = "object server "+config.BindIP, config.Grid.Checksum
+	settings := grid.Config{Secrets: secrets, Options: options, Log: logger}
+	if store != nil { // without secrets, since the grid has its own proof
+		settings.Dial = (&login.Dialer{TLS: store, Plain: config.Grid.PlainHTTP}).DialContext
+	}
 	open := func(mux *grid.Mux) *grid.Grid {
-		connections, err := grid.New(grid.Config{Secrets: secrets, Options: options, Mux: mux, Log: logger})
+		settings.Mux = mux
+		connections, err := grid.New(settings)
 		if err != nil {
 			panic(err) // the defaults are within their bounds
 		}
 		return connections
 	}
-	d := doorway{secrets, open(mux), open(nil), &login.Gate{Secrets: secrets, Log: logger, IsOpen: isOpen}}
+	d := doorway{secrets, open(mux), open(nil), &login.Gate{Secrets: secrets, Log: logger, IsOpen: isOpen}, store}
 	d.reload(&config.Grid)
 	return d
 }
@@ -44,7 +51,7 @@ func newDoorway(config *conf.Config, mux *grid.Mux, logger *slog.Logger) doorway
 // dialer makes connections of plain HTTP to other servers of the cluster.
 func (d *doorway) dialer(config *conf.Config) *login.Dialer {
 	return &login.Dialer{
-		Secrets: d.secrets, Plain: config.Grid.PlainHTTP, Base: net.Dialer{Timeout: config.ConnTimeout},
+		Secrets: d.secrets, TLS: d.certs, Plain: config.Grid.PlainHTTP, Base: net.Dialer{Timeout: config.ConnTimeout},
 	}
 }
 
@@ -54,8 +61,23 @@ func (d *doorway) reload(config *conf.Grid) {
 	d.gate.SetPlain(config.PlainHTTP)
 }
 
-// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration.
-func (s *Server) ReloadGrid(config *conf.Config) { s.door.reload(&config.Grid) }
+// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration, and reads the certificates
+// anew. After an error those from before stay in use.
+func (s *Server) ReloadGrid(config *conf.Config) error {
+	s.door.reload(&config.Grid)
+	if s.door.certs == nil {
+		return nil
+	}
+	return s.door.certs.Reload()
+}
+
+// listen lets the connections of a listener speak TLS if there is a certificate.
+func (d *doorway) listen(listener net.Listener) net.Listener {
+	if d.certs == nil {
+		return listener
+	}
+	return d.certs.Listen(listener)
+}
 
 // isOpen reports whether a request needs no proof: monitoring asks these.
 func isOpen(r *http.Request) bool {

@@ -28,7 +28,7 @@ func benchServer(b *testing.B) string {
 	if err := os.Mkdir(filepath.Join(config.Devices, "sda"), 0o755); err != nil {
 		b.Fatal(err)
 	}
-	s := newServer(config, slog.New(slog.DiscardHandler), "bench")
+	s := newServer(config, nil, slog.New(slog.DiscardHandler), "bench")
 	s.use(func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, config.Device)
 		if err != nil {

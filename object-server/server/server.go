@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/replicator/serve"
 	"martlet/object-server/ring"
 	"martlet/object-server/server/calls"
@@ -61,7 +63,11 @@ func New(config *conf.Config, logger *slog.Logger, version string) (*Server, err
 	if options.OpenFilesMax, err = descriptors.Share(options.OpenFilesMax, config.MaxClients, len(names), logger); err != nil {
 		return nil, err
 	}
-	s := newServer(config, logger, version)
+	store, err := certs.Load(config.Grid.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("grid_tls_cert, grid_tls_key, grid_tls_ca: %w", err)
+	}
+	s := newServer(config, store, logger, version)
 	s.use(s.opener(options), 0)
 	if err := s.devices.OpenPresent(devices.StartWait); err != nil {
 		s.updater.Close()
@@ -74,7 +80,7 @@ func New(config *conf.Config, logger *slog.Logger, version string) (*Server, err
 }
 
 // newServer returns a server that cannot open devices yet.
-func newServer(config *conf.Config, logger *slog.Logger, version string) *Server {
+func newServer(config *conf.Config, store *certs.Store, logger *slog.Logger, version string) *Server {
 	hasher := ring.NewHasher(config.HashPrefix, config.HashSuffix)
 	s := &Server{
 		config: config, logger: logger, hasher: hasher, version: version,
@@ -84,7 +90,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		replicas:    serve.New(),
 		stopKeeping: func() {},
 	}
-	s.door = newDoorway(config, s.gridMux(), logger)
+	s.door = newDoorway(config, store, s.gridMux(), logger)
 	s.updater = updates.New(updates.Options{
 		UpdateTimeout: config.ContainerUpdateTimeout,
 		BatchDelay:    config.ContainerUpdateDelay,
@@ -105,7 +111,7 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 		IdleTimeout:       config.KeepaliveTimeout,
 		ConnContext:       s.connected,
 		MaxHeaderBytes:    config.Limits.HeaderBytesMax(),
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(newHandshakeLog(logger.Handler()), slog.LevelDebug),
 	}
 	return s
 }
@@ -115,6 +121,9 @@ func newServer(config *conf.Config, logger *slog.Logger, version string) *Server
 const unsentMax = 2 * bufferBytes
 
 func boundUnsent(connection net.Conn) {
+	if secure, ok := connection.(*tls.Conn); ok {
+		connection = secure.NetConn()
+	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { // fails only on a connection that is closed already
@@ -126,7 +135,7 @@ func boundUnsent(connection net.Conn) {
 
 // Serve answers requests on listener until Shutdown; it then returns nil.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(s.door.listen(listener)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

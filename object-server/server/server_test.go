@@ -62,7 +62,7 @@ func newFixture(t *testing.T, adjust ...func(*conf.Config)) *fixture {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	f.server = newServer(f.config, logger, "test")
+	f.server = newServer(f.config, nil, logger, "test")
 	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		pending, err := f.server.updater.Attach(vfs.OS{}, path)
 		return f.store, pending, err

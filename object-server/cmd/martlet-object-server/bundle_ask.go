@@ -58,5 +58,5 @@ func findServer(root, path string) (*runningServer, error) {
 	if err != nil || !os.SameFile(ours, theirs) {
 		return nil, fmt.Errorf("%s is in use, but not below the devices of %s: %s", root, path, hint)
 	}
-	return newRunningServer(config, "/recon/repair"), nil
+	return newRunningServer(config, "/recon/repair")
 }

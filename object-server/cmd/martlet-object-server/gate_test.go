@@ -50,7 +50,11 @@ func TestCommandsProveThemselvesToTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header = http.Header{"X-Timestamp": {"1700000000.00000"}, "Content-Type": {"a/b"}}
-	response, err := newRunningServer(config, "").client.Do(request)
+	running, err := newRunningServer(config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := running.client.Do(request)
 	if err != nil || response.StatusCode != http.StatusCreated {
 		t.Fatal("with a proof:", response, err)
 	}
@@ -65,7 +69,7 @@ func TestCommandsProveThemselvesToTheServer(t *testing.T) {
 		}
 	}
 	p.signal(syscall.SIGHUP) // the server reads the new secret
-	p.awaitLog("reload: log_level and the secrets")
+	p.awaitLog("reload: log_level, the secrets")
 	if status, said := relinker(); status != 2 {
 		t.Errorf("after a reload: %d %s", status, said)
 	}

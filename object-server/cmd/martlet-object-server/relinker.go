@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/grid/login"
 	"martlet/object-server/server"
 	"martlet/object-server/server/conf"
@@ -291,8 +292,11 @@ func keepLost(before, now *relink.Answer) {
 
 // newRelinkerTarget finds the running server, or makes one in this process.
 func newRelinkerTarget(config *conf.Config, stderr io.Writer) (relinkerTarget, error) {
-	running := newRunningServer(config, "/recon/relinker")
-	_, err := running.look()
+	running, err := newRunningServer(config, "/recon/relinker")
+	if err != nil {
+		return nil, err
+	}
+	_, err = running.look()
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return running, err
 	}
@@ -308,19 +312,24 @@ type runningServer struct {
 	client http.Client
 }
 
-func newRunningServer(config *conf.Config, path string) *runningServer {
+// newRunningServer is the server of this host at a path.
+func newRunningServer(config *conf.Config, path string) (*runningServer, error) {
 	host := config.BindIP
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	dialer := &login.Dialer{Secrets: config.Grid.Secrets}
+	store, err := certs.Load(config.Grid.TLS)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &login.Dialer{Secrets: config.Grid.Secrets, TLS: store}
 	return &runningServer{
 		url: url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(config.BindPort)), Path: path},
 		client: http.Client{
 			Timeout:   time.Hour, // it reads one record of each partition, which takes long if there are many
 			Transport: &http.Transport{DialContext: dialer.DialContext},
 		},
-	}
+	}, nil
 }
 
 func (r *runningServer) begin(o *relinkerOptions) (*relink.Answer, error) {

@@ -18,7 +18,7 @@ type reloader struct {
 	level   *slog.LevelVar
 	logger  *slog.Logger
 	signals chan os.Signal
-	apply   atomic.Pointer[func(*conf.Config)] // nil until the server has started
+	apply   atomic.Pointer[func(*conf.Config) error] // nil until the server has started
 }
 
 func newReloader(path string, level *slog.LevelVar, logger *slog.Logger) *reloader {
@@ -42,9 +42,11 @@ func (r *reloader) run() {
 		}
 		r.level.Set(config.LogLevel)
 		if apply := r.apply.Load(); apply != nil {
-			(*apply)(config)
+			if err := (*apply)(config); err != nil {
+				r.logger.Error("reload: the certificates from before stay in use", "signal", name, "error", err)
+			}
 		}
-		r.logger.Warn("reload: log_level and the secrets of martlet.conf are applied; every other option needs a restart", "signal", name,
+		r.logger.Warn("reload: log_level, the secrets of martlet.conf and the certificates are applied; every other option needs a restart", "signal", name,
 			"log_level", config.LogLevel.String())
 	}
 }

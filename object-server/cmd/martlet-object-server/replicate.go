@@ -134,9 +134,10 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 	defer connections.Close()
 	r := replicator.New(replicatorConfig(o, config, connections, logger))
 	reloads := newReloader(o.conf, &level, logger)
-	apply := func(now *conf.Config) {
+	apply := func(now *conf.Config) error {
 		r.SetRate(now.Replicator.BytesPerSecond)
 		config.Grid.Secrets.Use(now.Grid.Secrets)
+		return nil
 	}
 	reloads.apply.Store(&apply)
 	go reloads.run()

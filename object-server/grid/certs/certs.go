@@ -29,10 +29,16 @@ type contents struct {
 	authorities *x509.CertPool
 }
 
-// Load reads the files.
+// Load reads the files. Without their names there is no TLS, and no Store: nil.
 func Load(files Files) (*Store, error) {
+	if files == (Files{}) {
+		return nil, nil
+	}
 	s := &Store{files: files}
-	return s, s.Reload()
+	if err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Reload reads the files anew, for connections that begin from now on. After an error the Store stays as it was.
@@ -79,12 +85,28 @@ func (s *Store) Listen(listener net.Listener) net.Listener {
 	return tls.NewListener(listener, config)
 }
 
-// Dialer returns a function that makes connections with TLS; it returns after the handshake. The host of the address must
-// be in the certificate of the server.
+// Client begins TLS on a connection to the address, host:port; it returns after the handshake. The host must be in the
+// certificate of the server. After an error the connection is closed.
+func (s *Store) Client(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	config := common()
+	config.RootCAs = s.current.Load().authorities
+	var err error
+	if config.ServerName, _, err = net.SplitHostPort(address); err == nil {
+		secure := tls.Client(conn, config)
+		if err = secure.HandshakeContext(ctx); err == nil {
+			return secure, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("no TLS with %s: %w", address, err), conn.Close())
+}
+
+// Dialer returns a function that makes connections with TLS, as Client does.
 func (s *Store) Dialer(tcp *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		config := common()
-		config.RootCAs = s.current.Load().authorities
-		return (&tls.Dialer{NetDialer: tcp, Config: config}).DialContext(ctx, network, address)
+		conn, err := tcp.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return s.Client(ctx, conn, address)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/certs"
 )
 
 // ErrRefused says that one side refused the other.
@@ -28,19 +29,31 @@ const answerMax = 64 << 10
 
 // Dialer makes connections on which both sides have proved themselves. Without a secret there is nothing to prove.
 type Dialer struct {
-	Secrets *auth.Secrets
-	Plain   []netip.Prefix // servers at these addresses are asked without a proof
+	Secrets *auth.Secrets  // nil: no proof
+	TLS     *certs.Store   // nil: no TLS
+	Plain   []netip.Prefix // servers at these addresses are asked without TLS and without a proof
 	Base    net.Dialer
 }
 
-// DialContext connects to a server; http.Transport calls it. Errors: those of net.Dialer, and ErrRefused.
+// DialContext connects to a server; http.Transport calls it. Errors: those of net.Dialer and of TLS, and ErrRefused.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := d.Base.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	secrets := d.Secrets.All()
-	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); len(secrets) == 0 || err == nil && IsPlain(d.Plain, to.Addr()) {
+	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && IsPlain(d.Plain, to.Addr()) {
+		return conn, nil
+	}
+	if d.TLS != nil {
+		if conn, err = d.TLS.Client(ctx, conn, address); err != nil {
+			return nil, err
+		}
+	}
+	var secrets []auth.Secret
+	if d.Secrets != nil {
+		secrets = d.Secrets.All()
+	}
+	if len(secrets) == 0 {
 		return conn, nil
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })

@@ -8,6 +8,7 @@ import (
 	"gopkg.in/ini.v1"
 
 	"martlet/object-server/grid/auth"
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/server/option"
 )
 
@@ -16,6 +17,7 @@ type Grid struct {
 	Secrets   *auth.Secrets
 	PlainHTTP []netip.Prefix // addresses of servers that speak HTTP without a proof
 	Checksum  bool           // messages of the grid have checksums
+	TLS       certs.Files    // no names: connections have no TLS
 }
 
 const gridSection = "grid"
@@ -25,6 +27,9 @@ func (g *Grid) read(section *ini.Section) error {
 	options := []option.Option{
 		option.New(gridSection, "grid_plain_http", "", networks(&g.PlainHTTP)),
 		option.New(gridSection, "grid_checksum", "no", option.Boolean(&g.Checksum)),
+		option.New(gridSection, "grid_tls_cert", "", fileName(&g.TLS.Certificate)),
+		option.New(gridSection, "grid_tls_key", "", fileName(&g.TLS.Key)),
+		option.New(gridSection, "grid_tls_ca", "", fileName(&g.TLS.Authorities)),
 	}
 	if err := option.SetDefaults(options); err != nil {
 		return err
@@ -55,7 +60,18 @@ func (g *Grid) read(section *ini.Section) error {
 	if g.Secrets, err = auth.NewSecrets(texts...); err != nil {
 		return fmt.Errorf("martlet.conf: [%s] grid_secret, grid_secret_previous: %w", gridSection, err)
 	}
+	if hasAll := g.TLS.Certificate != "" && g.TLS.Key != "" && g.TLS.Authorities != ""; !hasAll && g.TLS != (certs.Files{}) {
+		return fmt.Errorf("martlet.conf: [%s] a storage server needs all of grid_tls_cert, grid_tls_key and grid_tls_ca, or none", gridSection)
+	}
 	return nil
+}
+
+// fileName stores the name of a file; it may be empty.
+func fileName(into *string) func(string) error {
+	return func(value string) error {
+		*into = value
+		return nil
+	}
 }
 
 // secretOthers are what a secret may have besides letters and digits: every reader of ini files takes these as they stand.

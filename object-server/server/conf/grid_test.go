@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"martlet/object-server/grid/certs"
 )
 
 const (
@@ -35,11 +37,20 @@ func TestReadGrid(t *testing.T) {
 	}
 }
 
+func TestTheFilesOfTLS(t *testing.T) {
+	config, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", salted+
+		"[grid]\ngrid_secret = none\ngrid_tls_cert = /a b\ngrid_tls_key = /key\ngrid_tls_ca = /ca\n"))
+	if err != nil || config.Grid.TLS != (certs.Files{Certificate: "/a b", Key: "/key", Authorities: "/ca"}) {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
+
 func TestGridOptionsAreChecked(t *testing.T) {
 	for _, lines := range []string{
 		"grid_checksum = no", "grid_secret =", "grid_secret = short", "grid_secret = " + secretOne + "\ngrid_secret_previous = " + secretOne,
 		"grid_secret = none\ngrid_secret_previous = " + secretOne, "grid_secret = " + secretOne + "%%", "grid_secret = \"" + secretOne + " " + secretOne,
-		"grid_plain_http = example.com", "grid_plain_http = 10.0.0.1/24", "grid_checksum = perhaps", "grid_secrets = " + secretOne,
+		"grid_plain_http = example.com", "grid_plain_http = 10.0.0.1/24", "grid_checksum = perhaps",
+		"grid_tls_ca = /ca", "grid_tls_cert = /cert\ngrid_tls_key = /key", "grid_tls_cert = /cert\ngrid_tls_ca = /ca", "grid_secrets = " + secretOne,
 	} {
 		_, err := Read(writeConfig(t, "[DEFAULT]\nswift_dir = DIR\n", salted+"[grid]\n"+lines+"\n"))
 		if err == nil {
