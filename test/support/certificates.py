@@ -31,10 +31,13 @@ class Authority:
         self.name = name
         self._key = ec.generate_private_key(ec.SECP256R1())
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        builder = self._builder(name, self._key, DAY).add_extension(constraints, critical=True)
+        builder = signer._builder(name, self._key, DAY).add_extension(constraints, critical=True)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        signer = parent or self
         builder = builder.add_extension(usage, critical=True)
-        self._certificate = builder.sign(self._key, hashes.SHA256())
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer._key.public_key())
+        builder = builder.add_extension(authority, critical=False)
+        self._certificate = builder.sign(signer._key, hashes.SHA256())
         #: The file for ``grid_tls_ca``.
         self.path = directory / f"{name}.pem"
         self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))

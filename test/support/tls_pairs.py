@@ -45,11 +45,11 @@ def in_parallel(action: Callable[[], object]) -> Iterator[list[BaseException]]:
 
 
 def our_client(
-    authority: Authority, issued: Certificate, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    authority: Authority, issued: Certificate, tickets: int = 2
 ) -> tuple[TlsSocket, ssl.SSLSocket]:
     """Our client after its handshake, and a server of the standard library."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.maximum_version = version
+    context.num_tickets = tickets
     context.load_cert_chain(issued.certificate, issued.key)
     mine, theirs = plain_pair()
     ours = TlsSocket(mine, client_context(authority.path), server_name="127.0.0.1")
@@ -59,12 +59,9 @@ def our_client(
     return ours, other
 
 
-def our_server(
-    authority: Authority, issued: Certificate, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
-) -> tuple[TlsSocket, ssl.SSLSocket]:
+def our_server(authority: Authority, issued: Certificate) -> tuple[TlsSocket, ssl.SSLSocket]:
     """Our server after its handshake, and a client of the standard library."""
     context = ssl.create_default_context(cafile=authority.path)
-    context.maximum_version = version
     theirs, mine = plain_pair()
     ours = TlsSocket(mine, server_context(issued.certificate, issued.key))
     with in_parallel(ours.shake_hands) as raised:

@@ -69,7 +69,7 @@ func (s *Store) Reload() error {
 // but HTTP/1.1 is spoken, so bytes that are meant for another protocol are refused.
 func common() *tls.Config {
 	return &tls.Config{
-		MinVersion:                  tls.VersionTLS12,
+		MinVersion:                  tls.VersionTLS13,
 		NextProtos:                  []string{"http/1.1"},
 		DynamicRecordSizingDisabled: true,
 		SessionTicketsDisabled:      true,

@@ -101,10 +101,8 @@ func TestServersThatAreNotAccepted(t *testing.T) {
 func TestOldVersionsAreRefused(t *testing.T) {
 	s := newStore(t, authority.New(t), "127.0.0.1", time.Time{})
 	address := echoing(t, s)
-	for version, isAccepted := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
-		c, err := tls.Dial("tcp", address, &tls.Config{
-			RootCAs: s.current.Load().authorities, MinVersion: tls.VersionTLS10, MaxVersion: version,
-		})
+	for version, isAccepted := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+		c, err := tls.Dial("tcp", address, &tls.Config{RootCAs: s.current.Load().authorities, MaxVersion: version})
 		if (err == nil) != isAccepted {
 			t.Error(tls.VersionName(version), err)
 		}
