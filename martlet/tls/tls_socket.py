@@ -13,9 +13,11 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 Sock = socket.socket
+T = TypeVar("T")
 
 #: The longest record with its header, rounded up, bytes.
 _RECORD_BYTES = 17 * 1024
@@ -23,6 +25,8 @@ _RECORD_BYTES = 17 * 1024
 _PLAIN_BYTES = 16 * 1024
 #: Plain text that is encrypted for one call of the system.
 _PIECE_BYTES = 512 * 1024
+#: A peer that sends more than this without a byte of data (new keys, tickets) is cut off.
+_BARREN_BYTES_MAX = 64 * 1024
 #: Before the end of the handshake so many bytes may be "sent": they wait for it.
 _EARLY_BYTES_MAX = 256 * 1024
 
@@ -65,6 +69,7 @@ class TlsSocket:
         self._is_shut = False  # whether this side sends no more
         self._is_ended = False  # whether the peer sends no more
         self._early = b""
+        self._barren_bytes = 0  # that came since the last data
         # What a non-blocking socket has not taken, and how much plain text that is.
         self._unsent = memoryview(b"")
         self._taken = 0
@@ -81,11 +86,7 @@ class TlsSocket:
         :raises OSError: the connection is lost, or (TimeoutError) it took too long.
         """
         while not self._is_open:
-            if end_at is not None:
-                seconds = end_at - time.monotonic()
-                if seconds <= 0:
-                    raise TimeoutError
-                self._sock.settimeout(seconds)
+            self._set_timeout_until(end_at)
             data = self._sock.recv(_RECORD_BYTES)
             if not data:
                 raise HandshakeError("the other side closed the connection in the handshake")
@@ -127,6 +128,7 @@ class TlsSocket:
     def recv(self, size: int) -> bytes:
         """Receive up to ``size`` bytes; none after the peer's farewell.
 
+        The time of ``settimeout`` is that of the whole call, with the handshake if it is not done.
         With a size of 64 KiB or more no bytes stay behind that a wait for the descriptor would not
         see.
 
@@ -134,20 +136,48 @@ class TlsSocket:
         """
         if self._is_shut:
             return bytes(len(self._sock.recv(size)))  # good for counting only
+        return self._in_time(lambda end_at: self._receive(size, end_at))
+
+    def _receive(self, size: int, end_at: float | None) -> bytes:
         if not self._is_open:
-            self.shake_hands()
+            self.shake_hands(end_at)
         wanted = max(size - _RECORD_BYTES, _RECORD_BYTES)
         while True:
             if self._incoming.pending or self._tls.pending():
                 data = self._decrypt(size)
                 if data is not None:
+                    self._barren_bytes = 0
                     return data
+                if self._barren_bytes > _BARREN_BYTES_MAX:
+                    raise TlsError("the other side sends much that is no data")
             if self._is_ended:
                 return b""
+            self._set_timeout_until(end_at)
             received = self._sock.recv(wanted)
             if not received:
                 raise TlsError("the connection was cut off")
+            self._barren_bytes += len(received)
             self._incoming.write(received)
+
+    def _in_time(self, action: Callable[[float | None], T]) -> T:
+        """Act within the time of ``settimeout``, which does not begin anew with each byte.
+
+        :param action: called with the end of that time, None: it may block for ever, or not at all.
+        """
+        seconds = self._sock.gettimeout()
+        if not seconds:
+            return action(None)
+        try:
+            return action(time.monotonic() + seconds)
+        finally:
+            self._sock.settimeout(seconds)
+
+    def _set_timeout_until(self, end_at: float | None) -> None:
+        if end_at is not None:
+            seconds = end_at - time.monotonic()
+            if seconds <= 0:
+                raise TimeoutError
+            self._sock.settimeout(seconds)
 
     def send(self, data: bytes | memoryview) -> int:
         """Send some bytes; returns how many. After a BlockingIOError send the same ones again.
@@ -173,7 +203,7 @@ class TlsSocket:
             if len(self._early) + len(data) <= _EARLY_BYTES_MAX:
                 self._early += data
                 return
-            self.shake_hands()
+            self._in_time(self.shake_hands)
         for start in range(0, len(data), _PIECE_BYTES):
             self._encrypt(data[start : start + _PIECE_BYTES])
             self._push()

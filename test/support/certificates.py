@@ -26,14 +26,17 @@ class Certificate:
 class Authority:
     """An authority that signs the certificates of servers."""
 
-    def __init__(self, directory: Path, name: str = "authority") -> None:
+    def __init__(
+        self, directory: Path, name: str = "authority", parent: Authority | None = None
+    ) -> None:
+        """:param parent: signs its certificate; without it the authority does."""
         self.directory = directory
         self.name = name
         self._key = ec.generate_private_key(ec.SECP256R1())
+        signer = parent or self
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         builder = signer._builder(name, self._key, DAY).add_extension(constraints, critical=True)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        signer = parent or self
         builder = builder.add_extension(usage, critical=True)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer._key.public_key())
         builder = builder.add_extension(authority, critical=False)

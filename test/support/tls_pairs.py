@@ -47,7 +47,10 @@ def in_parallel(action: Callable[[], object]) -> Iterator[list[BaseException]]:
 def our_client(
     authority: Authority, issued: Certificate, tickets: int = 2
 ) -> tuple[TlsSocket, ssl.SSLSocket]:
-    """Our client after its handshake, and a server of the standard library."""
+    """Our client after its handshake, and a server of the standard library.
+
+    :param tickets: for new sessions, which the server sends after the handshake.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.num_tickets = tickets
     context.load_cert_chain(issued.certificate, issued.key)
@@ -68,3 +71,25 @@ def our_server(authority: Authority, issued: Certificate) -> tuple[TlsSocket, ss
         other = context.wrap_socket(theirs, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
     assert raised == []
     return ours, other
+
+
+class Records:
+    """A client whose records are bytes, to be sent in any way."""
+
+    def __init__(self, authority: Authority, plain: socket.socket) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=authority.path)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(self._outgoing.read())
+                self._incoming.write(plain.recv(65536))
+        plain.sendall(self._outgoing.read())
+
+    def of(self, data: bytes) -> bytes:
+        """The records of some plain text."""
+        self._tls.write(data)
+        return self._outgoing.read()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import select
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority, Certificate
 from running_cluster import await_true
-from tls_pairs import in_parallel, our_client, our_server, plain_pair
+from tls_pairs import Records, in_parallel, our_client, our_server, plain_pair
 
 from martlet.tls.contexts import client_context, server_context
 from martlet.tls.tls_socket import HandshakeError, TlsError, TlsSocket
@@ -227,7 +228,6 @@ def test_certificates_that_are_refused(authority: Authority, tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "::1", "storage-1"])
 def test_a_common_name_is_no_name(authority: Authority) -> None:
     assert (
         "Hostname mismatch"
@@ -243,6 +243,7 @@ def test_an_authority_that_another_one_has_signed(authority: Authority, tmp_path
     assert "unable to get local issuer" in refusal(authority, signer.issue("127.0.0.1"))[0]
 
 
+@pytest.mark.parametrize("name", ["127.0.0.1", "::1", "storage-1"])
 def test_names_that_are_accepted(authority: Authority, name: str) -> None:
     issued = authority.issue("127.0.0.1", "::1", "storage-1")
     mine, theirs = plain_pair()
@@ -267,7 +268,6 @@ def test_an_old_version_is_refused(authority: Authority, issued: Certificate) ->
         context.wrap_socket(mine)
     assert str(raised[0]) == "unsupported protocol"
 
-
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(issued.certificate, issued.key)
@@ -276,6 +276,7 @@ def test_an_old_version_is_refused(authority: Authority, issued: Certificate) ->
     with in_parallel(client.shake_hands) as raised, pytest.raises(ssl.SSLError):
         context.wrap_socket(theirs, server_side=True)
     assert "protocol version" in str(raised[0])
+
 
 def test_a_client_sends_nothing_before_it_has_verified_the_server(
     authority: Authority, tmp_path: Path
@@ -314,6 +315,57 @@ def test_a_handshake_has_a_deadline(issued: Certificate) -> None:
             time.sleep(0.02)
     assert isinstance(raised[0], TimeoutError)
     assert sent < 500
+
+
+def test_a_record_that_comes_byte_by_byte(authority: Authority, issued: Certificate) -> None:
+    theirs, mine = plain_pair()
+    server = TlsSocket(mine, server_context(issued.certificate, issued.key))
+    with in_parallel(server.shake_hands):
+        records = Records(authority, theirs)
+    late = records.of(b"late" * 1000)
+    server.settimeout(0.3)
+    with in_parallel(lambda: server.recv(100)) as raised:
+        sent = 0
+        while not raised and sent < 1000:  # each byte is in time
+            theirs.sendall(late[sent : sent + 1])
+            sent += 1
+            time.sleep(0.02)
+    assert isinstance(raised[0], TimeoutError)
+    assert sent < 1000
+    assert server.gettimeout() == 0.3
+    server.settimeout(30)
+    theirs.sendall(late[sent:])
+    assert read_all(server, 4000) == b"late" * 1000
+
+
+def test_a_handshake_within_a_read_has_the_time_of_the_read(issued: Certificate) -> None:
+    mine, theirs = plain_pair()
+    server = TlsSocket(theirs, server_context(issued.certificate, issued.key))
+    server.settimeout(0.3)
+    with in_parallel(lambda: server.recv(100)) as raised:
+        mine.sendall(b"\x16\x03\x01\x02\x00")
+        sent = 0
+        while not raised and sent < 500:
+            mine.sendall(b"\x00")
+            sent += 1
+            time.sleep(0.02)
+    assert isinstance(raised[0], TimeoutError)
+    assert (sent < 500, server.gettimeout()) == (True, 0.3)
+
+
+def test_records_without_data_have_an_end(authority: Authority, issued: Certificate) -> None:
+    """They would keep a reader busy for ever. Here they are tickets."""
+
+    def keep_reading() -> None:
+        while select.select([ours], [], [], 30)[0]:
+            with contextlib.suppress(BlockingIOError):
+                ours.recv(65536)
+
+    for blocks in (True, False):
+        ours, _theirs = our_client(authority, issued, tickets=1000)
+        ours.setblocking(blocks)
+        with pytest.raises(TlsError, match="no data"):
+            keep_reading()
 
 
 def test_a_closed_connection_in_the_handshake(authority: Authority, issued: Certificate) -> None:
