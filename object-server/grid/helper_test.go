@@ -65,7 +65,14 @@ func newNode(t testing.TB, config Config) *node {
 		config.Mux = testMux()
 	}
 	if nodesSpeak != nil && config.Dial == nil {
-		config.Dial = nodesSpeak.Dialer(&net.Dialer{})
+		store := nodesSpeak
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return store.Client(ctx, conn, address)
+		}
 	}
 	config.Log = slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error

@@ -25,6 +25,7 @@ import (
 	"martlet/object-server/grid/auth"
 	"martlet/object-server/grid/certs"
 	"martlet/object-server/grid/frame"
+	"martlet/object-server/grid/login"
 )
 
 func main() {
@@ -68,7 +69,7 @@ func main() {
 	if files.Key != "" {
 		store, err := certs.Load(files)
 		check(err)
-		listen, config.Dial = store.Listen, store.Dialer(&net.Dialer{})
+		listen, config.Dial = store.Listen, (&login.Dialer{TLS: store}).DialContext
 	}
 	g, err := grid.New(config)
 	check(err)

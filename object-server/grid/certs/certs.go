@@ -97,16 +97,6 @@ func (s *Store) Client(ctx context.Context, conn net.Conn, address string) (net.
 			return secure, nil
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("no TLS with %s: %w", address, err), conn.Close())
-}
-
-// Dialer returns a function that makes connections with TLS, as Client does.
-func (s *Store) Dialer(tcp *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := tcp.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return s.Client(ctx, conn, address)
-	}
+	_ = conn.Close() // at the end of ctx it is closed already
+	return nil, fmt.Errorf("no TLS with %s: %w", address, err)
 }

@@ -51,7 +51,9 @@ func dial(t *testing.T, s *Store, address string) (*tls.Conn, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	c, err := s.Dialer(&net.Dialer{})(ctx, "tcp", address)
+	plain, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	check(t, err)
+	c, err := s.Client(ctx, plain, address)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package login
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -21,7 +22,7 @@ import (
 // ErrRefused says that one side refused the other.
 var ErrRefused = errors.New("the login was refused")
 
-// loginTimeout bounds a login.
+// loginTimeout bounds the handshake of TLS and the login together: net/http dials on after the end of the request.
 const loginTimeout = 10 * time.Second
 
 // answerMax bounds the answer to a login, in bytes.
@@ -33,6 +34,8 @@ type Dialer struct {
 	TLS     *certs.Store   // nil: no TLS
 	Plain   []netip.Prefix // servers at these addresses are asked without TLS and without a proof
 	Base    net.Dialer
+
+	within time.Duration // 0: loginTimeout
 }
 
 // DialContext connects to a server; http.Transport calls it. Errors: those of net.Dialer and of TLS, and ErrRefused.
@@ -44,6 +47,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && IsPlain(d.Plain, to.Addr()) {
 		return conn, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.within, loginTimeout))
+	defer cancel()
 	if d.TLS != nil {
 		if conn, err = d.TLS.Client(ctx, conn, address); err != nil {
 			return nil, err
@@ -58,17 +63,14 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := logIn(conn, address, secrets); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err := logIn(conn, address, secrets); err != nil || !stop() {
+		return nil, errors.Join(err, ctx.Err(), conn.Close())
 	}
 	return conn, nil
 }
 
 // logIn proves each side to the other.
 func logIn(conn net.Conn, host string, secrets []auth.Secret) error {
-	if err := conn.SetDeadline(time.Now().Add(loginTimeout)); err != nil {
-		return err
-	}
 	reader := bufio.NewReader(io.LimitReader(conn, answerMax))
 	challenge, err := ask(conn, reader, host, "")
 	if err != nil {
@@ -93,7 +95,7 @@ func logIn(conn net.Conn, host string, secrets []auth.Secret) error {
 	if err != nil || !auth.IsEqual(proof, secret.ServerProof(theirs, mine)) {
 		return fmt.Errorf("%w: the proof of %s is wrong", ErrRefused, host)
 	}
-	return conn.SetDeadline(time.Time{})
+	return nil
 }
 
 // ask sends one request of a login and returns the headers of its answer.

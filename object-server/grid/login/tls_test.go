@@ -3,6 +3,8 @@ package login
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -62,5 +64,30 @@ func TestOnlyPlainAddressesAreAskedWithoutTLS(t *testing.T) {
 	c, err = dial(listen(), netip.MustParsePrefix("127.0.0.0/8"))
 	if _, isPlain := c.(*net.TCPConn); err != nil || !isPlain {
 		t.Error("to a server of OpenStack Swift:", c, err)
+	}
+}
+
+// net/http dials on after the end of the request.
+func TestAServerThatHangsIsLeftAfterSomeTime(t *testing.T) {
+	a := authority.New(t)
+	certificate, key := a.Issue(t, "server", "127.0.0.1", time.Time{})
+	store, err := certs.Load(certs.Files{Certificate: certificate, Key: key, Authorities: a.Path})
+	check(t, err)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer silent.Close()
+	for name, dialer := range map[string]*Dialer{"TLS": {TLS: store}, "login": {Secrets: secrets(t, secretOne)}} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		dialer.within = 100 * time.Millisecond
+		_, err := dialer.DialContext(ctx, "tcp", silent.Addr().String())
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			t.Error(name, err, ctx.Err())
+		}
+		cancel()
+		server, err := silent.Accept()
+		check(t, err)
+		if _, err := io.Copy(io.Discard, server); err != nil { // until the client has closed the connection
+			t.Error(name, err)
+		}
 	}
 }
