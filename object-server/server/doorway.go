@@ -61,14 +61,11 @@ func (d *doorway) reload(config *conf.Grid) {
 	d.gate.SetPlain(config.PlainHTTP)
 }
 
-// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration, and reads the certificates
-// anew. After an error those from before stay in use.
+// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration, and reads the files
+// of TLS anew. After an error TLS stays as it was.
 func (s *Server) ReloadGrid(config *conf.Config) error {
 	s.door.reload(&config.Grid)
-	if s.door.certs == nil {
-		return nil
-	}
-	return s.door.certs.Reload()
+	return s.door.certs.Reload(config.Grid.TLS)
 }
 
 // listen lets the connections of a listener speak TLS if there is a certificate.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,8 +120,12 @@ func newServer(config *conf.Config, store *certs.Store, logger *slog.Logger, ver
 const unsentMax = 2 * bufferBytes
 
 func boundUnsent(connection net.Conn) {
-	if secure, ok := connection.(*tls.Conn); ok {
-		connection = secure.NetConn()
+	for { // through TLS
+		outer, ok := connection.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		connection = outer.NetConn()
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {

@@ -20,7 +20,6 @@ type Files struct {
 
 // Store has the contents of the files. Safe for concurrent use.
 type Store struct {
-	files   Files
 	current atomic.Pointer[contents]
 }
 
@@ -34,32 +33,42 @@ func Load(files Files) (*Store, error) {
 	if files == (Files{}) {
 		return nil, nil
 	}
-	s := &Store{files: files}
-	if err := s.Reload(); err != nil {
+	s := &Store{}
+	if err := s.Reload(files); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Reload reads the files anew, for connections that begin from now on. After an error the Store stays as it was.
-func (s *Store) Reload() error {
+// ErrRestart says that a server cannot begin or end to speak TLS while it runs.
+var ErrRestart = errors.New("TLS begins and ends with a restart")
+
+// Reload reads the files for connections that begin from now on. After an error the Store stays as it was. A nil Store stays
+// without TLS.
+func (s *Store) Reload(files Files) error {
+	if (s == nil) != (files == Files{}) {
+		return ErrRestart
+	}
+	if s == nil {
+		return nil
+	}
 	var next contents
-	for _, name := range []string{s.files.Certificate, s.files.Key} { // LoadX509KeyPair's error names none
+	for _, name := range []string{files.Certificate, files.Key} { // LoadX509KeyPair's error names none
 		if _, err := os.ReadFile(name); err != nil {
 			return err
 		}
 	}
 	var err error
-	if next.certificate, err = tls.LoadX509KeyPair(s.files.Certificate, s.files.Key); err != nil {
-		return fmt.Errorf("the certificate %s and the key %s: %w", s.files.Certificate, s.files.Key, err)
+	if next.certificate, err = tls.LoadX509KeyPair(files.Certificate, files.Key); err != nil {
+		return fmt.Errorf("the certificate %s and the key %s: %w", files.Certificate, files.Key, err)
 	}
-	authorities, err := os.ReadFile(s.files.Authorities)
+	authorities, err := os.ReadFile(files.Authorities)
 	if err != nil {
 		return err
 	}
 	next.authorities = x509.NewCertPool()
 	if !next.authorities.AppendCertsFromPEM(authorities) {
-		return errors.New(s.files.Authorities + " has no certificate in PEM")
+		return errors.New(files.Authorities + " has no certificate in PEM")
 	}
 	s.current.Store(&next)
 	return nil
@@ -77,12 +86,12 @@ func common() *tls.Config {
 }
 
 // Listen lets all connections of a listener speak TLS. It leaves the handshake to the first read or write of each.
-func (s *Store) Listen(listener net.Listener) net.Listener {
+func (s *Store) Listen(plain net.Listener) net.Listener {
 	config := common()
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return &s.current.Load().certificate, nil
 	}
-	return tls.NewListener(listener, config)
+	return tls.NewListener(listener{plain}, config)
 }
 
 // Client begins TLS on a connection to the address, host:port; it returns after the handshake. The host must be in the

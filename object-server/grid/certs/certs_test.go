@@ -1,10 +1,13 @@
 package certs
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,14 +119,18 @@ func TestOldVersionsAreRefused(t *testing.T) {
 
 func TestReload(t *testing.T) {
 	first, second := authority.New(t), authority.New(t)
-	s := newStore(t, first, "127.0.0.1", time.Time{})
+	var files Files
+	files.Certificate, files.Key = first.Issue(t, "server", "127.0.0.1", time.Time{})
+	files.Authorities = first.Path
+	s, err := Load(files)
+	check(t, err)
 	address := echoing(t, s)
 	old, err := dial(t, s, address)
 	check(t, err)
 	serial := old.ConnectionState().PeerCertificates[0].SerialNumber
 
-	first.Issue(t, "server", "127.0.0.1", time.Time{})
-	check(t, s.Reload())
+	files.Certificate, files.Key = first.Issue(t, "renewed", "127.0.0.1", time.Time{})
+	check(t, s.Reload(files))
 	renewed, err := dial(t, s, address)
 	check(t, err)
 	if renewed.ConnectionState().PeerCertificates[0].SerialNumber.Cmp(serial) == 0 {
@@ -132,10 +139,8 @@ func TestReload(t *testing.T) {
 	echo(t, old)
 	echo(t, renewed)
 
-	both, err := os.ReadFile(second.Path)
-	check(t, err)
-	check(t, os.WriteFile(s.files.Authorities, both, 0o600))
-	check(t, s.Reload())
+	files.Authorities = second.Path
+	check(t, s.Reload(files))
 	if _, err := dial(t, s, address); err == nil {
 		t.Error("a server of the authority from before was accepted")
 	}
@@ -167,13 +172,43 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 
 func TestAReloadThatFailsChangesNothing(t *testing.T) {
 	a := authority.New(t)
-	s := newStore(t, a, "127.0.0.1", time.Time{})
+	certificate, key := a.Issue(t, "server", "127.0.0.1", time.Time{})
+	s, err := Load(Files{certificate, key, a.Path})
+	check(t, err)
 	address := echoing(t, s)
-	check(t, os.WriteFile(s.files.Key, nil, 0o600))
-	if err := s.Reload(); err == nil {
-		t.Fatal("an empty key was read")
+	check(t, os.WriteFile(key, nil, 0o600))
+	for _, files := range []Files{{certificate, key, a.Path}, {}} {
+		if s.Reload(files) == nil {
+			t.Errorf("%v was read", files)
+		}
 	}
 	c, err := dial(t, s, address)
 	check(t, err)
 	echo(t, c)
+}
+
+func TestAServerThatBeganWithoutTLSGoesOnSo(t *testing.T) {
+	s, err := Load(Files{})
+	check(t, err)
+	check(t, s.Reload(Files{}))
+	a := authority.New(t)
+	certificate, key := a.Issue(t, "server", "127.0.0.1", time.Time{})
+	if err := s.Reload(Files{certificate, key, a.Path}); !errors.Is(err, ErrRestart) {
+		t.Error(err)
+	}
+}
+
+func TestAClientWithoutTLSLearnsIt(t *testing.T) {
+	address := echoing(t, newStore(t, authority.New(t), "127.0.0.1", time.Time{}))
+	c, err := net.Dial("tcp", address)
+	check(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "DELETE /d/0/a HTTP/1.1\r\nHost: h\r\n\r\n")
+	check(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	check(t, err)
+	text, err := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusServiceUnavailable || string(text) != "This server speaks TLS (https).\n" || err != nil {
+		t.Errorf("%d %q %v", answer.StatusCode, text, err)
+	}
 }
