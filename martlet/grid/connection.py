@@ -237,7 +237,7 @@ class GridConnection:
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError as error:
-                self._end(f"connection lost while sending: {error.strerror}")
+                self._end(f"connection lost while sending: {error.strerror or error}")
                 return
             self._unsent = self._unsent[sent:]
             if self._unsent:
@@ -275,7 +275,7 @@ class GridConnection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._end(f"connection lost: {error.strerror}")
+            self._end(f"connection lost: {error.strerror or error}")
             return
         if not data:
             self._end("the other side has closed the connection")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ from green_pytest import assert_pass_over_tls
 from grid_peers import ServiceProcess, patient_client, service
 from running_cluster import await_true
 
+from martlet.grid.client import FanOut
 from martlet.grid.errors import GridRefusedError, may_have_run
-from martlet.http.backend_client import ConnectError, ConnectTimeout
+from martlet.http.backend_client import ConnectError, ConnectionLost, ConnectTimeout
 from martlet.tls.contexts import ClientTls
 
 HERE = Path(__file__).parent
@@ -86,3 +88,17 @@ def test_the_handshake_of_a_server_that_hangs_has_an_end(authority: Authority) -
         with pytest.raises(ConnectTimeout):
             client.request(silent.getsockname(), "echo", b"")
         assert time.monotonic() - began < 30
+
+
+def test_the_end_of_a_connection_has_a_reason(server: ServiceProcess, authority: Authority) -> None:
+    client = patient_client(secure=ClientTls(authority.path))
+    client.connection(server.address)
+    fan_out = FanOut(client)
+    fan_out.send(server.address, "never", b"")
+    server.send(signal.SIGKILL)
+    [call] = fan_out.wait(1)
+    assert isinstance(call.error, ConnectionLost)
+    assert call.error.reason in (
+        "connection lost: the connection was cut off",
+        "connection lost: Connection reset by peer",
+    )
