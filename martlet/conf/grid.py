@@ -59,6 +59,10 @@ class GridConf:
     checksum: bool = False
     tls: TlsFiles | None = None
 
+    def speaks_tls(self, ip: str) -> bool:
+        """Whether the storage servers at an address speak TLS."""
+        return self.tls is not None and ip not in self.plain_http
+
     def secure(self) -> ClientTls | None:
         """Begins TLS on connections of a client, except to the servers of OpenStack Swift.
 

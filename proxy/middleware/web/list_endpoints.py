@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from martlet.conf.cluster import ClusterConf
+from martlet.conf.grid import GridConf
 from martlet.conf.options import ConfigError, option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, StartResponse, WSGIApp
@@ -41,9 +42,12 @@ class ListEndpointsOptions:
 class ListEndpoints:
     """The filter."""
 
-    def __init__(self, app: WSGIApp, options: ListEndpointsOptions, rings: RingSet) -> None:
+    def __init__(
+        self, app: WSGIApp, options: ListEndpointsOptions, rings: RingSet, grid: GridConf
+    ) -> None:
         self._app = app
         self._rings = rings
+        self._grid = grid
         self._path = f"/{options.list_endpoints_path.strip('/')}/"
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -71,7 +75,7 @@ class ListEndpoints:
             except RingError as error:
                 raise http_error(404, str(error)) from None
         partition, nodes = ring.get_nodes(*names)
-        urls = [_url(node, partition, names) for node in nodes]
+        urls = [self._url(node, partition, names) for node in nodes]
         shown = urls if version == 1 else {"endpoints": urls, "headers": headers}
         return Response(200, {"Content-Type": "application/json"}, json.dumps(shown))
 
@@ -95,11 +99,11 @@ class ListEndpoints:
             raise http_error(400, "No account specified")
         return version, names
 
-
-def _url(node: Node, partition: int, names: list[str]) -> str:
-    host = f"[{node['ip']}]" if ":" in node["ip"] else node["ip"]
-    path = quote_path("/".join(["", node["device"], str(partition), *names]))
-    return f"http://{host}:{node['port']}{path}"
+    def _url(self, node: Node, partition: int, names: list[str]) -> str:
+        scheme = "https" if self._grid.speaks_tls(node["ip"]) else "http"
+        host = f"[{node['ip']}]" if ":" in node["ip"] else node["ip"]
+        path = quote_path("/".join(["", node["device"], str(partition), *names]))
+        return f"{scheme}://{host}:{node['port']}{path}"
 
 
 def filter_factory(
@@ -111,9 +115,10 @@ def filter_factory(
     """
     options = load_filter_options(ListEndpointsOptions, "list-endpoints", global_conf, local_conf)
     swift_dir = global_conf.get("swift_dir", "/etc/martlet")
-    policies = [policy.index for policy in ClusterConf.load(swift_dir).policies]
+    cluster = ClusterConf.load(swift_dir)
+    policies = [policy.index for policy in cluster.policies]
     try:
         rings = load_rings(swift_dir, policies=policies)
     except RingError as error:
         raise ConfigError(str(error)) from None
-    return lambda app: ListEndpoints(app, options, rings)
+    return lambda app: ListEndpoints(app, options, rings, cluster.grid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,21 @@ def test_the_ring_of_the_containers_policy_is_used(ask: Any, app: Any, swift_dir
     answer = json.loads(ask(app, "/endpoints/v2/a/d/o").body)
     assert answer["endpoints"] == expected(load_rings(swift_dir), 1, "a", "d", "o")
     assert answer["headers"] == {"X-Backend-Storage-Policy-Index": "1"}
+
+
+def test_servers_that_speak_tls(ask: Any, swift_dir: Path, tmp_path: Path) -> None:
+    for ring in swift_dir.glob("*.ring.gz"):
+        shutil.copy(ring, tmp_path)
+    conf = (swift_dir / "martlet.conf").read_text()
+    tls = "[grid]\ngrid_tls_ca = /authorities\ngrid_plain_http = 127.0.0.3\n"
+    (tmp_path / "martlet.conf").write_text(conf.replace("[grid]\n", tls))
+    secure = filter_factory({"swift_dir": str(tmp_path)})(StorageApp({}))
+    urls = json.loads(ask(secure, "/endpoints/a").body)
+    assert sorted(url.partition(":620")[0] for url in urls) == [
+        "http://127.0.0.3",
+        "https://127.0.0.1",
+        "https://[::1]",
+    ]
 
 
 def test_names_are_quoted(ask: Any, app: Any) -> None:
