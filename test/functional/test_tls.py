@@ -43,9 +43,16 @@ def set_tls(cluster: RunningCluster, directory: Path, authorities: Path) -> None
     conf.write_text(text.replace("[grid]\n", f"[grid]\n{options}"))
 
 
+def strict_context(authorities: Path) -> ssl.SSLContext:
+    """As that of a client of others, with Python 3.13."""
+    context = ssl.create_default_context(cafile=authorities)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
 def serial(port: int, authorities: Path) -> str:
     """The number of the certificate that a new connection gets."""
-    context = ssl.create_default_context(cafile=authorities)
+    context = strict_context(authorities)
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,
@@ -84,7 +91,7 @@ def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path
     cluster.start().await_writes()
     account = Account(cluster.port)
     use(account, "c")
-    context = ssl.create_default_context(cafile=authorities)
+    context = strict_context(authorities)
     url = f"https://127.0.0.1:{cluster.storage_port('object')}/recon/grid"
     with urllib.request.urlopen(url, context=context, timeout=30) as answer:
         assert json.load(answer)["handshakes"] > 0
