@@ -3,7 +3,7 @@
 // Invariant: of each kind there is one line in QuietTime, and the next line says how many were left out. The kinds are
 // sentences of the code, never of a peer, so that there are few.
 //
-// Packages grid and grid/login use it.
+// Packages grid, grid/login and server use it.
 package rarely
 
 import (
