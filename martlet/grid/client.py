@@ -277,20 +277,23 @@ class Call:
 
 
 class FanOut:
-    """Requests of one thread to several servers, with one deadline.
+    """Requests of one thread to several servers.
 
-    :param timeout: seconds until the deadline, instead of the client's ``node_timeout``.
+    Those that are sent before a wait have one deadline; those after it have a new one.
+
+    :param timeout: seconds until a deadline, instead of the client's ``node_timeout``.
     :param is_failure: whether an answer says that the server failed.
     """
 
     __slots__ = (
         "_client",
+        "_deadline_at",
         "_ended",
         "_has_failed",
         "_is_failure",
         "_needed",
+        "_seconds",
         "_waiter",
-        "deadline_at",
         "heard_at",
         "pending",
     )
@@ -307,8 +310,8 @@ class FanOut:
         self._ended: list[Call] = []
         self._needed = 0
         self._waiter: Waiter | None = None
-        seconds = client.node_timeout if timeout is None else timeout
-        self.deadline_at = time.monotonic() + seconds
+        self._seconds = client.node_timeout if timeout is None else timeout
+        self._deadline_at = 0.0  # of what is sent now; 0: that of the next request
         #: Requests that have not ended.
         self.pending: set[Call] = set()
         #: When the last request ended, a time.monotonic().
@@ -323,12 +326,17 @@ class FanOut:
         call = Call(self, address)
         self.pending.add(call)
         client = self._client
+        deadline_at = self._deadline_at
+        if not deadline_at:
+            deadline_at = self._deadline_at = time.monotonic() + self._seconds
         try:
             connection = client.ready_connection(address)
             if connection is not None:
-                self._begin(call, connection, name, payload, is_resent)
+                self._begin(call, connection, name, payload, deadline_at, is_resent)
             else:
-                client.loop.spawn(lambda: self._connect(call, name, payload, is_resent))
+                client.loop.spawn(
+                    lambda: self._connect(call, name, payload, deadline_at, is_resent)
+                )
         except BackendError as error:
             self._fail(call, error)
         except BaseException:
@@ -337,24 +345,32 @@ class FanOut:
         return call
 
     def _begin(
-        self, call: Call, connection: GridConnection, name: str, payload: bytes, is_resent: bool
+        self,
+        call: Call,
+        connection: GridConnection,
+        name: str,
+        payload: bytes,
+        deadline_at: float,
+        is_resent: bool,
     ) -> None:
         """:raises RequestError: a limit forbids the request; nothing was sent."""
         try:
-            call.number = connection.request(name, payload, call, self.deadline_at, is_resent)
+            call.number = connection.request(name, payload, call, deadline_at, is_resent)
         except LimitError as error:
             raise RequestError(call.address, error.code, str(error), was_sent=False) from None
         call.connection = connection
 
-    def _connect(self, call: Call, name: str, payload: bytes, is_resent: bool) -> None:
+    def _connect(
+        self, call: Call, name: str, payload: bytes, deadline_at: float, is_resent: bool
+    ) -> None:
         """Open the connection first; runs in a thread of its own."""
         lock = self._client.loop.lock
         waiter = None
         try:
-            connection = self._client.connection(call.address, self.deadline_at)
+            connection = self._client.connection(call.address, deadline_at)
             with lock:
                 if call in self.pending:  # else it was given up
-                    self._begin(call, connection, name, payload, is_resent)
+                    self._begin(call, connection, name, payload, deadline_at, is_resent)
         except BackendError as error:
             with lock:
                 waiter = self._fail(call, error)
@@ -399,6 +415,7 @@ class FanOut:
     def _take_ended(self) -> list[Call]:
         ended, self._ended = self._ended, []
         self._needed = 0
+        self._deadline_at = 0.0
         self._has_failed = False
         return ended
 

@@ -101,6 +101,23 @@ def test_a_fan_out_waits_for_all_or_for_a_failure(
     first.cancel()
 
 
+def test_what_is_sent_after_a_deadline_has_its_own(server: ServiceProcess) -> None:
+    """It goes to the next server, over a connection that is open or not."""
+    for is_open in (True, False):
+        client = patient_client()
+        client.connection(server.address)
+        fan_out = FanOut(client, 1.0)
+        fan_out.send(server.address, "never", b"")
+        [late] = fan_out.wait(1)
+        assert isinstance(late.error, ReadTimeout)
+        if not is_open:
+            client.forget()
+        fan_out.send(server.address, "slow", b"0.1")
+        [call] = fan_out.wait(1)
+        assert (call.error, call.answer) == (None, b"done")
+        client.close()
+
+
 def test_handlers_that_hang_for_one_peer_do_not_stop_others(client: GridClient) -> None:
     with service() as running:
         client.connection(running.address)  # so that the requests leave before the others
