@@ -21,6 +21,8 @@ from source_tree import ROOT
 from swift_api import Account
 from wsgi_calls import exchange, status_of
 
+from martlet.service.programs import find_object_server
+
 STORAGE = ("account-server", "container-server", "object-server")
 
 
@@ -82,6 +84,20 @@ def use(account: Account, name: str) -> None:
     assert account.call("GET", name, "0").status == 404
 
 
+def replicate(cluster: RunningCluster) -> dict[str, int]:
+    """One pass of the replicator; its figures."""
+    conf = cluster.home / "etc" / "object-server.conf"
+    done = subprocess.run(
+        [find_object_server(), "replicate", "--once", "--json", str(conf)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    figures: dict[str, int] = json.loads(done.stdout)
+    return figures
+
+
 def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path: Path) -> None:
     make_certificates(tmp_path)
     authorities = tmp_path / "ca.pem"
@@ -108,6 +124,8 @@ def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path
         os.kill(cluster.pid_of(name), signal.SIGHUP)
         await_true(partial(has_another, port, authorities, before[name]), "the new certificate")
     use(account, "d")
+    figures = replicate(cluster)
+    assert figures["in_sync"] == figures["partitions"] > 0
 
     authorities.write_bytes(Authority(tmp_path, "other").path.read_bytes())
     os.kill(cluster.pid_of("proxy-server"), signal.SIGHUP)

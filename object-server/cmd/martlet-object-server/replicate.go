@@ -18,7 +18,9 @@ import (
 
 	"martlet/object-server/background"
 	"martlet/object-server/grid"
+	"martlet/object-server/grid/certs"
 	"martlet/object-server/grid/frame"
+	"martlet/object-server/grid/login"
 	"martlet/object-server/replicator"
 	"martlet/object-server/ring"
 	"martlet/object-server/server/conf"
@@ -127,7 +129,12 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 	defer stop()
 	options := frame.Defaults()
 	options.Name, options.Checksum = "object replicator "+config.BindIP, config.Grid.Checksum
-	connections, err := grid.New(grid.Config{Secrets: config.Grid.Secrets, Options: options, Log: logger})
+	store, err := certs.Load(config.Grid.TLS)
+	if err != nil {
+		return 0, err
+	}
+	dialer := &login.Dialer{TLS: store, Plain: config.Grid.PlainHTTP} // without secrets: the grid has its own proof
+	connections, err := grid.New(grid.Config{Secrets: config.Grid.Secrets, Options: options, Log: logger, Dial: dialer.DialContext})
 	if err != nil {
 		return 0, err
 	}
@@ -137,7 +144,7 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 	apply := func(now *conf.Config) error {
 		r.SetRate(now.Replicator.BytesPerSecond)
 		config.Grid.Secrets.Use(now.Grid.Secrets)
-		return nil
+		return store.Reload(now.Grid.TLS)
 	}
 	reloads.apply.Store(&apply)
 	go reloads.run()
