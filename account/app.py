@@ -8,6 +8,7 @@ from typing import Any
 from account.config import AccountOptions
 from account.database import AccountDatabase, AccountInfo
 from account.record import COUNT_MAX, Record, make_record
+from account.replica_rows import parse_item
 from martlet.conf.cluster import ClusterConf
 from martlet.http.environ import HeaderList
 from martlet.http.listing import listing_content_type, render_account
@@ -20,6 +21,7 @@ from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
 from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
 from storage.name_listing import Row, Subdir
+from storage.replicate_requests import Hooks, ReplicateRequests
 from storage.storage_server import (
     StorageServer,
     empty_response,
@@ -51,6 +53,9 @@ class AccountServer(StorageServer):
             "PUT": self.put,
             "POST": self.post,
             "DELETE": self.delete,
+            "REPLICATE": ReplicateRequests(
+                self, self.pool, Hooks(parse_item, self.is_of_hash, lambda path, is_misplaced: None)
+            ),
             "SNAPSHOT": self.snapshot,
         }
 

@@ -6,17 +6,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from account.record import Record, merge_records
-from account.schema import TABLES, TRIGGERS
+from account.record import Record
+from account.replica_rows import (
+    delete_tombstones,
+    find_tombstones,
+    merge_report,
+    merge_rows,
+    read_rows,
+)
+from account.schema import REPORT_TABLE, TABLES, TRIGGERS
 from martlet.words.timestamp import Timestamp
-from storage.database import Database
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
+from storage.replica import Stat
+from storage.replicated_database import ReplicatedDatabase, Rows, without_count
 
 #: Checks a set of metadata against its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]
@@ -26,9 +34,6 @@ SELECT account, created_at, put_timestamp, delete_timestamp, container_count, ob
     bytes_used, hash, id, status, metadata
 FROM account_stat
 """
-_COLUMNS = (
-    "name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted, storage_policy_index"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,19 @@ class AccountInfo:
         return parse_metadata(self.raw_metadata)
 
 
-class AccountDatabase(Database):
+class AccountDatabase(ReplicatedDatabase):
     """The database of one account."""
+
+    streams: ClassVar[tuple[str, ...]] = ("container",)
+    stat_table: ClassVar[str] = "account_stat"
 
     required_tables: ClassVar[frozenset[str]] = frozenset(
         {"container", "account_stat", "policy_stat"}
     )
+
+    def prepare_writer(self, connection: sqlite3.Connection) -> None:
+        """Add the table of report times to a database that was made without it."""
+        connection.execute(REPORT_TABLE)
 
     def create(self, account: str, put_timestamp: str, metadata: Metadata) -> None:
         """Create the file, durably, with its metadata.
@@ -90,7 +102,7 @@ class AccountDatabase(Database):
         """
 
         def fill(connection: sqlite3.Connection) -> None:
-            connection.executescript(TABLES + TRIGGERS)
+            connection.executescript(TABLES + TRIGGERS + REPORT_TABLE)
             database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
             connection.execute(
                 "INSERT INTO account_stat (account, created_at, id, put_timestamp,"
@@ -143,7 +155,7 @@ class AccountDatabase(Database):
         def run(connection: sqlite3.Connection) -> bool:
             if not is_override and _info(connection).is_deleted:
                 return False
-            _merge_row(connection, record)
+            merge_report(connection, record, Timestamp.now())
             return True
 
         return self.write(run)
@@ -192,6 +204,92 @@ class AccountDatabase(Database):
 
         return self.write(run)
 
+    def read_stat(self, connection: sqlite3.Connection) -> Stat:
+        """The facts that replicas merge."""
+        *facts, metadata, status, count = connection.execute(
+            "SELECT created_at, put_timestamp, delete_timestamp, status_changed_at, metadata,"
+            " status, container_count FROM account_stat"
+        ).fetchone()
+        created_at, put, delete, changed_at = (Timestamp(stamp).internal for stamp in facts)
+        return Stat(
+            created_at,
+            put,
+            delete,
+            changed_at,
+            parse_metadata(metadata),
+            status,
+            count=max(0, count),
+        )
+
+    def read_totals(self, connection: sqlite3.Connection) -> tuple[int, ...]:
+        """The containers, objects and bytes."""
+        query = "SELECT container_count, object_count, bytes_used FROM account_stat"
+        return tuple(connection.execute(query).fetchone())
+
+    def merged_stat(self, own: Stat, other: Stat, has_policy: bool) -> Stat:
+        """The facts after a merge; an account is deleted if its last DELETE is the latest."""
+        put = max(own.put_timestamp, other.put_timestamp)
+        delete = max(own.delete_timestamp, other.delete_timestamp)
+        status = "DELETED" if delete > put else ""
+        changed_at = own.status_changed_at
+        if status != own.status:
+            changed_at = max(changed_at, delete if status else put)
+        return Stat(
+            min(own.created_at, other.created_at),
+            put,
+            delete,
+            changed_at,
+            merge_metadata(own.metadata, other.metadata) or own.metadata,
+            status,
+            count=own.count,
+        )
+
+    def write_stat(self, connection: sqlite3.Connection, before: Stat, after: Stat) -> None:
+        """Store merged facts."""
+        facts = without_count(after)
+        connection.execute(
+            "UPDATE account_stat SET created_at = ?, put_timestamp = ?, delete_timestamp = ?,"
+            " status_changed_at = ?, metadata = ?, status = ?",
+            (
+                facts.created_at,
+                facts.put_timestamp,
+                facts.delete_timestamp,
+                facts.status_changed_at,
+                dump_metadata(facts.metadata),
+                facts.status,
+            ),
+        )
+
+    def read_rows(
+        self, connection: sqlite3.Connection, stream: str, point: int, limit: int, is_ours: bool
+    ) -> Rows:
+        """The next rows after a point."""
+        return read_rows(connection, point, limit)
+
+    def merge_items(
+        self, connection: sqlite3.Connection, items: Sequence[Any], before: str
+    ) -> bool:
+        """Merge checked rows; an account has no misplaced ones."""
+        merge_rows(connection, items, before)
+        return False
+
+    def find_tombstones(
+        self, connection: sqlite3.Connection, points: Mapping[str, int], before: str
+    ) -> list[int]:
+        """The ROWIDs of deleted containers up to the point of their stream."""
+        return find_tombstones(connection, points["container"], before)
+
+    def delete_tombstones(self, connection: sqlite3.Connection, rowids: Sequence[int]) -> None:
+        """Delete rows; each may be gone already."""
+        delete_tombstones(connection, rowids)
+
+    def is_forgettable(self, connection: sqlite3.Connection, before: str) -> bool:
+        """Whether the account was deleted before a timestamp and has no container."""
+        info = _info(connection)
+        delete = Timestamp(info.delete_timestamp)
+        is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
+        return is_old and not info.container_count
+
 
 def _info(connection: sqlite3.Connection) -> AccountInfo:
     row = connection.execute(_INFO_QUERY).fetchone()
@@ -204,22 +302,6 @@ def _info(connection: sqlite3.Connection) -> AccountInfo:
     )
     policies = tuple(PolicyStat(*stat) for stat in stats)
     return AccountInfo(*(*row, policies))
-
-
-def _merge_row(connection: sqlite3.Connection, record: Record) -> None:
-    found = connection.execute(
-        f"SELECT {_COLUMNS}, ROWID FROM container WHERE deleted IN (0, 1) AND name = ?",
-        (record.name,),
-    ).fetchall()
-    merged = record
-    if found:
-        stored = Record(*found[0][:-1])
-        merged = merge_records(stored, record)
-        if merged == stored and len(found) == 1:
-            return
-    for *_, rowid in found:
-        connection.execute("DELETE FROM container WHERE ROWID = ?", (rowid,))
-    connection.execute(f"INSERT INTO container ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", merged)
 
 
 def _update_metadata(

@@ -78,3 +78,12 @@ CREATE TRIGGER container_delete_ps AFTER DELETE ON container BEGIN
     WHERE storage_policy_index = old.storage_policy_index;
 END;
 """
+
+#: When each container's totals came, for replication: of two replicas the later report is right.
+#: A table of its own, because the columns of ``container`` are those of OpenStack Swift.
+REPORT_TABLE = """
+CREATE TABLE IF NOT EXISTS container_report (
+    name TEXT PRIMARY KEY,
+    reported_at TEXT
+) WITHOUT ROWID
+"""

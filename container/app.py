@@ -12,7 +12,7 @@ from container.feeder import Feeder
 from container.grid_update import GridUpdate, read_update
 from container.immediate_report import report_to_account
 from container.listing_rows import object_entry, render_rows, version_entry
-from container.record import NULL, Record
+from container.record import NULL, Record, parse_record
 from container.reporter import Reporter
 from container.row_requests import row_of_delete, row_of_put, rows_of_update
 from container.state_headers import not_found, state_headers
@@ -33,6 +33,7 @@ from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
 from storage.grid_payloads import pack, pack_answer
 from storage.metadata import Metadata, check_total, metadata_of_request
+from storage.replicate_requests import Hooks, ReplicateRequests
 from storage.storage_server import (
     RequestName,
     StorageServer,
@@ -97,8 +98,16 @@ class ContainerServer(StorageServer):
             "POST": self.post,
             "DELETE": self.delete,
             "UPDATE": self.update,
+            "REPLICATE": ReplicateRequests(
+                self, self.pool, Hooks(parse_record, self.is_of_hash, self._has_changed)
+            ),
             "SNAPSHOT": self.snapshot,
         }
+
+    def _has_changed(self, path: str, is_misplaced: bool) -> None:
+        self.reporter.mark_changed(path)
+        if is_misplaced:
+            self.feeder.mark_misplaced(path)
 
     def head(self, req: Request) -> Response:
         """Answers 204 with the container's state, or 404."""

@@ -7,20 +7,31 @@ import itertools
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from container.merge import merge_rows
+from container.policy_choice import Claim, chooses
 from container.record import Record
+from container.replica_rows import (
+    OBJECTS,
+    VERSIONS,
+    delete_tombstones,
+    find_tombstones,
+    read_rows,
+    without_forgotten,
+)
 from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from container.version_listing import list_versions
 from container.version_rows import has_versions
 from martlet.words.timestamp import Timestamp
-from storage.database import Database, Transaction
+from storage.database import Transaction
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
+from storage.replica import NO_ROW, Stat
+from storage.replicated_database import ReplicatedDatabase, Rows, without_count
 
 #: Checks a set of metadata against its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]
@@ -118,8 +129,11 @@ class PolicyConflict(Exception):
         self.policy_index = policy_index
 
 
-class ContainerDatabase(Database):
+class ContainerDatabase(ReplicatedDatabase):
     """The database of one container."""
+
+    streams: ClassVar[tuple[str, ...]] = (OBJECTS, VERSIONS)
+    stat_table: ClassVar[str] = "container_info"
 
     required_tables: ClassVar[frozenset[str]] = frozenset(
         {"object", "container_info", "policy_stat"}
@@ -350,6 +364,112 @@ class ContainerDatabase(Database):
                 values,
             )
         )
+
+    def read_stat(self, connection: sqlite3.Connection) -> Stat:
+        """The facts that replicas merge."""
+        info = _info(connection)
+        stamps = info.created_at, info.put_timestamp, info.delete_timestamp, info.status_changed_at
+        created_at, put, delete, changed_at = (Timestamp(stamp).internal for stamp in stamps)
+        return Stat(
+            created_at,
+            put,
+            delete,
+            changed_at,
+            info.metadata,
+            storage_policy_index=info.storage_policy_index,
+            count=max(0, info.object_count),
+        )
+
+    def read_totals(self, connection: sqlite3.Connection) -> tuple[int, ...]:
+        """The objects and bytes of all policies, the versions and their bytes."""
+        query = (
+            "SELECT coalesce(sum(object_count), 0), coalesce(sum(bytes_used), 0) FROM policy_stat"
+        )
+        versions = (0, 0)
+        if has_versions(connection):
+            versions = connection.execute(_VERSION_STAT).fetchone()
+        return (*connection.execute(query).fetchone(), *versions)
+
+    def merged_stat(self, own: Stat, other: Stat, has_policy: bool) -> Stat:
+        """The facts after a merge; `policy_choice` decides on the policy."""
+        policy, changed_at = own.storage_policy_index, own.status_changed_at
+        if has_policy and chooses(_claim(own), _claim(other)):
+            policy, changed_at = other.storage_policy_index, other.status_changed_at
+        merged = Stat(
+            min(own.created_at, other.created_at),
+            max(own.put_timestamp, other.put_timestamp),
+            max(own.delete_timestamp, other.delete_timestamp),
+            changed_at,
+            merge_metadata(own.metadata, other.metadata) or own.metadata,
+            storage_policy_index=policy,
+            count=own.count,
+        )
+        if _claim(own).is_deleted != _claim(merged).is_deleted:
+            changed_at = max(own.status_changed_at, other.status_changed_at)
+            return replace(merged, status_changed_at=changed_at)
+        return merged
+
+    def write_stat(self, connection: sqlite3.Connection, before: Stat, after: Stat) -> None:
+        """Store merged facts. With a new policy, all rows may be misplaced."""
+        if after.storage_policy_index != before.storage_policy_index:
+            _set_policy(connection, after.storage_policy_index, after.status_changed_at)
+            connection.execute("UPDATE container_info SET reconciler_sync_point = ?", (NO_ROW,))
+        facts = without_count(after)
+        connection.execute(
+            "UPDATE container_info SET created_at = ?, put_timestamp = ?, delete_timestamp = ?,"
+            " status_changed_at = ?, metadata = ?",
+            (
+                facts.created_at,
+                facts.put_timestamp,
+                facts.delete_timestamp,
+                facts.status_changed_at,
+                dump_metadata(facts.metadata),
+            ),
+        )
+
+    def read_rows(
+        self, connection: sqlite3.Connection, stream: str, point: int, limit: int, is_ours: bool
+    ) -> Rows:
+        """The next rows of a stream after a point."""
+        return read_rows(connection, stream, point, limit, is_ours)
+
+    def merge_items(
+        self, connection: sqlite3.Connection, items: Sequence[Any], before: str
+    ) -> bool:
+        """Merge checked rows; return True if one of them has another policy than the container."""
+        rows = without_forgotten(connection, items, before)
+        return bool(rows) and merge_rows(connection, rows)
+
+    def find_tombstones(
+        self, connection: sqlite3.Connection, points: Mapping[str, int], before: str
+    ) -> list[int]:
+        """The ROWIDs of tombstones of objects up to the point of their stream."""
+        return find_tombstones(connection, points[OBJECTS], before)
+
+    def delete_tombstones(self, connection: sqlite3.Connection, rowids: Sequence[int]) -> None:
+        """Delete rows; each may be gone already."""
+        delete_tombstones(connection, rowids)
+
+    def is_forgettable(self, connection: sqlite3.Connection, before: str) -> bool:
+        """Whether the container was deleted before a timestamp, and is empty."""
+        info = _info(connection)
+        delete = Timestamp(info.delete_timestamp)
+        is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
+        return is_old and info.is_empty
+
+    def is_reported(self, connection: sqlite3.Connection) -> bool:
+        """Whether the account knows the facts."""
+        return not _info(connection).is_unreported
+
+
+def _claim(stat: Stat) -> Claim:
+    return Claim(
+        stat.storage_policy_index,
+        Timestamp(stat.put_timestamp),
+        Timestamp(stat.delete_timestamp),
+        Timestamp(stat.status_changed_at),
+        stat.count,
+    )
 
 
 def _info(connection: sqlite3.Connection) -> ContainerInfo:

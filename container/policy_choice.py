@@ -81,6 +81,14 @@ def prefers(one: Claim, other: Claim) -> int:
     return later
 
 
+def chooses(own: Claim, other: Claim) -> bool:
+    """Whether the policy of ``other`` replaces that of ``own``."""
+    if other.is_blank or own.is_blank:
+        return own.is_blank
+    order = prefers(own, other)
+    return order > 0 or (order == 0 and other.policy_index < own.policy_index)
+
+
 def winning_policy(claims: Iterable[Claim]) -> int | None:
     """The policy of the container; None if no replica knows it.
 

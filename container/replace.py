@@ -42,7 +42,7 @@ def replace_rows(
 
     Returns True if an inserted row is misplaced.
     """
-    if not added:
+    if not added and not outdated:
         return False
     text, own_policy = connection.execute(_STOP_TRIGGERS).fetchone()
     hashed = int(text, 16)

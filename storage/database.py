@@ -134,12 +134,22 @@ class Database:
         :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
+        self.adopt_file(chunks, lambda _file: names)
+
+    def adopt_file(
+        self, chunks: Iterable[bytes], names_in: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        """As ``adopt``; ``names_in`` gets the file of the copy and returns the names it must have.
+
+        :raises BadCopy, DatabaseExists, DeviceMissing, DeviceFailed: as for ``adopt``.
+        """
         self._on_files(self._check_device, self.path)
         file = self._on_files(new_scratch_file, self.path)
         try:
             for chunk in chunks:
                 self._on_files(append, file, chunk)
             device = os.path.basename(self._device)
+            names = self._on_files(names_in, file)
             self._on_files(make_ours, file, device, self.required_tables, names)
             self._on_files(create_durably, self.path, lambda temporary: os.replace(file, temporary))
         finally:

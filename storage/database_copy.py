@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from storage.database_files import device_path_of, make_private_directory
 from storage.schema import chexor
@@ -96,6 +96,29 @@ def make_ours(file: str, device: str, tables: frozenset[str], names: Mapping[str
             raise BadCopy(f"a damaged schema: {error}") from error
 
 
+def names_in_copy(
+    file: str, stat_table: str, is_name: Callable[[Mapping[str, str]], bool]
+) -> dict[str, str]:
+    """The names in a copy of a database: the account, and the container of a container's.
+
+    :param is_name: whether these are the right names.
+    :raises BadCopy: it is not a database of this kind, or of other names.
+    """
+    columns = ("account", "container") if stat_table == "container_info" else ("account",)
+    query = f"SELECT {', '.join(columns)} FROM {stat_table}"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        try:
+            row = connection.execute(query).fetchone()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise BadCopy(str(error)) from error
+    if row is None or not all(isinstance(name, str) for name in row):
+        raise BadCopy("it has no name")
+    names = dict(zip(columns, row, strict=True))
+    if not is_name(names):
+        raise BadCopy(f"it is of {row}")
+    return names
+
+
 def _check(
     connection: sqlite3.Connection, tables: frozenset[str], names: Mapping[str, str]
 ) -> None:
@@ -119,8 +142,18 @@ def _give_id(connection: sqlite3.Connection, device: str, is_container: bool) ->
         "INSERT OR REPLACE INTO incoming_sync (remote_id, sync_point)"
         f" SELECT id, (SELECT coalesce(max(ROWID), -1) FROM {rows}) FROM {stat}"
     )
+    if is_container and _has_table(connection, "version"):
+        connection.execute(
+            "INSERT OR REPLACE INTO incoming_sync (remote_id, sync_point)"
+            f" SELECT id || '/version', (SELECT coalesce(max(ROWID), -1) FROM version) FROM {stat}"
+        )
     connection.execute(f"UPDATE {stat} SET id = ?", (f"{uuid.uuid4()}-{device}",))
     connection.execute("COMMIT")
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
 
 
 def _stat_table(is_container: bool) -> str:

@@ -18,9 +18,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 
 from storage.errors import DatabaseExists
+
+#: The first part of the names of removed databases in ``tmp``.
+SET_ASIDE = "removed-"
 
 
 def database_path(device_path: str, kind: str, partition: str, hexdigest: str) -> str:
@@ -61,8 +65,7 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         build(temporary)
         _fsync(temporary)
-        make_private_directory(directory)
-        os.link(temporary, path)
+        _link(temporary, path)
     except FileExistsError:
         raise DatabaseExists(path) from None
     finally:
@@ -71,6 +74,18 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
     for _ in range(5):
         _fsync(directory)
         directory = os.path.dirname(directory)
+
+
+def _link(temporary: str, path: str) -> None:
+    """Link a file to its path; another process may remove empty directories in between."""
+    for tries_left in (2, 1, 0):
+        make_private_directory(os.path.dirname(path))
+        try:
+            os.link(temporary, path)
+            return
+        except FileNotFoundError:
+            if not tries_left:
+                raise
 
 
 def make_private_directory(path: str) -> None:
@@ -102,6 +117,42 @@ def quarantine(path: str) -> str | None:
     _fsync(os.path.dirname(directory))
     _fsync(shelf)
     return target
+
+
+def set_aside(path: str) -> None:
+    """Move the directory of a database to ``tmp`` of its device, durably and in one step.
+
+    The database is gone from its path then. A file by itself must not be unlinked: a log that is
+    left behind would be replayed into the next database of that name. Nothing reads the directory
+    in ``tmp``; ``clear_set_aside`` deletes it, after a crash a later call.
+
+    :raises OSError: the directory is still in its place, or its removal may not be durable.
+    """
+    directory = os.path.dirname(path)
+    scratch = f"{device_path_of(path)}/tmp"
+    make_private_directory(scratch)
+    name = f"{SET_ASIDE}{os.path.basename(directory)}.{secrets.token_hex(8)}"
+    os.rename(directory, f"{scratch}/{name}")
+    _fsync(os.path.dirname(directory))
+    _fsync(scratch)
+
+
+def clear_set_aside(device_path: str) -> None:
+    """Delete what ``set_aside`` has left in ``tmp`` of a device."""
+    for name in entries(f"{device_path}/tmp"):
+        if name.startswith(SET_ASIDE):
+            shutil.rmtree(f"{device_path}/tmp/{name}", ignore_errors=True)
+
+
+def remove_empty_parents(path: str) -> None:
+    """Remove the directories of the suffix and the partition of a removed database, if empty."""
+    directory = os.path.dirname(os.path.dirname(path))
+    for _ in range(2):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            return  # another database is there, or another process was faster
+        directory = os.path.dirname(directory)
 
 
 def _fsync(path: str) -> None:

@@ -279,6 +279,10 @@ class StorageServer:
         hexdigest = self._hash_path.hexdigest(account, container)
         return database_path(device_path, self.kind, partition, hexdigest)
 
+    def is_of_hash(self, names: Mapping[str, str], hexdigest: str) -> bool:
+        """Whether a database of these names, of the account and container, has this hash."""
+        return self._hash_path.hexdigest(*names.values()) == hexdigest
+
     def snapshot(self, req: Request) -> Response:
         """Answer 200 with the database, deleted or not, as one SQLite file; or 404, or 529."""
         segments = 3 if self.kind == "accounts" else 4

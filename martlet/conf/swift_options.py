@@ -20,6 +20,7 @@ _NO_SHARDS = "containers are not sharded"
 _NO_EC = "there are no erasure coded policies"
 RANDOM = "replicas are read in random order, one after the other"
 _OWN_LOG = "account and container servers log requests in one fixed format"
+_NO_RSYNC = "whole databases are sent in requests"
 _EVENTLET = "there is nothing to adjust here"
 
 #: Section -> option, which may end in ``*`` -> why it has no effect.
@@ -80,15 +81,31 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
     "app:account-server": {
-        "replication_server": "nothing is replicated through this server yet",
+        "replication_server": "every server replicates",
         "stale_worker_timeout": "it is an option of [DEFAULT]",
         "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
     "app:container-server": {
-        "replication_server": "nothing is replicated through this server yet",
+        "replication_server": "every server replicates",
         "stale_worker_timeout": "it is an option of [DEFAULT]",
         "allow_versions": "versioned_writes of the proxy decides",
         "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
+    },
+    "account-replicator": {
+        "rsync_module": _NO_RSYNC,
+        "rsync_compress": _NO_RSYNC,
+        "db_preallocation": _NO_FALLOCATE,
+        "handoff_delete": "a hand-off is removed when all primaries have everything in it",
+        "run_pause": "interval is its newer name",
+        "recon_cache_path": "the figures of a pass go to the log, or with --json to the output",
+    },
+    "container-replicator": {
+        "rsync_module": _NO_RSYNC,
+        "rsync_compress": _NO_RSYNC,
+        "db_preallocation": _NO_FALLOCATE,
+        "handoff_delete": "a hand-off is removed when all primaries have everything in it",
+        "run_pause": "interval is its newer name",
+        "recon_cache_path": "the figures of a pass go to the log, or with --json to the output",
     },
     "filter:proxy-logging": {
         "access_log_name": _LOG,

@@ -15,8 +15,8 @@ MAY_IMPORT = {
     "storage": {"ring", "martlet"},
     "account": {"storage", "ring", "martlet"},
     "container": {"storage", "ring", "martlet"},
-    "proxy": {"ring", "martlet"},
     "replicator": {"account", "container", "storage", "ring", "martlet"},
+    "proxy": {"ring", "martlet"},
     "cluster": {"ring", "martlet"},
 }
 

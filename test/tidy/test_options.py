@@ -37,6 +37,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:account-server": ["account.config:AccountOptions"],
+        "account-replicator": ["replicator.options:ReplicatorOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-server.conf-sample": {
@@ -44,6 +45,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
+        "container-replicator": ["replicator.options:ReplicatorOptions"],
         "container-sync": ["container.config:SyncOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },

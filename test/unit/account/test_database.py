@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from swift.account.backend import AccountBroker
 
-from account.database import AccountDatabase, _merge_row
+from account.database import AccountDatabase
 from account.record import Record, make_record
-from account.schema import TABLES, TRIGGERS
+from account.replica_rows import merge_report
+from account.schema import REPORT_TABLE, TABLES, TRIGGERS
 from martlet.words.timestamp import Timestamp
 from storage.database_files import database_path
 from storage.name_listing import ListingQuery
@@ -38,7 +39,7 @@ RECORDS = st.builds(
 def memory_database() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.create_function("chexor", 3, chexor, deterministic=True)
-    connection.executescript(TABLES + TRIGGERS)
+    connection.executescript(TABLES + TRIGGERS + REPORT_TABLE)
     connection.execute("INSERT INTO account_stat (account, container_count) VALUES ('a', 0)")
     return connection
 
@@ -48,7 +49,7 @@ def memory_database() -> sqlite3.Connection:
 def test_counts_and_hash_are_those_of_the_rows(records: list[Record]) -> None:
     connection = memory_database()
     for each in records:
-        _merge_row(connection, each)
+        merge_report(connection, each, Timestamp.now())
     rows = connection.execute(
         "SELECT name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted,"
         " storage_policy_index FROM container"
@@ -75,7 +76,7 @@ def test_timestamps_come_to_the_same_in_any_order(records: list[Record]) -> None
     for order in itertools.permutations(records):
         connection = memory_database()
         for each in order:
-            _merge_row(connection, each)
+            merge_report(connection, each, Timestamp.now())
         query = "SELECT name, put_timestamp, delete_timestamp FROM container ORDER BY name"
         results.add(tuple(connection.execute(query).fetchall()))
     assert len(results) == 1

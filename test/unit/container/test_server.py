@@ -388,7 +388,7 @@ def test_bad_timestamps(call: Caller, container: str, time: str | None) -> None:
 
 
 def test_methods(call: Caller) -> None:
-    for method in ("PATCH", "REPLICATE", "put", "__CALL__", "SPLIT"):
+    for method in ("PATCH", "SSYNC", "put", "__CALL__", "SPLIT"):
         answer = call(method, C, 1)
         assert answer.status == 405
         assert "UPDATE" in answer.headers["Allow"]

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of an account's containers: their merge, also between replicas (account-db.md).
+
+The totals in a row have no timestamp of their own. A local report replaces them in order of its
+arrival. For replication its time is stored beside the row: of two replicas the later report is
+right, and of equal times the greater totals. So all replicas end with the same row.
+
+Two replicas with the same totals may have other report times, which their hashes do not show. If a
+row of a peer loses, the stored row therefore gets a new ROWID, and so is sent to that peer again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from account.record import COUNT_MAX, Record, make_record, merge_records
+from martlet.words.names import BadNameError, check_text
+from martlet.words.timestamp import Timestamp
+from storage.replica import BadState
+from storage.replicated_database import Rows
+
+_COLUMNS = (
+    "name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted, storage_policy_index"
+)
+_FIELDS = (*_COLUMNS.split(", "), "reported_at", "ROWID")
+_STORED = """
+SELECT c.name, c.put_timestamp, c.delete_timestamp, c.object_count, c.bytes_used, c.deleted,
+    c.storage_policy_index, (SELECT reported_at FROM container_report AS r WHERE r.name = c.name),
+    c.ROWID
+FROM container AS c
+"""
+_OF_NAME = f"{_STORED} WHERE c.deleted IN (0, 1) AND c.name = ?"
+_AFTER = f"{_STORED} WHERE c.ROWID > ? ORDER BY c.ROWID LIMIT ?"
+#: Most tombstones found at once; others wait for the next pass.
+_FOUND_MAX = 100_000
+_HAS_TIMES = "SELECT 1 FROM sqlite_master WHERE name = 'container_report'"
+
+
+class Report(NamedTuple):
+    """A row and the time of the report that its totals are from."""
+
+    record: Record
+    reported_at: str
+
+    @property
+    def rank(self) -> tuple[Timestamp, int, int, int]:
+        """Orders totals: the greatest counts."""
+        row = self.record
+        totals = row.object_count, row.bytes_used, row.storage_policy_index
+        return (Timestamp(self.reported_at), *totals)
+
+
+def merge_report(connection: sqlite3.Connection, record: Record, now: Timestamp) -> None:
+    """Merge a report of a container that came now: its totals count."""
+    stored, rowids = _stored(connection, record.name)
+    if stored is None:
+        _replace(connection, (), Report(record, now.internal))
+        return
+    merged = merge_records(stored.record, record)
+    if merged != stored.record or len(rowids) > 1:
+        # A clock that was set back must not make an older report of another replica win.
+        at = max(now, Timestamp(stored.reported_at))
+        _replace(connection, rowids, Report(merged, at.internal))
+
+
+def merge_rows(connection: sqlite3.Connection, reports: Iterable[Report], before: str) -> None:
+    """Merge rows of another replica; ``before`` as in ``ReplicatedDatabase.merge_items``."""
+    for report in reports:
+        stored, rowids = _stored(connection, report.record.name)
+        if stored is None:
+            if not (report.record.deleted and report.record.delete_timestamp < before):
+                _replace(connection, (), report)
+            continue
+        winner, loser = (report, stored) if report.rank > stored.rank else (stored, report)
+        # merge_records takes the totals of its second argument, and the later of both timestamps.
+        merged = merge_records(loser.record, winner.record)
+        # The touch: a row that loses must learn of the stored one.
+        if merged != stored.record or merged != report.record:
+            _replace(connection, rowids, Report(merged, winner.reported_at))
+
+
+def read_rows(connection: sqlite3.Connection, point: int, limit: int) -> Rows:
+    """The next rows after a point, and the point after them."""
+    query = _AFTER
+    if connection.execute(_HAS_TIMES).fetchone() is None:
+        query = _without_times(query)
+    found = connection.execute(query, (point, limit)).fetchall()
+    items = [dict(zip(_FIELDS, row, strict=True)) for row in found]
+    for item in items:
+        item["reported_at"] = item["reported_at"] or _time_of(item)
+    return items, found[-1][-1] if found else point
+
+
+def parse_item(item: Any) -> Report:
+    """Check a row of a peer, of martlet or of OpenStack Swift.
+
+    :raises BadState: a field is missing or not of its type.
+    """
+    try:
+        name, objects, size = item["name"], item["object_count"], item["bytes_used"]
+        policy = item.get("storage_policy_index", 0)
+        put, delete = Timestamp(item["put_timestamp"]), Timestamp(item["delete_timestamp"])
+        reported_at = Timestamp(item.get("reported_at") or max(put, delete))
+        check_text(name)
+    except (TypeError, AttributeError, KeyError, ValueError, BadNameError) as error:
+        raise BadState(f"bad row: {error}"[:200]) from None
+    if not (type(objects) is type(size) is type(policy) is int and name):
+        raise BadState("the counts of a row must be numbers")
+    if not (0 <= objects <= COUNT_MAX and 0 <= size <= COUNT_MAX and 0 <= policy < 2**31):
+        raise BadState("the counts of a row must not be negative")
+    return Report(make_record(name, (put, delete), objects, size, policy), reported_at.internal)
+
+
+def find_tombstones(connection: sqlite3.Connection, point: int, before: str) -> list[int]:
+    """The ROWIDs up to a point of containers that were deleted before a timestamp."""
+    found = connection.execute(
+        "SELECT ROWID FROM container WHERE deleted = 1 AND delete_timestamp < ? AND ROWID <= ?"
+        " LIMIT ?",
+        (before, point, _FOUND_MAX),
+    )
+    return [rowid for (rowid,) in found]
+
+
+def delete_tombstones(connection: sqlite3.Connection, rowids: Sequence[int]) -> None:
+    """Delete rows and the times of their reports."""
+    for rowid in rowids:
+        query = "DELETE FROM container WHERE ROWID = ? RETURNING name"
+        for (name,) in connection.execute(query, (rowid,)).fetchall():
+            connection.execute("DELETE FROM container_report WHERE name = ?", (name,))
+
+
+def _time_of(item: dict[str, Any]) -> str:
+    put: str = item["put_timestamp"]
+    delete: str = item["delete_timestamp"]
+    return max(put, delete)
+
+
+def _stored(connection: sqlite3.Connection, name: str) -> tuple[Report | None, list[int]]:
+    found = connection.execute(_OF_NAME, (name,)).fetchall()
+    if not found:
+        return None, []
+    *columns, reported_at, _ = found[0]
+    record = Record(*columns)
+    at = reported_at or max(record.put_timestamp, record.delete_timestamp)
+    return Report(record, at), [row[-1] for row in found]
+
+
+def _replace(connection: sqlite3.Connection, rowids: Iterable[int], report: Report) -> None:
+    for rowid in rowids:
+        connection.execute("DELETE FROM container WHERE ROWID = ?", (rowid,))
+    connection.execute(
+        f"INSERT INTO container ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", report.record
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO container_report VALUES (?, ?)",
+        (report.record.name, report.reported_at),
+    )
+
+
+def _without_times(query: str) -> str:
+    """The query for a database in which nothing was written since it was made elsewhere."""
+    start = query.index("(SELECT reported_at")
+    end = query.index(")", start) + 1
+    return f"{query[:start]}NULL{query[end:]}"

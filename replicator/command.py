@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the replicators, and their start from a conf."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replicator.passes import Passes
+    from storage.replicated_database import ReplicatedDatabase
+
+OpenDatabase = Callable[[str, Callable[[str], None]], "ReplicatedDatabase"]
+
+_EXAMPLES = """\
+examples:
+  {name} /etc/martlet/{kind}-server.conf
+      runs until it is stopped, with a pass in every interval
+  {name} /etc/martlet/{kind}-server.conf --once
+      runs one pass over all databases, and ends with 1 if something is to be repeated
+  {name} /etc/martlet/{kind}-server.conf --once --device d1,d2 --json
+      runs one pass over two devices, and prints its figures as JSON
+  {name} /etc/martlet/{kind}-server.conf --once --partitions 17,4711
+      runs one pass over two partitions
+"""
+
+
+def arguments_of(argv: list[str] | None, kind: str) -> Any:
+    """Parse the command line; end the program on a usage error."""
+    name = f"martlet-{kind}-replicator"
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=f"Brings the replicas of {kind} databases on this host's devices and on other "
+        "servers to the same state.",
+        epilog=_EXAMPLES.format(name=name, kind=kind),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("conf", type=Path, help=f"the {kind} server's configuration file")
+    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
+    parser.add_argument("-o", "--once", action="store_true", help="run one pass, then exit")
+    parser.add_argument(
+        *("-d", "--device", "--devices"),
+        dest="devices",
+        type=lambda text: frozenset(filter(None, text.split(","))),
+        default=frozenset(),
+        metavar="NAMES",
+        help="only these devices, separated by commas; with --once",
+    )
+    parser.add_argument(
+        *("-p", "--partition", "--partitions"),
+        dest="partitions",
+        type=_numbers,
+        default=frozenset(),
+        metavar="NUMBERS",
+        help="only these partitions, separated by commas; with --once",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures of the pass as JSON; with --once"
+    )
+    version = importlib.metadata.version("martlet")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    arguments = parser.parse_args(argv)
+    arguments.once = arguments.once or arguments.word is not None
+    if not arguments.once and (arguments.devices or arguments.partitions or arguments.json):
+        parser.error("--device, --partitions and --json need --once")
+    return arguments
+
+
+def _numbers(text: str) -> frozenset[int]:
+    words = [word for word in text.split(",") if word]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise argparse.ArgumentTypeError("partitions are numbers")
+    return frozenset(map(int, words))
+
+
+def run(argv: list[str] | None, kind: str, open_database: OpenDatabase) -> int:
+    """Run a replicator until a stop signal, or once; return the exit status.
+
+    The standard library is patched already.
+    """
+    from martlet.conf.options import ConfigError
+    from replicator.passes import Selection
+    from ring.errors import RingError
+
+    arguments = arguments_of(argv, kind)
+    try:
+        passes = load_passes(arguments.conf, kind, open_database)
+    except (ConfigError, RingError, ValueError, OSError) as error:
+        print(f"martlet-{kind}-replicator: {error}", file=sys.stderr)
+        return 1
+    if not arguments.once:
+        from martlet.service.worker_processes import supervise
+
+        return supervise(1, lambda number: _run_forever(passes))
+    figures = passes.run_once(Selection(arguments.devices, arguments.partitions))
+    if arguments.json:
+        print(json.dumps(figures.as_dict()))
+    return 1 if figures.failures or figures.partly else 0
+
+
+def _run_forever(passes: Passes) -> None:
+    """Run the passes in a worker, which is replaced if a disk blocks it."""
+    from martlet.service.server import use_own_poller
+
+    use_own_poller()
+    passes.run_forever()
+
+
+def load_passes(conf_path: Path, kind: str, open_database: OpenDatabase) -> Passes:
+    """Load a replicator from the conf of the server of the same kind, and set its priority.
+
+    :raises ConfigError: the conf cannot be used.
+    :raises RingError: there is no ring.
+    :raises ValueError: the log level is invalid.
+    :raises OSError: the priority cannot be set.
+    """
+    from martlet.conf.cluster import CONF_NAME, ClusterConf
+    from martlet.conf.options import load_options, read_ini
+    from martlet.grid.http_login import Logins
+    from martlet.http.backend_client import BackendClient
+    from martlet.log import setup_logging
+    from martlet.service.disk_calls import limits
+    from martlet.service.server import StorageServerOptions, read_server_options
+    from replicator.options import ReplicatorOptions
+    from replicator.passes import Passes
+    from replicator.priority import set_priority
+    from replicator.replication import Replication
+    from ring.device_marker import DeviceMarkers
+    from ring.hashing import HashPath
+    from ring.ring import Ring
+    from storage.device_check import DeviceCheck
+
+    parser = read_ini(conf_path)
+    defaults = dict(parser.defaults())
+    section = f"{kind}-replicator"
+    given = dict(parser.items(section)) if parser.has_section(section) else {}
+    values = {name: value for name, value in given.items() if name not in defaults}
+    server = read_server_options(defaults, f"{conf_path} [DEFAULT]", StorageServerOptions)
+    options = load_options(ReplicatorOptions, values, f"{conf_path} [{section}]")
+    setup_logging(server.log_level)
+    set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
+    limits.threads_per_disk = min(options.concurrency, limits.threads_per_disk)
+    hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
+    ring = Ring(f"{server.swift_dir}/{kind}.ring.gz", hash_path)
+    cluster = ClusterConf.load(server.swift_dir)
+    client = BackendClient(
+        options.conn_timeout,
+        options.node_timeout,
+        start_login=Logins(cluster.grid.secrets, cluster.grid.plain_http),
+    )
+    check = DeviceCheck(
+        server.devices,
+        server.mount_check,
+        "0",
+        DeviceMarkers(cluster.hash, server.mount_check),
+    )
+    replication = Replication(
+        kind,
+        options,
+        ring,
+        hash_path,
+        client,
+        lambda path: open_database(path, check.assert_there),
+    )
+    return Passes(
+        kind,
+        options,
+        ring,
+        server.bind_port,
+        client,
+        replication,
+        lambda device: check.usable_path(device, for_writing=False),
+    )
