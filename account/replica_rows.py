@@ -21,6 +21,10 @@ from martlet.words.timestamp import Timestamp
 from storage.replica import BadState
 from storage.replicated_database import Rows
 
+#: The replicas of a container report the same totals one after the other. A report that repeats
+#: the stored totals after a longer time than this is stored as newer; seconds.
+REPEATED_SECONDS = 60.0
+
 _COLUMNS = (
     "name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted, storage_policy_index"
 )
@@ -59,7 +63,8 @@ def merge_report(connection: sqlite3.Connection, record: Record, now: Timestamp)
         _replace(connection, (), Report(record, now.internal))
         return
     merged = merge_records(stored.record, record)
-    if merged != stored.record or len(rowids) > 1:
+    age_seconds = float(now) - float(Timestamp(stored.reported_at))
+    if merged != stored.record or len(rowids) > 1 or age_seconds > REPEATED_SECONDS:
         # A clock that was set back must not make an older report of another replica win.
         at = max(now, Timestamp(stored.reported_at))
         _replace(connection, rowids, Report(merged, at.internal))

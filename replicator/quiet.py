@@ -57,10 +57,6 @@ class Quiet:
         else:
             self._seen[path] = mark, now
 
-    def forget(self, path: str) -> None:
-        """Have the database compared in the next pass."""
-        self._seen.pop(path, None)
-
     def _interval_of(self, path: str) -> float:
         """From half of the interval to all of it, so that not all databases are due at once."""
         step = int(os.path.basename(path)[:4], 16) / _HASH_STEPS

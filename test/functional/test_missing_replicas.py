@@ -5,31 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from cluster_databases import call, device_path, listed, ring_of
 from running_cluster import RunningCluster, await_true
-from storage_connection import StorageConnection
 from swift_api import Account
 
-from cluster.ports import HOST
-from martlet.words.names import quote_path
-from ring.hashing import HashPath
-from ring.ring import Node, Ring
+from ring.ring import Ring
 
 OBJECTS = 60
 CONTAINERS = 18
-
-
-def ring_of(cluster: RunningCluster, kind: str) -> Ring:
-    etc = cluster.home / "etc"
-    (path,) = {*etc.glob(f"{kind}.ring.gz"), *etc.glob(f"*/{kind}.ring.gz")}
-    return Ring(path, HashPath.from_conf(path.parent / "martlet.conf"))
-
-
-def device_path(cluster: RunningCluster, node: Node) -> Path:
-    (found,) = (cluster.home / "devices").glob(f"*/{node['device']}")
-    return found
 
 
 def container_on(ring: Ring, account: str, devices: set[str]) -> str:
@@ -42,16 +27,6 @@ def container_on(ring: Ring, account: str, devices: set[str]) -> str:
     )
 
 
-def call(cluster: RunningCluster, port: int, path: str) -> tuple[int, bytes]:
-    """Send a GET to one storage server."""
-    connection = StorageConnection(cluster.home, HOST, port)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    body = answer.read()
-    connection.close()
-    return answer.status, body
-
-
 def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
     """Return the undelivered rows that each object server reports."""
     found = []
@@ -60,20 +35,6 @@ def pending(cluster: RunningCluster) -> list[dict[str, Any]]:
         assert status == 200
         found.append(json.loads(body))
     return found
-
-
-def listed(cluster: RunningCluster, ring: Ring, *names: str) -> list[list[str] | None]:
-    """Return the listing of each primary; None for a primary without the database."""
-    partition, nodes = ring.get_nodes(*names)
-    listings = []
-    for node in nodes:
-        status, body = call(
-            cluster,
-            node["port"],
-            f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}?format=json",
-        )
-        listings.append([e["name"] for e in json.loads(body)] if status == 200 else None)
-    return listings
 
 
 def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningCluster]) -> None:

@@ -1,0 +1,177 @@
+"""Replicas of databases that missed writes, or were lost, are the same after passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cluster_databases import device_path, listed, ring_of
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+NODES = 3
+ROWS = {
+    "container": "SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index"
+    " FROM object ORDER BY name",
+    "account": "SELECT name, put_timestamp, delete_timestamp, object_count, bytes_used, deleted,"
+    " storage_policy_index FROM container ORDER BY name",
+}
+FACTS = {
+    "container": "SELECT account, container, put_timestamp, hash, storage_policy_index, metadata"
+    " FROM container_info",
+    "account": "SELECT account, '', put_timestamp, hash, 0, metadata FROM account_stat",
+}
+
+
+def conf_of(cluster: RunningCluster, kind: str, node: int) -> Path:
+    return cluster.home / "etc" / f"node{node}" / f"{kind}-server.conf"
+
+
+@contextmanager
+def stopped(cluster: RunningCluster, kind: str, node: int) -> Iterator[None]:
+    """Keep a server from running: without its conf it cannot be restarted."""
+    service = f"{kind}-server-node{node}"
+    conf = conf_of(cluster, kind, node)
+    aside = conf.with_suffix(".aside")
+    conf.rename(aside)
+    os.kill(cluster.pid_of(service), signal.SIGKILL)
+    await_true(lambda: cluster.services()[service]["state"] != "ok", f"{service} is stopped")
+    yield
+    aside.rename(conf)
+    await_true(lambda: cluster.services()[service]["state"] == "ok", f"{service} is back")
+
+
+def start_pass(cluster: RunningCluster, kind: str, node: int) -> subprocess.Popen[str]:
+    """Start a pass of a node's replicator."""
+    module = f"replicator.{kind}_replicator"
+    conf = str(conf_of(cluster, kind, node))
+    return subprocess.Popen(
+        [sys.executable, "-m", module, conf, "--once", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def replicate(cluster: RunningCluster, kind: str) -> dict[str, float]:
+    """Run a pass on each node, one after the other; return the sums of the figures."""
+    sums: dict[str, float] = {}
+    for node in range(1, NODES + 1):
+        process = start_pass(cluster, kind, node)
+        output, log = process.communicate(timeout=120)
+        assert process.returncode == 0, log
+        for name, value in json.loads(output).items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+def databases(cluster: RunningCluster, kind: str) -> dict[str, list[Any]]:
+    """The rows and facts of each replica of each database, by its hash."""
+    found: dict[str, list[Any]] = {}
+    for path in sorted((cluster.home / "devices").glob(f"node*/*/{kind}s/*/*/*/*.db")):
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+            rows = connection.execute(ROWS[kind]).fetchall()
+            ((*facts, metadata),) = connection.execute(FACTS[kind]).fetchall()
+        found.setdefault(path.stem, []).append((facts, json.loads(metadata or "{}"), rows))
+    return found
+
+
+def assert_all_equal(cluster: RunningCluster, kind: str) -> None:
+    for name, replicas in databases(cluster, kind).items():
+        assert len(replicas) == 3, name
+        assert replicas[1] == replicas[0], name
+        assert replicas[2] == replicas[0], name
+
+
+def test_what_a_stopped_server_missed(new_cluster: Callable[..., RunningCluster]) -> None:
+    cluster = new_cluster("--nodes", str(NODES)).start()
+    account = Account(cluster.port)
+    name = account.path.rpartition("/")[2]
+    assert account.call("PUT", "old", headers={"X-Container-Meta-Color": "red"}).status == 201
+    assert account.call("PUT", "unwanted").status == 201
+    for number in range(6):
+        assert account.call("PUT", "old", f"o{number}", body=b"12").status == 201
+    with stopped(cluster, "container", 2):
+        assert account.call("DELETE", "old", "o1").status == 204
+        assert account.call("PUT", "old", "o7", body=b"1234").status == 201
+        assert account.call("POST", "old", headers={"X-Container-Meta-Color": "blue"}).status == 204
+        assert account.call("DELETE", "unwanted").status == 204
+        assert account.call("PUT", "new").status in (201, 202)
+    containers = ring_of(cluster, "container")
+    replicate(cluster, "container")
+    replicate(cluster, "container")
+    assert_all_equal(cluster, "container")
+    names = ["o0", "o2", "o3", "o4", "o5", "o7"]
+    assert listed(cluster, containers, name, "old") == [names] * 3
+    assert listed(cluster, containers, name, "unwanted") == [None] * 3
+    assert listed(cluster, containers, name, "new") == [[]] * 3
+    figures = replicate(cluster, "container")
+    assert (figures["sent"], figures["copied"], figures["rows"]) == (0, 0, 0)
+    assert account.call("HEAD", "unwanted").status == 404
+    # The accounts, too: the reports of one account server went astray.
+    with stopped(cluster, "account", 1):
+        assert account.call("DELETE", "new").status == 204
+    replicate(cluster, "account")
+    accounts = ring_of(cluster, "account")
+    assert listed(cluster, accounts, name) == [["old"]] * 3
+    await_equal_accounts(cluster)
+
+
+def await_equal_accounts(cluster: RunningCluster) -> None:
+    """Containers report meanwhile; between two reports the replicas are the same."""
+
+    def are_equal() -> bool:
+        replicate(cluster, "account")
+        found = databases(cluster, "account")
+        return all(len(r) == 3 and r[0] == r[1] == r[2] for r in found.values())
+
+    await_true(are_equal, "equal account databases")
+
+
+def test_what_a_replaced_disk_missed(new_cluster: Callable[..., RunningCluster]) -> None:
+    cluster = new_cluster("--nodes", str(NODES)).start()
+    account = Account(cluster.port)
+    name = account.path.rpartition("/")[2]
+    for number in range(4):
+        assert account.call("PUT", f"c{number}").status == 201
+        assert account.call("PUT", f"c{number}", "before", body=b"x").status == 201
+    containers = ring_of(cluster, "container")
+    node = containers.get_nodes(name, "c0")[1][0]
+    device = device_path(cluster, node)
+    number = int(device.parent.name.removeprefix("node"))
+    old = cluster.home / "old-databases"
+    with stopped(cluster, "container", number):
+        shutil.copytree(device / "containers", old)
+    assert account.call("PUT", "c0", "after", body=b"x").status == 201
+    assert account.call("DELETE", "c0", "before").status == 204
+    await_true(
+        lambda: listed(cluster, containers, name, "c0") == [["after"]] * 3, "rows everywhere"
+    )
+    # The databases of yesterday: nothing that this replica missed is pending anywhere.
+    with stopped(cluster, "container", number):
+        shutil.rmtree(device / "containers")
+        shutil.copytree(old, device / "containers")
+    assert listed(cluster, containers, name, "c0").count(["before"]) == 1
+    figures = replicate(cluster, "container")
+    assert figures["sent"] >= 1
+    assert listed(cluster, containers, name, "c0") == [["after"]] * 3
+    assert_all_equal(cluster, "container")
+    # A device that was wiped gets all databases again.
+    for kind in ("container", "account"):
+        with stopped(cluster, kind, number):
+            shutil.rmtree(device / f"{kind}s")
+    figures = replicate(cluster, "container")
+    assert figures["copied"] >= 1
+    assert replicate(cluster, "account")["failures"] == 0
+    assert listed(cluster, containers, name, "c0") == [["after"]] * 3
+    assert_all_equal(cluster, "container")
+    await_equal_accounts(cluster)

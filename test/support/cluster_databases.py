@@ -1,0 +1,49 @@
+"""The databases of a running cluster, as their servers list them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from running_cluster import RunningCluster
+from storage_connection import StorageConnection
+
+from cluster.ports import HOST
+from martlet.words.names import quote_path
+from ring.hashing import HashPath
+from ring.ring import Node, Ring
+
+
+def ring_of(cluster: RunningCluster, kind: str) -> Ring:
+    etc = cluster.home / "etc"
+    (path,) = {*etc.glob(f"{kind}.ring.gz"), *etc.glob(f"*/{kind}.ring.gz")}
+    return Ring(path, HashPath.from_conf(path.parent / "martlet.conf"))
+
+
+def device_path(cluster: RunningCluster, node: Node) -> Path:
+    (found,) = (cluster.home / "devices").glob(f"*/{node['device']}")
+    return found
+
+
+def call(cluster: RunningCluster, port: int, path: str) -> tuple[int, bytes]:
+    """Send a GET to one storage server."""
+    connection = StorageConnection(cluster.home, HOST, port)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def listed(cluster: RunningCluster, ring: Ring, *names: str) -> list[list[str] | None]:
+    """Return the listing of each primary; None for a primary without the database."""
+    partition, nodes = ring.get_nodes(*names)
+    listings = []
+    for node in nodes:
+        status, body = call(
+            cluster,
+            node["port"],
+            f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}?format=json",
+        )
+        listings.append([e["name"] for e in json.loads(body)] if status == 200 else None)
+    return listings

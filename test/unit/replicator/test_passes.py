@@ -1,0 +1,173 @@
+"""What a pass opens, what it leaves alone, and what a crash in it leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replicating import PARTITION, Killed, Replicas
+from storage_calls import stamp
+
+from container.app import ContainerServer
+from replicator.passes import Selection
+from replicator.quiet import SETTLED_SECONDS, Quiet, fingerprint
+
+C = f"/d1/{PARTITION}/AUTH_test/c"
+PRIMARIES = (1, 2, 3)
+
+
+def row(name: str, at: float, deleted: int = 0) -> dict[str, Any]:
+    return {
+        "name": name,
+        "created_at": stamp(at),
+        "size": 0 if deleted else 2,
+        "content_type": "application/deleted" if deleted else "a/b",
+        "etag": "noetag" if deleted else "e",
+        "deleted": deleted,
+    }
+
+
+def names(replicas: Replicas, number: int) -> list[str]:
+    if replicas.database(number) is None:
+        return []
+    return [n for (n,) in replicas.query(number, "SELECT name FROM object WHERE deleted = 0")]
+
+
+def make_quiet(containers: Replicas) -> None:
+    """Three equal replicas that did not change for a while, each known to its replicator."""
+    containers.everywhere([1, 2, 3], "PUT", C, 1)
+    containers.everywhere([1, 2, 3], "UPDATE", C, 2, {}, [row("a", 2)])
+    containers.settle(*PRIMARIES)
+    containers.now = time.time() + 2 * SETTLED_SECONDS
+    for number in PRIMARIES:
+        containers.replicate(number)
+    containers.wires.seen.clear()
+
+
+def test_an_unchanged_database_is_not_opened(
+    containers: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_quiet(containers)
+    monkeypatch.setattr(sqlite3, "connect", lambda *_, **__: pytest.fail("opened"))
+    figures = containers.replicate(1)
+    assert (figures.databases, figures.unchanged) == (1, 1)
+    assert containers.wires.seen == [(2, "missing"), (3, "missing")]
+
+
+def test_a_changed_database_is_compared(containers: Replicas) -> None:
+    make_quiet(containers)
+    containers.everywhere([1], "UPDATE", C, 2, {}, [row("b", 3)])
+    figures = containers.replicate(1)
+    assert (figures.unchanged, figures.sent) == (0, 2)
+
+
+def test_an_unchanged_database_goes_to_a_peer_that_lost_it(containers: Replicas) -> None:
+    make_quiet(containers)
+    shutil.rmtree(Path(containers.servers[3].devices) / "d1" / "containers")
+    figures = containers.replicate(1)
+    assert (figures.unchanged, figures.copied) == (0, 1)
+    assert names(containers, 3) == ["a"]
+
+
+def test_an_unchanged_database_is_compared_after_the_full_interval(containers: Replicas) -> None:
+    make_quiet(containers)
+    containers.now += 86400.0
+    figures = containers.replicate(1)
+    assert (figures.unchanged, figures.same) == (0, 2)
+
+
+def test_a_peer_that_was_made_anew_draws_the_rows(containers: Replicas) -> None:
+    """Its replicator asks, which changes the databases of the others."""
+    make_quiet(containers)
+    shutil.rmtree(Path(containers.servers[3].devices) / "d1" / "containers")
+    assert containers.call[3]("PUT", C, 5).status == 201
+    containers.replicate(3)
+    containers.replicate(1)
+    assert names(containers, 3) == ["a"]
+
+
+def test_the_selection_of_a_pass(containers: Replicas) -> None:
+    containers.everywhere([1], "PUT", C, 1)
+    assert containers.replicate(1, Selection(["d2"], ())).databases == 0
+    assert containers.replicate(1, Selection((), [PARTITION + 1])).databases == 0
+    assert containers.replicate(1, Selection(["d1"], [PARTITION])).databases == 1
+
+
+def test_the_fingerprint_of_a_database(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.db")
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t (a)")
+    connection.commit()
+    later = time.time() + 10
+    marks = [fingerprint(path, later)]
+    assert fingerprint(path, time.time()) is None  # a change now might have the same time
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.commit()
+    marks.append(fingerprint(path, later))
+    connection.close()  # moves the log into the file
+    marks.append(fingerprint(path, later))
+    assert len({None, *marks}) == 4
+    reader = sqlite3.connect(path)
+    assert reader.execute("SELECT a FROM t").fetchall() == [(1,)]
+    assert fingerprint(path, later) == marks[-1]
+    reader.close()
+    assert fingerprint(path, later) == marks[-1]
+    with pytest.raises(FileNotFoundError):
+        fingerprint(str(tmp_path / "none.db"), later)
+
+
+def test_databases_are_due_at_different_times(tmp_path: Path) -> None:
+    quiet = Quiet(1000.0)
+    paths = [str(tmp_path / f"{n:032x}.db") for n in (0, 15 << 124)]
+    for path in paths:
+        Path(path).touch()
+        os.utime(path, (1, 1))
+        quiet.remember(path, fingerprint(path, 100.0), 100.0)
+    assert [quiet.has(path, 590.0) for path in paths] == [True, True]
+    assert [quiet.has(path, 700.0) for path in paths] == [False, True]
+    assert [quiet.has(path, 1101.0) for path in paths] == [False, False]
+    quiet.remember(paths[0], None, 101.0)
+    assert not quiet.has(paths[0], 101.0)
+
+
+def scenes(replicas: Replicas, scene: str) -> None:
+    """States in which a pass of the replicator 1 or 4 has work of each kind."""
+    replicas.everywhere([1, 2, 3], "PUT", C, 1)
+    replicas.everywhere([1, 2, 3], "UPDATE", C, 2, {}, [row("a", 2), row("b", 2)])
+    replicas.everywhere([1, 2], "UPDATE", C, 3, {}, [row("a", 3, deleted=1), row("c", 3)])
+    if scene == "wiped":
+        shutil.rmtree(Path(replicas.servers[3].devices) / "d1" / "containers")
+    elif scene == "handoff":
+        replicas.ring.primaries = (2, 3, 4)
+
+
+@pytest.mark.parametrize("scene", ["rows", "wiped", "handoff"])
+def test_a_kill_at_any_request_loses_nothing(tmp_path: Path, scene: str) -> None:
+    step = 0
+    while True:
+        step += 1
+        replicas = Replicas(ContainerServer, tmp_path / str(step), per_diff=1)
+        scenes(replicas, scene)
+        replicas.wires.requests, replicas.wires.crash_at = 0, step
+        try:
+            replicas.replicate(1)
+            was_killed = False
+        except Killed:
+            was_killed = True
+        replicas.wires.crash_at = None
+        replicas.start_replicator(1)
+        replicas.settle()
+        for number in replicas.ring.primaries:
+            assert names(replicas, number) == ["b", "c"], (step, number)
+        if scene == "handoff":
+            assert replicas.database(1) is None
+        replicas.close()
+        if not was_killed:
+            break
+    assert step > 6
