@@ -106,8 +106,8 @@ def parse_item(item: Any) -> Report:
     try:
         name, objects, size = item["name"], item["object_count"], item["bytes_used"]
         policy = item.get("storage_policy_index", 0)
-        put, delete = Timestamp(item["put_timestamp"]), Timestamp(item["delete_timestamp"])
-        reported_at = Timestamp(item.get("reported_at") or max(put, delete))
+        put, delete = _time(item["put_timestamp"]), _time(item["delete_timestamp"])
+        reported_at = _time(item.get("reported_at") or max(put, delete).internal)
         check_text(name)
     except (TypeError, AttributeError, KeyError, ValueError, BadNameError) as error:
         raise BadState(f"bad row: {error}"[:200]) from None
@@ -116,6 +116,12 @@ def parse_item(item: Any) -> Report:
     if not (0 <= objects <= COUNT_MAX and 0 <= size <= COUNT_MAX and 0 <= policy < 2**31):
         raise BadState("the counts of a row must not be negative")
     return Report(make_record(name, (put, delete), objects, size, policy), reported_at.internal)
+
+
+def _time(text: Any) -> Timestamp:
+    if not isinstance(text, str):
+        raise BadState("a timestamp must be text")
+    return Timestamp(text)
 
 
 def find_tombstones(connection: sqlite3.Connection, point: int, before: str) -> list[int]:

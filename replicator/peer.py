@@ -103,6 +103,22 @@ class Peer:
         except BackendError as error:
             raise PeerError(f"{self.name} did not take a copy: {error}") from None
 
+    def fetch_copy(self) -> Iterator[bytes]:
+        """A copy of the whole database of the peer, piece by piece.
+
+        :raises PeerError: there is none, or it does not come to its end.
+        """
+        headers = {"Content-Type": "application/json", "User-Agent": _agent()}
+        body = json.dumps(["get_copy"]).encode()
+        try:
+            response = self._client.request(
+                _address(self.node), "REPLICATE", self._path, headers, body, COPY_SECONDS
+            )
+            self._check(response, "get_copy")
+            yield from response.iter_chunks()
+        except BackendError as error:
+            raise PeerError(f"{self.name} gave no copy: {error}") from None
+
     def _must(self, operation: str, *arguments: Any) -> None:
         if self._call(operation, *arguments) is None:
             raise PeerError(f"{self.name} has lost the database")

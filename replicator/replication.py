@@ -25,8 +25,9 @@ from replicator.peer import Peer, PeerCannotStore, PeerError
 from replicator.walk import Held
 from ring.hashing import HashPath
 from ring.ring import Node, Ring
+from storage.database_copy import BadCopy
 from storage.database_files import clear_set_aside, device_path_of, remove_empty_parents
-from storage.errors import DatabaseError, DatabaseMissing
+from storage.errors import DatabaseDamaged, DatabaseError, DatabaseMissing
 from storage.replica import NO_ROW
 from storage.replicated_database import ReplicatedDatabase
 
@@ -79,12 +80,39 @@ class Replication:
             return self._replicate(database, held, figures)
         except DatabaseMissing:
             return False  # removed since it was listed
+        except DatabaseDamaged as error:
+            self._log.error("a damaged database: %s", error)
+            self._fetch(database, held, figures)
+            return False
         except DatabaseError as error:
             figures.failures += 1
             self._log.error("cannot replicate a database: %s", error)
             return False
         finally:
             database.close()
+
+    def _fetch(self, database: ReplicatedDatabase, held: Held, figures: Figures) -> None:
+        """Fetch a database that is in quarantine from the first primary that has it.
+
+        If none of them answers now, the next pass of one that has it sends it.
+        """
+        primaries = self._ring.get_part_nodes(held.partition)
+        for node in primaries:
+            if node["id"] == held.device["id"]:
+                continue
+            peer = Peer(self._client, node, held.partition, held.name)
+            try:
+                database.adopt_replica(
+                    peer.fetch_copy(),
+                    lambda names: self._hash_path.hexdigest(*names.values()) == held.name,
+                )
+            except (PeerError, BadCopy) as error:
+                self._log.warning("no copy fetched %s", fields(path=held.path, error=error))
+                continue
+            figures.fetched += 1
+            self._log.warning("fetched a copy %s", fields(path=held.path, source=peer.name))
+            return
+        figures.failures += 1
 
     def place_of(self, held: Held, names: Iterable[str]) -> Place:
         """The primaries of a database by the ring, and whether it lies on one of them."""

@@ -186,6 +186,14 @@ def _rows_by_stream(rows: Any, streams: Sequence[str]) -> dict[str, int]:
     return {name: _whole(rows[name], NO_ROW) for name in streams if name in rows}
 
 
+def checked_point(number: Any) -> int:
+    """A ROWID or NO_ROW.
+
+    :raises BadState: it is neither.
+    """
+    return _whole(number, NO_ROW)
+
+
 def _whole(number: Any, least: int) -> int:
     if type(number) is not int or not least <= number <= _ROW_MAX:
         raise BadState(f"not a number from {least}: {ascii(number)[:40]}")
@@ -209,8 +217,10 @@ def _hash(text: Any) -> str:
 
 
 def _id(text: Any) -> str:
-    if not isinstance(text, str) or not 0 < len(text) <= _ID_LENGTH_MAX or "/" in text:
+    if not isinstance(text, str) or not 0 < len(text) <= _ID_LENGTH_MAX:
         raise BadState("not the id of a replica")
+    if "/" in text or not text.isprintable():
+        raise BadState("a character that no id has")
     return text
 
 

@@ -17,11 +17,18 @@ from typing import Any, Protocol
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.service.disk_calls import on_disk
+from storage.database import Database
 from storage.database_copy import BadCopy
 from storage.database_files import database_path
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists
-from storage.replica import NO_ROW, BadState, answer_of, parse_sync_arguments
+from storage.replica import (
+    NO_ROW,
+    BadState,
+    answer_of,
+    checked_point,
+    parse_sync_arguments,
+)
 from storage.replicated_database import ReplicatedDatabase
 
 #: The media type of a whole database in a request or an answer.
@@ -45,6 +52,9 @@ class Host(Protocol):
 
     def device_path(self, device: str, for_writing: bool = False) -> str:
         """The directory of a device that can be used."""
+
+    def copy_of(self, database: Database) -> Response:
+        """Answer with a copy of a database."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,7 @@ class ReplicateRequests:
             "sync": self._sync,
             "merge_items": self._merge_items,
             "merge_syncs": self._merge_syncs,
+            "get_copy": lambda database, _arguments: host.copy_of(database),
             "merge_shard_ranges": _merge_shard_ranges,
             "get_shard_ranges": _get_shard_ranges,
         }
@@ -92,7 +103,7 @@ class ReplicateRequests:
         with self._pool.use(path) as database:
             try:
                 return run(database, arguments)
-            except (BadState, IndexError) as error:
+            except BadState as error:
                 raise http_error(400, f"Bad arguments: {error}") from None
 
     def _sync(self, database: ReplicatedDatabase, arguments: list[Any]) -> Response:
@@ -103,9 +114,11 @@ class ReplicateRequests:
         return _json_response(answer_of(state))
 
     def _merge_items(self, database: ReplicatedDatabase, arguments: list[Any]) -> Response:
+        if len(arguments) < 2:
+            raise BadState("merge_items has rows and a source")
         items, source = arguments[:2]
         stream, point, before = self._place(database, items, arguments[2:])
-        if not isinstance(source, str | None):
+        if not (source is None or (isinstance(source, str) and source.isprintable())):
             raise BadState("the source must be an id")
         try:
             rows = [self._hooks.parse_item(item) for item in items]
@@ -130,21 +143,23 @@ class ReplicateRequests:
         last = items[-1].get("ROWID", NO_ROW) if items and isinstance(items[-1], dict) else NO_ROW
         point = place.get("point", last)
         before = place.get("before", "")
-        if stream not in database.streams or type(point) is not int or type(before) is not str:
-            raise BadState("bad stream, point or before")
-        return stream, point, before
+        if stream not in database.streams or type(before) is not str:
+            raise BadState("bad stream or before")
+        return stream, checked_point(point), before
 
     @staticmethod
     def _merge_syncs(database: ReplicatedDatabase, arguments: list[Any]) -> Response:
         points = {}
+        if not arguments or not isinstance(arguments[0], list):
+            raise BadState("the points must be a list")
         for entry in arguments[0]:
             try:
                 name, point = entry["remote_id"], entry["sync_point"]
             except (TypeError, KeyError):
                 raise BadState("a point needs remote_id and sync_point") from None
-            if not isinstance(name, str) or type(point) is not int:
-                raise BadState("bad point")
-            points[name] = point
+            if not isinstance(name, str) or not name.isprintable():
+                raise BadState("bad remote_id")
+            points[name] = checked_point(point)
         if points:
             database.merge_points(points)
         return _accepted()

@@ -288,12 +288,21 @@ class StorageServer:
         segments = 3 if self.kind == "accounts" else 4
         device, partition, *names = self.split(req, segments, segments)
         device_path = self.device_path(device, for_writing=True)
+        with self.pool.use(self.database_path(device_path, partition, *names)) as database:
+            return self.copy_of(database)
+
+    def copy_of(self, database: Database) -> Response:
+        """Answer 200 with a copy of a database.
+
+        :raises HTTPException: 529 if too many copies of the device are made.
+        """
+        device_path = device_path_of(database.path)
+        device = os.path.basename(device_path)
         if self._copies_of_device[device] >= max(1, limits.threads_per_disk // 2):
             raise http_error(529)  # a large copy occupies a thread of the device for long
         self._copies_of_device[device] += 1
         try:
-            with self.pool.use(self.database_path(device_path, partition, *names)) as database:
-                file = database.copy()
+            file = database.copy()
         finally:
             self._copies_of_device[device] -= 1
         handle, size = on_disk(device_path, _open_and_unlink, file)

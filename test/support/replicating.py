@@ -79,6 +79,7 @@ class Wires:
         path: str,
         headers: dict[str, str],
         body: bytes = b"",
+        timeout: float | None = None,
     ) -> WiredAnswer:
         operation = body[2 : body.index(b'"', 2)].decode()
         return self._call(address, method, path, headers, body, operation)
@@ -153,6 +154,10 @@ class WiredAnswer:
 
     def body(self, limit: int | None = None) -> bytes:
         return self._body
+
+    def iter_chunks(self) -> Iterator[bytes]:
+        for start in range(0, len(self._body), 4096):
+            yield self._body[start : start + 4096]
 
     def close(self) -> None:
         pass

@@ -91,6 +91,36 @@ def test_a_peer_that_was_made_anew_draws_the_rows(containers: Replicas) -> None:
     assert names(containers, 3) == ["a"]
 
 
+def test_a_damaged_database_is_fetched_from_a_peer(containers: Replicas) -> None:
+    make_quiet(containers)
+    path = containers.database(1)
+    assert path is not None
+    containers.servers[1].pool.close()
+    path.write_bytes(b"no database" * 1000)
+    containers.wires.cut = {2}
+    figures = containers.replicate(1)
+    assert (figures.fetched, figures.failures) == (1, 0)
+    assert names(containers, 1) == ["a"]
+    quarantined = Path(containers.servers[1].devices) / "d1" / "quarantined" / "containers"
+    assert [kept.name for kept in quarantined.iterdir()] == [path.stem]
+    containers.wires.cut = set()
+    containers.settle(*PRIMARIES)
+
+
+def test_a_damaged_database_waits_for_its_peers(containers: Replicas) -> None:
+    make_quiet(containers)
+    path = containers.database(1)
+    assert path is not None
+    containers.servers[1].pool.close()
+    path.write_bytes(b"no database" * 1000)
+    containers.wires.cut = {2, 3}
+    figures = containers.replicate(1)
+    assert (figures.fetched, figures.failures) == (0, 1)
+    containers.wires.cut = set()
+    assert containers.replicate(2).copied == 1
+    assert names(containers, 1) == ["a"]
+
+
 def test_the_selection_of_a_pass(containers: Replicas) -> None:
     containers.everywhere([1], "PUT", C, 1)
     assert containers.replicate(1, Selection(["d2"], ())).databases == 0
