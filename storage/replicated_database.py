@@ -157,7 +157,7 @@ class ReplicatedDatabase(Database):
         found = {}
         is_same = own.has_same_rows(other)
         for stream, row in other.max_rows.items():
-            if row == NO_ROW:
+            if row == NO_ROW and (is_same or stream != self.streams[0]):
                 continue
             name = self._point_name(other.id, stream)
             point = own.points.get(stream, NO_ROW)

@@ -81,11 +81,12 @@ def test_an_unchanged_database_is_compared_after_the_full_interval(containers: R
     assert (figures.unchanged, figures.same) == (0, 2)
 
 
-def test_a_peer_that_was_made_anew_draws_the_rows(containers: Replicas) -> None:
+@pytest.mark.parametrize("made_at", [1, 5])
+def test_a_peer_that_was_made_anew_draws_the_rows(containers: Replicas, made_at: int) -> None:
     """Its replicator asks, which changes the databases of the others."""
     make_quiet(containers)
     shutil.rmtree(Path(containers.servers[3].devices) / "d1" / "containers")
-    assert containers.call[3]("PUT", C, 5).status == 201
+    assert containers.call[3]("PUT", C, made_at).status == 201
     containers.replicate(3)
     containers.replicate(1)
     assert names(containers, 3) == ["a"]
