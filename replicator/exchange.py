@@ -64,9 +64,11 @@ class Result(NamedTuple):
 
 def rows_to_send(own: ReplicaState, peer: ReplicaState) -> dict[str, int]:
     """Stream -> the row after which all rows must be sent; empty if the peer has them. Pure."""
-    if own.has_same_rows(peer):
-        return {}
-    streams = own.max_rows if peer.is_ours else list(own.max_rows)[:1]
+    first, *others = own.max_rows
+    # The hash is of the first stream: it does not show removed versions.
+    streams = [] if own.has_same_rows(peer) else [first]
+    if peer.is_ours:
+        streams += others
     starts = {stream: peer.points.get(stream, NO_ROW) for stream in streams}
     return {stream: at for stream, at in starts.items() if at < own.max_rows[stream]}
 

@@ -63,7 +63,7 @@ class ReplicaState:
         return self.totals is not None
 
     def has_same_rows(self, other: ReplicaState) -> bool:
-        """Whether the rows of both are the same."""
+        """Whether the rows of the first stream are the same in both."""
         if self.hash != other.hash:
             return False
         return self.totals is None or other.totals is None or self.totals == other.totals
@@ -183,6 +183,8 @@ def _streams_of(
 def _rows_by_stream(rows: Any, streams: Sequence[str]) -> dict[str, int]:
     if not isinstance(rows, dict):
         raise BadState("the rows are not by stream")
+    if streams[0] not in rows:
+        raise BadState(f"the stream {streams[0]} is missing")
     return {name: _whole(rows[name], NO_ROW) for name in streams if name in rows}
 
 

@@ -154,19 +154,17 @@ class ReplicatedDatabase(Database):
     def _new_points(
         self, connection: sqlite3.Connection, own: ReplicaState, other: ReplicaState
     ) -> dict[str, int]:
-        found = {}
+        """The point of the first stream, if it must be stored; the hash is of that stream."""
+        stream = self.streams[0]
+        row, point = other.max_rows[stream], own.points.get(stream, NO_ROW)
         is_same = own.has_same_rows(other)
-        for stream, row in other.max_rows.items():
-            if row == NO_ROW and (is_same or stream != self.streams[0]):
-                continue
-            name = self._point_name(other.id, stream)
-            point = own.points.get(stream, NO_ROW)
-            query = "SELECT 1 FROM incoming_sync WHERE remote_id = ?"
-            if is_same and row - point >= POINT_LAG_ROWS:
-                found[name] = row
-            elif connection.execute(query, (name,)).fetchone() is None:
-                found[name] = row if is_same else point
-        return found
+        if is_same and row - point >= POINT_LAG_ROWS:
+            return {other.id: row}
+        query = "SELECT 1 FROM incoming_sync WHERE remote_id = ?"
+        is_known = connection.execute(query, (other.id,)).fetchone() is not None
+        if is_known or (is_same and row == NO_ROW):
+            return {}
+        return {other.id: row if is_same else point}
 
     def rows_after(self, stream: str, point: int, limit: int, is_ours: bool = True) -> Rows:
         """The next rows of a stream after a point, and the point after them.

@@ -40,13 +40,15 @@ def replicas(kind: type[AccountServer] | type[ContainerServer]) -> Iterator[Repl
         made.close()
 
 
-def object_row(name: str, time: int, kind: str) -> dict[str, Any]:
+def object_row(name: str, second: int, kind: str) -> dict[str, Any]:
+    """A row; rows of one name and time have the same values, since the hash is of these two."""
+    time = second + {"deleted": 0.5, "type": 0.7, "removed": 0.3}.get(kind, 0.0)
     row = {
         "name": name,
         "created_at": stamp(time),
-        "size": time,
+        "size": second,
         "content_type": "a/b",
-        "etag": f"{name}{time}",
+        "etag": f"{name}{second}",
         "deleted": 0,
     }
     if kind == "deleted":
@@ -57,7 +59,7 @@ def object_row(name: str, time: int, kind: str) -> dict[str, Any]:
     elif kind == "version":
         row["version_id"] = stamp(time)
     elif kind == "removed":
-        row |= {"size": 0, "etag": "noetag", "deleted": 1, "version_id": stamp(max(2, time - 1))}
+        row |= {"size": 0, "etag": "noetag", "deleted": 1, "version_id": stamp(max(2, second - 1))}
     return row
 
 

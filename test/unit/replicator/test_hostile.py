@@ -67,6 +67,12 @@ def test_one_bad_argument_of_sync(made: Replicas, place: int, value: Any) -> Non
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(extra=st.one_of(values, st.fixed_dictionaries({"max_rows": values, "totals": values})))
+def test_any_argument_that_only_martlet_sends(made: Replicas, extra: Any) -> None:
+    assert replicate(made, ["sync", *SYNC, extra]) in (200, 400)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from([*ROW, "version_id", "deleted"]), value=values)
 def test_one_bad_value_of_a_row(made: Replicas, name: str, value: Any) -> None:
     assert replicate(made, ["merge_items", [{**ROW, name: value}], "id-1"]) in (202, 400)
