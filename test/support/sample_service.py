@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from running_cluster import free_port
 
 APP = """
     import os
@@ -76,9 +77,7 @@ class Service:
         self, directory: Path, workers: int, at_execution: str = "", kind: str = "ServerOptions"
     ) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         (directory / "sample_app.py").write_text(textwrap.dedent(APP))
         self.write_main(kind, at_execution)
         self.write_grid("grid_secret = none\n")

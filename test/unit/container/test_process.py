@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_cluster import free_port
 from storage_calls import stamp, write_cluster
 
 from ring.builder import RingBuilder
@@ -53,9 +54,7 @@ class Service:
 
     def __init__(self, home: Path, kind: str, workers: int, filter_section: str = "") -> None:
         """``filter_section`` is of a filter ``x`` that stands before the server."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._module = f"{kind}.server"
         self._conf = home / f"{kind}-server.conf"
         text = CONF.format(home=home, kind=kind, port=self.port, workers=workers)

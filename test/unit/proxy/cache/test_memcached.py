@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hashlib import md5
 
 import pytest
+from running_cluster import free_port
 
 from proxy.cache.memcached import MemcachedCache
 
@@ -18,13 +19,6 @@ MEMCACHED = shutil.which("memcached")
 needs_memcached = pytest.mark.skipif(
     MEMCACHED is None, reason="no memcached program; Debian has it in the package memcached"
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def connect(port: int, *more_ports: int, **options: float) -> MemcachedCache:
