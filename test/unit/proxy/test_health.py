@@ -185,7 +185,9 @@ def test_a_device_that_missed_a_write_is_read_last(make_cluster: MakeCluster) ->
     assert {cluster.call("GET", "/v1/a/c/o").body for _ in range(20)} == {b"new"}
 
 
-def test_a_device_that_was_not_waited_for_is_read_last(cluster: FakeCluster) -> None:
+def test_a_device_that_was_not_waited_for_is_read_last(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(post_quorum_timeout=0.2)
+    cluster.make_container()
     assert put(cluster, "o", b"old") == 201
     cluster.devices[1].fault = lambda seen: SILENT if seen.method == "PUT" else None
     assert put(cluster, "o", b"new") == 201
