@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 
@@ -248,9 +248,14 @@ def kill(cluster: RunningCluster, service: str) -> None:
     await_true(lambda: cluster.pid_of(service) != before, f"a new process for {service}")
 
 
-def test_rows_that_come_late(cluster: RunningCluster, versioned: str) -> None:
-    """While the container server hangs, rows wait on the object servers without an order."""
-    account = Account(cluster.port)
+def test_rows_that_come_late(new_cluster: Callable[..., RunningCluster]) -> None:
+    """While the container server hangs, rows wait on the object servers without an order.
+
+    The cluster is a new one: the others' object servers wait five times as long for each row.
+    """
+    cluster = new_cluster().start()
+    account, versioned = Account(cluster.port), "late"
+    assert account.call("PUT", versioned, headers=ENABLED).status == 201
     first = put(account, versioned, "o", b"first")
     hung = cluster.pid_of("container-server")
     pids = [hung, *children(hung)]
