@@ -17,7 +17,7 @@ from uploader import Uploader, assert_nothing_is_lost, content_of
 
 from cluster.ports import HOST
 
-THREADS = 16
+MANY, FEW = 16, 2
 #: A write waits for a late server no longer than a connection and post_quorum_timeout; a read no
 #: longer than node_timeout. The rest is for a busy machine.
 SLOWEST_SECONDS = 30.0
@@ -84,24 +84,33 @@ def stall(seconds: float) -> Callable[[RunningCluster, Uploader], None]:
 
 
 @pytest.mark.parametrize(
-    "fault", [kill, stall(2.0), stall(LONG_STALL_SECONDS)], ids=["killed", "stalled", "dead"]
+    ("fault", "times", "threads"),
+    [
+        pytest.param(kill, 2, MANY, id="killed"),
+        pytest.param(stall(2.0), 2, MANY, id="stalled"),
+        # Few threads: all that they write in this time is read again.
+        pytest.param(stall(LONG_STALL_SECONDS), 1, FEW, id="dead"),
+    ],
 )
 def test_a_fault_of_one_server_delays_and_mixes_up_no_request(
-    new_cluster: Callable[..., RunningCluster],
+    four_nodes: RunningCluster,
     fault: Callable[[RunningCluster, Uploader], None],
+    times: int,
+    threads: int,
+    request: pytest.FixtureRequest,
 ) -> None:
-    cluster = new_cluster("--nodes", "4").start()
-    account = Account(cluster.port)
-    assert account.call("PUT", "c").status == 201
-    uploader = Reader(cluster.port, "c", threads=THREADS)
+    account = Account(four_nodes.port)
+    container = f"grid-{request.node.callspec.id}"
+    assert account.call("PUT", container).status == 201
+    uploader = Reader(four_nodes.port, container, threads)
     with uploader.running():
         uploader.await_more(100)
-        assert served(cluster, 1) > 0
-        for _ in range(2):
-            fault(cluster, uploader)
+        assert served(four_nodes, 1) > 0
+        for _ in range(times):
+            fault(four_nodes, uploader)
             uploader.await_more(100)
-        before = served(cluster, 1)
-        await_true(lambda: served(cluster, 1) > before, "requests at the server with the fault")
+        before = served(four_nodes, 1)
+        await_true(lambda: served(four_nodes, 1) > before, "requests at the server with the fault")
     assert uploader.failures == []
     assert uploader.slowest < SLOWEST_SECONDS
     assert_nothing_is_lost(account, uploader)
