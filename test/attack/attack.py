@@ -41,7 +41,6 @@ HEALTH_SECONDS_MAX = 0.5
 #: A read this long after a server's return is never outdated if a live replica is newer.
 SETTLED_SECONDS = 5.0
 _FILES_WANTED = 40_000
-_QUIET_SECONDS = 10.0
 _START_SECONDS_MAX = 120.0
 #: In a process of the pool: shared with the other processes.
 _barrier: list[Barrier] = []
@@ -84,7 +83,7 @@ def _attack(cluster: RunningCluster, arguments: argparse.Namespace) -> dict[str,
             time.sleep(max(0.0, until - time.monotonic()))  # the attack has a fixed length
         findings = [text for seen in nonsense for text in seen.result().findings]
         checked = health.result()
-    time.sleep(_QUIET_SECONDS)  # the proxy closes idle connections and frees memory
+    time.sleep(arguments.quiet)  # the proxy closes idle connections and frees memory
     clients.check_all()
     clients.close()
     findings += [*clients.verdicts.violations, *_outdated(clients, incidents), *_slow(checked)]
@@ -184,6 +183,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--hostile", type=int, default=2, help="that send nonsense")
     parser.add_argument("--idle", type=int, default=500, help="connections that say nothing")
     parser.add_argument("--dripping", type=int, default=100, help="that say a byte a second")
+    parser.add_argument("--quiet", type=float, default=10.0, help="seconds before the last reads")
     parser.add_argument("--no-kills", dest="kills", action="store_false")
     parser.add_argument("--background", action="store_true", help="with replicators, which heal")
     parser.add_argument("--json", action="store_true")
