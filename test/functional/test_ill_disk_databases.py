@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from ill_disk import DEVICE, IllDisk, hang_at_start, is_listening
@@ -23,9 +24,21 @@ ANSWER_SECONDS_MAX = 8.0
 DISK_TIMEOUT = 3.0
 
 
-@pytest.fixture
-def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> Iterator[RunningCluster]:
-    running = new_cluster().start()
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ill-databases") / "home"
+
+
+@pytest.fixture(scope="module")
+def disk(ill_disk_program: Path, home: Path) -> Iterator[IllDisk]:
+    """One of the four devices of the cluster."""
+    with IllDisk(ill_disk_program, home.parent / "backing", home / "devices" / DEVICE) as ill:
+        yield ill
+
+
+@pytest.fixture(scope="module")
+def cluster(disk: IllDisk, home: Path) -> Iterator[RunningCluster]:
+    running = RunningCluster(home).start()
     for kind in ("account", "container"):
         conf = running.home / "etc" / f"{kind}-server.conf"
         section = f"[app:{kind}-server]\n"
@@ -35,7 +48,14 @@ def cluster(disk: IllDisk, new_cluster: Callable[..., RunningCluster]) -> Iterat
         )
     running.kill_and_await_restart("account-server", "container-server")
     yield running
-    disk.heal()  # otherwise hanging processes could not be stopped
+    assert running.stop() == 0, "".join(running.output)
+
+
+@pytest.fixture(autouse=True)
+def healed(disk: IllDisk) -> Iterator[None]:
+    """After a failed test, too: otherwise hanging processes could not be stopped."""
+    yield
+    disk.heal()
 
 
 class Databases:
