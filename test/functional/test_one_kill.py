@@ -13,7 +13,7 @@ from swift_api import Account
 from uploader import Uploader
 
 WRITERS = 32
-OBJECTS = 100
+OBJECTS = 50
 
 
 def test_reads_are_right_after_one_kill(new_cluster: Callable[..., RunningCluster]) -> None:
