@@ -38,6 +38,10 @@ LINEAR_SECONDS ?= 60
 GOFMT_CHECK := unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]; then \
 	echo "gofmt would change: $$unformatted" >&2; exit 1; fi
 
+# Go tests in which the race detector finds nothing and takes ten times as long: one goroutine, or
+# what other tests run as well. `make go-test` runs them without it.
+ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays
+
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
 # A registry may be slow, or away for a moment.
@@ -131,10 +135,13 @@ audit: go-security $(AUDIT_INSTALLED) ## go-security, and known vulnerabilities 
 
 go-test: .go-ok test-tools ## Go: tests under the race detector
 	@# The package that takes longest is first, so that the others run beside it. GOGC: a third less CPU.
-	cd object-server && GOGC=400 go test -race -timeout=60m ./device ./...
-	@# Go keeps results although a page or a golden file has changed: both are outside of its module.
+	@# vet: go-check has run all of it.
+	cd object-server && GOGC=400 go test -race -vet=off -timeout=60m -skip '$(ONE_GOROUTINE)' ./device ./...
+	@# All of the engine, which takes seconds without the detector. -count: Go keeps results although
+	@# a page or a golden file has changed, because both are outside of its module.
+	cd object-server && GOGC=400 go test -vet=off -count=1 ./bundle/...
 	@# RecycledSegments: the whole sample, of which the race detector gets a part.
-	cd object-server && GOGC=400 go test -count=1 -run 'Page|Golden|Example|RecycledSegments' ./bundle/... ./device/... ./cmd/...
+	cd object-server && GOGC=400 go test -vet=off -count=1 -run 'Page|Golden|Example|RecycledSegments|$(ONE_GOROUTINE)' ./device/... ./cmd/...
 
 crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)
 	cd object-server && MARTLET_CRASH_STATES=$(CRASH_STATES) MARTLET_CRASH_SEED=$(CRASH_SEED) GOGC=400 \
