@@ -30,8 +30,8 @@ PIPELINE = (
 #: Kind of server -> background jobs in its conf -> seconds from one pass to the next. They are
 #: short, since such a cluster is small.
 JOBS: Mapping[str, Mapping[str, int]] = {
-    "account": {},
-    "container": {},
+    "account": {"account-replicator": 10},
+    "container": {"container-replicator": 10},
     "object": {"object-replicator": 10},
 }
 _CLUSTER_HEADER = (
