@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,11 +188,12 @@ def test_killed_passes_lose_nothing(new_cluster: Callable[..., RunningCluster]) 
         for other in range(3):
             assert account.call("PUT", f"c{number}", f"o{other}", body=b"x").status == 201
     containers = ring_of(cluster, "container")
+
+    def has_all_rows(container: str) -> bool:
+        return listed(cluster, containers, name, container) == [["o0", "o1", "o2"]] * 3
+
     for number in range(12):
-        await_true(
-            lambda n=number: listed(cluster, containers, name, f"c{n}") == [["o0", "o1", "o2"]] * 3,
-            "rows everywhere",
-        )
+        await_true(partial(has_all_rows, f"c{number}"), "rows everywhere")
     devices = sorted((cluster.home / "devices" / "node3").glob("d*"))
     with stopped(cluster, "container", 3):
         for device in devices:

@@ -7,7 +7,7 @@ chooses.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,10 @@ class Wires:
         size: int,
         timeout: float,
     ) -> Upload:
-        return Upload(self, address, method, path, headers, size)
+        def send(body: bytes) -> WiredAnswer:
+            return self._call(address, method, path, headers, body, "copy")
+
+        return Upload(send, size)
 
 
 class Killed(BaseException):
@@ -125,10 +128,10 @@ class Killed(BaseException):
 class Upload:
     """An upload in progress."""
 
-    def __init__(self, wires: Wires, *request: Any) -> None:
-        self._wires = wires
-        self._request = request[:4]
-        self._size = request[4]
+    def __init__(self, send: Callable[[bytes], WiredAnswer], size: int) -> None:
+        """``send`` sends the whole body."""
+        self._send = send
+        self._size = size
         self._body = b""
 
     def expect_continue(self) -> None:
@@ -139,7 +142,7 @@ class Upload:
 
     def finish(self) -> WiredAnswer:
         assert len(self._body) == self._size
-        return self._wires._call(*self._request, self._body, "copy")
+        return self._send(self._body)
 
     def abort(self) -> None:
         pass
