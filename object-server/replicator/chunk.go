@@ -178,19 +178,45 @@ func (x *devicePass) giveBack(ctx context.Context, p *replicas) {
 			return // the next pass sees what was written meanwhile
 		}
 	}
+	// Before the peers are asked: what is promised after that stands.
+	promises, err := x.own.promises(ctx, p.number)
+	if err == nil {
+		err = x.askToKeep(ctx, p)
+	}
+	if err == nil {
+		err = x.drop(ctx, p, promises)
+	}
+	if err != nil {
+		x.failed(ctx, "give back", p.number, x.own, err)
+		return
+	}
+	x.note(func(report *Report) { report.GivenBack++ })
+}
+
+// askToKeep has all peers promise to keep a partition.
+func (x *devicePass) askToKeep(ctx context.Context, p *replicas) error {
 	for _, peer := range p.peers {
 		if peer.bundle == (format.Identity{}) {
 			continue // it got nothing, because there is nothing
 		}
-		if err := peer.hold(ctx, p.number, peer.bundle); err != nil {
-			x.failed(ctx, "hold", p.number, peer.remote, err)
-			return
+		if err := peer.hold(ctx, p.number, peer.bundle, x.own, x.ring.Version); err != nil {
+			return err
 		}
 	}
-	q := wire.DropRequest{Partition: x.own.partition(p.number), Position: wire.PositionOf(at)}
-	if err := x.own.call(ctx, wire.NameDrop, &q, &wire.Done{}); err != nil {
-		x.failed(ctx, "drop", p.number, x.own, err)
-		return
+	return nil
+}
+
+// drop removes a partition that all peers have promised to keep after those promises were made to some of them.
+func (x *devicePass) drop(ctx context.Context, p *replicas, promises []wire.Promise) error {
+	q := wire.DropRequest{
+		Partition: x.own.partition(p.number), Position: wire.PositionOf(p.peers[0].has), Ring: x.ring.Version,
 	}
-	x.note(func(report *Report) { report.GivenBack++ })
+	for _, peer := range p.peers {
+		for _, promise := range promises {
+			if promise.For == peer.String() && peer.bundle != (format.Identity{}) {
+				q.Released = append(q.Released, promise)
+			}
+		}
+	}
+	return x.own.call(ctx, wire.NameDrop, &q, &wire.Done{})
 }

@@ -43,6 +43,57 @@ func TestRingsThatDisagreeLoseNothing(t *testing.T) {
 	}
 }
 
+// A host keeps what it promised to keep, until a newer ring says that the host to which it did has everything.
+func TestARingThatGoesBack(t *testing.T) {
+	c := newCluster(t, 4)
+	c.put("o", 1, content("o", 10), 0, 1, 2, 3)
+	c.ringVersion = 1
+	c.writeRing(always(1, 2, 3), c.hosts...)
+	if report := c.hosts[0].pass(); report.GivenBack != 1 || c.have("o", 1, 2, 3) != 3 {
+		t.Fatalf("%+v", report)
+	}
+	c.writeRing(always(0, 1, 2), c.hosts[3]) // another ring of the same version
+	if report := c.hosts[3].pass(); report.GivenBack != 0 || c.have("o", 3) != 1 {
+		t.Errorf("by a ring that is not newer: %+v", report)
+	}
+	c.ringVersion = 2
+	c.writeRing(always(0, 1, 2), c.hosts...)
+	if report := c.hosts[3].pass(); report.GivenBack != 1 || c.have("o", 0, 1, 2) != 3 || c.have("o", 3) != 0 {
+		t.Errorf("by a newer ring: %+v", report)
+	}
+}
+
+// A host does not let go what it has promised since it asked: the other host may be about to remove its replica.
+func TestAPromiseThatIsMadeMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	c := newCluster(t, 4)
+	c.put("o", 1, content("o", 10), 0, 1, 2, 3)
+	c.ringVersion = 1
+	c.writeRing(always(1, 2, 3), c.hosts[0])
+	c.ringVersion = 2
+	c.writeRing(always(0, 1, 2), c.hosts[3])
+	partition := partitionOf("o")
+	var passes [2]*devicePass
+	var known [2]*replicas
+	for i, h := range []*host{c.hosts[0], c.hosts[3]} {
+		r, connections, _ := h.replicator()
+		defer connections.Close()
+		passes[i], known[i] = h.step(r, partition)
+		passes[i].settle(ctx, known[i])
+	}
+	promises, err := passes[1].own.promises(ctx, partition)
+	check(t, err)
+	if err := passes[0].askToKeep(ctx, known[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := passes[1].askToKeep(ctx, known[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := passes[1].drop(ctx, known[1], promises); err == nil || c.have("o", 3) != 1 {
+		t.Errorf("removed although host 0 relies on it: %v", err)
+	}
+}
+
 // step looks at a partition, and returns what a pass of a host knows of it.
 func (h *host) step(r *Replicator, partition uint32) (*devicePass, *replicas) {
 	h.t.Helper()

@@ -33,9 +33,10 @@ const power = 3
 
 // cluster is some hosts, each with an object server of one device. The ring has three replicas.
 type cluster struct {
-	t     testing.TB
-	root  string
-	hosts []*host
+	t           testing.TB
+	root        string
+	hosts       []*host
+	ringVersion int // of the rings that are written
 }
 
 // host runs the server of the device d1 in its directory.
@@ -107,7 +108,7 @@ func (c *cluster) writeRingWith(power int, more []string, primaries func(partiti
 		devices = append(devices, fmt.Sprintf(`{"id": %d, "device": "d1", "ip": "127.0.0.1", "port": %d, "region": 1, "zone": 1, "weight": 1}`, i, h.port))
 	}
 	devices = append(devices, more...)
-	json := fmt.Sprintf(`{"byteorder": "little", "part_shift": %d, "replica_count": 3, "devs": [%s]}`, 32-power, strings.Join(devices, ", "))
+	json := fmt.Sprintf(`{"byteorder": "little", "part_shift": %d, "replica_count": 3, "version": %d, "devs": [%s]}`, 32-power, c.ringVersion, strings.Join(devices, ", "))
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	content := binary.BigEndian.AppendUint32([]byte("R1NG\x00\x01"), uint32(len(json)))

@@ -86,10 +86,17 @@ func (s *remote) states(ctx context.Context, asked []wire.Asked) ([]wire.State, 
 	return states, nil
 }
 
-// hold asks to keep a partition, which must be in the bundle of that identity.
-func (s *remote) hold(ctx context.Context, partition uint32, identity format.Identity) error {
-	q := wire.HoldRequest{Partition: s.partition(partition), Bundle: identity[:]}
+// hold asks to keep a partition, which must be in the bundle of that identity, because own removes its replica by this ring.
+func (s *remote) hold(ctx context.Context, partition uint32, identity format.Identity, own *remote, ring int64) error {
+	q := wire.HoldRequest{Partition: s.partition(partition), Bundle: identity[:], For: own.String(), Ring: ring}
 	return s.call(ctx, wire.NameHold, &q, &wire.Done{})
+}
+
+// promises asks to which devices a partition was promised to be kept.
+func (s *remote) promises(ctx context.Context, partition uint32) ([]wire.Promise, error) {
+	var a wire.Promises
+	err := s.call(ctx, wire.NamePromises, &wire.PromisesRequest{Partition: s.partition(partition)}, &a)
+	return a.Promises, err
 }
 
 func (s *remote) state(ctx context.Context, partition uint32, horizon uint64) (wire.State, error) {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -25,9 +24,10 @@ type Replicas struct {
 	stop    context.CancelFunc
 
 	mu        sync.Mutex
-	importing map[place]bool      // partitions that get records; guarded by mu
-	dropping  map[place]bool      // guarded by mu
-	held      map[place]time.Time // until when partitions stay, because others were removed; guarded by mu
+	importing map[place]bool               // partitions that get records; guarded by mu
+	dropping  map[place]bool               // guarded by mu
+	held      map[place]map[string]promise // to keep partitions, by the device that has removed its replica; guarded by mu
+	promised  uint64                       // promises made; guarded by mu
 
 	hints hints
 }
@@ -44,7 +44,7 @@ func placeOf(p *wire.Partition) place { return place{p.Device, p.Policy, p.Numbe
 // New returns Replicas without devices.
 func New() *Replicas {
 	stopped, stop := context.WithCancel(context.Background())
-	return &Replicas{stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]time.Time{}}
+	return &Replicas{stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]map[string]promise{}}
 }
 
 // Stop ends all streams, because the server stops.
@@ -63,6 +63,7 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameHint, r.hint)
 	grid.Handle(mux, wire.NameHints, r.takeHints)
 	grid.Handle(mux, wire.NameHold, r.hold)
+	grid.Handle(mux, wire.NamePromises, r.promises)
 	mux.HandleStream(wire.NameExport, r.export)
 	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)

@@ -18,6 +18,7 @@ const (
 	NameDamages    = "replica.damages"
 	NameHeal       = "replica.heal"
 	NameHold       = "replica.hold"
+	NamePromises   = "replica.promises"
 	NameHint       = "replica.hint"   // from proxies
 	NameHints      = "replica.hints"  // the request is a Done
 	NameExport     = "replica.export" // a stream
@@ -142,10 +143,12 @@ type Holding struct {
 	Position Position `msg:"position"`
 }
 
-// DropRequest asks to remove a partition that is at Position.
+// DropRequest asks to remove a partition that is at Position. It fails if another server relies on the partition.
 type DropRequest struct {
 	Partition Partition `msg:"partition"`
 	Position  Position  `msg:"position"`
+	Ring      int64     `msg:"ring"`     // version of the requester's ring
+	Released  []Promise `msg:"released"` // to servers that promise, since these were asked for, to keep the partition
 }
 
 // HoldRequest asks to keep a partition for some time: the requester is about to remove its own copy. It fails unless the
@@ -153,6 +156,24 @@ type DropRequest struct {
 type HoldRequest struct {
 	Partition Partition `msg:"partition"`
 	Bundle    []byte    `msg:"bundle"` // 16 bytes
+	For       string    `msg:"for"`    // the requester's device, as its peers name it
+	Ring      int64     `msg:"ring"`   // version of the requester's ring
+}
+
+// PromisesRequest asks to which servers a partition was promised to be kept.
+type PromisesRequest struct {
+	Partition Partition `msg:"partition"`
+}
+
+// Promises are the promises to keep a partition.
+type Promises struct {
+	Promises []Promise `msg:"promises"`
+}
+
+// Promise is one promise to keep a partition, the last one for a device. A later one has a greater number.
+type Promise struct {
+	For    string `msg:"for"`
+	Number uint64 `msg:"number"`
 }
 
 // HealRequest says that all that peers have of a partition was imported since its Doubt was told.

@@ -440,9 +440,9 @@ func (z Done) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *DropRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
+	// map header, size 4
 	// string "partition"
-	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x84, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -462,6 +462,21 @@ func (z *DropRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "lsn"
 	o = append(o, 0xa3, 0x6c, 0x73, 0x6e)
 	o = msgp.AppendUint64(o, z.Position.LSN)
+	// string "ring"
+	o = append(o, 0xa4, 0x72, 0x69, 0x6e, 0x67)
+	o = msgp.AppendInt64(o, z.Ring)
+	// string "released"
+	o = append(o, 0xa8, 0x72, 0x65, 0x6c, 0x65, 0x61, 0x73, 0x65, 0x64)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Released)))
+	for za0001 := range z.Released {
+		// map header, size 2
+		// string "for"
+		o = append(o, 0x82, 0xa3, 0x66, 0x6f, 0x72)
+		o = msgp.AppendString(o, z.Released[za0001].For)
+		// string "number"
+		o = append(o, 0xa6, 0x6e, 0x75, 0x6d, 0x62, 0x65, 0x72)
+		o = msgp.AppendUint64(o, z.Released[za0001].Number)
+	}
 	return
 }
 
@@ -559,6 +574,60 @@ func (z *DropRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
+		case "ring":
+			z.Ring, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ring")
+				return
+			}
+		case "released":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Released")
+				return
+			}
+			if cap(z.Released) >= int(zb0004) {
+				z.Released = (z.Released)[:zb0004]
+			} else {
+				z.Released = make([]Promise, zb0004)
+			}
+			for za0001 := range z.Released {
+				var zb0005 uint32
+				zb0005, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Released", za0001)
+					return
+				}
+				for zb0005 > 0 {
+					zb0005--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Released", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "for":
+						z.Released[za0001].For, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Released", za0001, "For")
+							return
+						}
+					case "number":
+						z.Released[za0001].Number, bts, err = msgp.ReadUint64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Released", za0001, "Number")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Released", za0001)
+							return
+						}
+					}
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -573,7 +642,10 @@ func (z *DropRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *DropRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 9 + 1 + 7 + msgp.BytesPrefixSize + len(z.Position.Bundle) + 4 + msgp.Uint64Size
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 9 + 1 + 7 + msgp.BytesPrefixSize + len(z.Position.Bundle) + 4 + msgp.Uint64Size + 5 + msgp.Int64Size + 9 + msgp.ArrayHeaderSize
+	for za0001 := range z.Released {
+		s += 1 + 4 + msgp.StringPrefixSize + len(z.Released[za0001].For) + 7 + msgp.Uint64Size
+	}
 	return
 }
 
@@ -1263,9 +1335,9 @@ func (z *Hints) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *HoldRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
+	// map header, size 4
 	// string "partition"
-	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x84, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -1279,6 +1351,12 @@ func (z *HoldRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "bundle"
 	o = append(o, 0xa6, 0x62, 0x75, 0x6e, 0x64, 0x6c, 0x65)
 	o = msgp.AppendBytes(o, z.Bundle)
+	// string "for"
+	o = append(o, 0xa3, 0x66, 0x6f, 0x72)
+	o = msgp.AppendString(o, z.For)
+	// string "ring"
+	o = append(o, 0xa4, 0x72, 0x69, 0x6e, 0x67)
+	o = msgp.AppendInt64(o, z.Ring)
 	return
 }
 
@@ -1347,6 +1425,18 @@ func (z *HoldRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Bundle")
 				return
 			}
+		case "for":
+			z.For, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "For")
+				return
+			}
+		case "ring":
+			z.Ring, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ring")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1361,7 +1451,7 @@ func (z *HoldRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *HoldRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 7 + msgp.BytesPrefixSize + len(z.Bundle)
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 7 + msgp.BytesPrefixSize + len(z.Bundle) + 4 + msgp.StringPrefixSize + len(z.For) + 5 + msgp.Int64Size
 	return
 }
 
@@ -1815,6 +1905,269 @@ func (z *Position) UnmarshalMsg(bts []byte) (o []byte, err error) {
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Position) Msgsize() (s int) {
 	s = 1 + 7 + msgp.BytesPrefixSize + len(z.Bundle) + 4 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z Promise) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 2
+	// string "for"
+	o = append(o, 0x82, 0xa3, 0x66, 0x6f, 0x72)
+	o = msgp.AppendString(o, z.For)
+	// string "number"
+	o = append(o, 0xa6, 0x6e, 0x75, 0x6d, 0x62, 0x65, 0x72)
+	o = msgp.AppendUint64(o, z.Number)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Promise) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "for":
+			z.For, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "For")
+				return
+			}
+		case "number":
+			z.Number, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Number")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z Promise) Msgsize() (s int) {
+	s = 1 + 4 + msgp.StringPrefixSize + len(z.For) + 7 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *Promises) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 1
+	// string "promises"
+	o = append(o, 0x81, 0xa8, 0x70, 0x72, 0x6f, 0x6d, 0x69, 0x73, 0x65, 0x73)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Promises)))
+	for za0001 := range z.Promises {
+		// map header, size 2
+		// string "for"
+		o = append(o, 0x82, 0xa3, 0x66, 0x6f, 0x72)
+		o = msgp.AppendString(o, z.Promises[za0001].For)
+		// string "number"
+		o = append(o, 0xa6, 0x6e, 0x75, 0x6d, 0x62, 0x65, 0x72)
+		o = msgp.AppendUint64(o, z.Promises[za0001].Number)
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Promises) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "promises":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Promises")
+				return
+			}
+			if cap(z.Promises) >= int(zb0002) {
+				z.Promises = (z.Promises)[:zb0002]
+			} else {
+				z.Promises = make([]Promise, zb0002)
+			}
+			for za0001 := range z.Promises {
+				var zb0003 uint32
+				zb0003, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Promises", za0001)
+					return
+				}
+				for zb0003 > 0 {
+					zb0003--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Promises", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "for":
+						z.Promises[za0001].For, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Promises", za0001, "For")
+							return
+						}
+					case "number":
+						z.Promises[za0001].Number, bts, err = msgp.ReadUint64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Promises", za0001, "Number")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Promises", za0001)
+							return
+						}
+					}
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Promises) Msgsize() (s int) {
+	s = 1 + 9 + msgp.ArrayHeaderSize
+	for za0001 := range z.Promises {
+		s += 1 + 4 + msgp.StringPrefixSize + len(z.Promises[za0001].For) + 7 + msgp.Uint64Size
+	}
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *PromisesRequest) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 1
+	// string "partition"
+	o = append(o, 0x81, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	// map header, size 3
+	// string "device"
+	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = msgp.AppendString(o, z.Partition.Device)
+	// string "policy"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+	o = msgp.AppendInt(o, z.Partition.Policy)
+	// string "partition"
+	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = msgp.AppendUint32(o, z.Partition.Number)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *PromisesRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "partition":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadMapHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Partition")
+				return
+			}
+			for zb0002 > 0 {
+				zb0002--
+				field, bts, err = msgp.ReadMapKeyZC(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Partition")
+					return
+				}
+				switch msgp.UnsafeString(field) {
+				case "device":
+					z.Partition.Device, bts, err = msgp.ReadStringBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Device")
+						return
+					}
+				case "policy":
+					z.Partition.Policy, bts, err = msgp.ReadIntBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Policy")
+						return
+					}
+				case "partition":
+					z.Partition.Number, bts, err = msgp.ReadUint32Bytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Number")
+						return
+					}
+				default:
+					bts, err = msgp.Skip(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition")
+						return
+					}
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *PromisesRequest) Msgsize() (s int) {
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size
 	return
 }
 
