@@ -51,7 +51,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack conformance judge judge-installed wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-releases bench-ring clean test-tools
+	attack nemesis conformance judge judge-installed wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-releases bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,8 +88,8 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=test/support:bench:test/conformance:test/attack $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py \
-		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py .ci/*.py doc/conf.py
+	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py \
+		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
@@ -164,6 +164,9 @@ judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suite, a
 
 attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense and slow clients at once (ATTACK_ARGS="--seconds 60 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/conformance:bench $(BIN)/python test/attack/attack.py $(ATTACK_ARGS)
+
+nemesis: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## random faults under load, and equal replicas after each (NEMESIS_ARGS="--seconds 3600 --seed 7")
+	PYTHONPATH=$(CURDIR):test/support:test/attack:bench $(BIN)/python test/nemesis/nemesis.py $(NEMESIS_ARGS)
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import itertools
 import random
 import threading
 import time
@@ -88,29 +89,40 @@ class CheckedClients:
             ]
             for client in range(count)
         ]
-        self._threads = [
-            threading.Thread(target=self._work, args=(number,)) for number in range(count)
-        ]
+        self._puts = [itertools.count(1) for _ in range(count)]
+
+    @property
+    def account_name(self) -> str:
+        return self._accounts[0].path.rpartition("/")[2]
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        for thread in self._threads:
+        """Let all clients work until the block ends; this may be done again."""
+        self._stop.clear()
+        threads = [
+            threading.Thread(target=self._work, args=(number,))
+            for number in range(len(self._accounts))
+        ]
+        for thread in threads:
             thread.start()
         try:
             yield self
         finally:
             self._stop.set()
-            for thread in self._threads:
+            for thread in threads:
                 thread.join(120)
+                assert not thread.is_alive(), "a client got no answer within 120 s"
 
     def check_all(self) -> None:
-        """Read each object from all replicas and check its state."""
+        """Read each object from all replicas and check its state, which is known from then on."""
         account = self._accounts[0]
         for mine in self.objects:
             for item in mine:
                 state = self._read(account, item, newest=True)
-                if state not in item.may_be:
+                if state is None or state not in item.may_be:
                     self._violation(item, f"is {state} at the end, may be {item.may_be}")
+                else:
+                    item.may_be = {state}
                 self.verdicts.counts["checked at the end"] += 1
 
     def close(self) -> None:
@@ -119,11 +131,10 @@ class CheckedClients:
 
     def _work(self, number: int) -> None:
         account, chance = self._accounts[number], self._chances[number]
-        put = 0
         while not self._stop.is_set():
             item = chance.choice(self.objects[number])
             kind = chance.choices(("PUT", "POST", "DELETE", "GET"), (4, 1, 1, 4))[0]
-            put += 1
+            put = next(self._puts[number])
             if kind == "GET":
                 self._check_read(account, item)
             else:

@@ -56,11 +56,11 @@ def _attack(cluster: RunningCluster, service: str, chance: random.Random) -> Inc
             time.sleep(chance.uniform(*_STOPPED_SECONDS))  # the time it is stopped
             os.kill(victim, signal.SIGCONT)
     if is_kill and victim == tree[0]:
-        await_true(lambda: _is_new(cluster, service, victim), f"a new {service}")
+        await_true(lambda: is_new(cluster, service, victim), f"a new {service}")
     return Incident(service, began, time.monotonic(), is_kill)
 
 
-def _is_new(cluster: RunningCluster, service: str, old: int) -> bool:
+def is_new(cluster: RunningCluster, service: str, old: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return cluster.pid_of(service) != old
     return False

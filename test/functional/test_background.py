@@ -9,15 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from object_replicas import ObjectReplicas
 from running_cluster import RunningCluster, await_true
-from storage_connection import StorageConnection
 from swift_api import Account
 
-from cluster.ports import HOST
 from martlet.service.child_process import is_alive
-from martlet.words.names import quote_path
-from ring.hashing import HashPath
-from ring.ring import Node, Ring
 
 NewCluster = Callable[..., RunningCluster]
 OBJECTS = 24
@@ -36,33 +32,6 @@ def jobs(cluster: RunningCluster) -> dict[str, dict[str, Any]]:
     return {node: job(cluster, f"background-{node}") for node in NODES}
 
 
-def object_ring(cluster: RunningCluster) -> Ring:
-    etc = cluster.home / "etc"
-    return Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
-
-
-def replica(cluster: RunningCluster, node: Node, path: str) -> tuple[int, str | None, str | None]:
-    """Return the answer of one device for one object: status, timestamp, Etag."""
-    connection = StorageConnection(cluster.home, HOST, node["port"])
-    try:
-        connection.request("HEAD", f"/{node['device']}/{path}")
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, answer.headers["X-Backend-Timestamp"], answer.headers["Etag"]
-    finally:
-        connection.close()
-
-
-def replicas(
-    cluster: RunningCluster, ring: Ring, owner: str, name: str
-) -> tuple[set[tuple[int, str | None, str | None]], list[int]]:
-    """Return the different answers of the primaries, and the statuses of all hand-offs."""
-    partition, primaries = ring.get_nodes(owner, "c", name)
-    path = f"{partition}{quote_path(f'/{owner}/c/{name}')}"
-    others = [replica(cluster, node, path)[0] for node in ring.get_more_nodes(partition)]
-    return {replica(cluster, node, path) for node in primaries}, others
-
-
 def await_answer_of_all(cluster: RunningCluster) -> None:
     def all_are_well() -> bool:
         return {entry["state"] for entry in cluster.services().values()} == {"ok"}
@@ -75,7 +44,7 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
     cluster = new_cluster("--nodes", "3", background=True).start()
     account = Account(cluster.port)
     owner = account.path.rpartition("/")[2]
-    ring = object_ring(cluster)
+    replicas = ObjectReplicas(cluster)
     names = [f"o{number}" for number in range(OBJECTS)]
     deleted, replaced, fresh = names[::3], names[1::3], names[2::3]
     assert account.call("PUT", "c").status == 201
@@ -95,14 +64,15 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
     began = time.monotonic()
 
     def is_healed(name: str) -> bool:
-        answers, handoffs = replicas(cluster, ring, owner, name)
-        statuses = {status for status, _, _ in answers}
+        answers, handoffs = replicas.of(owner, "c", name)
         wanted = 404 if name in deleted else 200
-        return len(answers) == 1 and statuses == {wanted} and set(handoffs) == {404}
+        is_same = len(answers) == 1 and {answer.status for answer in answers} == {wanted}
+        return is_same and set(handoffs) == {404}
 
     for name in names:
         await_true(partial(is_healed, name), f"equal replicas of {name}")
     print(f"all equal {time.monotonic() - began:.1f} s after the server went on")
+    replicas.close()
     for name in replaced:
         assert account.call("GET", "c", name).body == b"after"
     await_answer_of_all(cluster)

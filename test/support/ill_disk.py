@@ -24,8 +24,18 @@ DEVICE = "d1"
 
 def build_ill_disk(directory: Path) -> Path:
     """Compile the program; the test that needs it is skipped where it cannot run."""
-    if os.geteuid() != 0 or not Path("/dev/fuse").exists() or not shutil.which("go"):
+    if not can_mount():
         pytest.skip("an ill disk needs root, /dev/fuse and Go")
+    return build_program(directory)
+
+
+def can_mount() -> bool:
+    """Whether this user can mount an ill disk on this machine."""
+    return os.geteuid() == 0 and Path("/dev/fuse").exists() and shutil.which("go") is not None
+
+
+def build_program(directory: Path) -> Path:
+    """Compile the program of the disk into a directory."""
     program = directory / "illdisk"
     command = ["go", "build", "-o", str(program), "./proof/illdisk"]
     subprocess.run(command, cwd=MODULE, check=True)
@@ -66,8 +76,12 @@ class IllDisk:
         """Make all calls hang."""
         self._say("hang")
 
+    def fill(self) -> None:
+        """Make calls that need space fail."""
+        self._say("full")
+
     def heal(self) -> None:
-        """Let calls return again and make all places readable."""
+        """Let calls return again, make all places readable and free the space."""
         self._say("heal")
 
     def spoil(self, suffix: str, offset: int, length: int) -> None:

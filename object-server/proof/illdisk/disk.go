@@ -26,7 +26,9 @@ func (d *disk) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.Att
 }
 
 func (d *disk) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	d.illness.wait()
+	if status := d.illness.waitForSpace(); !status.Ok() {
+		return status
+	}
 	return d.RawFileSystem.Mkdir(cancel, in, name, out)
 }
 
@@ -36,12 +38,16 @@ func (d *disk) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string
 }
 
 func (d *disk) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	d.illness.wait()
+	if status := d.illness.waitForSpace(); !status.Ok() {
+		return status
+	}
 	return d.RawFileSystem.Link(cancel, in, name, out)
 }
 
 func (d *disk) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	d.illness.wait()
+	if status := d.illness.waitForSpace(); !status.Ok() {
+		return status
+	}
 	return d.RawFileSystem.Create(cancel, in, name, out)
 }
 
@@ -62,7 +68,9 @@ func (d *disk) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Rea
 }
 
 func (d *disk) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint32, fuse.Status) {
-	d.illness.wait()
+	if status := d.illness.waitForSpace(); !status.Ok() {
+		return 0, status
+	}
 	return d.RawFileSystem.Write(cancel, in, p)
 }
 
@@ -97,6 +105,8 @@ func (d *disk) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.S
 }
 
 func (d *disk) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	d.illness.wait()
+	if status := d.illness.waitForSpace(); !status.Ok() {
+		return status
+	}
 	return d.RawFileSystem.Fallocate(cancel, in)
 }

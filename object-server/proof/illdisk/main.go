@@ -7,6 +7,7 @@
 //
 //	bad SUFFIX OFFSET LENGTH   reads of files with names that end so fail with EIO where they touch these bytes
 //	hang                       no call returns
+//	full                       calls that need space fail with ENOSPC
 //	heal                       all is as before; what hangs goes on
 //
 // At the end of its input it heals and unmounts. It needs root and FUSE.
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,6 +85,7 @@ type illness struct {
 	mu      sync.Mutex
 	healthy chan struct{} // closed while calls return
 	bad     []extent
+	full    atomic.Bool
 }
 
 // extent is a place that cannot be read.
@@ -102,6 +105,8 @@ func (i *illness) command(line string) error {
 	switch word, _, _ := strings.Cut(line, " "); word {
 	case "hang":
 		i.hang()
+	case "full":
+		i.full.Store(true)
 	case "heal":
 		i.heal()
 	case "bad":
@@ -131,6 +136,7 @@ func (i *illness) heal() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.bad = nil
+	i.full.Store(false)
 	select {
 	case <-i.healthy:
 	default:
@@ -144,6 +150,15 @@ func (i *illness) wait() {
 	healthy := i.healthy
 	i.mu.Unlock()
 	<-healthy
+}
+
+// waitForSpace returns when the disk does not hang, and tells whether it has space.
+func (i *illness) waitForSpace() fuse.Status {
+	i.wait()
+	if i.full.Load() {
+		return fuse.Status(syscall.ENOSPC)
+	}
+	return fuse.OK
 }
 
 // isBad tells whether a read touches a place that cannot be read.

@@ -1,0 +1,132 @@
+"""The state that a cluster must reach by itself after all faults: equal replicas everywhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from checked_clients import CONTAINERS, CheckedClients, Object
+from cluster_databases import call, ring_of
+from object_replicas import ObjectReplicas
+from running_cluster import RunningCluster
+from swift_api import Account
+
+from martlet.words.names import quote_path
+
+_PAUSE_SECONDS = 0.2
+
+
+class Convergence:
+    """Compares what all storage servers have with what the clients know."""
+
+    def __init__(self, cluster: RunningCluster, clients: CheckedClients, account: Account) -> None:
+        self._cluster = cluster
+        self._clients = clients
+        self._account = account
+        self._owner = clients.account_name
+
+    def await_all(self, seconds: float) -> tuple[float, list[str]]:
+        """Wait until everything is equal.
+
+        :returns: the seconds that it took, and what is not yet right after ``seconds``.
+        """
+        began = time.monotonic()
+        deadline = began + seconds
+        checks: list[Callable[[], Iterator[str]]] = [
+            self._services,
+            self._objects,
+            self._partitions,
+            self._containers,
+            self._totals,
+        ]
+        left: list[str] = []
+        for check in checks:
+            while left := list(check()):
+                if time.monotonic() > deadline:
+                    return time.monotonic() - began, left
+                time.sleep(_PAUSE_SECONDS)
+        return time.monotonic() - began, left
+
+    def check_bodies(self) -> Iterator[str]:
+        """Compare the bytes of each replica with those of the only possible state."""
+        replicas = ObjectReplicas(self._cluster)
+        for item in self._objects_of_all():
+            (state,) = item.may_be
+            wanted = item.body(state.put) if state.put else None
+            for body in replicas.bodies(self._owner, item.container, item.name):
+                if body != wanted:
+                    yield f"{item.container}/{item.name}: a replica has other bytes, {state}"
+        replicas.close()
+
+    def _objects_of_all(self) -> list[Object]:
+        return [item for mine in self._clients.objects for item in mine]
+
+    def _services(self) -> Iterator[str]:
+        for name, entry in self._cluster.services().items():
+            if entry["state"] != "ok":
+                yield f"{name} is {entry['state']}"
+
+    def _objects(self) -> Iterator[str]:
+        """Objects whose primaries differ, or that a hand-off still has."""
+        replicas = ObjectReplicas(self._cluster)
+        for item in self._objects_of_all():
+            try:
+                answers, handoffs = replicas.of(self._owner, item.container, item.name)
+            except OSError as error:
+                yield str(error)
+                return
+            name = f"{item.container}/{item.name}"
+            if len(answers) > 1 or not {answer.status for answer in answers} <= {200, 404}:
+                yield f"{name}: replicas {sorted(answers, key=str)}"
+            if set(handoffs) != {404}:
+                yield f"{name}: hand-offs answer {handoffs}"
+        replicas.close()
+
+    def _partitions(self) -> Iterator[str]:
+        """Partitions of objects on devices that are none of their primaries."""
+        ring = ring_of(self._cluster, "object")
+        for directory in (self._cluster.home / "devices").glob("*/*/bundles/*"):
+            if directory.name.isdigit() and _has_files(directory):
+                primaries = ring.get_part_nodes(int(directory.name))
+                if directory.parts[-3] not in {node["device"] for node in primaries}:
+                    yield f"left over: {directory}"
+
+    def _containers(self) -> Iterator[str]:
+        """Containers with a replica that does not list exactly the objects that are there."""
+        ring = ring_of(self._cluster, "container")
+        there: dict[str, dict[str, int]] = {f"attack-{n}": {} for n in range(CONTAINERS)}
+        for item in self._objects_of_all():
+            answer = self._account.call("HEAD", item.container, item.name)
+            if answer.status == 200:
+                there[item.container][item.name] = int(answer.headers["content-length"])
+        for container, sizes in there.items():
+            partition, nodes = ring.get_nodes(self._owner, container)
+            names = quote_path(f"/{self._owner}/{container}")
+            for node in nodes:
+                path = f"/{node['device']}/{partition}{names}?format=json"
+                status, body = call(self._cluster, node["port"], path)
+                rows = json.loads(body) if status == 200 else []
+                if {row["name"]: row["bytes"] for row in rows} != sizes:
+                    yield f"{container}: {node['device']} ({status}) lists {len(rows)} objects"
+            headers = self._account.call("HEAD", container).headers
+            found = headers["x-container-object-count"], headers["x-container-bytes-used"]
+            if found != (str(len(sizes)), str(sum(sizes.values()))):
+                yield f"{container}: counts {found}"
+
+    def _totals(self) -> Iterator[str]:
+        """The account's totals, which containers report."""
+        wanted = [0, 0]
+        for number in range(CONTAINERS):
+            headers = self._account.call("HEAD", f"attack-{number}").headers
+            wanted[0] += int(headers["x-container-object-count"])
+            wanted[1] += int(headers["x-container-bytes-used"])
+        headers = self._account.call("HEAD").headers
+        found = [int(headers["x-account-object-count"]), int(headers["x-account-bytes-used"])]
+        if found != wanted:
+            yield f"the account has {found} objects and bytes, its containers {wanted}"
+
+
+def _has_files(directory: Path) -> bool:
+    return any(path.is_file() for path in directory.rglob("*"))

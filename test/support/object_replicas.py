@@ -1,0 +1,77 @@
+"""The replicas of objects in a running cluster, as their servers answer for them."""
+
+from __future__ import annotations
+
+from http.client import HTTPException, HTTPResponse
+from typing import NamedTuple
+
+from running_cluster import RunningCluster
+from storage_connection import StorageConnection
+
+from cluster.ports import HOST
+from martlet.words.names import quote_path
+from ring.hashing import HashPath
+from ring.ring import Node, Ring
+
+
+class Replica(NamedTuple):
+    """The answer of one device."""
+
+    status: int
+    timestamp: str | None = None
+    etag: str | None = None
+
+
+class ObjectReplicas:
+    """Asks the object servers over connections that stay open. Not for several threads."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self._home = cluster.home
+        etc = cluster.home / "etc"
+        self.ring = Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
+        self._connections: dict[int, StorageConnection] = {}
+
+    def of(self, account: str, container: str, name: str) -> tuple[set[Replica], list[int]]:
+        """Return the different answers of the primaries, and the statuses of all hand-offs.
+
+        :raises OSError: a server does not answer.
+        """
+        partition, primaries = self.ring.get_nodes(account, container, name)
+        path = f"{partition}{quote_path(f'/{account}/{container}/{name}')}"
+        handoffs = [self._head(node, path).status for node in self.ring.get_more_nodes(partition)]
+        return {self._head(node, path) for node in primaries}, handoffs
+
+    def bodies(self, account: str, container: str, name: str) -> list[bytes | None]:
+        """Return the body that each primary has; None without the object.
+
+        :raises OSError: a server does not answer.
+        """
+        partition, primaries = self.ring.get_nodes(account, container, name)
+        path = f"{partition}{quote_path(f'/{account}/{container}/{name}')}"
+        answers = [self._ask("GET", node, path) for node in primaries]
+        return [body if response.status == 200 else None for response, body in answers]
+
+    def _head(self, node: Node, path: str) -> Replica:
+        response, _ = self._ask("HEAD", node, path)
+        headers = response.headers
+        return Replica(response.status, headers["X-Backend-Timestamp"], headers["Etag"])
+
+    def _ask(self, method: str, node: Node, path: str) -> tuple[HTTPResponse, bytes]:
+        port = node["port"]
+        connection = self._connections.get(port)
+        if connection is None:
+            connection = self._connections[port] = StorageConnection(self._home, HOST, port)
+        try:
+            connection.request(method, f"/{node['device']}/{path}")
+            response = connection.getresponse()
+            return response, response.read()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            del self._connections[port]
+            raise OSError(f"port {port}: {error!r}") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections = {}
