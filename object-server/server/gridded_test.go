@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"martlet/object-server/device"
 	"martlet/object-server/grid"
@@ -349,10 +350,11 @@ func TestShutdownWaitsForRequestsOfTheGrid(t *testing.T) {
 	drained := make(chan error)
 	go func() { drained <- f.server.Shutdown(context.Background()) }()
 	request := grid.Request{Name: "object.head", Payload: gridPayload(objectPath, "")}
-	for {
-		if _, err := peer.Do(context.Background(), request, nil); errors.Is(err, grid.ErrUnreachable) {
-			break // the peer was told, and there is no new connection
-		}
+	for isRefused := false; !isRefused; { // until the peer was told, and there is no new connection
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		_, err := peer.Do(ctx, request, nil) // one of before that hangs, as the first one does
+		cancel()
+		isRefused = errors.Is(err, grid.ErrUnreachable)
 	}
 	end()
 	if got := <-answered; got.status != 200 {
