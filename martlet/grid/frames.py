@@ -28,6 +28,8 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 KEY_ID_BYTES = 8
 CHECKSUM_BYTES = 4
+#: The largest window of a stream, and the largest integer among the options.
+WINDOW_MAX = 2**63 - 1
 
 CHALLENGE = 1
 PROOF = 2
@@ -140,6 +142,10 @@ def _is_unsigned(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
+def _is_window(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= WINDOW_MAX
+
+
 def _is_name(value: Any) -> bool:
     # A character takes up to four bytes.
     return type(value) is str and (
@@ -186,6 +192,7 @@ def _is_options(value: Any) -> bool:
 _Check = Callable[[Any], bool]
 _MEANINGS: dict[_Check, str] = {
     _is_unsigned: "number",
+    _is_window: "window",
     _is_name: "name",
     _is_reason: "reason",
     _is_payload: "payload",
@@ -211,7 +218,7 @@ _SHAPES: dict[int, tuple[str, Sequence[_Check]]] = {
         (
             OPEN,
             "OPEN",
-            (_is_unsigned, _is_name, _is_unsigned, _is_unsigned, _is_unsigned, _is_payload),
+            (_is_unsigned, _is_name, _is_unsigned, _is_unsigned, _is_window, _is_payload),
         ),
         (DATA, "DATA", (_is_unsigned, _is_data)),
         (CREDIT, "CREDIT", (_is_unsigned, _is_unsigned)),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from martlet.grid.frames import PAYLOAD_BYTES_MAX, FrameError
+from martlet.grid.frames import PAYLOAD_BYTES_MAX, WINDOW_MAX, FrameError
 
 NAME_BYTES_MAX = 256
 
@@ -41,8 +41,8 @@ class Options:
             raise ValueError(f"max_payload is not from 1 to {PAYLOAD_BYTES_MAX}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if type(value) is int and value < 0:
-                raise ValueError(f"{field.name} is below 0")
+            if type(value) is int and not 0 <= value <= WINDOW_MAX:
+                raise ValueError(f"{field.name} is not from 0 to {WINDOW_MAX}")
 
     def as_map(self) -> dict[str, Any]:
         """The options in their form on the wire: defaults are left out, names are sorted."""

@@ -25,6 +25,7 @@ from martlet.grid.frames import (
     DATA_BYTES_MAX,
     END,
     ERROR,
+    WINDOW_MAX,
     FrameError,
     encode,
     short_reason,
@@ -182,10 +183,15 @@ class Streams:
             self._events.append(StreamData(number, payload))
 
     def on_credit(self, number: int, size: int) -> None:
-        """More room for data of this side."""
+        """More room for data of this side.
+
+        :raises FrameError: the window grows beyond what the format allows.
+        """
         stream = self._streams.get(number)
         if stream is not None and not stream.is_over:
             stream.send_window += size
+            if stream.send_window > WINDOW_MAX:
+                raise FrameError("the window of a stream is too large")
             self.offer_room()
 
     def on_end(self, number: int) -> None:

@@ -36,22 +36,34 @@ func (g *Grid) accept(s *socket) (frame.Options, error) {
 	if err != nil {
 		return frame.Options{}, err
 	}
-	theirs, answer := auth.Nonce(f.Handshake.Nonce), []byte(nil)
-	if len(secrets) > 0 {
-		if len(f.Handshake.Proof) == 0 {
-			return frame.Options{}, s.refuse(refused(RefusedNoKey, "the acceptor demands a proof of its secret"))
-		}
-		secret, is := auth.Find(secrets, f.Handshake.KeyIDs)
-		if !is {
-			return frame.Options{}, s.refuse(refused(RefusedNoCommonKey, "the acceptor does not have the secret of the connector"))
-		}
-		if !auth.IsEqual(f.Handshake.Proof, secret.ConnectorProof(mine, theirs)) {
-			return frame.Options{}, s.refuse(refused(RefusedWrongProof, "the connector's proof is wrong"))
-		}
-		answer = secret.AcceptorProof(mine, theirs)
+	answer, err := answerTo(&f.Handshake, secrets, mine)
+	if err != nil {
+		return frame.Options{}, s.refuse(err)
 	}
 	options := f.Handshake.Options // its strings are copies
 	return options, s.sendAlone(frame.AppendWelcome(nil, answer))
+}
+
+// answerTo checks the proof of a connector, and returns the one that it gets: none if there is no secret.
+func answerTo(h *frame.Handshake, secrets []auth.Secret, mine auth.Nonce) ([]byte, error) {
+	hasProof := len(h.Proof) > 0
+	switch {
+	case len(secrets) == 0 && (hasProof || len(h.KeyIDs) > 0):
+		return nil, refused(RefusedNoKey, "the acceptor has no secret")
+	case len(secrets) == 0:
+		return nil, nil
+	case !hasProof:
+		return nil, refused(RefusedNoKey, "the acceptor demands a proof of its secret")
+	}
+	secret, is := auth.Find(secrets, h.KeyIDs)
+	if !is {
+		return nil, refused(RefusedNoCommonKey, "the acceptor does not have the secret of the connector")
+	}
+	theirs := auth.Nonce(h.Nonce)
+	if !auth.IsEqual(h.Proof, secret.ConnectorProof(mine, theirs)) {
+		return nil, refused(RefusedWrongProof, "the connector's proof is wrong")
+	}
+	return secret.AcceptorProof(mine, theirs), nil
 }
 
 // connect is the connector's side of the handshake. It returns the options of the acceptor.
@@ -98,26 +110,52 @@ func (s *socket) refuse(err error) error {
 	return err
 }
 
-// readAlone reads a message of one frame of this type. The frame is valid until the next message is read.
+// readAlone reads the next frame of the handshake. It must be of this type, and alone in its message: frames of unknown
+// types do not count. The frame is valid until the next message is read.
 func (s *socket) readAlone(t frame.Type) (frame.Frame, error) {
-	var f frame.Frame
-	message, err := s.read()
-	if err == nil {
-		message, err = f.Decode(message)
+	for {
+		message, err := s.read()
+		if err == nil && len(message) == 0 {
+			err = protocolError("a message without frames")
+		}
+		var f frame.Frame
+		known := 0
+		if err == nil {
+			f, known, err = knownOf(message)
+		}
+		switch {
+		case errors.Is(err, ErrProtocol), errors.Is(err, frame.ErrMalformed), errors.Is(err, frame.ErrVersion):
+			return f, s.refuse(refused(RefusedMalformed, "%w", err))
+		case err != nil:
+			return f, err
+		case known == 0:
+			continue
+		case f.Type == frame.Refused:
+			return f, &handshakeError{RefusedByPeer, fmt.Errorf("%w by the peer: %.*q", ErrRefused, frame.ReasonMax, f.Reason)}
+		case f.Type != t:
+			return f, s.refuse(refused(RefusedOutOfOrder, "a frame of type %d where type %d must come", f.Type, t))
+		case known > 1:
+			return f, s.refuse(refused(RefusedOutOfOrder, "other frames follow a frame of the handshake"))
+		}
+		return f, nil
 	}
-	switch {
-	case errors.Is(err, ErrProtocol), errors.Is(err, frame.ErrMalformed), errors.Is(err, frame.ErrVersion):
-		return f, s.refuse(refused(RefusedMalformed, "%w", err))
-	case err != nil:
-		return f, err
-	case f.Type == frame.Refused:
-		return f, &handshakeError{RefusedByPeer, fmt.Errorf("%w by the peer: %.*q", ErrRefused, frame.ReasonMax, f.Reason)}
-	case f.Type != t:
-		return f, s.refuse(refused(RefusedOutOfOrder, "a frame of type %d where type %d must come", f.Type, t))
-	case len(message) > 0:
-		return f, s.refuse(refused(RefusedOutOfOrder, "%d bytes follow a frame of the handshake", len(message)))
+}
+
+// knownOf returns the first frame of a message whose type is known, and how many such frames there are.
+func knownOf(message []byte) (first frame.Frame, known int, err error) {
+	for len(message) > 0 {
+		var f frame.Frame
+		if message, err = f.Decode(message); err != nil {
+			return first, known, err
+		}
+		if !f.Type.IsKnown() {
+			continue
+		}
+		if known++; known == 1 {
+			first = f
+		}
 	}
-	return f, nil
+	return first, known, nil
 }
 
 // kindOf classifies the error of a handshake.

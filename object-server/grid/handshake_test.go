@@ -171,6 +171,84 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestAnAcceptorWithoutASecretRefusesAProof(t *testing.T) {
+	mine, secret := auth.NewNonce(), newSecrets(t, secretOne).All()[0]
+	for name, send := range map[string]func(r *raw, n auth.Nonce){
+		"a proof": func(r *raw, n auth.Nonce) {
+			r.send(frame.AppendProof(nil, mine[:], secret.KeyID(), secret.ConnectorProof(n, mine), frame.Defaults()))
+		},
+		"a proof without a key id": func(r *raw, n auth.Nonce) {
+			r.send(frame.AppendProof(nil, mine[:], nil, secret.ConnectorProof(n, mine), frame.Defaults()))
+		},
+		"a key id without a proof": func(r *raw, _ auth.Nonce) {
+			r.send(frame.AppendProof(nil, mine[:], secret.KeyID(), nil, frame.Defaults()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, Config{Secrets: newSecrets(t, auth.None)})
+			r := dialRaw(t, n)
+			send(r, nonceOf(r.expect(frame.Challenge)))
+			r.expect(frame.Refused)
+			r.expectEnd()
+			expectRefusal(t, n, RefusedNoKey, "the acceptor has no secret")
+		})
+	}
+}
+
+// unknownFrame is a frame as a later version may have.
+var unknownFrame = []byte{0, 0, 0, 6, 1, 0x92, 99, 0xa2, 'h', 'i'}
+
+func TestTheAcceptorIgnoresFramesOfUnknownTypes(t *testing.T) {
+	secret, mine := newSecrets(t, secretOne).All()[0], auth.NewNonce()
+	for name, send := range map[string]func(r *raw, proof []byte){
+		"in a message of its own":    func(r *raw, proof []byte) { r.send(unknownFrame); r.send(proof) },
+		"before the proof":           func(r *raw, proof []byte) { r.send(unknownFrame, proof) },
+		"behind the proof":           func(r *raw, proof []byte) { r.send(proof, unknownFrame) },
+		"many, before and behind it": func(r *raw, proof []byte) { r.send(unknownFrame, unknownFrame, proof, unknownFrame) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, Config{})
+			r := dialRaw(t, n)
+			challenge := nonceOf(r.expect(frame.Challenge))
+			send(r, frame.AppendProof(nil, mine[:], secret.KeyID(), secret.ConnectorProof(challenge, mine), frame.Defaults()))
+			if f := r.expect(frame.Welcome); !auth.IsEqual(f.Handshake.Proof, secret.AcceptorProof(challenge, mine)) {
+				t.Error("another proof")
+			}
+			r.send(frame.AppendNumber(nil, frame.Ping, 7))
+			if f := r.expect(frame.Pong); f.ID != 7 {
+				t.Error("a PONG of", f.ID)
+			}
+		})
+	}
+}
+
+func TestTheConnectorIgnoresFramesOfUnknownTypes(t *testing.T) {
+	secret, nonce := newSecrets(t, secretOne).All()[0], auth.NewNonce()
+	address := rawAcceptor(t, func(r *raw) {
+		r.send(unknownFrame)
+		r.send(frame.AppendChallenge(nil, nonce[:], [][]byte{secret.KeyID()}, frame.Defaults()), unknownFrame)
+		theirs := nonceOf(r.expect(frame.Proof))
+		r.send(unknownFrame)
+		r.send(unknownFrame, frame.AppendWelcome(nil, secret.AcceptorProof(nonce, theirs)))
+		r.limit = frame.MessageMax
+		r.send(frame.AppendAnswer(nil, r.expect(frame.Request).ID, []byte("answer")))
+	})
+	n := newNode(t, Config{})
+	answer, err := n.Peer(address).Do(background(t), Request{Name: "echo"}, nil)
+	if err != nil || string(answer) != "answer" {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+func TestAFrameBehindAnUnknownOneMustBeTheNextOne(t *testing.T) {
+	n := newNode(t, Config{})
+	r := dialRaw(t, n)
+	r.expect(frame.Challenge)
+	r.send(unknownFrame, frame.AppendNumber(nil, frame.Ping, 1))
+	r.expect(frame.Refused)
+	expectRefusal(t, n, RefusedOutOfOrder, "type 30 where type 2 must come")
+}
+
 func TestASilentConnectorIsNotWaitedFor(t *testing.T) {
 	n := newNode(t, Config{HandshakeTimeout: 20 * time.Millisecond})
 	r := dialRaw(t, n)

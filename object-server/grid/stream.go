@@ -98,9 +98,6 @@ func (c *Conn) newStream(id, theirWindow uint64) *Stream {
 
 // opened takes an OPEN.
 func (c *Conn) opened(f *frame.Frame) error {
-	if f.Window > math.MaxInt64 {
-		return protocolError("a window of %d", f.Window)
-	}
 	handler := c.grid.config.Mux.entries[string(f.Name)].stream
 	c.mu.Lock()
 	defer c.mu.Unlock()

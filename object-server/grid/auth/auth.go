@@ -30,6 +30,12 @@ const (
 	labelServer    = "martlet-grid-1 http server"
 )
 
+// Sizes on the wire, in bytes.
+const (
+	KeyIDSize = 8
+	ProofSize = sha256.Size
+)
+
 // Nonce is what a side chose at random for one handshake.
 type Nonce [32]byte
 
@@ -42,7 +48,7 @@ func NewNonce() (n Nonce) {
 // Secret is a secret of the cluster with the name that it has on the wire.
 type Secret struct {
 	key   []byte
-	keyID [8]byte
+	keyID [KeyIDSize]byte
 }
 
 func newSecret(text string) (Secret, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -40,7 +41,8 @@ type Handshake struct {
 	Options Options  // CHALLENGE, PROOF
 }
 
-// Decode reads the frame at the start of b and returns the bytes behind it. A frame of an unknown type has only its Type.
+// Decode reads the frame at the start of b and returns the bytes behind it. A frame of an unknown type
+// has only its Type; its elements are checked to be MessagePack.
 // Errors: ErrMalformed, ErrVersion.
 func (f *Frame) Decode(b []byte) ([]byte, error) {
 	if len(b) < prefixSize+1 {
@@ -60,6 +62,7 @@ func (f *Frame) Decode(b []byte) ([]byte, error) {
 	if r.err == nil {
 		f.decode(&r)
 	}
+	r.end()
 	if r.err != nil {
 		return nil, fmt.Errorf("%w of type %d: %w", ErrMalformed, f.Type, r.err)
 	}
@@ -77,7 +80,9 @@ func (f *Frame) decode(r *reader) {
 		f.ID, f.Name = r.number(), r.text(NameMax)
 		f.Deadline, f.Flags = r.number(), r.number()
 		if f.Type == Open {
-			f.Window = r.number()
+			if f.Window = r.number(); f.Window > math.MaxInt64 {
+				r.fail(fmt.Errorf("a window of %d", f.Window))
+			}
 		}
 		f.Payload = r.bytes()
 	case Answer:
@@ -101,7 +106,9 @@ func (h *Handshake) decode(t Type, r *reader) {
 	case Challenge:
 		h.Nonce = r.exactly(NonceSize, false)
 		keys := reader{b: r.b}
-		keys.left = r.array()
+		if keys.left = r.array(); keys.left > KeyIDsMax {
+			r.fail(fmt.Errorf("%d key ids", keys.left))
+		}
 		for keys.b = r.b; keys.left > 0 && r.err == nil; {
 			h.KeyIDs = append(h.KeyIDs, keys.exactly(KeyIDSize, false))
 			r.fail(keys.err)
@@ -145,6 +152,16 @@ func (r *reader) next() bool {
 	}
 	r.left--
 	return r.err == nil
+}
+
+// end skips elements that a later version has added, and checks that nothing follows the array.
+func (r *reader) end() {
+	for ; r.err == nil && r.left > 0; r.left-- {
+		r.b, r.err = msgp.Skip(r.b)
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.err = fmt.Errorf("%d bytes follow the array", len(r.b))
+	}
 }
 
 func (r *reader) number() (n uint64) {

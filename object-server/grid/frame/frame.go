@@ -29,6 +29,18 @@ const (
 	GoAway    Type = 32
 )
 
+// IsKnown reports whether this side knows the type. Frames of other types are ignored.
+func (t Type) IsKnown() bool {
+	switch t {
+	case Challenge, Proof, Welcome, Refused, Request, Answer, Error, Cancel, Open, Data, Credit, End, Ping, Pong, GoAway:
+		return true
+	}
+	return false
+}
+
+// KeyIDsMax bounds the key ids of a CHALLENGE: those of a secret and of the one that replaces it.
+const KeyIDsMax = 2
+
 // Bounds of the wire, in bytes.
 const (
 	MessageMax   = 4 << 20             // a WebSocket message with its checksum

@@ -149,12 +149,27 @@ func refusals() []goldenRefusal {
 		{"a nonce of 31 bytes", AppendProof(nil, make([]byte, 31), nil, nil, Defaults())},
 		{"a proof of 31 bytes", AppendWelcome(nil, make([]byte, 31))},
 		{"a max_payload over the limit", AppendProof(nil, make([]byte, 32), nil, nil, Options{MaxPayload: PayloadMax + 1})},
+		{"a max_payload of 0", proofWith(func(o *Options) { o.MaxPayload = 0 })},
+		{"a max_bytes of 2^63", proofWith(func(o *Options) { o.MaxBytes = 1 << 63 })},
+		{"an option window of 2^63", proofWith(func(o *Options) { o.Window = 1 << 63 })},
+		{"an OPEN with a window of 2^63", AppendOpen(nil, 1, "a", 0, 0, 1<<63, nil)},
+		{"three key ids", AppendChallenge(nil, make([]byte, 32), [][]byte{make([]byte, 8), make([]byte, 8), make([]byte, 8)}, Defaults())},
+		{"a byte behind the array", raw(1, []byte{0x92, 13, 1, 0xc0})},
+		{"an added element that is cut off", raw(1, []byte{0x93, 13, 1, 0xcd, 1})},
+		{"an unknown type whose elements are cut off", raw(1, []byte{0x92, 99, 0xcd, 1})},
 	}
 	var refused []goldenRefusal
 	for _, one := range list {
 		refused = append(refused, goldenRefusal{one.name, hex.EncodeToString(one.b)})
 	}
 	return refused
+}
+
+// proofWith returns a PROOF with changed options.
+func proofWith(change func(o *Options)) []byte {
+	o := Defaults()
+	change(&o)
+	return AppendProof(nil, make([]byte, NonceSize), nil, nil, o)
 }
 
 func goldenMessages() []goldenMessage {

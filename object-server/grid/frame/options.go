@@ -44,8 +44,8 @@ func (o *Options) numbers() [5]number {
 
 // Check says what is wrong with the options.
 func (o Options) Check() error {
-	if o.MaxPayload > PayloadMax {
-		return fmt.Errorf("max_payload is %d, the most is %d", o.MaxPayload, PayloadMax)
+	if o.MaxPayload < 1 || o.MaxPayload > PayloadMax {
+		return fmt.Errorf("max_payload is %d, not from 1 to %d", o.MaxPayload, PayloadMax)
 	}
 	if len(o.Name) > OptionNameMax {
 		return fmt.Errorf("the name has %d bytes, the most is %d", len(o.Name), OptionNameMax)

@@ -63,7 +63,7 @@ func (g *Gate) ConnContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, &connection{})
 }
 
-// ServeHTTP answers a login, a request of Path. Statuses: 200; 400 if a header is malformed; 403 if the proof is wrong, or
+// ServeHTTP answers a login, a request of Path. Statuses: 200; 400 if a header is malformed or missing; 403 if the proof is wrong, or
 // its nonce is not of this connection.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := r.Context().Value(contextKey{}).(*connection)
@@ -73,7 +73,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, http.StatusMethodNotAllowed, "The method is not allowed for this resource.")
 	case !ok:
 		g.refuse(w, r, "This connection has no state.")
-	case r.Header.Get(proofHeader) == "":
+	case len(r.Header.Values(proofHeader)) == 0:
 		g.challenge(w, c)
 	default:
 		g.check(w, r, c)
@@ -100,7 +100,8 @@ func (g *Gate) check(w http.ResponseWriter, r *http.Request, c *connection) {
 	client, nonceErr := readNonce(r.Header.Get(nonceHeader))
 	id, idErr := hex.DecodeString(r.Header.Get(keyHeader))
 	proof, proofErr := base64.StdEncoding.DecodeString(r.Header.Get(proofHeader))
-	if nonceErr != nil || idErr != nil || proofErr != nil {
+	hasSizes := len(id) == auth.KeyIDSize && len(proof) == auth.ProofSize
+	if nonceErr != nil || idErr != nil || proofErr != nil || !hasSizes {
 		answer(w, r, http.StatusBadRequest, "A header of the login is malformed.")
 		return
 	}

@@ -216,11 +216,14 @@ func TestWrongProofs(t *testing.T) {
 	headers := proofHeaders(t, secretTwo, r.nonce())
 	headers[3] = secrets(t, secretOne).All()[0].String() // the key id of the other
 	r.expect(403, "GET "+Path, headers...)
-	for i, wrong := range map[int]string{1: "short", 3: "no hex", 5: "!"} {
-		r = dial(t, h.address)
-		headers = proofHeaders(t, secretOne, r.nonce())
-		headers[i] = wrong
-		r.expect(400, "GET "+Path, headers...)
+	for i, wrong := range map[int][]string{1: {"", "short", "AAAA"}, 3: {"", "no hex", "00"}, 5: {"", "!", "AAAA"}} {
+		for _, text := range wrong {
+			r = dial(t, h.address)
+			headers = proofHeaders(t, secretOne, r.nonce())
+			headers[i] = text
+			r.expect(400, "GET "+Path, headers...)
+			r.expectEnd()
+		}
 	}
 	r = dial(t, h.address)
 	headers = proofHeaders(t, secretOne, r.nonce())

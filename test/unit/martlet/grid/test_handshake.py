@@ -113,8 +113,9 @@ def test_an_acceptor_refuses_wrong_proofs() -> None:
     ]
     for message, kind in cases:
         assert acceptor_refusal(message, secrets).kind is kind, message
-    with_key = encode(frames.PROOF, nonce, known, bytes(32), {})
-    assert acceptor_refusal(with_key, NO_SECRET).kind is Refusal.NO_KEY
+    for key_id_sent, proof in ((known, bytes(32)), (b"", bytes(32)), (known, b"")):
+        message = encode(frames.PROOF, nonce, key_id_sent, proof, {})
+        assert acceptor_refusal(message, NO_SECRET).kind is Refusal.NO_KEY
 
 
 def test_a_recorded_proof_is_of_no_use() -> None:

@@ -16,7 +16,7 @@ from martlet.grid.events import (
     StreamOpened,
     StreamWritable,
 )
-from martlet.grid.frames import decode_message, encode
+from martlet.grid.frames import WINDOW_MAX, FrameError, decode_message, encode
 from martlet.grid.options import Options
 from martlet.grid.outbox import STREAM_BYTES_MAX
 from martlet.grid.session import Session
@@ -92,6 +92,13 @@ def test_credit_comes_for_many_data_at_once_but_before_the_window_is_small() -> 
     pair.acceptor.streams.consume(number, 40_000)
     pair.to_connector()
     assert pair.connector.streams.send_data(number, bytes(100_000)) == 100_000
+
+
+def test_credit_beyond_the_largest_window_ends_the_connection() -> None:
+    pair = Pair(acceptor=Options(window=7))
+    pair.connector.receive(encode(frames.CREDIT, pair.number, WINDOW_MAX - 7), 0.0)
+    with pytest.raises(FrameError, match="window"):
+        pair.connector.receive(encode(frames.CREDIT, pair.number, 1), 0.0)
 
 
 def test_streams_add_no_data_to_a_long_queue() -> None:
