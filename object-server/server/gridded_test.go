@@ -321,9 +321,12 @@ func TestRequestsOfTheGridThatAreRefused(t *testing.T) {
 	if err := send(gridPayload(objectPath, "", "Content-Length", "0")); !errors.As(err, &got) || got.Code != grid.CodeBadPayload {
 		t.Errorf("a header of a connection: %v", err)
 	}
-	for _, path := range []string{"/sda/7/AUTH_a/c/%zz", "/sda/7/AUTH_a/c/a b", "/sda/7/AUTH_a/c/\x7f"} {
-		if got := ask(t, peer, "GET", path, ""); got.status != 400 || got.body != "The path is malformed.\n" {
-			t.Errorf("%q: %d %q", path, got.status, got.body)
+	if got := ask(t, peer, "GET", "/sda/7/AUTH_a/c/%zz", ""); got.status != 400 || got.body != "The path is malformed.\n" {
+		t.Errorf("a path that cannot be unquoted: %d %q", got.status, got.body)
+	}
+	for _, path := range []string{"/sda/7/AUTH_a/c/a b", "/sda/7/AUTH_a/c/\x7f", "/sda/7/AUTH_a/c/\u00e4"} {
+		if err := send(gridPayload(path, "")); !errors.As(err, &got) || got.Code != grid.CodeBadPayload {
+			t.Errorf("a path that is not quoted, %q: %v", path, err)
 		}
 	}
 	payload := bytes.Replace(gridPayload(objectPath, ""), []byte("\xa3sda"), []byte("\xa9sda/../sd"), 1)

@@ -91,8 +91,11 @@ func (r *Request) readHead(h headReader) error {
 	r.Device = h.string()
 	r.Partition, h.left, _ = msgp.ReadUint32Bytes(h.left)
 	path := h.string()
-	if !utf8.ValidString(r.Device) || !utf8.ValidString(path) {
+	if !utf8.ValidString(r.Device) {
 		return errUTF8
+	}
+	if !isQuoted(path) {
+		return errors.New("the path is not quoted")
 	}
 	r.readPath(path)
 	var count uint32
@@ -107,20 +110,27 @@ func (r *Request) readHead(h headReader) error {
 
 // readPath unquotes /account/container/object?query.
 func (r *Request) readPath(path string) {
-	r.IsMalformed = !strings.HasPrefix(path, "/") || strings.ContainsFunc(path, isBlankOrControl)
 	path, r.Query, _ = strings.Cut(path, "?")
 	path, err := url.PathUnescape(path) // the same string if nothing is quoted
-	if r.IsMalformed = r.IsMalformed || err != nil; !r.IsMalformed {
+	if r.IsMalformed = err != nil; !r.IsMalformed {
 		r.Name = path
 		r.splitName(path[1:])
 	}
 }
 
-func isBlankOrControl(c rune) bool { return c <= ' ' || c == 0x7f }
+// isQuoted reports whether a path begins with a slash and has printable ASCII alone.
+func isQuoted(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return strings.HasPrefix(path, "/")
+}
 
 // addHeader takes a header from the wire.
 func (r *Request) addHeader(name, value string) error {
-	if !isToken(name) {
+	if !isToken(name) || strings.Contains(name, "_") { // as a variable of WSGI, "_" and "-" would be the same
 		return fmt.Errorf("%.64q is not the name of a header", name)
 	}
 	value, err := readValue(value)
