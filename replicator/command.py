@@ -124,6 +124,7 @@ def load_passes(conf_path: Path, kind: str, open_database: OpenDatabase) -> Pass
     from martlet.grid.http_login import Logins
     from martlet.http.backend_client import BackendClient
     from martlet.log import setup_logging
+    from martlet.recon.cache import DEFAULT_PATH
     from martlet.service.disk_calls import limits
     from martlet.service.server import StorageServerOptions, read_server_options
     from replicator.options import ReplicatorOptions
@@ -141,7 +142,12 @@ def load_passes(conf_path: Path, kind: str, open_database: OpenDatabase) -> Pass
     given = dict(parser.items(section)) if parser.has_section(section) else {}
     values = {name: value for name, value in given.items() if name not in defaults}
     server = read_server_options(defaults, f"{conf_path} [DEFAULT]", StorageServerOptions)
-    options = load_options(ReplicatorOptions, values, f"{conf_path} [{section}]")
+    shown_in = parser.get("filter:recon", "recon_cache_path", fallback=DEFAULT_PATH)
+    options = load_options(
+        ReplicatorOptions,
+        {**values, "recon_cache_path": values.get("recon_cache_path") or shown_in},
+        f"{conf_path} [{section}]",
+    )
     setup_logging(server.log_level)
     set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
     limits.threads_per_disk = min(options.concurrency, limits.threads_per_disk)

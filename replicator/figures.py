@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 
 @dataclass
@@ -12,6 +13,8 @@ class Figures:
 
     databases: int = 0  # found on the devices
     unchanged: int = 0  # of them, not opened
+    in_sync: int = 0  # of them, all other replicas have everything
+    handoffs: int = 0  # of them, on a device that is not their place, before the pass
     same: int = 0  # exchanges in which the peer had everything
     sent: int = 0  # ... in which it got all rows that it lacked
     copied: int = 0  # ... in which it got the whole database
@@ -27,6 +30,21 @@ class Figures:
     def as_dict(self) -> dict[str, int | float]:
         """The figures by name."""
         return asdict(self)
+
+    def for_recon(self, started: float) -> dict[str, Any]:
+        """The figures by the names that swift-recon shows, and by those of martlet."""
+        return {
+            "attempted": self.databases,
+            "success": max(0, self.databases - self.failures),
+            "failure": self.failures,
+            "remove": self.moved + self.removed,
+            "start": started,
+            "in_sync": self.in_sync,
+            "handoffs": self.handoffs - self.moved,  # that are left
+            "rows": self.rows,
+            "fetched": self.fetched,
+            "partly": self.partly,
+        }
 
     def line(self) -> str:
         """The figures that are not zero, for the log."""

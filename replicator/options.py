@@ -27,6 +27,9 @@ class ReplicatorOptions:
         604800.0, "Age after which a deletion that all replicas know is forgotten", "s"
     )
     handoffs_only: bool = option(False, "Only move databases to their primaries")
+    recon_cache_path: str = option(
+        "", "Directory for the figures of passes; empty: that of [filter:recon]"
+    )
     conn_timeout: float = option(0.5, "Longest wait for a connection to a server", "s")
     node_timeout: float = option(10.0, "Longest wait for a server's answer", "s")
     nice_priority: int | None = option(None, "Priority from -20 to 19; empty: as started")

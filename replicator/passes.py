@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from martlet.http.backend_client import BackendClient
 from martlet.http.response import HTTPException
 from martlet.log import fields, get_logger
+from martlet.recon.cache import update_figures
 from martlet.service.disk_calls import DiskStuck, on_disk
 from replicator.figures import Figures
 from replicator.options import ReplicatorOptions
@@ -60,6 +61,7 @@ class Passes:
         self._clock = clock
         self._quiet = Quiet(options.full_interval)
         self._next_start = 0.0  # monotonic, of a database
+        self._shown_error = ""  # that is in the log already
         self._log = get_logger(f"martlet.{kind}.replicator")
 
     def run_forever(self) -> None:
@@ -78,7 +80,7 @@ class Passes:
         :raises RingError: there is no ring.
         """
         chosen = selection or Selection()
-        figures, started = Figures(), time.monotonic()
+        figures, started, began = Figures(), time.monotonic(), self._clock()
         devices = local_devices(self._ring, self._port)
         if not devices:
             figures.failures += 1
@@ -97,7 +99,31 @@ class Passes:
         for_each(work, wanted, max(1, len(wanted)))
         figures.seconds = time.monotonic() - started
         self._log.info("pass done %s", figures.line())
+        if not (chosen.devices or chosen.partitions):  # those of a part would be read as of all
+            self._show(figures, began)
         return figures
+
+    def _show(self, figures: Figures, began: float) -> None:
+        """Write the figures of a pass for GET /recon/replication/KIND."""
+        folder = self._options.recon_cache_path
+        if not folder:
+            return
+        entries = {
+            "replication_stats": figures.for_recon(began),
+            "replication_time": figures.seconds,
+            "replication_last": self._clock(),
+        }
+        error = ""
+        try:
+            update_figures(folder, self._kind, entries)
+        except OSError as failure:
+            error = str(failure)
+        if error and error != self._shown_error:
+            self._log.warning(
+                "figures for recon cannot be written %s",
+                fields(recon_cache_path=folder, error=error),
+            )
+        self._shown_error = error
 
     def _run_device(self, device: Device, chosen: Selection, figures: Figures) -> None:
         """
@@ -124,6 +150,7 @@ class Passes:
         for_each(work, changed(), self._options.concurrency)
         missing = self._missing(quiet, figures)
         figures.unchanged += len(quiet) - len(missing)
+        figures.in_sync += len(quiet) - len(missing)
         for_each(work, missing, self._options.concurrency)
 
     def _replicate(self, device_path: str, held: Held, figures: Figures) -> None:
@@ -137,6 +164,7 @@ class Passes:
             figures.failures += 1
             self._log.exception("cannot replicate a database %s", fields(path=held.path))
             is_done = False
+        figures.in_sync += is_done
         self._quiet.remember(held.path, mark if is_done else None, self._clock())
 
     def _is_quiet(self, device_path: str, held: Held) -> bool:

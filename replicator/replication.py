@@ -128,6 +128,8 @@ class Replication:
             self._log.error("a database is not of its path %s", fields(path=held.path))
             return False
         place = self.place_of(held, names)
+        if not place.is_here:
+            figures.handoffs += 1
         if place.is_here and self._options.handoffs_only:
             return False
         horizon = Timestamp(max(0.0, self._now() - self._options.reclaim_age)).internal

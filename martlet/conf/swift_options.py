@@ -97,7 +97,6 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "db_preallocation": _NO_FALLOCATE,
         "handoff_delete": "a hand-off is removed when all primaries have everything in it",
         "run_pause": "interval is its newer name",
-        "recon_cache_path": "the figures of a pass go to the log, or with --json to the output",
     },
     "container-replicator": {
         "rsync_module": _NO_RSYNC,
@@ -105,7 +104,6 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "db_preallocation": _NO_FALLOCATE,
         "handoff_delete": "a hand-off is removed when all primaries have everything in it",
         "run_pause": "interval is its newer name",
-        "recon_cache_path": "the figures of a pass go to the log, or with --json to the output",
     },
     "filter:proxy-logging": {
         "access_log_name": _LOG,
@@ -122,7 +120,7 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "active_fernet_key_id": "tokens are signed with token_secret, or with a shared secret",
     },
     "filter:recon": {
-        "recon_lock_path": "the values are replaced atomically, without a lock",
+        "recon_lock_path": "each file of figures is its own lock",
     },
 }
 

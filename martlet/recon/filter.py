@@ -21,6 +21,7 @@ from martlet.conf.options import load_options, option, parse_bool
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.response import Response
 from martlet.log import get_logger
+from martlet.recon.cache import DEFAULT_PATH, read_figures
 from martlet.recon.figures import (
     Devices,
     file_digest,
@@ -76,7 +77,7 @@ class ReconOptions:
     """``[filter:recon]``."""
 
     recon_cache_path: str = option(
-        "/var/cache/martlet", "Directory to which background processes write their figures"
+        DEFAULT_PATH, "Directory to which background processes write their figures"
     )
 
 
@@ -128,12 +129,7 @@ class Recon:
 
     def _reported(self, name: str) -> dict[str, Any]:
         kind, keys = _REPORTED[name]
-        try:
-            with open(os.path.join(self._cache_path, f"{kind}.recon"), encoding="utf-8") as stream:
-                found = json.load(stream)
-        except (OSError, ValueError):
-            found = {}  # there is no report yet, or it is just being written
-        return {key: found.get(key) for key in keys} if isinstance(found, dict) else {}
+        return read_figures(self._cache_path, kind, keys)
 
     def _conf_digest(self) -> dict[str, str]:
         path = os.path.join(self._swift_dir, CONF_NAME)

@@ -32,9 +32,13 @@ func (r *Replicator) begin(ctx context.Context, current *ring.Ring, policy int, 
 	}
 	r.running[what] = make(chan struct{})
 	x := r.passOf(current, policy, d)
+	began := time.Now()
 	go func() {
 		defer func() { r.end(what, &x.report) }()
 		x.run(ctx)
+		if ctx.Err() == nil {
+			r.finish(what, Finished{Began: began, Ended: time.Now(), Report: x.report})
+		}
 	}()
 }
 

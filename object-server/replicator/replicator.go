@@ -42,6 +42,7 @@ type Replicator struct {
 	mu      sync.Mutex
 	running map[work]chan struct{} // closed when the pass over the device has ended; guarded by mu
 	ended   Report                 // of the passes over devices that no Pass has reported yet; guarded by mu
+	last    map[work]Finished      // the last pass over each device; guarded by mu
 }
 
 // work is a device for a policy.
@@ -53,7 +54,7 @@ type work struct {
 // New returns a Replicator.
 func New(config Config) *Replicator {
 	return &Replicator{
-		config: config, grid: config.Grid, rate: newRate(config.Rate), running: map[work]chan struct{}{},
+		config: config, grid: config.Grid, rate: newRate(config.Rate), running: map[work]chan struct{}{}, last: map[work]Finished{},
 		namesAtOnce: 32 << 10, elementsAtOnce: 16 << 10,
 	}
 }
@@ -69,8 +70,9 @@ type Report struct {
 	GivenBack  int   `json:"given_back"` // hand-offs that were removed
 	Sent       int   `json:"sent"`       // records that peers have stored
 	Bytes      int64 `json:"bytes"`
-	Fetched    int   `json:"fetched"` // records that replaced damaged ones
-	Damaged    int   `json:"damaged"` // partitions with damage, before the pass
+	Fetched    int   `json:"fetched"`  // records that replaced damaged ones
+	Damaged    int   `json:"damaged"`  // partitions with damage, before the pass
+	Doubtful   int   `json:"doubtful"` // partitions of which records of unknown names are lost, after the pass
 	Failures   int   `json:"failures"`
 	Running    int   `json:"running"` // devices that are not finished yet: a later report has their figures
 }
@@ -84,6 +86,7 @@ func (p *Report) add(o *Report) {
 	p.Bytes += o.Bytes
 	p.Fetched += o.Fetched
 	p.Damaged += o.Damaged
+	p.Doubtful += o.Doubtful
 	p.Failures += o.Failures
 }
 

@@ -20,6 +20,7 @@ func (x *devicePass) settle(ctx context.Context, p *replicas) {
 			x.failed(ctx, "heal", p.number, x.own, err)
 		}
 		if p.state.Doubt > 0 {
+			x.note(func(report *Report) { report.Doubtful++ })
 			return
 		}
 	}

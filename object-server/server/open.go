@@ -46,6 +46,6 @@ func (s *Server) use(open openFunc, wait time.Duration) {
 		Root: s.config.Devices, MountCheck: s.config.MountCheck, Logger: s.logger, Wait: wait, Open: open,
 	})
 	s.replicas.Devices = s.devices
-	s.reporter = recon.New(s.version, s.config.Devices, s.config.SwiftDir, s.devices)
+	s.reporter = recon.New(s.version, s.config.Devices, s.config.SwiftDir, s.config.ReconCachePath, s.devices)
 	s.relinker = relink.New(s.config.SwiftDir, s.config.Policies, s.devices, s.logger)
 }

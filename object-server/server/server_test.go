@@ -432,7 +432,9 @@ func TestUnknownMethodsAndRecon(t *testing.T) {
 		"/recon/devices": `:["sda"]}`, "/recon/unmounted": "[]", "/recon/quarantined": `"policies":{}`,
 		"/recon/replication": `"object_replication_last":null`, "/recon/updater/object": `"object_updater_sweep":null`,
 		"/recon/auditor/object": `"object_auditor_stats_ALL":null`, "/recon/expirer/object": `"expired_last_pass":null`,
-		"/recon/driveaudit/": `"drive_audit_errors":null`,
+		"/recon/driveaudit/": `"drive_audit_errors":null`, "/recon/sharding": `"sharding_last":null`,
+		"/recon/replication/container": `"replication_last":null`, "/recon/auditor/account": `"account_audits_since":null`,
+		"/recon/updater/container": `"container_updater_sweep":null`, "/recon/reconstruction/object": `"object_reconstruction_last":null`,
 	} {
 		if got := f.do("GET", path, ""); got.status != 200 || !strings.Contains(got.body, part) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)

@@ -34,6 +34,7 @@ GO_LEVELS = {
     "grid": 1,
     "background": 0,
     "failpoint": 0,
+    "reconcache": 0,
     "proof": -1,  # for tests of all the others
     "bundle/buffers": 0,
     "bundle/format": 0,  # no I/O, so not even vfs

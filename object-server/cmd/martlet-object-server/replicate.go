@@ -148,8 +148,12 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 	}
 	reloads.apply.Store(&apply)
 	go reloads.run()
+	figures := &passFigures{directory: config.Replicator.ReconCachePath, logger: logger}
 	if o.once {
 		report, err := pass(ctx, r, 0, logger)
+		if err == nil && len(o.devices)+len(o.policies) == 0 { // figures of a part would be read as those of all
+			figures.write(r)
+		}
 		if ctx.Err() != nil { // a signal
 			return 0, nil
 		}
@@ -159,7 +163,7 @@ func replicate(o *replicateOptions, stdout, stderr io.Writer) (failures int, err
 		return report.Failures, err
 	}
 	go r.Follow(ctx)
-	return 0, passes(ctx, r, config.Replicator.Interval, logger)
+	return 0, passes(ctx, r, config.Replicator.Interval, figures, logger)
 }
 
 func replicatorConfig(o *replicateOptions, config *conf.Config, connections *grid.Grid, logger *slog.Logger) replicator.Config {
@@ -208,12 +212,13 @@ func isLocal(ip net.IP) bool {
 }
 
 // passes makes one pass after another, until the context ends.
-func passes(ctx context.Context, r *replicator.Replicator, interval time.Duration, logger *slog.Logger) error {
+func passes(ctx context.Context, r *replicator.Replicator, interval time.Duration, figures *passFigures, logger *slog.Logger) error {
 	for ctx.Err() == nil {
 		next := time.NewTimer(interval)
 		if _, err := pass(ctx, r, interval, logger); err != nil && ctx.Err() == nil {
 			logger.Error("replication pass failed", "error", err) // a ring that cannot be read, for example
 		}
+		figures.write(r)
 		select {
 		case <-next.C:
 		case <-ctx.Done():
@@ -231,6 +236,6 @@ func pass(ctx context.Context, r *replicator.Replicator, patience time.Duration,
 	}
 	logger.Info("replication pass", "seconds", time.Since(began).Seconds(), "partitions", report.Partitions, "in_sync", report.InSync,
 		"handoffs", report.Handoffs, "given_back", report.GivenBack, "sent", report.Sent, "bytes", report.Bytes,
-		"fetched", report.Fetched, "damaged", report.Damaged, "failures", report.Failures, "running", report.Running, "pid", os.Getpid())
+		"fetched", report.Fetched, "damaged", report.Damaged, "doubtful", report.Doubtful, "failures", report.Failures, "running", report.Running, "pid", os.Getpid())
 	return report, nil
 }

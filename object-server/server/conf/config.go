@@ -42,6 +42,7 @@ type Config struct {
 	AllowedHeaders []string
 	Device         device.Options
 	Ratelimit      ratelimit.Config
+	ReconCachePath string // directory to which background programs write figures
 	Replicator     Replicator
 	WithoutEffect  []string // options of OpenStack Swift without a meaning here, each with the reason
 
@@ -68,6 +69,9 @@ func ReadIn(path, swiftDir string) (*Config, error) {
 	}
 	if swiftDir != "" {
 		config.SwiftDir = swiftDir
+	}
+	if config.Replicator.ReconCachePath == "" {
+		config.Replicator.ReconCachePath = config.ReconCachePath
 	}
 	if err := config.Ratelimit.Finish(file, config.SwiftDir); err != nil {
 		return nil, err
@@ -103,7 +107,7 @@ func (c *Config) read(file *ini.File) error {
 }
 
 func isForeign(section string) bool {
-	if section == ratelimit.Section {
+	if section == ratelimit.Section || section == reconSection {
 		return false
 	}
 	if strings.HasPrefix(section, "pipeline:") || strings.HasPrefix(section, "filter:") {

@@ -66,6 +66,7 @@ concurrency = 1
 		config.Limits.MetaCountMax != 5 || config.Limits.FileSizeMax != 77 || config.Limits.MetaValueMax != 256 ||
 		!config.Policies[3] || config.Policies[1] || config.BindIP != "10.0.0.7" ||
 		config.Device.CompactionRate != -1 || config.Device.ReclaimAge != time.Hour ||
+		config.ReconCachePath != "/var/cache/swift" || config.Replicator.ReconCachePath != "/var/cache/swift" ||
 		config.Device.ReserveBytes != 10000 || config.Device.ReservePercent != 0 {
 		t.Errorf("got %+v", config)
 	}

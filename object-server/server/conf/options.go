@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"martlet/object-server/device"
+	"martlet/object-server/reconcache"
 	"martlet/object-server/server/descriptors"
 	"martlet/object-server/server/option"
 	"martlet/object-server/server/ratelimit"
@@ -21,9 +22,10 @@ const (
 	updaterSection = "object-updater"
 
 	replicatorSection = "object-replicator"
+	reconSection      = "filter:recon"
 )
 
-var ownSections = []string{defaultSection, appSection, updaterSection, replicatorSection, ratelimit.Section}
+var ownSections = []string{defaultSection, appSection, updaterSection, replicatorSection, reconSection, ratelimit.Section}
 
 // options lists every option; etc/object-server.conf-sample describes them. [app:object-server] may set those of
 // [DEFAULT], too.
@@ -62,6 +64,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "fallocate_reserve", "1%", c.setReserve),
 		option.New(defaultSection, "reclaim_age", "604800", option.Seconds(&c.Device.ReclaimAge)),
 		option.New(updaterSection, "interval", "300", option.Seconds(&c.UpdaterInterval)),
+		option.New(reconSection, "recon_cache_path", reconcache.DefaultDirectory, option.Text(&c.ReconCachePath)),
 	}, append(c.Replicator.options(), c.Ratelimit.Options()...)...)
 }
 

@@ -13,6 +13,7 @@ type Replicator struct {
 	Concurrency    int           // partitions of a device at once
 	BytesPerSecond int64         // 0: no limit
 	NodeTimeout    time.Duration // for one request to a server
+	ReconCachePath string        // directory for the figures of passes
 	Priority       background.Priority
 }
 
@@ -22,6 +23,7 @@ func (r *Replicator) options() []option.Option {
 		option.New(replicatorSection, "concurrency", "4", option.Integer(&r.Concurrency, 1, 256)),
 		option.New(replicatorSection, "bytes_per_second", "0", option.Integer(&r.BytesPerSecond, 0, 1<<40)),
 		option.New(replicatorSection, "node_timeout", "60", option.Seconds(&r.NodeTimeout)),
+		option.New(replicatorSection, "recon_cache_path", "", func(value string) error { r.ReconCachePath = value; return nil }),
 	}, priorityOptions(replicatorSection, &r.Priority)...)
 }
 

@@ -26,15 +26,33 @@ var (
 // swiftConf is where swift-recon looks up the digest of the cluster's conf.
 const swiftConf = "/etc/swift/swift.conf"
 
-// reported are the keys of the figures of background processes, by path. No process writes figures yet.
-var reported = map[string][]string{
-	"auditor/object":        {"object_auditor_stats_ALL", "object_auditor_stats_ZBF"},
-	"driveaudit":            {"drive_audit_errors"},
-	"expirer/object":        {"object_expiration_pass", "expired_last_pass"},
-	"reconstruction/object": {"object_reconstruction_last", "object_reconstruction_time"},
-	"replication/object": {"replication_time", "replication_stats", "replication_last",
-		"object_replication_time", "object_replication_last"},
-	"updater/object": {"object_updater_sweep", "object_updater_stats", "object_updater_last"},
+// report is what a background program writes for a path.
+type report struct {
+	kind string // of the server whose file has it
+	keys []string
+}
+
+var replicationKeys = []string{"replication_time", "replication_stats", "replication_last"}
+
+func auditKeys(kind string) []string {
+	return []string{kind + "_audits_passed", kind + "_auditor_pass_completed", kind + "_audits_since", kind + "_audits_failed"}
+}
+
+// reported are the figures of background programs, by path. All servers answer all of them, as in Swift.
+var reported = map[string]report{
+	"auditor/account":       {"account", auditKeys("account")},
+	"auditor/container":     {"container", auditKeys("container")},
+	"auditor/object":        {"object", []string{"object_auditor_stats_ALL", "object_auditor_stats_ZBF"}},
+	"driveaudit":            {"drive", []string{"drive_audit_errors"}},
+	"expirer/object":        {"object", []string{"object_expiration_pass", "expired_last_pass"}},
+	"reconstruction/object": {"object", []string{"object_reconstruction_last", "object_reconstruction_time"}},
+	"replication/account":   {"account", replicationKeys},
+	"replication/container": {"container", replicationKeys},
+	"replication/object": {"object", append([]string{"object_replication_time", "object_replication_last"},
+		replicationKeys...)},
+	"sharding":          {"container", []string{"sharding_stats", "sharding_time", "sharding_last"}},
+	"updater/container": {"container", []string{"container_updater_sweep"}},
+	"updater/object":    {"object", []string{"object_updater_sweep", "object_updater_stats", "object_updater_last"}},
 }
 
 // readMemory returns the fields of /proc/meminfo.
@@ -160,15 +178,6 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-// nothingReported has the keys of a background process, without figures.
-func nothingReported(keys []string) map[string]any {
-	figures := map[string]any{}
-	for _, key := range keys {
-		figures[key] = nil
-	}
-	return figures
 }
 
 func secondsNow() float64 {

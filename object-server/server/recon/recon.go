@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"martlet/object-server/device"
+	"martlet/object-server/reconcache"
 	"martlet/object-server/server/calls"
 	"martlet/object-server/server/devices"
 	"martlet/object-server/updates"
@@ -21,6 +22,7 @@ type Reporter struct {
 	version  string
 	root     string // of the devices
 	swiftDir string
+	cache    string // of the figures of background programs
 	devices  *devices.Set
 
 	// Figures that devices are asked for; a device may not answer.
@@ -29,10 +31,11 @@ type Reporter struct {
 	stats       *calls.Group[deviceFigures]
 }
 
-// New returns a reporter for the devices below root, and the rings and martlet.conf in swiftDir.
-func New(version, root, swiftDir string, all *devices.Set) *Reporter {
+// New returns a reporter for the devices below root, the rings and martlet.conf in swiftDir, and the figures of background
+// programs in cache.
+func New(version, root, swiftDir, cache string, all *devices.Set) *Reporter {
 	return &Reporter{
-		version: version, root: root, swiftDir: swiftDir, devices: all,
+		version: version, root: root, swiftDir: swiftDir, cache: cache, devices: all,
 		disks: calls.New[diskFigures](true), quarantines: calls.New[quarantine](true), stats: calls.New[deviceFigures](true),
 	}
 }
@@ -71,8 +74,8 @@ func (r *Reporter) Figures(name string) (any, error) {
 	case "replication":
 		name = "replication/object"
 	}
-	if keys, ok := reported[name]; ok {
-		return nothingReported(keys), nil
+	if one, ok := reported[name]; ok {
+		return reconcache.Read(r.cache, one.kind, one.keys), nil
 	}
 	return nil, nil
 }

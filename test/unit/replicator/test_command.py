@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def write_conf(directory: Path) -> Path:
     conf.write_text(
         f"[DEFAULT]\nswift_dir = {directory}\ndevices = {directory}/devices\n"
         "mount_check = false\nbind_port = 6202\n[account-replicator]\nrun_pause = 5\n"
+        f"[filter:recon]\nuse = egg:martlet#recon\nrecon_cache_path = {directory}/recon\n"
     )
     return conf
 
@@ -98,3 +100,11 @@ def test_a_pass_of_a_host_without_peers(tmp_path: Path, capsys: pytest.CaptureFi
     assert run([str(conf), "--once", "--json"], "account", AccountDatabase) == 0
     figures = json.loads(capsys.readouterr().out)
     assert (figures["databases"], figures["failures"]) == (0, 0)
+    shown = json.loads((tmp_path / "recon" / "account.recon").read_text())
+    assert shown["replication_last"] == pytest.approx(time.time(), abs=60.0)
+    (tmp_path / "recon" / "account.recon").unlink()
+    assert run([str(conf), "--once", "--device", "d1"], "account", AccountDatabase) == 0
+    assert not (tmp_path / "recon" / "account.recon").exists()  # a part is not shown as all
+    conf.write_text(conf.read_text().replace("run_pause = 5", f"recon_cache_path = {tmp_path}/o"))
+    assert run([str(conf), "--once"], "account", AccountDatabase) == 0
+    assert (tmp_path / "o" / "account.recon").exists()

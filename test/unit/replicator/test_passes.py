@@ -14,6 +14,7 @@ from replicating import PARTITION, Killed, Replicas
 from storage_calls import stamp
 
 from container.app import ContainerServer
+from martlet.recon.cache import read_figures
 from replicator.passes import Selection
 from replicator.quiet import SETTLED_SECONDS, Quiet, fingerprint
 
@@ -127,6 +128,45 @@ def test_the_selection_of_a_pass(containers: Replicas) -> None:
     assert containers.replicate(1, Selection(["d2"], ())).databases == 0
     assert containers.replicate(1, Selection((), [PARTITION + 1])).databases == 0
     assert containers.replicate(1, Selection(["d1"], [PARTITION])).databases == 1
+
+
+def test_the_figures_of_passes_are_shown(tmp_path: Path) -> None:
+    folder = str(tmp_path / "recon")
+    containers = Replicas(ContainerServer, tmp_path, recon_cache_path=folder)
+    keys = ("replication_last", "replication_stats", "replication_time")
+    containers.everywhere([1, 4], "PUT", C, 1)
+    containers.replicate(1, Selection(["d1"], ()))
+    assert read_figures(folder, "container", keys) == dict.fromkeys(keys)
+    containers.wires.cut = {2}
+    containers.replicate(4)
+    shown = read_figures(folder, "container", keys)
+    assert shown["replication_last"] == containers.now
+    assert 0 <= shown["replication_time"] < 60
+    stats = shown["replication_stats"]
+    assert (stats["attempted"], stats["failure"], stats["success"]) == (1, 1, 0)
+    assert (stats["in_sync"], stats["handoffs"], stats["remove"]) == (0, 1, 0)
+    containers.wires.cut = set()
+    containers.replicate(4)
+    stats = read_figures(folder, "container", keys)["replication_stats"]
+    assert (stats["failure"], stats["handoffs"], stats["remove"]) == (0, 0, 1)
+    for in_sync in (1, 1):  # compared, and then unchanged
+        containers.replicate(1)
+        stats = read_figures(folder, "container", keys)["replication_stats"]
+        assert (stats["attempted"], stats["success"], stats["in_sync"]) == (1, 1, in_sync)
+    containers.close()
+
+
+def test_a_pass_goes_on_without_a_place_for_its_figures(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    containers = Replicas(ContainerServer, tmp_path, recon_cache_path=str(tmp_path / "file"))
+    containers.everywhere([1], "PUT", C, 1)
+    with caplog.at_level("WARNING", "martlet.container.replicator"):
+        assert containers.replicate(1).copied == 2
+        containers.replicate(1)
+    assert caplog.text.count("figures for recon cannot be written") == 1
+    containers.close()
 
 
 def test_the_fingerprint_of_a_database(tmp_path: Path) -> None:
