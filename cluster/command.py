@@ -16,6 +16,7 @@ from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
 from cluster.policies import parse_wanted
+from cluster.recon import command as recon_command
 from cluster.status import down, status
 from cluster.up import up
 from martlet.closed_pipe import end_with_reader
@@ -78,6 +79,8 @@ def _main(argv: list[str] | None) -> int:
             return device_command.run(arguments, home)
         if arguments.command == "ring":
             return ring_command.run(arguments)
+        if arguments.command == "recon":
+            return recon_command.run(arguments, home)
         return status(home, arguments.json)
     except ClusterError as error:
         print(f"martlet: {error}", file=sys.stderr)
@@ -120,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true", help="as JSON")
     ring_command.add_parser(commands)
     device_command.add_parser(commands)
+    recon_command.add_parser(commands)
     _add_object_info(
         commands.add_parser(
             "object-info",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.layout import Home
+from cluster.swift_dir import swift_dir_of
 from martlet.conf.cluster import CONF_NAME, HashOptions
 from martlet.conf.options import ConfigError
 from ring.device_marker import DeviceMarkers
 
-SWIFT_DIR_DEFAULT = Path("/etc/martlet")
 _EPILOG = """\
 A storage service refuses a device without its marker, or with the marker of another device: most
 likely it is not mounted, or the wrong disk is mounted. Use `adopt` for a new disk that replaces a
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, home: Home) -> int:
     path = Path(arguments.path).absolute()
     if not path.is_dir():
         raise ClusterError(f"{path} is not a directory")
-    swift_dir: Path = arguments.swift_dir or _swift_dir_of(home)
+    swift_dir = swift_dir_of(home, arguments.swift_dir)
     try:
         salts = HashOptions.read(swift_dir / CONF_NAME)
         DeviceMarkers(salts, mount_check=False).adopt(str(path))
@@ -54,7 +54,3 @@ def run(arguments: argparse.Namespace, home: Home) -> int:
         raise ClusterError(str(error)) from None
     print(f"{path} is {path.name} of the cluster in {swift_dir}")
     return 0
-
-
-def _swift_dir_of(home: Home) -> Path:
-    return home.etc if (home.etc / CONF_NAME).exists() else SWIFT_DIR_DEFAULT
