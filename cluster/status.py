@@ -17,7 +17,9 @@ from cluster.lock import running_supervisor
 from cluster.ports import HOST
 from cluster.processes import STOP_SECONDS
 from cluster.readiness import answers, read_jobs, storage_tls
+from cluster.recon.summary import as_line, replication_of
 from cluster.services import Service, services_of
+from cluster.swift_dir import ClusterFiles
 from martlet.service.child_process import is_alive
 
 #: Exit status of ``status`` when no cluster is running, as in the Linux Standard Base.
@@ -40,6 +42,8 @@ def status(home: Home, as_json: bool) -> int:
         print(f"{report['url']}  home {home.root}  supervisor {report['pid']}")
         for entry in report["services"]:
             _print_service(entry)
+        if report["replication"]:
+            print(f"  {as_line(report['replication'])}")
     if not report["running"]:
         return EXIT_NOT_RUNNING
     return 0 if all(e["state"] == "ok" for e in report["services"]) else EXIT_DEGRADED
@@ -97,7 +101,15 @@ def _report(home: Home) -> dict[str, Any]:
             for service in services_of(home, layout)
             if not service.is_background or _pid_path(home, service).exists()
         ],
+        "replication": _replication(home),
     }
+
+
+def _replication(home: Home) -> dict[str, Any]:
+    try:
+        return replication_of(ClusterFiles.load(home.etc))
+    except ClusterError:  # the services say what is wrong with their files
+        return {}
 
 
 def _pid_path(home: Home, service: Service) -> Path:

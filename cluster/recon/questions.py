@@ -46,6 +46,7 @@ class Question:
     problems: Callable[[Here, Reply, Any], Iterable[str]] = lambda here, reply, value: ()
     is_of_host: bool = False  # all servers of a host answer the same
     is_by_device: bool = False  # the first column is a device of the host
+    is_grouped: bool = False  # servers with the same answers share a line
 
     def path_for(self, kind: str) -> str:
         """The path of the question at servers of a kind."""
@@ -460,6 +461,7 @@ QUESTIONS = (
         ("is a",),
         _kind,
         problems=_kind_problems,
+        is_grouped=True,
     ),
     Question(
         "md5",
@@ -469,6 +471,7 @@ QUESTIONS = (
         ("ring", "md5", "compared"),
         _rings,
         problems=_ring_problems,
+        is_grouped=True,
     ),
     Question(
         "conf-md5",
@@ -478,6 +481,7 @@ QUESTIONS = (
         ("md5", "compared"),
         _conf,
         problems=_conf_problems,
+        is_grouped=True,
     ),
     Question(
         "time",
@@ -488,6 +492,14 @@ QUESTIONS = (
         _time,
         problems=_time_problems,
     ),
-    Question("versions", "releases of the servers", "versions", "version", ("version",), _version),
+    Question(
+        "versions",
+        "releases of the servers",
+        "versions",
+        "version",
+        ("version",),
+        _version,
+        is_grouped=True,
+    ),
 )
 BY_NAME = {question.name: question for question in QUESTIONS}

@@ -32,6 +32,8 @@ _HEADS = (
     *("pending", "quarantined", "disks in use", "rings"),
 )
 
+Row = Sequence[Cell | str]
+
 
 def look_here(swift_dir: Path, now: float, jitter: float = 0.0) -> Here:
     """The digests of the files of this host.
@@ -123,34 +125,36 @@ class Report:
         return (q for q in self.questions if reply.server.kind in q.kinds)
 
     def _table(self, question: Question) -> str:
-        rows: list[Sequence[Cell | str]] = []
-        seen: set[tuple[str, ...]] = set()
+        rows = list(self._rows(question))
+        if not rows:
+            return f"{question.title}: none"
+        is_of_host = question.is_of_host or question.is_by_device
+        heads = ("host" if is_of_host else "server", *question.heads)
+        if question.is_by_device:
+            return self._device_table(question, heads, rows)
+        shown = _grouped(rows) if question.is_grouped else rows
+        return f"{question.title}\n" + cells.table(heads, shown, cells.footer(rows))
+
+    def _rows(self, question: Question) -> Iterator[Row]:
+        """The rows of all servers, with the name before each; of a host, those of its first one."""
+        seen: set[tuple[str, str]] = set()
         for reply in self.replies:
-            kind = reply.server.kind
-            value = reply.value(question.path_for(kind)) if kind in question.kinds else None
+            server = reply.server
+            if server.kind not in question.kinds:
+                continue
+            value = reply.value(question.path_for(server.kind))
             if value is None:
                 continue
             for row in question.rows(self.here, reply, value):
-                name = f"{kind} {reply.server.name}"
-                if question.is_of_host or question.is_by_device:
-                    name = reply.server.ip
-                    key = (name, str(row[0]) if question.is_by_device else "")
-                    if key in seen:
-                        continue
+                if not (question.is_of_host or question.is_by_device):
+                    yield (f"{server.kind} {server.name}", *row)
+                    continue
+                key = (server.ip, str(row[0]) if question.is_by_device else "")
+                if key not in seen:
                     seen.add(key)
-                rows.append((name, *row))
-        heads = ("host" if question.is_of_host or question.is_by_device else "server",)
-        if not rows:
-            return f"{question.title}: none"
-        if question.is_by_device:
-            return self._device_table(question, (*heads, *question.heads), rows)
-        return f"{question.title}\n" + cells.table(
-            (*heads, *question.heads), rows, cells.footer(rows)
-        )
+                    yield (server.ip, *row)
 
-    def _device_table(
-        self, question: Question, heads: Sequence[str], rows: list[Sequence[Cell | str]]
-    ) -> str:
+    def _device_table(self, question: Question, heads: Sequence[str], rows: Sequence[Row]) -> str:
         """A table of devices, or of those in use most and least; the last column says how much."""
 
         def use(row: Sequence[Cell | str]) -> float:
@@ -216,6 +220,17 @@ class Report:
             _disks(value("diskusage"), value("unmounted"), reply.server.devices),
             "" if digests is None else ("same" if is_same else "DIFFER"),
         ]
+
+
+def _grouped(rows: Iterable[Row]) -> list[Row]:
+    """Rows that are the same but for the server are one, with the number of servers."""
+    groups: dict[tuple[Cell | str, ...], list[Cell | str]] = {}
+    for server, *row in rows:
+        groups.setdefault(tuple(row), []).append(server)
+    return [
+        (servers[0] if len(servers) == 1 else f"{len(servers)} servers", *row)
+        for row, servers in groups.items()
+    ]
 
 
 def _has(cell: Cell | str) -> bool:
