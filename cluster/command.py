@@ -10,8 +10,9 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
-from cluster import device_command, ring_command
+from cluster import account_audit, device_command, dispersion_command, get_nodes, ring_command
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
@@ -59,6 +60,16 @@ examples:
 """
 
 
+#: Commands in a module of their own that look at the cluster in the home, or at another one.
+_WITH_HOME: dict[str, Any] = {
+    "device": device_command,
+    "recon": recon_command,
+    "get-nodes": get_nodes,
+    "dispersion": dispersion_command,
+    "audit-account": account_audit,
+}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run ``martlet``; return the exit status."""
     return end_with_reader(lambda: _main(argv))
@@ -75,12 +86,11 @@ def _main(argv: list[str] | None) -> int:
             return down(home)
         if arguments.command == "object-info":
             return _object_info(arguments)
-        if arguments.command == "device":
-            return device_command.run(arguments, home)
         if arguments.command == "ring":
             return ring_command.run(arguments)
-        if arguments.command == "recon":
-            return recon_command.run(arguments, home)
+        if arguments.command in _WITH_HOME:
+            exit_status: int = _WITH_HOME[arguments.command].run(arguments, home)
+            return exit_status
         return status(home, arguments.json)
     except ClusterError as error:
         print(f"martlet: {error}", file=sys.stderr)
@@ -122,8 +132,8 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("status", help="show the running services")
     show.add_argument("--json", action="store_true", help="as JSON")
     ring_command.add_parser(commands)
-    device_command.add_parser(commands)
-    recon_command.add_parser(commands)
+    for command in _WITH_HOME.values():
+        command.add_parser(commands)
     _add_object_info(
         commands.add_parser(
             "object-info",
