@@ -25,7 +25,7 @@ from martlet.conf.options import ConfigError, parse_bool, read_ini
 
 CONF_NAME = "dispersion.conf"
 _SECTION = "dispersion"
-_SECONDS = 10.0
+_SECONDS = 5.0
 _KINDS = ("container", "object")
 #: The user in the home of `martlet up`: its account has nothing else in it.
 _TRIAL_USER = "admin:admin"
@@ -94,7 +94,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         step.add_argument("--key", metavar="KEY", help="as ST_KEY")
         step.add_argument("--insecure", action="store_true", help="accept any certificate")
         step.add_argument("--concurrency", type=int, metavar="N", help="requests at once (25)")
-        step.add_argument("--retries", type=int, metavar="N", help="of a request that fails (5)")
+        step.add_argument("--retries", type=int, metavar="N", help="of a request that fails (2)")
 
 
 def run(arguments: argparse.Namespace, home: Home) -> int:
@@ -199,7 +199,7 @@ def _plan(arguments: argparse.Namespace, home: Home, files: ClusterFiles) -> Pla
         tuple(kind for kind in _KINDS if is_wanted(kind)),
         number("coverage", "dispersion_coverage", 1.0),
         int(number("concurrency", "concurrency", 25)),
-        int(number("retries", "retries", 5)),
+        int(number("retries", "retries", 2)),
         arguments.insecure or _is_on(conf, "keystone_api_insecure", "no"),
     )
     if not 0 < plan.coverage <= 100:
