@@ -1,0 +1,272 @@
+"""What an operator sees of a cluster: `martlet recon`, `status`, `get-nodes`, `dispersion`, audits.
+
+The tests share a cluster of four nodes with background jobs. Each leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_databases import device_path, ring_of
+from running_cluster import RunningCluster, await_true
+from swift_api import Account
+
+from cluster.ports import HOST
+from ring.builder_file import load_builder
+from ring.file_format import encode_ring
+from ring.ring import Ring
+
+OBJECTS = 12
+BODY = b"a body of which one byte rots on a disk"
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Four nodes with objects, of which each replica is there."""
+    home = tmp_path_factory.mktemp("seen")
+    running = RunningCluster(home, "--nodes", "4", background=True).start()
+    account = Account(running.port)
+    assert account.call("PUT", "c").status == 201
+    for number in range(OBJECTS):
+        assert account.call("PUT", "c", f"o{number}", body=BODY).status == 201
+    account.close()
+    await_true(lambda: audit(running)[0] == 0, "equal replicas everywhere")
+    yield running
+    assert running.stop() == 0, "".join(running.output)
+
+
+def audit(cluster: RunningCluster, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit status and the report of `martlet audit-account`."""
+    done = cluster.command("audit-account", "--json", *arguments, "AUTH_test")
+    return done.returncode, json.loads(done.stdout)
+
+
+def recon(cluster: RunningCluster, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit status and the answers of `martlet recon`."""
+    done = cluster.command("recon", "--json", *arguments)
+    assert not done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def answers(report: dict[str, Any], kind: str, question: str) -> list[Any]:
+    return [one["answers"][question] for one in report["servers"] if one["kind"] == kind]
+
+
+def is_in_sync(cluster: RunningCluster) -> bool:
+    """Whether each node has finished a pass that found all replicas equal."""
+    _, report = recon(cluster, "object", "--replication")
+    found = answers(report, "object", "replication")
+    stats = [one["replication_stats"] or {} for one in found]
+    return all(one["object_replication_last"] for one in found) and all(
+        one.get("partitions") and one["in_sync"] == one["partitions"] and not one["failure"]
+        for one in stats
+    )
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def without_object_server(cluster: RunningCluster, node: int) -> Iterator[None]:
+    """Nothing listens on the port of a node's object server."""
+    name = f"object-server-node{node}"
+    assert cluster.process is not None
+    with frozen(cluster.process.pid):  # the supervisor would start it again
+        os.kill(cluster.pid_of(name), signal.SIGKILL)
+        yield
+    await_true(lambda: cluster.services()[name]["state"] == "ok", f"{name} runs again")
+
+
+def object_at(cluster: RunningCluster, node: int) -> str:
+    return f"{HOST}:{cluster.storage_port('object', node)}"
+
+
+def test_all_is_well(seen: RunningCluster) -> None:
+    await_true(lambda: is_in_sync(seen), "a pass of each replicator")
+    status, report = recon(seen)
+    assert status == 0, report["problems"]
+    assert len(report["servers"]) == 12
+    assert report["no_answer"] == report["problems"] == []
+    stats = [found["replication_stats"] for found in answers(report, "object", "replication")]
+    ring = ring_of(seen, "object")
+    used = {ring.get_part("AUTH_test", "c", f"o{number}") for number in range(OBJECTS)}
+    assert sum(one["partitions"] for one in stats) == 3 * len(used)
+    assert sum(found["async_pending"] for found in answers(report, "object", "async")) == 0
+    text = seen.command("recon").stdout
+    assert "12 of 12 servers answered; nothing is wrong" in text
+    for node in range(1, 5):
+        (line,) = [x for x in text.splitlines() if object_at(seen, node) in x]
+        assert " ok " in line
+        assert " ago " in line
+        assert line.endswith(" same")
+
+
+def test_all_questions_of_all_servers(seen: RunningCluster) -> None:
+    status, report = recon(seen, "--all")
+    assert status == 0, report["problems"]
+    for server in report["servers"]:
+        missing = [name for name, answer in server["answers"].items() if answer is None]
+        assert missing == []
+    text = seen.command("recon", "--all", "--diskusage", "--top", "2").stdout
+    assert "12 servers  account.ring.gz" in text
+    assert "disk usage: in use most" in text
+    assert "4 servers  object-server" in text
+
+
+def test_a_node_that_is_down_and_one_that_hangs(seen: RunningCluster) -> None:
+    with without_object_server(seen, 4), frozen(seen.pid_of("object-server-node2")):
+        done = seen.command("recon", "-t", "1")
+        status, report = recon(seen, "object", "--replication", "--time", "-t", "1")
+    assert done.returncode == status == 3
+    assert "10 of 12 servers answered; what is wrong:" in done.stdout
+    assert f"object server {object_at(seen, 2)} does not answer: no answer in 1.0 s" in done.stdout
+    assert f"object server {object_at(seen, 4)} does not answer: cannot connect" in done.stdout
+    assert report["no_answer"] == sorted(f"object {object_at(seen, node)}" for node in (2, 4))
+    assert sum(one["answers"]["time"] is not None for one in report["servers"]) == 2
+
+
+def test_status_shows_the_age_of_replication(seen: RunningCluster) -> None:
+    await_true(lambda: is_in_sync(seen), "a pass of each replicator")
+    text = seen.command("status").stdout
+    (line,) = [line for line in text.splitlines() if line.startswith("  replication  ")]
+    assert "objects " in line
+    assert " ago, " in line
+    found = json.loads(seen.command("status", "--json").stdout)["replication"]["object"]
+    assert found["servers"] == found["answered"] == 4
+    assert found["in_sync"] == found["attempted"] > 0
+    assert found["last"] > 0
+
+
+def test_a_ring_that_half_of_the_nodes_have(seen: RunningCluster, tmp_path: Path) -> None:
+    etc = seen.home / "etc"
+    confs = {node: etc / f"node{node}" / "object-server.conf" for node in (3, 4)}
+    services = [f"object-server-node{node}" for node in confs]
+    old = tmp_path / "old"
+    old.mkdir()
+    for path in (*etc.glob("*.ring.gz"), etc / "martlet.conf"):
+        shutil.copy(path, old)
+    before = {conf: conf.read_text() for conf in confs.values()}
+    ring = etc / "container.ring.gz"
+    first = ring.read_bytes()
+    try:
+        for conf, text in before.items():
+            conf.write_text(text.replace(f"swift_dir = {etc}\n", f"swift_dir = {old}\n"))
+        seen.kill_and_await_restart(*services)
+        data = load_builder(etc / "container.builder").ring_data()
+        ring.write_bytes(encode_ring(data, "container.ring.gz", 2))  # the same in another form
+        assert ring.read_bytes() != first
+        status, report = recon(seen, "--md5")
+        text = seen.command("recon").stdout
+    finally:
+        ring.write_bytes(first)
+        for conf, content in before.items():
+            conf.write_text(content)
+        seen.kill_and_await_restart(*services)
+    assert status == 1
+    assert len(report["problems"]) == 2
+    assert all("its container.ring.gz is another one (md5 " in p for p in report["problems"])
+    named = " ".join(report["problems"])
+    assert all(object_at(seen, node) in named for node in confs)
+    rows = [line for line in text.splitlines() if line.endswith(" DIFFER")]
+    assert len(rows) == 2
+    assert recon(seen, "--md5")[0] == 0
+
+
+def test_a_quarantined_object_is_counted(seen: RunningCluster) -> None:
+    account = Account(seen.port)
+    assert account.call("PUT", "c", "rotten", body=BODY * 2).status == 201
+    await_true(lambda: audit(seen)[0] == 0, "equal replicas everywhere")
+    ring = ring_of(seen, "object")
+    partition, nodes = ring.get_nodes("AUTH_test", "c", "rotten")
+    segments = (device_path(seen, nodes[0]) / "bundles" / str(partition)).glob("*.bundle")
+    (segment,) = [path for path in segments if BODY * 2 in path.read_bytes()]
+    # Nothing may repair it before it was seen.
+    with frozen(seen.pid_of("background-node" + nodes[0]["device"].removeprefix("d"))):
+        with segment.open("r+b") as stream:
+            stream.seek(segment.read_bytes().index(BODY * 2) + len(BODY))
+            stream.write(b"X")
+        done = seen.command("audit-account", "--deep", "AUTH_test/c/rotten")
+        assert done.returncode == 1
+        assert f"{nodes[0]['ip']}:{nodes[0]['port']}/{nodes[0]['device']}" in done.stdout
+        _, report = recon(seen, "object", "--quarantined")
+        counts = {
+            one["address"]: one["answers"]["quarantined"]["objects"] for one in report["servers"]
+        }
+        assert counts.pop(f"{nodes[0]['ip']}:{nodes[0]['port']}") == 1
+        assert set(counts.values()) == {0}
+    await_true(lambda: audit(seen, "--deep")[0] == 0, "the replicator gets it from a peer")
+    account.close()
+
+
+def test_get_nodes(seen: RunningCluster) -> None:
+    done = seen.command("get-nodes", "--json", "--ask", "-a", "AUTH_test", "c", "o1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    ring: Ring = ring_of(seen, "object")
+    partition, nodes = ring.get_nodes("AUTH_test", "c", "o1")
+    assert found["partition"] == partition
+    assert [n["id"] for n in found["nodes"][:3]] == [n["id"] for n in nodes]
+    assert [n["answer"]["status"] for n in found["nodes"]] == [200, 200, 200, 404]
+    for node in found["nodes"][:3]:
+        assert (device_path(seen, node).parent / node["directory"]).is_dir()
+    done = seen.command("get-nodes", "--json", "AUTH_test/c")
+    for node in json.loads(done.stdout)["nodes"][:3]:
+        assert list((device_path(seen, node).parent / node["directory"]).glob("*.db"))
+    missing = seen.command("get-nodes", "--ask", "AUTH_test/c/none")
+    assert missing.returncode == 1
+    assert missing.stdout.count("  404  ") == 4
+
+
+def test_dispersion(seen: RunningCluster) -> None:
+    none = seen.command("dispersion", "report")
+    assert none.returncode == 1
+    assert "run `martlet dispersion populate`" in none.stderr
+    made = seen.command("dispersion", "populate", "--coverage", "2")
+    assert made.returncode == 0, made.stderr
+    await_true(lambda: seen.command("dispersion", "report").returncode == 0, "all copies")
+    with without_object_server(seen, 3):
+        done = seen.command("dispersion", "report", "--json", "--retries", "0")
+        shown = seen.command("dispersion", "report", "--object-only", "-p", "--retries", "0")
+    assert done.returncode == shown.returncode == 1
+    report = json.loads(done.stdout)
+    assert report["container"]["pct_found"] == 100.0
+    found = report["object"]
+    ring, port = ring_of(seen, "object"), seen.storage_port("object", 3)
+    lacking = sorted(map(int, found["incomplete"]))
+    assert all(port in {n["port"] for n in ring.get_part_nodes(p)} for p in lacking)
+    assert found["copies_expected"] == 3 * found["partitions"] == 60
+    assert found["missing_one"] == len(lacking) == 60 - found["copies_found"] > 0
+    assert f"partition {lacking[0]} lacks 1" in shown.stdout
+    assert "cannot connect" in shown.stdout
+
+
+def test_an_audit_names_what_differs(seen: RunningCluster, tmp_path: Path) -> None:
+    assert audit(seen, "--deep")[0] == 0
+    with without_object_server(seen, 1):
+        status, report = audit(seen, "--errors", str(tmp_path / "paths"))
+    assert status == 1
+    ring = ring_of(seen, "object")
+    port = seen.storage_port("object", 1)
+    expected = {
+        f"AUTH_test/c/o{number}"
+        for number in range(OBJECTS)
+        if port in {n["port"] for n in ring.get_nodes("AUTH_test", "c", f"o{number}")[1]}
+    }
+    found = {one["path"] for one in report["differences"]}
+    assert expected <= found
+    assert set((tmp_path / "paths").read_text().split()) == found
+    assert all("cannot connect" in one["what"] for one in report["differences"])
