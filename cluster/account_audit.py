@@ -52,7 +52,7 @@ examples:
 
 @dataclass
 class Audit:
-    """What was looked at, and what differs."""
+    """The counts of an audit, and its differences."""
 
     accounts: int = 0
     containers: int = 0

@@ -40,6 +40,8 @@ examples:
   martlet up --policy gold --policy silver:2   two storage policies; gold is the default
   martlet status --json                        the running services, as JSON
   martlet down                                 stop the cluster; its data stay
+  martlet recon                                how each storage server is
+  martlet get-nodes AUTH_test photos cat.jpg   the devices of an object
   martlet object-info FILE                     the contents of a file with objects
   martlet ring show var/etc/object.ring.gz     the devices and their shares, as a tree
 """

@@ -52,7 +52,7 @@ examples:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, from the conf, the environment and the options."""
+    """The choices of a command line, from the conf, the environment and the options."""
 
     login: Login
     kinds: tuple[str, ...]

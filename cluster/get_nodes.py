@@ -45,7 +45,7 @@ examples:
 
 @dataclass(frozen=True)
 class Item:
-    """What is looked for; ``names`` are empty for a partition alone."""
+    """An account, a container or an object; or a partition, without ``names``."""
 
     kind: str
     names: tuple[str, ...]

@@ -43,7 +43,7 @@ class ProxyAccount:
     ) -> ProxyAccount:
         """Log in, unless there is a token already.
 
-        :raises ClusterError: there is nobody to log in, or the login is refused.
+        :raises ClusterError: no user is known, or the login is refused.
         """
         pool = urllib3.PoolManager(
             maxsize=at_once,

@@ -20,7 +20,7 @@ OBJECT = ("object",)
 
 @dataclass(frozen=True)
 class Here:
-    """What the answers are compared with: the files of this host, and its clock."""
+    """The files and the clock of this host, with which answers are compared."""
 
     now: float
     rings: Mapping[str, str] = field(default_factory=dict)  # file name -> MD5
@@ -301,7 +301,7 @@ def _conf_problems(here: Here, reply: Reply, value: Any) -> Iterator[str]:
 
 
 def _off(reply: Reply, value: Any) -> float | None:
-    """How far the clock of a server is off at least, seconds."""
+    """The least error of the clock of a server, seconds."""
     answer, there = reply.answers["time"], cells.number_in(value)
     if there is None:
         return None

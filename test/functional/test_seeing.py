@@ -5,10 +5,15 @@ The tests share a cluster of four nodes with background jobs. Each leaves it as 
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -270,3 +275,106 @@ def test_an_audit_names_what_differs(seen: RunningCluster, tmp_path: Path) -> No
     assert expected <= found
     assert set((tmp_path / "paths").read_text().split()) == found
     assert all("cannot connect" in one["what"] for one in report["differences"])
+
+
+# The tools of OpenStack Swift do not know the secret of the cluster: grid_plain_http lists the host
+# on which they run.
+
+_WITH_SWIFT_DIR = """
+import importlib, sys
+from swift.common.utils import set_swift_dir
+set_swift_dir(sys.argv[1])
+module = sys.argv[2]
+del sys.argv[1:3]
+sys.exit(importlib.import_module(module).main())
+"""
+
+
+@pytest.fixture(scope="module")
+def swift_dir(seen: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files for Swift's tools; the servers take requests of this host without a proof."""
+    conf = seen.home / "etc" / "martlet.conf"
+    conf.write_text(conf.read_text().replace("[grid]\n", f"[grid]\ngrid_plain_http = {HOST}\n"))
+    services = [name for name in seen.services() if "-server-node" in name]
+    for name in services:
+        os.kill(seen.pid_of(name), signal.SIGHUP)
+
+    def is_plain(port: int) -> bool:
+        # 400: the request was let in, and names no device.
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
+        connection.request("HEAD", "/d0")
+        status = connection.getresponse().status
+        connection.close()
+        return status != 403
+
+    ports = [entry["port"] for name, entry in seen.services().items() if name in services]
+    await_true(lambda: all(is_plain(p) for p in ports for _ in range(8)), "all take requests")
+    directory = tmp_path_factory.mktemp("swift")
+    for ring in (seen.home / "etc").glob("*.ring.gz"):
+        shutil.copy(ring, directory)
+    shutil.copy(conf, directory / "swift.conf")
+    (directory / "dispersion.conf").write_text(
+        f"[dispersion]\nauth_url = {seen.url}/auth/v1.0\nauth_user = admin:admin\n"
+        f"auth_key = admin\ndispersion_coverage = 2.0\nswift_dir = {directory}\n"
+    )
+    return directory
+
+
+def swift(directory: Path, module: str, *arguments: str) -> str:
+    """Run a tool of Swift with its files in a directory; return what it prints."""
+    command = [sys.executable, "-c", _WITH_SWIFT_DIR, str(directory), module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "ERROR" not in done.stdout + done.stderr, done.stderr
+    return done.stdout
+
+
+def test_swifts_dispersion_tools(seen: RunningCluster, swift_dir: Path) -> None:
+    conf = str(swift_dir / "dispersion.conf")
+    made = swift(swift_dir, "swift.cli.dispersion_populate", conf)
+    assert "Created 20 containers" in made
+    assert "Created 20 objects" in made
+
+    def report() -> Any:
+        return json.loads(swift(swift_dir, "swift.cli.dispersion_report", "--dump-json", conf))
+
+    await_true(lambda: report()["object"]["pct_found"] == 100.0, "all copies of objects")
+    found = report()
+    ours = json.loads(seen.command("dispersion", "report", "--json").stdout)
+    for kind in ("container", "object"):
+        for key in ("copies_expected", "copies_found", "pct_found", "overlapping"):
+            assert found[kind][key] == ours[kind][key]
+
+
+def test_swifts_get_nodes(seen: RunningCluster, swift_dir: Path) -> None:
+    ring = str(swift_dir / "object.ring.gz")
+    shown = swift(swift_dir, "swift.cli.get_nodes", "-a", ring, "AUTH_test", "c", "o1")
+    ours = json.loads(seen.command("get-nodes", "-a", "--json", "AUTH_test/c/o1").stdout)
+    assert f"Partition\t{ours['partition']}" in shown
+    assert ours["hash"] in shown
+    places = [f"{n['ip']}:{n['port']} {n['device']}" for n in ours["nodes"]]
+    found = [line for line in shown.splitlines() if line.startswith("Server:Port Device")]
+    assert [line.split("\t")[1] for line in found] == places
+    # The commands that it prints are answered.
+    (command,) = [line for line in shown.splitlines() if line.startswith("curl")][:1]
+    url = next(word for word in shlex.split(command) if word.startswith("http://"))
+    request = urllib.request.Request(url, method="HEAD")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 200
+
+
+def test_swifts_account_audit(seen: RunningCluster, swift_dir: Path) -> None:
+    shown = swift(swift_dir, "swift.cli.account_audit", "-r", str(swift_dir), "AUTH_test")
+    assert "Objects checked: " in shown
+    for word in ("mismatch", "Bad status", "Exception", "Failed", "missing", "Missing"):
+        assert word not in shown, shown
+
+
+def test_swift_recon_has_the_figures_of_replication(seen: RunningCluster, swift_dir: Path) -> None:
+    await_true(lambda: is_in_sync(seen), "a pass of each replicator")
+    shown = swift(
+        swift_dir, "swift.cli.recon", "--swiftdir", str(swift_dir), "object", "--replication"
+    )
+    assert "[replication_failure] low: 0, high: 0, avg: 0.0, total: 0" in shown
+    assert "reported: 4" in shown
+    assert "Oldest completion was 2" in shown
+    assert "NEVER" not in shown
