@@ -332,7 +332,7 @@ def _kind(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[str]]:
 def _kind_problems(here: Here, reply: Reply, value: Any) -> Iterator[str]:
     wanted = f"{reply.server.kind}-server"
     if value != wanted:
-        yield f"it is a {value or 'server that does not say its kind'}, in the ring of a {wanted}"
+        yield f"its kind is {value or 'not known'}, and the ring wants {wanted}: check the ports"
 
 
 #: In the order of their output.

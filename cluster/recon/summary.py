@@ -69,6 +69,7 @@ def as_line(replication: dict[str, Any], now: float | None = None) -> str:
         if found["failures"]:
             text += f", {found['failures']} FAILURES"
         if found["answered"] < found["servers"]:
-            text += f" ({found['servers'] - found['answered']} servers do not answer)"
+            silent = found["servers"] - found["answered"]
+            text += f" ({silent} of {found['servers']} servers silent)"
         parts.append(text)
     return "replication  " + ("; ".join(parts) or "no pass has ended yet")

@@ -101,15 +101,19 @@ def object_at(cluster: RunningCluster, node: int) -> str:
 
 
 def test_all_is_well(seen: RunningCluster) -> None:
-    await_true(lambda: is_in_sync(seen), "a pass of each replicator")
+    ring = ring_of(seen, "object")
+    used = {ring.get_part("AUTH_test", "c", f"o{number}") for number in range(OBJECTS)}
+
+    def have_all_been_compared() -> bool:
+        found = answers(recon(seen, "object")[1], "object", "replication")
+        stats = [one["replication_stats"] or {} for one in found]
+        return is_in_sync(seen) and sum(one["partitions"] for one in stats) == 3 * len(used)
+
+    await_true(have_all_been_compared, "a pass of each replicator over all replicas")
     status, report = recon(seen)
     assert status == 0, report["problems"]
     assert len(report["servers"]) == 12
     assert report["no_answer"] == report["problems"] == []
-    stats = [found["replication_stats"] for found in answers(report, "object", "replication")]
-    ring = ring_of(seen, "object")
-    used = {ring.get_part("AUTH_test", "c", f"o{number}") for number in range(OBJECTS)}
-    assert sum(one["partitions"] for one in stats) == 3 * len(used)
     assert sum(found["async_pending"] for found in answers(report, "object", "async")) == 0
     text = seen.command("recon").stdout
     assert "12 of 12 servers answered; nothing is wrong" in text
@@ -347,7 +351,11 @@ def test_swifts_dispersion_tools(seen: RunningCluster, swift_dir: Path) -> None:
 
 def test_swifts_get_nodes(seen: RunningCluster, swift_dir: Path) -> None:
     ring = str(swift_dir / "object.ring.gz")
-    shown = swift(swift_dir, "swift.cli.get_nodes", "-a", ring, "AUTH_test", "c", "o1")
+    shown = swift(
+        swift_dir,
+        "swift.cli.get_nodes",
+        *("-d", str(swift_dir), "-a", ring, "AUTH_test", "c", "o1"),
+    )
     ours = json.loads(seen.command("get-nodes", "-a", "--json", "AUTH_test/c/o1").stdout)
     assert f"Partition\t{ours['partition']}" in shown
     assert ours["hash"] in shown

@@ -147,7 +147,7 @@ def test_what_is_wrong() -> None:
     assert "off by -0.500 s" in problems("time", NOW - 0.5, here=here)[0]
     assert problems("time", NOW - 0.05, here=here) == []
     assert problems("validate-servers", "object-server") == []
-    assert "it is a account-server" in problems("validate-servers", "account-server")[0]
+    assert "its kind is account-server" in problems("validate-servers", "account-server")[0]
     assert (
         "device d7 cannot be used" in problems("unmounted", [{"device": "d7", "mounted": False}])[0]
     )
@@ -199,7 +199,7 @@ def test_the_line_of_status() -> None:
     bad = {**found, "last": None, "answered": 3, "failures": 2}
     assert as_line({"container": bad}, NOW) == (
         "replication  containers never, 9 of 9 databases in sync, 0 hand-offs left, 2 FAILURES "
-        "(1 servers do not answer)"
+        "(1 of 4 servers silent)"
     )
 
 
