@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from martlet.http.backend_client import BackendClient
 from martlet.http.response import HTTPException
 from martlet.log import fields, get_logger
-from martlet.recon.cache import update_figures
+from martlet.recon.cache import write_figures
 from martlet.service.disk_calls import DiskStuck, on_disk
 from replicator.figures import Figures
 from replicator.options import ReplicatorOptions
@@ -61,7 +61,6 @@ class Passes:
         self._clock = clock
         self._quiet = Quiet(options.full_interval)
         self._next_start = 0.0  # monotonic, of a database
-        self._shown_error = ""  # that is in the log already
         self._log = get_logger(f"martlet.{kind}.replicator")
 
     def run_forever(self) -> None:
@@ -113,17 +112,7 @@ class Passes:
             "replication_time": figures.seconds,
             "replication_last": self._clock(),
         }
-        error = ""
-        try:
-            update_figures(folder, self._kind, entries)
-        except OSError as failure:
-            error = str(failure)
-        if error and error != self._shown_error:
-            self._log.warning(
-                "figures for recon cannot be written %s",
-                fields(recon_cache_path=folder, error=error),
-            )
-        self._shown_error = error
+        write_figures(folder, self._kind, entries)
 
     def _run_device(self, device: Device, chosen: Selection, figures: Figures) -> None:
         """

@@ -64,7 +64,9 @@ def span_text(seconds: float) -> str:
 
 
 def age(moment: Any, now: float) -> Cell:
-    """The time since a moment; never, for one that has not come."""
+    """The time since a moment; never, for one that has not come; a text as it is."""
+    if isinstance(moment, str) and moment:
+        return Cell(moment)
     number = number_in(moment)
     if not number:
         return Cell(NEVER)

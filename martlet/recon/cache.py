@@ -15,13 +15,18 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import IO, Any
+
+from martlet.log import fields, get_logger
 
 DEFAULT_PATH = "/var/cache/martlet"
 
 #: Longest wait for another program that writes to the same file, seconds.
 LOCK_SECONDS = 2.0
 _LOCK_PAUSE_SECONDS = 0.01
+
+_log = get_logger("martlet.recon")
 
 
 def read_figures(directory: str, kind: str, keys: Iterable[str]) -> dict[str, Any]:
@@ -34,6 +39,21 @@ def read_figures(directory: str, kind: str, keys: Iterable[str]) -> dict[str, An
     if not isinstance(found, dict):
         found = {}
     return {key: found.get(key) for key in keys}
+
+
+def write_figures(directory: str, kind: str, figures: Mapping[str, Any]) -> None:
+    """Do as ``update_figures``, for work that goes on without: each error is logged once."""
+    try:
+        update_figures(directory, kind, figures)
+    except OSError as error:
+        _warn_once(directory, str(error))
+
+
+@cache
+def _warn_once(directory: str, error: str) -> None:
+    _log.warning(
+        "figures for recon cannot be written %s", fields(recon_cache_path=directory, error=error)
+    )
 
 
 def update_figures(directory: str, kind: str, figures: Mapping[str, Any]) -> None:

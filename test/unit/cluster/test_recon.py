@@ -60,6 +60,7 @@ def problems(
         (cells.age(NOW + 5, NOW), "0.0 s ago"),
         (cells.age(None, NOW), "never"),
         (cells.age(0, NOW), "never"),
+        (cells.age("yesterday", NOW), "yesterday"),
         (cells.size(1023), "1023 B"),
         (cells.size(1536), "1.5 KiB"),
         (cells.size(3 << 40), "3.0 TiB"),

@@ -162,7 +162,7 @@ def test_a_pass_goes_on_without_a_place_for_its_figures(
     (tmp_path / "file").write_text("")
     containers = Replicas(ContainerServer, tmp_path, recon_cache_path=str(tmp_path / "file"))
     containers.everywhere([1], "PUT", C, 1)
-    with caplog.at_level("WARNING", "martlet.container.replicator"):
+    with caplog.at_level("WARNING", "martlet.recon"):
         assert containers.replicate(1).copied == 2
         containers.replicate(1)
     assert caplog.text.count("figures for recon cannot be written") == 1
