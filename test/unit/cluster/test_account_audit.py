@@ -29,7 +29,8 @@ class Store:
     def __init__(self) -> None:
         self.ports = (11, 12, 13)
         rows = [{"name": f"o{n}", "hash": ETAG, "bytes": 4, "last_modified": "t"} for n in range(4)]
-        self.accounts = {port: [{"name": "c"}] for port in self.ports}
+        self.accounts: dict[int, list[dict[str, Any]]] = {p: [{"name": "c"}] for p in self.ports}
+        self.containers: dict[int, list[dict[str, Any]]]
         self.containers = {port: copy.deepcopy(rows) for port in self.ports}
         self.counts = dict.fromkeys(self.ports, 4)
         headers = {"etag": f'"{ETAG}"', "x-backend-timestamp": "1.0"}
