@@ -102,7 +102,7 @@ def _main(argv: list[str] | None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="martlet",
-        description="A whole martlet cluster on this machine.",
+        description="A whole martlet cluster on this machine, and views of any cluster.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
