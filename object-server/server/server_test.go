@@ -46,7 +46,7 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Devices, config.MountCheck = t.TempDir(), false
+	config.Devices, config.MountCheck, config.ReconCachePath = t.TempDir(), false, t.TempDir()
 	config.Policies = map[int]bool{0: true, 1: true}
 	config.ContainerUpdateTimeout = 200 * time.Millisecond
 	return config
