@@ -94,7 +94,8 @@ class Supervisor:
         :raises Stopped: SIGINT, SIGTERM or SIGHUP came.
         """
         found = signal.sigtimedwait(self._watched, max(seconds, 0.0))
-        if found is not None and found.si_signo != signal.SIGCHLD:
+        # After a suspension that was longer than the wait, Python returns any number (Ctrl-Z, fg).
+        if found is not None and found.si_signo in self._watched - {signal.SIGCHLD}:
             raise Stopped(signal.Signals(found.si_signo).name)
         return [c for c in self.children if c.process is not None and not c.is_running]
 

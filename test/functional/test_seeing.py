@@ -69,6 +69,8 @@ def is_in_sync(cluster: RunningCluster) -> bool:
     """Whether each node has finished a pass that found all replicas equal."""
     _, report = recon(cluster, "object", "--replication")
     found = answers(report, "object", "replication")
+    if None in found:  # a server is just starting
+        return False
     stats = [one["replication_stats"] or {} for one in found]
     return all(one["object_replication_last"] for one in found) and all(
         one.get("partitions") and one["in_sync"] == one["partitions"] and not one["failure"]
@@ -106,8 +108,9 @@ def test_all_is_well(seen: RunningCluster) -> None:
 
     def have_all_been_compared() -> bool:
         found = answers(recon(seen, "object")[1], "object", "replication")
-        stats = [one["replication_stats"] or {} for one in found]
-        return is_in_sync(seen) and sum(one["partitions"] for one in stats) == 3 * len(used)
+        stats = [one["replication_stats"] or {} for one in found if one]
+        counted = sum(one.get("partitions", 0) for one in stats)
+        return counted == 3 * len(used) and is_in_sync(seen)
 
     await_true(have_all_been_compared, "a pass of each replicator over all replicas")
     status, report = recon(seen)

@@ -190,3 +190,19 @@ def test_words_of_an_exit_status() -> None:
     assert exit_words(3) == "ended with status 3"
     assert exit_words(-9) == "was killed by SIGKILL"
     assert exit_words(-40) == "was killed by signal 40"
+
+
+def test_a_supervisor_that_was_suspended_goes_on(start: Callable[..., Run]) -> None:
+    run = start(_FOREVER)
+    for _ in range(3):
+        run.process.send_signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{run.process.pid}/stat")
+        await_true(lambda stat=stat: ") T " in stat.read_text())  # type: ignore[misc]
+        suspended = time.monotonic()
+        # Longer than a wait of the supervisor, which then ends with neither signal nor time.
+        await_true(lambda since=suspended: time.monotonic() > since + 0.2)  # type: ignore[misc]
+        run.process.send_signal(signal.SIGCONT)
+        service = run.service_pid
+        os.kill(service, signal.SIGKILL)
+        await_true(lambda before=service: run.service_pid != before)  # type: ignore[misc]
+    assert run.process.poll() is None
