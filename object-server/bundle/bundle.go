@@ -42,7 +42,7 @@ type Bundle struct {
 	segments    segments        // guarded by mu
 	damaged     map[uint64]bool // places of records whose bytes were found damaged; guarded by mu
 	superseded  superseded      // guarded by mu
-	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open
+	lostThrough uint64          // names unknown up to this LSN are in quarantine; fixed after Open, but for Distrust
 	active      *openSegment    // the one that grows, nil: the next append makes one; the Writer changes it, under mu
 	turn        bool            // the next append closes it; guarded by mu
 	retired     bool            // guarded by mu; see Retire

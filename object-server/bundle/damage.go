@@ -20,6 +20,9 @@ type Damage struct {
 	LargeID  LargeID `json:"large_id,omitempty"` // of the damaged large file
 	Cause    string  `json:"cause"`
 
+	// IsGap says that no header says which record it is, so that what is told of it is a guess.
+	IsGap bool `json:"-"`
+
 	// Final: what lies behind it cannot be read or understood, so Repair refuses.
 	Final bool `json:"final,omitempty"`
 }

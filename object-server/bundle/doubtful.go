@@ -31,6 +31,10 @@ func (b *Bundle) IsLater(damaged *Record, t format.Timestamp) bool {
 // Doubt is the position up to which records of unknown names are lost; LSN 0: none is.
 func (b *Bundle) Doubt() Position { return Position{b.Identity(), b.lostThrough} }
 
+// Distrust begins a doubt about a bundle that nothing else uses yet: of a name without a record
+// after that LSN it is not known what was written.
+func (b *Bundle) Distrust(through uint64) { b.lostThrough = max(b.lostThrough, through) }
+
 // WasLost tells whether records had been lost, with their names, when the bundle was
 // opened.
 func (b *Bundle) WasLost(first, last uint64) bool {
@@ -55,6 +59,26 @@ func (b *Bundle) Counts(hash format.Hash, lsn uint64) (bool, error) {
 	f := fates{bundle: b}
 	become, err := f.of(&format.Entry{Hash: hash, LSN: lsn, Type: format.TypePut})
 	return become == fateCopied, err
+}
+
+// IsLive tells whether a record is the newest of its name, or a live version of it. It says
+// so as well where damage hides that.
+func (b *Bundle) IsLive(hash format.Hash, lsn uint64) (bool, error) {
+	head, buffer, err := b.ReadHead(hash)
+	buffer.Free()
+	switch {
+	case errors.Is(err, format.ErrQuarantined):
+		return true, nil
+	case err != nil || head == nil:
+		return false, err
+	case lsn >= head.LSN() || !head.Versioned():
+		return lsn >= head.LSN(), nil
+	}
+	live, err := b.LiveVersions(hash, head.LSN())
+	if errors.Is(err, format.ErrQuarantined) {
+		return true, nil
+	}
+	return live[lsn], err
 }
 
 func ticksNow() uint64 { return uint64(time.Now().UnixMicro() / 10) }

@@ -79,6 +79,7 @@ type damages struct {
 	byKey    map[damageKey]*Damage // guarded by mu
 	hashes   map[format.Hash]bool  // that damages of one record have had; guarded by mu
 	unsaved  []Damage              // guarded by mu
+	suspects map[Suspect]bool      // guarded by mu
 	wake     chan struct{}
 	stopping chan struct{}
 	stopped  chan struct{}
@@ -88,7 +89,7 @@ type damages struct {
 }
 
 func (l *damages) start(d *Device) {
-	l.device, l.byKey, l.hashes = d, make(map[damageKey]*Damage), make(map[format.Hash]bool)
+	l.device, l.byKey, l.hashes, l.suspects = d, make(map[damageKey]*Damage), make(map[format.Hash]bool), make(map[Suspect]bool)
 	l.wake, l.stopping, l.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.load()
 	go l.run()
@@ -147,6 +148,7 @@ func (l *damages) note(id bundle.ID, found bundle.Damage, isOlder bool) {
 		return
 	}
 	l.byKey[key] = &x
+	l.suspects[Suspect{id.Policy, id.Partition}] = true
 	l.name(&x)
 	l.count.Add(1)
 	l.later(x)

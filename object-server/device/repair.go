@@ -63,19 +63,20 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 	if err != nil {
 		return nil, err
 	}
-	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
-	floor := b.Acknowledged()
-	files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
-	found, err := inspect.Verify(files, id, "")
-	if err == nil && len(found.Damages) > 0 {
+	found, err := verify(d.fs, d.root, id, b.Acknowledged())
+	if err == nil && len(found) > 0 {
 		err = d.repair(s, id, r, apply, nil)
 	}
-	return r, errors.Join(err, files.Close())
+	return r, err
 }
 
-// repair takes a partition out of use, and repairs it, unless permit, if given, refuses
-// the damages. The caretaker and the compactor keep off, as they do while it is split.
-func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, permit func(*bundle.Bundle, []bundle.Damage) error) error {
+// permit refuses to repair damages, or says up to which LSN records of unknown names are
+// lost with them: the repaired bundle is in doubt then.
+type permit func(b *bundle.Bundle, damages []bundle.Damage) (doubt uint64, err error)
+
+// repair takes a partition out of use, and repairs it, unless permit, if given, refuses.
+// The caretaker and the compactor keep off, as they do while it is split.
+func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, permit permit) error {
 	if apply && d.failures.Load() > 0 {
 		return errors.New("device: a write or flush has failed since it was opened, so what is read may not be on the disk: restart the object server")
 	}
@@ -105,15 +106,16 @@ func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, per
 			d.damages.note(id, plan.Damages[i], true)
 		}
 	}
+	doubt := uint64(0)
 	if err == nil && permit != nil {
-		err = permit(b, plan.Damages)
+		doubt, err = permit(b, plan.Damages)
 	}
 	if err == nil && apply && (len(r.Damages) > 0 || permit != nil) {
 		err = r.Run(r.Quarantine)
 		if r.Done = err == nil; r.Done {
 			d.damages.repaired(id)
 		}
-		d.renew(s, id)
+		d.renew(s, id, doubt)
 		d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
 			"damages", len(r.Damages), "quarantine", r.Quarantine, "error", err)
 	}
@@ -121,8 +123,9 @@ func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, per
 }
 
 // renew puts a bundle that is opened anew in the place of the one whose files were
-// replaced. If it cannot be opened the next user tries again. s.use is held.
-func (d *Device) renew(s *partition, id bundle.ID) {
+// replaced, in doubt up to an LSN. If it cannot be opened the next user tries again.
+// s.use is held.
+func (d *Device) renew(s *partition, id bundle.ID, doubt uint64) {
 	s.opening.Lock() // the next user of the partition waits here; a list of the bundles does not
 	defer s.opening.Unlock()
 	s.mu.Lock()
@@ -136,6 +139,7 @@ func (d *Device) renew(s *partition, id bundle.ID) {
 		d.options.Logger.Error("a repaired partition cannot be opened", "device", d.root, "policy", id.Policy, "partition", id.Partition, "error", err)
 		return
 	}
+	b.Distrust(doubt)
 	d.report(id, b.Report())
 	s.mu.Lock()
 	s.bundle = b

@@ -46,16 +46,16 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position) error {
 	if err != nil || b.Doubt().LSN == 0 {
 		return err
 	}
-	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) error {
+	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (uint64, error) {
 		if now := b.Doubt(); now != doubt {
-			return fmt.Errorf("%w: records up to %d of %x are lost", ErrChanged, now.LSN, now.Bundle)
+			return 0, fmt.Errorf("%w: records up to %d of %x are lost", ErrChanged, now.LSN, now.Bundle)
 		}
 		for i := range damages {
 			if err := unhealed(b, &damages[i]); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		return nil
+		return 0, nil
 	})
 }
 

@@ -190,6 +190,7 @@ func (d *Device) useAll(round []*incoming) (map[bundle.ID]*partition, error) {
 func (d *Device) prepareImport(x *incoming) error {
 	m := x.metadata
 	w := rival{bundle: x.bundle, hash: x.at.Hash, kind: x.record.Type(), metadata: m}
+	w.isLost = func(lsn uint64) bool { return d.damages.isLost(x.bundle.ID(), lsn) }
 	if w.kind == format.TypeSpill {
 		w.kind = format.TypePut
 	}

@@ -20,6 +20,7 @@ type rival struct {
 	hash     format.Hash
 	kind     format.Type // PUT, TOMBSTONE or DELETE MARKER
 	metadata *format.Metadata
+	isLost   func(lsn uint64) bool // of a record whose data are known to be damaged; nil: none is
 }
 
 // winsTie tells whether the write replaces a record of the same time: a delete
@@ -54,6 +55,9 @@ func (w *rival) add(c *versions.Chain) (versions.Addition, error) {
 	}
 	record, buffer, damage := w.bundle.ReadVersionHead(w.hash, stored)
 	defer buffer.Free()
+	if damage == nil && w.isLost != nil && w.isLost(stored.LSN) {
+		damage = ErrQuarantined
+	}
 	if record == nil || record.LSN() == 0 || !w.winsTie(record, damage) {
 		return a, refused
 	}

@@ -257,7 +257,7 @@ func (s *Scan) resync() error {
 func (s *Scan) lose(g *segment.Gap) {
 	d := &bundle.Damage{
 		Segment: s.name, Offset: g.From, Length: g.To - g.From, FirstLSN: g.First, LastLSN: g.Last,
-		Cause: "no valid record where one should be",
+		Cause: "no valid record where one should be", IsGap: true,
 	}
 	unreadable := s.walker.Unreadable(g.Span)
 	if unreadable != nil {

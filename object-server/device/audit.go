@@ -1,0 +1,192 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
+	"martlet/object-server/vfs"
+)
+
+// Examine reads all of a partition, notes the damages in the list of the device, and
+// returns them. Nothing waits meanwhile. What is split, dropped or repaired while it is
+// read is not damaged. All is read through files, which must be of the same disk.
+func (d *Device) Examine(policy int, partition uint32, files vfs.FS) ([]bundle.Damage, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	id, ok := d.bundleIn(policy, partition)
+	if !ok { // what is left of a split
+		return nil, nil
+	}
+	if holds, err := d.files.Holds(id); err != nil || !holds {
+		return nil, err
+	}
+	s := d.partitionOf(id)
+	b, err := d.open(s, id)
+	if err != nil {
+		return nil, unlessMoved(err)
+	}
+	found, err := verify(files, d.root, id, b.Acknowledged())
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if now, err := d.opened(s, id); err != nil || now != b || b.Retired() {
+		return nil, unlessMoved(err)
+	}
+	for i := range found {
+		d.damages.note(id, found[i], isOlder(b, &found[i]))
+		quarantine(b, &found[i])
+	}
+	return found, nil
+}
+
+// quarantine stops the records of a damage from being served that are the newest of their
+// names, and lets those of peers take their place.
+func quarantine(b *bundle.Bundle, x *bundle.Damage) {
+	for _, l := range x.Lost {
+		head, buffer, err := b.ReadHead(l.Hash)
+		if err == nil && head != nil && head.LSN() == l.LSN {
+			_ = b.Quarantine(head, errors.New(x.Cause)) // the error says only that
+		}
+		buffer.Free()
+	}
+}
+
+func unlessMoved(err error) error {
+	if errors.Is(err, errMoved) {
+		return nil
+	}
+	return err
+}
+
+// verify reads a partition of which records up to floor were acknowledged.
+func verify(fs vfs.FS, root string, id bundle.ID, floor uint64) ([]bundle.Damage, error) {
+	files := bundle.NewFiles(fs, root, repairFilesMax)
+	files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
+	found, err := inspect.Verify(files, id, "")
+	if err = errors.Join(err, files.Close()); err != nil {
+		return nil, err
+	}
+	return found.Damages, nil
+}
+
+// isOlder tells whether a damage is of no record that is the newest of its name.
+func isOlder(b *bundle.Bundle, x *bundle.Damage) bool {
+	for _, l := range x.Lost {
+		head, buffer, err := b.ReadHead(l.Hash)
+		isNewest := err != nil || head != nil && head.LSN() <= l.LSN
+		buffer.Free()
+		if isNewest {
+			return false
+		}
+	}
+	return true
+}
+
+// Suspect is a partition in which damage was met.
+type Suspect struct {
+	Policy    int
+	Partition uint32
+}
+
+// Suspects returns the partitions in which damage was met since the last call.
+func (d *Device) Suspects() []Suspect {
+	l := &d.damages
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]Suspect, 0, len(l.suspects))
+	for x := range l.suspects {
+		all = append(all, x)
+	}
+	clear(l.suspects)
+	return all
+}
+
+// Mend ends the damages of a partition that cost nothing any more: each damaged record
+// has been replaced by what peers have of its name, or never counted. The damaged
+// segments are written anew without them, and put into quarantine, as by Device.Repair.
+// Requests to the partition wait. Without a damage that is known nothing happens.
+//
+// Of a record with a damaged header not even the name is sure. mayDoubt says that all
+// peers have agreed with all of this replica. Then such records are given up as well, and
+// the partition is in doubt until Heal ends that. Else, and if a damaged record counts
+// that no peer has given, nothing changes: ErrQuarantined.
+//
+// The doubt is in memory. A crash before Heal leaves a replica that has missed the lost
+// writes, as after Device.Repair.
+func (r Replica) Mend(mayDoubt bool) error {
+	return r.unsplit(func(d *Device, id bundle.ID) error { return d.mend(id, mayDoubt) })
+}
+
+// mend is Replica.Mend of one bundle, which is not split meanwhile.
+func (d *Device) mend(id bundle.ID, mayDoubt bool) error {
+	if !d.damages.has(id) {
+		return nil
+	}
+	s := d.partitionOf(id)
+	b, err := d.open(s, id)
+	if err != nil || b.Doubt().LSN > 0 { // Heal ends it
+		return err
+	}
+	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (doubt uint64, err error) {
+		for i := range damages {
+			x := &damages[i]
+			if !x.IsGap && x.Segment != "" {
+				if err := stillCounts(b, x); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			if !mayDoubt {
+				return 0, fmt.Errorf("%w: it is not known what was written: %s", ErrQuarantined, x)
+			}
+			doubt = max(doubt, x.LastLSN)
+		}
+		return doubt, nil
+	})
+}
+
+// stillCounts is ErrQuarantined if a damaged record is served, or would be.
+func stillCounts(b *bundle.Bundle, x *bundle.Damage) error {
+	if x.LastLSN > 0 && x.Unnamed > 0 {
+		return fmt.Errorf("%w: %s", ErrQuarantined, x)
+	}
+	for _, l := range x.Lost {
+		isLive, err := b.IsLive(l.Hash, l.LSN)
+		if isLive {
+			err = fmt.Errorf("%w: no peer has given %s", ErrQuarantined, x)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isLost tells whether the record of an LSN is known to be damaged.
+func (l *damages) isLost(id bundle.ID, lsn uint64) bool {
+	if l.count.Load() == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.byKey[damageKey{policy: id.Policy, partition: id.Partition, lsn: lsn}]
+	return x != nil && x.LastLSN == lsn
+}
+
+// has tells whether a partition has a damage.
+func (l *damages) has(id bundle.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.byKey {
+		if x.Policy == id.Policy && x.Partition == id.Partition {
+			return true
+		}
+	}
+	return false
+}
