@@ -13,8 +13,8 @@ import (
 
 // Examine reads all of a partition, notes the damages in the list of the device, and
 // returns them. Nothing waits meanwhile. What is split, dropped or repaired while it is
-// read is not damaged. All is read through files, which must be of the same disk.
-func (d *Device) Examine(policy int, partition uint32, files vfs.FS) ([]bundle.Damage, error) {
+// read is not damaged. All is read through what wrap makes of the device's file system.
+func (d *Device) Examine(policy int, partition uint32, wrap func(vfs.FS) vfs.FS) ([]bundle.Damage, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (d *Device) Examine(policy int, partition uint32, files vfs.FS) ([]bundle.D
 	if err != nil {
 		return nil, unlessMoved(err)
 	}
-	found, err := verify(files, d.root, id, b.Acknowledged())
+	found, err := verify(wrap(d.fs), d.root, id, b.Acknowledged())
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -55,6 +55,25 @@ func quarantine(b *bundle.Bundle, x *bundle.Damage) {
 		}
 		buffer.Free()
 	}
+}
+
+// AuditState is what a process beside the device's must know to read a partition.
+type AuditState struct {
+	IsThere  bool
+	Power    uint8           // of bundle.ID
+	Position bundle.Position // records up to there were acknowledged
+}
+
+// AuditState tells the state of a partition.
+func (d *Device) AuditState(policy int, partition uint32) (state AuditState, err error) {
+	err = d.Replica(policy, partition).during(func(b *bundle.Bundle) error {
+		state = AuditState{true, b.ID().Power, bundle.Position{Bundle: b.Identity(), LSN: b.Acknowledged()}}
+		return nil
+	})
+	if errors.Is(err, ErrInvalid) { // what is left of a split
+		err = nil
+	}
+	return state, err
 }
 
 func unlessMoved(err error) error {

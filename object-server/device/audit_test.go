@@ -60,7 +60,7 @@ func wantWhole(t *testing.T, mem *vfs.Mem, d *Device, names []string) {
 	if all, _ := d.Damages(); len(all) > 0 {
 		t.Errorf("%+v", all)
 	}
-	found, err := d.Examine(0, 0, mem)
+	found, err := d.Examine(0, 0, plain)
 	if len(found) > 0 || err != nil {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -83,11 +83,11 @@ func TestExaminedAndMended(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(method, what), func(t *testing.T) {
 				mem, d, peer, names := filled(t, method)
-				if found, err := d.Examine(0, 0, mem); len(found) > 0 || err != nil || len(d.Suspects()) > 0 {
+				if found, err := d.Examine(0, 0, plain); len(found) > 0 || err != nil || len(d.Suspects()) > 0 {
 					t.Fatalf("%+v, %v", found, err)
 				}
 				rot(t, mem, d, names)
-				found, err := d.Examine(0, 0, mem)
+				found, err := d.Examine(0, 0, plain)
 				if len(found) == 0 || err != nil {
 					t.Fatalf("%+v, %v", found, err)
 				}
@@ -147,7 +147,7 @@ func TestNothingToMend(t *testing.T) {
 		t.Error("it was written anew")
 	}
 	for _, policy := range []int{0, 3} {
-		if found, err := d.Examine(policy, 1, mem); len(found) > 0 || err != nil {
+		if found, err := d.Examine(policy, 1, plain); len(found) > 0 || err != nil {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestOlderVersionsAreMended(t *testing.T) {
 		}
 	}
 	rotIn(t, mem, d, name, 500)
-	if found, err := d.Examine(0, 0, mem); len(found) != 2 || err != nil {
+	if found, err := d.Examine(0, 0, plain); len(found) != 2 || err != nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	sendAll(t, peer, d)
@@ -200,7 +200,9 @@ func TestOlderVersionsAreMended(t *testing.T) {
 		}
 		o.Close()
 	}
-	if found, err := d.Examine(0, 0, mem); len(found) > 0 || err != nil {
+	if found, err := d.Examine(0, 0, plain); len(found) > 0 || err != nil {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
+
+func plain(files vfs.FS) vfs.FS { return files }

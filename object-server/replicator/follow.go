@@ -23,7 +23,7 @@ type hinted struct {
 	pause time.Duration // before the attempt after the next one
 }
 
-// Follow repairs what proxies say that peers have missed, within seconds, until the context ends. It may run beside passes.
+// Follow repairs what proxies say that peers have missed, and damage that readers and auditors meet, within seconds, until the context ends. It may run beside passes.
 func (r *Replicator) Follow(ctx context.Context) {
 	waiting := map[wire.Partition]hinted{}
 	ticks := time.NewTicker(hintsEvery)
@@ -76,6 +76,7 @@ func (r *Replicator) repair(ctx context.Context, waiting map[wire.Partition]hint
 			return
 		}
 		x := r.passOf(current, policy, d)
+		x.mend(ctx, numbers)
 		inSync := x.settleAll(ctx, numbers)
 		for i, number := range numbers {
 			p := wire.Partition{Device: d.Name, Policy: policy, Number: number}
@@ -87,9 +88,10 @@ func (r *Replicator) repair(ctx context.Context, waiting map[wire.Partition]hint
 			h.pause *= 2
 			waiting[p] = h
 		}
-		if report := &x.report; report.Sent > 0 || report.GivenBack > 0 {
+		if report := &x.report; report.Sent > 0 || report.GivenBack > 0 || report.Fetched > 0 {
 			r.config.Logger.Info("missed writes were repaired", "device", d.Name, "policy", policy, "partitions", report.Partitions,
-				"sent", report.Sent, "bytes", report.Bytes, "given_back", report.GivenBack, "failures", report.Failures)
+				"sent", report.Sent, "bytes", report.Bytes, "given_back", report.GivenBack,
+				"damaged", report.Damaged, "fetched", report.Fetched, "failures", report.Failures)
 		}
 	})
 }
@@ -99,7 +101,7 @@ func (x *devicePass) settleAll(ctx context.Context, numbers []uint32) []bool {
 	done := make([]bool, 0, len(numbers))
 	for len(numbers) > 0 {
 		n := min(len(numbers), batch)
-		done = append(done, x.chunk(ctx, numbers[:n])...)
+		done = append(done, x.settleDamaged(ctx, numbers[:n])...)
 		numbers = numbers[n:]
 	}
 	return done

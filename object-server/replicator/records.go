@@ -7,8 +7,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"golang.org/x/time/rate"
-
+	"martlet/object-server/background"
 	"martlet/object-server/bundle"
 	"martlet/object-server/device"
 	"martlet/object-server/grid"
@@ -136,7 +135,7 @@ func (o *ownRecords) Close() {
 type paced struct {
 	records
 	ctx     context.Context
-	limiter *rate.Limiter
+	limiter *background.Rate
 	bytes   int64
 }
 
@@ -154,7 +153,7 @@ func (p *paced) Next() (device.RawRecord, error) {
 
 func (p *paced) pass(bytes int) error {
 	p.bytes += int64(bytes)
-	return wait(p.ctx, p.limiter, int64(bytes))
+	return p.limiter.Wait(p.ctx, int64(bytes))
 }
 
 type pacedLarge struct {

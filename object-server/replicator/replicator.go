@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
+	"martlet/object-server/background"
 	"martlet/object-server/grid"
 	"martlet/object-server/ring"
 )
@@ -33,16 +32,15 @@ type Config struct {
 type Replicator struct {
 	config Config
 	grid   *grid.Grid
-	rate   *rate.Limiter
+	rate   *background.Rate
+	passes *background.Passes[work, Report]
 
 	// namesAtOnce bounds the names of one request. elementsAtOnce is how many elements a server is asked for where several slices
 	// differ: for each answer it reads what the partition has of all names. Both take half of a payload.
 	namesAtOnce, elementsAtOnce int
 
-	mu      sync.Mutex
-	running map[work]chan struct{} // closed when the pass over the device has ended; guarded by mu
-	ended   Report                 // of the passes over devices that no Pass has reported yet; guarded by mu
-	last    map[work]Finished      // the last pass over each device; guarded by mu
+	mu   sync.Mutex
+	last map[work]Finished // the last pass over each device; guarded by mu
 }
 
 // work is a device for a policy.
@@ -54,13 +52,14 @@ type work struct {
 // New returns a Replicator.
 func New(config Config) *Replicator {
 	return &Replicator{
-		config: config, grid: config.Grid, rate: newRate(config.Rate), running: map[work]chan struct{}{}, last: map[work]Finished{},
+		config: config, grid: config.Grid, rate: background.NewRate(config.Rate), passes: background.NewPasses[work]((*Report).add),
+		last: map[work]Finished{},
 		namesAtOnce: 32 << 10, elementsAtOnce: 16 << 10,
 	}
 }
 
 // SetRate changes how many bytes a second are sent; 0: no limit.
-func (r *Replicator) SetRate(bytes int64) { setRate(r.rate, bytes) }
+func (r *Replicator) SetRate(bytes int64) { r.rate.Set(bytes) }
 
 // Report is what one pass over devices did.
 type Report struct {
@@ -112,7 +111,7 @@ func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.
 
 // passOf is a pass over a device that has not begun.
 func (r *Replicator) passOf(current *ring.Ring, policy int, d *ring.Device) *devicePass {
-	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d}
+	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, damaged: map[uint32]bool{}}
 	x.own = x.remoteOf(d)
 	x.own.directory = r.config.deviceDirectory(d.Name)
 	return x
@@ -132,6 +131,8 @@ type devicePass struct {
 	policy int
 	device *ring.Device
 	own    *remote
+
+	damaged map[uint32]bool // partitions with damage that mend could not end
 
 	mu     sync.Mutex
 	report Report
@@ -187,7 +188,7 @@ func (x *devicePass) run(ctx context.Context) {
 		x.failed(ctx, "partitions", 0, x.own, err)
 		return
 	}
-	x.mend(ctx)
+	x.mend(ctx, nil)
 	numbers = slices.DeleteFunc(numbers, func(n uint32) bool {
 		return int(n) >= x.ring.PartitionCount()
 	})
@@ -195,6 +196,6 @@ func (x *devicePass) run(ctx context.Context) {
 		if ctx.Err() != nil || x.isDown(x.own) {
 			return
 		}
-		x.chunk(ctx, chunk)
+		x.settleDamaged(ctx, chunk)
 	}
 }

@@ -247,3 +247,27 @@ func (h *host) flip(some []byte) (count int) {
 	}))
 	return count
 }
+
+// flipInPlace is flip while the server has the files open.
+func (h *host) flipInPlace(some []byte) (count int) {
+	check(h.t, filepath.WalkDir(filepath.Join(h.device(), "bundles"), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		at := bytes.Index(b, some)
+		if at < 0 {
+			return nil
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		check(h.t, err)
+		_, err = file.WriteAt([]byte{b[at] ^ 1}, int64(at))
+		check(h.t, err)
+		count++
+		return file.Close()
+	}))
+	return count
+}

@@ -66,5 +66,6 @@ func (r *Replicas) hint(_ context.Context, q *wire.Hint) (*wire.Done, error) {
 
 // takeHints gives the hints to the replicator of this host.
 func (r *Replicas) takeHints(context.Context, *wire.Done) (*wire.Hints, error) {
+	r.suspects()
 	return &wire.Hints{Partitions: r.hints.take()}, nil
 }

@@ -29,7 +29,8 @@ type Replicas struct {
 	held      map[place]map[string]promise // to keep partitions, by the device that has removed its replica; guarded by mu
 	promised  uint64                       // promises made; guarded by mu
 
-	hints hints
+	hints  hints
+	audits audits
 }
 
 // place is a partition of a device.
@@ -64,6 +65,10 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameHints, r.takeHints)
 	grid.Handle(mux, wire.NameHold, r.hold)
 	grid.Handle(mux, wire.NamePromises, r.promises)
+	grid.Handle(mux, wire.NameMend, r.mend)
+	grid.Handle(mux, wire.NameAuditState, r.auditState)
+	grid.Handle(mux, wire.NameAuditExamine, r.auditExamine)
+	grid.Handle(mux, wire.NameAuditReport, r.auditReport)
 	mux.HandleStream(wire.NameExport, r.export)
 	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)
@@ -74,6 +79,7 @@ type store interface {
 	Replica(policy int, partition uint32) device.Replica
 	Partitions(policy int) ([]uint32, error)
 	Damages() (all []device.Damage, more int)
+	audited
 	IsOfPower(policy int, power uint8) error
 }
 

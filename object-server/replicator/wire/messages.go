@@ -19,8 +19,9 @@ const (
 	NameHeal       = "replica.heal"
 	NameHold       = "replica.hold"
 	NamePromises   = "replica.promises"
-	NameHint       = "replica.hint"   // from proxies
-	NameHints      = "replica.hints"  // the request is a Done
+	NameHint       = "replica.hint"  // from proxies
+	NameHints      = "replica.hints" // the request is a Done
+	NameMend       = "replica.mend"
 	NameExport     = "replica.export" // a stream
 	NameImport     = "replica.import" // a stream
 )
@@ -180,6 +181,17 @@ type Promise struct {
 type HealRequest struct {
 	Partition Partition `msg:"partition"`
 	Doubt     Position  `msg:"doubt"`
+}
+
+// MendRequest asks to rewrite a partition without its damaged records, once peers have given what counts of them.
+type MendRequest struct {
+	Partition Partition `msg:"partition"`
+	MayDoubt  bool      `msg:"doubt"` // all peers have agreed with all of the partition
+}
+
+// Mended answers it.
+type Mended struct {
+	IsMended bool `msg:"mended"` // false: a damaged record still counts, and all stays as it was
 }
 
 // Damaged is a partition with damage.

@@ -1640,6 +1640,163 @@ func (z *Imported) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *MendRequest) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 2
+	// string "partition"
+	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	// map header, size 3
+	// string "device"
+	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = msgp.AppendString(o, z.Partition.Device)
+	// string "policy"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+	o = msgp.AppendInt(o, z.Partition.Policy)
+	// string "partition"
+	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = msgp.AppendUint32(o, z.Partition.Number)
+	// string "doubt"
+	o = append(o, 0xa5, 0x64, 0x6f, 0x75, 0x62, 0x74)
+	o = msgp.AppendBool(o, z.MayDoubt)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *MendRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "partition":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadMapHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Partition")
+				return
+			}
+			for zb0002 > 0 {
+				zb0002--
+				field, bts, err = msgp.ReadMapKeyZC(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Partition")
+					return
+				}
+				switch msgp.UnsafeString(field) {
+				case "device":
+					z.Partition.Device, bts, err = msgp.ReadStringBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Device")
+						return
+					}
+				case "policy":
+					z.Partition.Policy, bts, err = msgp.ReadIntBytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Policy")
+						return
+					}
+				case "partition":
+					z.Partition.Number, bts, err = msgp.ReadUint32Bytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition", "Number")
+						return
+					}
+				default:
+					bts, err = msgp.Skip(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Partition")
+						return
+					}
+				}
+			}
+		case "doubt":
+			z.MayDoubt, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MayDoubt")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *MendRequest) Msgsize() (s int) {
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + msgp.BoolSize
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z Mended) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 1
+	// string "mended"
+	o = append(o, 0x81, 0xa6, 0x6d, 0x65, 0x6e, 0x64, 0x65, 0x64)
+	o = msgp.AppendBool(o, z.IsMended)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Mended) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "mended":
+			z.IsMended, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "IsMended")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z Mended) Msgsize() (s int) {
+	s = 1 + 7 + msgp.BoolSize
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z Partition) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 3
