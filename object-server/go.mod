@@ -6,6 +6,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/gobwas/ws v1.4.0
 	github.com/hanwen/go-fuse/v2 v2.12.1
+	github.com/kisielk/og-rek v1.3.0
 	github.com/tinylib/msgp v1.6.5
 	golang.org/x/sys v0.36.0
 	golang.org/x/time v0.12.0
@@ -14,9 +15,11 @@ require (
 )
 
 require (
+	github.com/aristanetworks/gomap v0.0.0-20230726210543-f4e41046dced // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
+	golang.org/x/exp v0.0.0-20230725093048-515e97ebf090 // indirect
 	golang.org/x/mod v0.18.0 // indirect
 	golang.org/x/tools v0.22.0 // indirect
 )

@@ -53,7 +53,7 @@ type work struct {
 func New(config Config) *Replicator {
 	return &Replicator{
 		config: config, grid: config.Grid, rate: background.NewRate(config.Rate), passes: background.NewPasses[work]((*Report).add),
-		last: map[work]Finished{},
+		last:        map[work]Finished{},
 		namesAtOnce: 32 << 10, elementsAtOnce: 16 << 10,
 	}
 }
@@ -91,22 +91,8 @@ func (p *Report) add(o *Report) {
 
 // eachDevice calls do for each device of this host in the ring of each policy. A ring that cannot be read is an error, and
 // those of the other policies go on.
-func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.Device)) (err error) {
-	for _, policy := range r.config.Policies {
-		current, unread := r.config.Rings.Object(policy)
-		if unread != nil {
-			err = errors.Join(err, unread)
-		}
-		if current == nil {
-			continue
-		}
-		for _, d := range current.Devices {
-			if d != nil && r.config.IsOwn(d) {
-				do(current, policy, d)
-			}
-		}
-	}
-	return err
+func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.Device)) error {
+	return r.config.Rings.Each(r.config.Policies, r.config.IsOwn, do)
 }
 
 // passOf is a pass over a device that has not begun.

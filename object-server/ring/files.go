@@ -53,3 +53,23 @@ func (r *Files) Object(policy int) (*Ring, error) {
 	r.read[policy] = readRing{loaded, info.ModTime(), info.Size()}
 	return loaded, nil
 }
+
+// Each calls do for each chosen device in the ring of each policy. A ring that cannot be read is an error, and those of the
+// other policies go on.
+func (r *Files) Each(policies []int, isChosen func(*Device) bool, do func(current *Ring, policy int, d *Device)) (err error) {
+	for _, policy := range policies {
+		current, unread := r.Object(policy)
+		if unread != nil {
+			err = errors.Join(err, unread)
+		}
+		if current == nil {
+			continue
+		}
+		for _, d := range current.Devices {
+			if d != nil && isChosen(d) {
+				do(current, policy, d)
+			}
+		}
+	}
+	return err
+}

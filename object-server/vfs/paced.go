@@ -1,7 +1,7 @@
 package vfs
 
-// Paced is a file system of which each read is told after it was made, so that it can be
-// counted or delayed.
+// Paced is a file system that tells of each read of a file after it was made, so that it can
+// be counted or delayed.
 type Paced struct {
 	FS
 	Read func(bytes int) // safe for concurrent use

@@ -44,7 +44,7 @@ type Return struct {
 // PlanRepair reads all of a partition and changes nothing. It must not be
 // written to meanwhile.
 func PlanRepair(files *bundle.Files, id bundle.ID) (*Repair, error) {
-	p, err := newPass(files, id, "")
+	p, err := newPass(files, id, "", true)
 	if err != nil {
 		return nil, err
 	}

@@ -32,13 +32,23 @@ const passesMax = 6
 // partition may be in use. So what one pass finds may be a write or a compaction
 // that it met half way, and only what a second one finds too is damage.
 func Verify(files *bundle.Files, id bundle.ID, only string) (*Verdict, error) {
-	p, err := newPass(files, id, only)
+	return verify(files, id, only, true)
+}
+
+// VerifyHeads is Verify without the bytes of objects: it checks headers, metadata, footers
+// and checkpoints, and of large files the size and the extended attributes.
+func VerifyHeads(files *bundle.Files, id bundle.ID) (*Verdict, error) {
+	return verify(files, id, "", false)
+}
+
+func verify(files *bundle.Files, id bundle.ID, only string, whole bool) (*Verdict, error) {
+	p, err := newPass(files, id, only, whole)
 	if err != nil {
 		return nil, err
 	}
 	for n, isNew := 0, len(p.verdict.Damages) > 0; isNew && n < passesMax; n++ {
 		before := p.verdict.Damages
-		if p, err = newPass(files, id, only); err != nil {
+		if p, err = newPass(files, id, only, whole); err != nil {
 			return nil, err
 		}
 		confirmed := slices.DeleteFunc(slices.Clone(p.verdict.Damages), func(d bundle.Damage) bool {
@@ -60,6 +70,7 @@ func isSame(d, e *bundle.Damage) bool {
 type pass struct {
 	files    *bundle.Files
 	id       bundle.ID
+	whole    bool // the bytes of objects are read
 	view     *bundle.View // the records in it are not read through its index
 	verdict  Verdict
 	segments []passed
@@ -157,9 +168,9 @@ func (p *pass) nameOf(at recordPlace) string {
 	return m.Name
 }
 
-func newPass(files *bundle.Files, id bundle.ID, only string) (*pass, error) {
+func newPass(files *bundle.Files, id bundle.ID, only string, whole bool) (*pass, error) {
 	for range passesMax {
-		p := &pass{files: files, id: id, newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
+		p := &pass{files: files, id: id, whole: whole, newest: make(map[format.Hash]newest), torn: make(map[string]bool)}
 		err := p.run(only)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return p, err
@@ -348,7 +359,7 @@ func (p *pass) segment(f *bundle.SegmentFile, bound segment.Limit) (uint64, erro
 		return 0, err
 	}
 	defer release()
-	s := newScan(file, &f.File, bound, true)
+	s := newScan(file, &f.File, bound, p.whole)
 	defer s.Close()
 	s.walker.Acknowledged(p.floor)
 	for {

@@ -3,7 +3,6 @@ package inspect
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 
@@ -118,7 +117,11 @@ func (p *pass) checkLarge(s *spill) (d largeDamage, err error) {
 		return d, err
 	}
 	defer buffer.Free()
-	if err := compareLarge(file, record); err != nil {
+	compare := compareLarge
+	if !p.whole {
+		compare = compareSize
+	}
+	if err := compare(file, record); err != nil {
 		d.bytes = fmt.Sprintf("large file %016x: %v", s.id, err)
 	}
 	if err := compareCopy(file, record); err != nil {
@@ -162,8 +165,17 @@ func compareCopy(file vfs.File, record *format.Record) error {
 // pieceBytes are read or written at once.
 const pieceBytes = 1 << 20
 
+// compareSize compares the size of a large file with that in its record.
+func compareSize(file vfs.File, record *format.Record) error {
+	size, err := file.Size()
+	if err == nil && size != record.Size() {
+		err = fmt.Errorf("%w: it has %d bytes, its record says %d", format.ErrDamaged, size, record.Size())
+	}
+	return err
+}
+
 // compareLarge reads a large file and compares it with its record.
-func compareLarge(file io.ReaderAt, record *format.Record) error {
+func compareLarge(file vfs.File, record *format.Record) error {
 	buffer := buffers.Get(pieceBytes)
 	defer buffer.Free()
 	size := record.Size()

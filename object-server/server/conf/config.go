@@ -44,6 +44,7 @@ type Config struct {
 	Ratelimit      ratelimit.Config
 	ReconCachePath string // directory to which background programs write figures
 	Replicator     Replicator
+	Auditor        Auditor
 	WithoutEffect  []string // options of OpenStack Swift without a meaning here, each with the reason
 
 	// From martlet.conf.
@@ -81,7 +82,7 @@ func ReadIn(path, swiftDir string) (*Config, error) {
 
 // foreignSections belong to other programs that share the file in Swift.
 var foreignSections = []string{
-	"object-reconstructor", "object-auditor", "object-expirer", "object-relinker",
+	"object-reconstructor", "object-expirer", "object-relinker",
 }
 
 func (c *Config) read(file *ini.File) error {

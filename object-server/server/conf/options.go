@@ -22,10 +22,13 @@ const (
 	updaterSection = "object-updater"
 
 	replicatorSection = "object-replicator"
+	auditorSection    = "object-auditor"
 	reconSection      = "filter:recon"
 )
 
-var ownSections = []string{defaultSection, appSection, updaterSection, replicatorSection, reconSection, ratelimit.Section}
+var ownSections = []string{
+	defaultSection, appSection, updaterSection, replicatorSection, auditorSection, reconSection, ratelimit.Section,
+}
 
 // options lists every option; etc/object-server.conf-sample describes them. [app:object-server] may set those of
 // [DEFAULT], too.
@@ -65,7 +68,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "reclaim_age", "604800", option.Seconds(&c.Device.ReclaimAge)),
 		option.New(updaterSection, "interval", "300", option.Seconds(&c.UpdaterInterval)),
 		option.New(reconSection, "recon_cache_path", reconcache.DefaultDirectory, option.Text(&c.ReconCachePath)),
-	}, append(c.Replicator.options(), c.Ratelimit.Options()...)...)
+	}, slices.Concat(c.Replicator.options(), c.Auditor.options(), c.Ratelimit.Options())...)
 }
 
 // PrintOptions writes one line for each option: its section, name and default.

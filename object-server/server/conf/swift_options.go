@@ -63,6 +63,10 @@ var swiftOptions = []swiftOption{
 	{replicatorSection, "ring_check_interval", "a changed ring is read at the next pass"},
 	{replicatorSection, "handoffs_first handoff_delete", "a hand-off is removed once all primaries have it"},
 	{replicatorSection, "stats_interval reclaim_age", "each pass logs what it did; [DEFAULT] has reclaim_age"},
+	{auditorSection, "daemonize log_level", "the command line and [DEFAULT] say so"},
+	{auditorSection, "disk_chunk_size", "segments are read in large pieces"},
+	{auditorSection, "log_time object_size_stats", "each pass logs what it did"},
+	{auditorSection, "rsync_tempfile_timeout", "there are no temporary files of rsync"},
 }
 
 // refused are options of Swift that must not be ignored: their missing effect would be noticed late.
