@@ -53,7 +53,7 @@ func (d *device) readCursors() *cursors {
 }
 
 // noteEvery is how often cursors are written while a pass goes on.
-const noteEvery = time.Second
+var noteEvery = time.Second
 
 // note writes the cursors, unless that was done a moment ago.
 func (d *device) note(isUrgent bool) {

@@ -195,7 +195,7 @@ func (s *Scan) record(h *format.Header) *Entry {
 // body reads what is behind the header and checks it.
 func (s *Scan) body(e *Entry) error {
 	length := e.Length
-	if !s.whole && e.Record.Head.Type != format.TypeCheckpoint {
+	if t := e.Record.Head.Type; !s.whole && t != format.TypeCheckpoint && t != format.TypeSpill {
 		length = int64(e.Record.Head.Layout().Data)
 	}
 	p, err := s.walker.Bytes(e.Offset, int(length))

@@ -70,7 +70,7 @@ func isSame(d, e *bundle.Damage) bool {
 type pass struct {
 	files    *bundle.Files
 	id       bundle.ID
-	whole    bool // the bytes of objects are read
+	whole    bool         // the bytes of objects are read
 	view     *bundle.View // the records in it are not read through its index
 	verdict  Verdict
 	segments []passed

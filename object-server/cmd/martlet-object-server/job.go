@@ -192,4 +192,3 @@ func isLocal(ip net.IP) bool {
 		return ok && network.IP.Equal(ip)
 	})
 }
-
