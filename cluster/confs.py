@@ -32,7 +32,7 @@ PIPELINE = (
 JOBS: Mapping[str, Mapping[str, int]] = {
     "account": {"account-replicator": 10},
     "container": {"container-replicator": 10},
-    "object": {"object-replicator": 10},
+    "object": {"object-replicator": 10, "object-auditor": 60},
 }
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. Changes in [grid], [storage-policy:N] and\n"

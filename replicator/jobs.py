@@ -33,6 +33,12 @@ JOB_KINDS = (
         ("martlet-object-server", "replicate"),
     ),
     JobKind(
+        "object-auditor",
+        "object-server.conf",
+        "object-auditor",
+        ("martlet-object-server", "audit"),
+    ),
+    JobKind(
         "container-replicator",
         "container-server.conf",
         "container-replicator",

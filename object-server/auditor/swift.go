@@ -154,6 +154,11 @@ func swiftMetadata(file vfs.File) (map[string]string, error) {
 	if told, err := file.GetXattr(swiftChecksumXattr); err == nil && string(told) != hex.EncodeToString(sum[:]) {
 		return nil, fmt.Errorf("%w: the checksum of its metadata is wrong", errSwift)
 	}
+	return parseSwiftMetadata(raw)
+}
+
+// parseSwiftMetadata reads a pickled dict of plain text.
+func parseSwiftMetadata(raw []byte) (map[string]string, error) {
 	decoded, err := pickle.NewDecoder(bytes.NewReader(raw)).Decode()
 	if err != nil {
 		return nil, fmt.Errorf("%w: its metadata: %w", errSwift, err)

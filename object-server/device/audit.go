@@ -198,10 +198,13 @@ func (l *damages) isLost(id bundle.ID, lsn uint64) bool {
 	return x != nil && x.LastLSN == lsn
 }
 
-// has tells whether a partition has a damage.
+// has tells whether a partition has a damage, or what is left of one that was replaced.
 func (l *damages) has(id bundle.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.remains[Suspect{id.Policy, id.Partition}] {
+		return true
+	}
 	for _, x := range l.byKey {
 		if x.Policy == id.Policy && x.Partition == id.Partition {
 			return true

@@ -71,8 +71,9 @@ func wantWhole(t *testing.T, mem *vfs.Mem, d *Device, names []string) {
 func TestExaminedAndMended(t *testing.T) {
 	for _, method := range []SyncMethod{SyncAuto, SyncJournal} {
 		for what, rot := range map[string]func(t *testing.T, mem *vfs.Mem, d *Device, names []string){
-			"data of both records": func(t *testing.T, mem *vfs.Mem, d *Device, names []string) { rotIn(t, mem, d, names[4], 600) },
-			"headers":              func(t *testing.T, mem *vfs.Mem, d *Device, names []string) { rotIn(t, mem, d, names[4], -1) },
+			"data of both records":   func(t *testing.T, mem *vfs.Mem, d *Device, names []string) { rotIn(t, mem, d, names[4], 600) },
+			"data of the newest one": func(t *testing.T, mem *vfs.Mem, _ *Device, _ []string) { rotBytes(t, mem, bodyOf(4, 2)) },
+			"headers":                func(t *testing.T, mem *vfs.Mem, d *Device, names []string) { rotIn(t, mem, d, names[4], -1) },
 			"hash in the header": func(t *testing.T, mem *vfs.Mem, _ *Device, names []string) {
 				rotHeader(t, mem, newestSegment(t, mem, 0), names[5])
 			},
@@ -206,3 +207,18 @@ func TestOlderVersionsAreMended(t *testing.T) {
 }
 
 func plain(files vfs.FS) vfs.FS { return files }
+
+// rotBytes flips a byte of the data of a record.
+func rotBytes(t *testing.T, mem *vfs.Mem, data []byte) {
+	t.Helper()
+	segment := newestSegment(t, mem, 0)
+	f := must[vfs.File](t)(mem.Open(segment))
+	p := make([]byte, files(t, mem)[segment])
+	must[int](t)(f.ReadAt(p, 0))
+	must[int](t)(0, f.Close())
+	at := bytes.Index(p, data)
+	if at < 0 {
+		t.Fatal("the data were not found")
+	}
+	damage(t, mem, segment, int64(at)+40, 1, func(p []byte) { p[0] ^= 1 })
+}

@@ -80,6 +80,7 @@ type damages struct {
 	hashes   map[format.Hash]bool  // that damages of one record have had; guarded by mu
 	unsaved  []Damage              // guarded by mu
 	suspects map[Suspect]bool      // guarded by mu
+	remains  map[Suspect]bool      // partitions with damaged records that were replaced; guarded by mu
 	wake     chan struct{}
 	stopping chan struct{}
 	stopped  chan struct{}
@@ -89,7 +90,7 @@ type damages struct {
 }
 
 func (l *damages) start(d *Device) {
-	l.device, l.byKey, l.hashes, l.suspects = d, make(map[damageKey]*Damage), make(map[format.Hash]bool), make(map[Suspect]bool)
+	l.device, l.byKey, l.hashes, l.suspects, l.remains = d, make(map[damageKey]*Damage), make(map[format.Hash]bool), make(map[Suspect]bool), make(map[Suspect]bool)
 	l.wake, l.stopping, l.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.load()
 	go l.run()
@@ -186,6 +187,9 @@ func (l *damages) end(state string, isOver func(x *Damage) bool) {
 			delete(l.byKey, key)
 			l.count.Add(-1)
 			x.State = state
+			if state == DamageReplaced {
+				l.remains[Suspect{x.Policy, x.Partition}] = true
+			}
 			l.later(*x)
 		}
 	}
@@ -193,6 +197,9 @@ func (l *damages) end(state string, isOver func(x *Damage) bool) {
 
 // repaired ends all damages of a partition.
 func (l *damages) repaired(id bundle.ID) {
+	l.mu.Lock()
+	delete(l.remains, Suspect{id.Policy, id.Partition})
+	l.mu.Unlock()
 	l.end(DamageRepaired, func(x *Damage) bool { return x.Policy == id.Policy && x.Partition == id.Partition })
 }
 

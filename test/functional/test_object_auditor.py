@@ -1,0 +1,191 @@
+"""The object auditor of a real cluster: flipped bits are found, and come from a peer again."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_cluster import RunningCluster, await_true
+from storage_connection import StorageConnection
+from swift_api import Account
+
+from cluster.ports import HOST
+from martlet.service.programs import find_object_server
+from ring.hashing import HashPath
+from ring.ring import Node, Ring
+
+NewCluster = Callable[..., RunningCluster]
+SIZES = {"small": 3_000, "other": 20_000, "large": 3_000_000}
+
+
+def body_of(name: str) -> bytes:
+    return (f"{name} has its own bytes. ".encode() * (SIZES[name] // 10))[: SIZES[name]]
+
+
+class Replica:
+    """One replica of an object: the object server that has it, its conf and its device."""
+
+    def __init__(self, cluster: RunningCluster, owner: str, name: str, number: int = 0) -> None:
+        etc = cluster.home / "etc"
+        ring = Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
+        partition, nodes = ring.get_nodes(owner, "c", name)
+        node: Node = nodes[number]
+        self.cluster, self.name = cluster, name
+        self.port, self.device = int(node["port"]), str(node["device"])
+        self.path = f"/{self.device}/{partition}/{owner}/c/{name}"
+        self.conf = next(path for path in etc.rglob("object-server.conf") if self._is_of(path))
+        self.root = Path(_conf(self.conf)["DEFAULT"]["devices"]) / self.device
+
+    def _is_of(self, path: Path) -> bool:
+        return _conf(path)["DEFAULT"]["bind_port"] == str(self.port)
+
+    def get(self) -> tuple[int, bytes]:
+        """Ask this replica alone."""
+        connection = StorageConnection(self.cluster.home, HOST, self.port)
+        try:
+            connection.request("GET", self.path)
+            answer = connection.getresponse()
+            try:
+                return answer.status, answer.read()
+            except OSError:  # the server ends the connection where the bytes are damaged
+                return 0, b""
+        except OSError:
+            return 0, b""
+        finally:
+            connection.close()
+
+    def is_whole(self) -> bool:
+        return self.get() == (200, body_of(self.name))
+
+    def flip(self) -> None:
+        """Flip a bit of the object's bytes on the disk."""
+        some, flipped = body_of(self.name)[:200], 0
+        for path in [path for path in (self.root / "bundles").rglob("*") if path.is_file()]:
+            with path.open("r+b") as file:
+                at = file.read().find(some)
+                if at >= 0:
+                    file.seek(at + 100)
+                    (byte,) = file.read(1)
+                    file.seek(at + 100)
+                    file.write(bytes([byte ^ 4]))
+                    flipped += 1
+        assert flipped == 1
+
+    def run(self, job: str, *options: str) -> tuple[int, dict[str, Any]]:
+        """Run one pass of a job of this host; return its exit status and figures."""
+        command = [find_object_server(), job, str(self.conf), "--once", "--json", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        print(done.stderr)
+        return done.returncode, json.loads(done.stdout)
+
+
+def _conf(path: Path) -> configparser.ConfigParser:
+    conf = configparser.ConfigParser(interpolation=None)
+    conf.read(path)
+    return conf
+
+
+def fill(cluster: RunningCluster) -> str:
+    """Store the objects, wait until all replicas have them, and return the account."""
+    account = Account(cluster.port)
+    owner = account.path.rpartition("/")[2]
+    assert account.call("PUT", "c").status == 201
+    for name in SIZES:
+        assert account.call("PUT", "c", name, body=body_of(name)).status == 201
+    account.close()
+    for name in SIZES:
+        for number in range(3):
+            await_true(Replica(cluster, owner, name, number).is_whole, f"replica {number}")
+    return owner
+
+
+@pytest.fixture
+def quiet(new_cluster: NewCluster) -> Iterator[tuple[RunningCluster, str]]:
+    """A cluster in which nothing is audited or repaired without a command."""
+    cluster = new_cluster("--nodes", "4").start()
+    yield cluster, fill(cluster)
+
+
+def test_flipped_bits_are_found_and_repaired(quiet: tuple[RunningCluster, str]) -> None:
+    cluster, owner = quiet
+    for name in SIZES:
+        replica = Replica(cluster, owner, name)
+        status, figures = replica.run("audit")
+        assert (status, figures["damages"], figures["failures"]) == (0, 0, 0)
+        assert figures["objects"] >= 1
+        replica.flip()
+        status, figures = replica.run("audit", "--fast")
+        assert (status, figures["damages"]) == (0, 0), "a fast pass reads no bytes of objects"
+        status, figures = replica.run("audit", "--device", replica.device)
+        assert (status, figures["damages"], figures["refuted"]) == (1, 1, 0)
+        assert not replica.is_whole()
+        status, figures = replica.run("replicate", "--device", replica.device)
+        assert (status, figures["damaged"], figures["fetched"]) == (0, 1, 1)
+        assert replica.is_whole()
+        status, figures = replica.run("audit")
+        assert (status, figures["damages"], figures["failures"]) == (0, 0, 0)
+        assert list((replica.root / "quarantined" / "objects").iterdir())
+
+
+def test_a_killed_auditor_goes_on_where_it_was(quiet: tuple[RunningCluster, str]) -> None:
+    cluster, owner = quiet
+    account = Account(cluster.port)
+    for number in range(60):
+        assert account.call("PUT", "c", f"o{number}", body=b"x").status == 201
+    account.close()
+    replica = Replica(cluster, owner, "small")
+    conf = replica.conf.with_name("slow-auditor.conf")
+    conf.write_text(
+        replica.conf.read_text().replace(
+            "[object-auditor]\n", "[object-auditor]\nfiles_per_second = 4\n"
+        )
+    )
+    cursor = replica.root / "auditor"
+
+    def progress() -> dict[str, Any]:
+        known = json.loads(cursor.read_text())["passes"][0] if cursor.exists() else {}
+        return dict(known)
+
+    def partitions() -> int:
+        return int(progress().get("report", {}).get("partitions", 0))
+
+    ends, before, began = 0, 0, ""
+    while "ended" not in progress():
+        auditor = subprocess.Popen([find_object_server(), "audit", str(conf)])
+        try:
+            await_true(lambda seen=before: partitions() > seen, "progress")  # type: ignore[misc]
+        finally:
+            os.kill(auditor.pid, signal.SIGKILL)
+            auditor.wait()
+        assert began in ("", progress()["began"]), "the pass began anew"
+        ends, before, began = ends + 1, partitions(), progress()["began"]
+    assert ends > 1
+    here = [path for path in (replica.root / "bundles").iterdir() if path.name.isdigit()]
+    assert progress()["report"]["partitions"] == len(here)
+    assert progress()["report"]["damages"] == progress()["report"]["failures"] == 0
+
+
+def test_a_running_cluster_repairs_what_is_read_or_audited(new_cluster: NewCluster) -> None:
+    """No replicator is started by hand: a read or the auditor finds it, and seconds later it is right."""
+    cluster = new_cluster("--nodes", "4", background=True).start()
+    owner = fill(cluster)
+    read, audited = Replica(cluster, owner, "small"), Replica(cluster, owner, "other", 1)
+    read.flip()
+    assert not read.is_whole()
+    await_true(read.is_whole, "a repair of what was read", 15)
+    audited.flip()
+    audited.run("audit")
+    await_true(audited.is_whole, "a repair of what was audited", 15)
+    account = Account(cluster.port)
+    for name in SIZES:
+        assert account.call("GET", "c", name).body == body_of(name)
+    states = {entry["state"] for entry in cluster.services().values()}
+    assert states == {"ok"}
+    assert cluster.stop() == 0
