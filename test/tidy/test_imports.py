@@ -64,6 +64,7 @@ GO_LEVELS = {
     "server/recon": 7,
     "server/relink": 7,
     "server": 8,
+    "auditor": 9,
     "replicator": 9,
     "cmd": 10,
     "bench": 10,
