@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,10 @@ def fill(cluster: RunningCluster) -> str:
 
 
 @pytest.fixture
-def quiet(new_cluster: NewCluster) -> Iterator[tuple[RunningCluster, str]]:
+def quiet(new_cluster: NewCluster) -> tuple[RunningCluster, str]:
     """A cluster in which nothing is audited or repaired without a command."""
     cluster = new_cluster("--nodes", "4").start()
-    yield cluster, fill(cluster)
+    return cluster, fill(cluster)
 
 
 def test_flipped_bits_are_found_and_repaired(quiet: tuple[RunningCluster, str]) -> None:
@@ -173,7 +173,7 @@ def test_a_killed_auditor_goes_on_where_it_was(quiet: tuple[RunningCluster, str]
 
 
 def test_a_running_cluster_repairs_what_is_read_or_audited(new_cluster: NewCluster) -> None:
-    """No replicator is started by hand: a read or the auditor finds it, and seconds later it is right."""
+    """What a read or an audit finds is right again seconds later, without a command."""
     cluster = new_cluster("--nodes", "4", background=True).start()
     owner = fill(cluster)
     read, audited = Replica(cluster, owner, "small"), Replica(cluster, owner, "other", 1)
