@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -303,5 +304,44 @@ func TestRatesChange(t *testing.T) {
 	a.SetRates(Rates{})
 	if r := <-done; r.Objects != 20 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// sector is a file system in which one place of each segment of a partition cannot be read.
+type sector struct {
+	vfs.FS
+	partition string
+}
+
+func (f *sector) Open(name string) (vfs.File, error) {
+	file, err := f.FS.Open(name)
+	if err == nil && strings.Contains(name, "/bundles/"+f.partition+"/") {
+		file = &sectorFile{file}
+	}
+	return file, err
+}
+
+type sectorFile struct{ vfs.File }
+
+func (f *sectorFile) ReadAt(p []byte, offset int64) (int, error) {
+	const bad = 1000
+	if offset <= bad && bad < offset+int64(len(p)) {
+		return 0, &os.PathError{Op: "read", Path: "sector", Err: syscall.EIO}
+	}
+	return f.File.ReadAt(p, offset)
+}
+
+// A sector that cannot be read once costs nothing: the server can read it. All other partitions are audited.
+func TestASectorThatCannotBeReadOnce(t *testing.T) {
+	h := newHost(t, 1, "")
+	for i := range 20 {
+		h.put(fmt.Sprint("o", i), 1, 3000)
+	}
+	whole := h.once(Full)
+	a, log := h.auditor(func(c *Config) { c.Files = &sector{vfs.ReadOnly{}, fmt.Sprint(partitionOf("o3"))} })
+	report, err := a.Once(context.Background(), Full)
+	check(t, err)
+	if report.Refuted != 1 || report.Damages+report.Failures > 0 || report.Partitions != whole.Partitions || report.Objects < 10 {
+		t.Errorf("%+v %s", report, log)
 	}
 }

@@ -79,7 +79,11 @@ func (d *device) pass(ctx context.Context, p *progress, report *Report, isDue fu
 		return false
 	}
 	d.away = false
-	for _, u := range d.units(p.After, report) {
+	all := d.units(p.After, report)
+	for i, u := range all {
+		if i+1 < len(all) {
+			d.prefetch(all[i+1])
+		}
 		var done Report
 		err := d.unit(ctx, p.Kind, u, &done)
 		if ctx.Err() != nil { // the next pass begins with it
@@ -104,6 +108,25 @@ func (d *device) pass(ctx context.Context, p *progress, report *Report, isDue fu
 		}
 	}
 	return true
+}
+
+// prefetch has the kernel read the start of a bundle before its turn.
+func (d *device) prefetch(u unit) {
+	files, ok := d.config.Files.(interface{ Prefetch(name string) })
+	if !ok || u.IsSwift {
+		return
+	}
+	directory := filepath.Join(d.root, folder(u.Policy, false), strconv.FormatUint(uint64(u.Partition), 10))
+	entries, err := d.config.Files.ReadDir(directory)
+	if err != nil { // told when it is its turn
+		return
+	}
+	for _, entry := range entries {
+		if _, _, isSegment := format.ParseSegmentName(entry.Name()); isSegment {
+			files.Prefetch(filepath.Join(directory, entry.Name()))
+			return
+		}
+	}
 }
 
 func (d *device) failed(report *Report, what string, u unit, err error) {

@@ -67,6 +67,9 @@ func parseJob(arguments []string, more func(o *jobOptions, flags *flag.FlagSet))
 	if o.json && !o.once {
 		return nil, errors.New("--json needs --once")
 	}
+	if o.fast && !o.once {
+		return nil, errors.New("--fast needs --once")
+	}
 	return o, nil
 }
 
