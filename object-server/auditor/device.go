@@ -145,8 +145,8 @@ func (d *device) passAndNote(ctx context.Context, kind Kind, report *Report, isD
 	}
 	if !d.away {
 		d.note(true)
+		d.tell(ctx)
 	}
-	d.tell(ctx)
 	return isEnded
 }
 

@@ -33,7 +33,11 @@ func (r *Rate) Set(limit int64) {
 func (r *Rate) Wait(ctx context.Context, amount int64) error {
 	for amount > 0 {
 		n := min(amount, int64(r.limiter.Burst()))
-		if err := r.limiter.WaitN(ctx, int(n)); err != nil {
+		err := r.limiter.WaitN(ctx, int(n))
+		if err != nil && n > int64(r.limiter.Burst()) { // another limit was set meanwhile
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		amount -= n

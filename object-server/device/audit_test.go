@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"martlet/object-server/bundle"
@@ -221,4 +222,53 @@ func rotBytes(t *testing.T, mem *vfs.Mem, data []byte) {
 		t.Fatal("the data were not found")
 	}
 	damage(t, mem, segment, int64(at)+40, 1, func(p []byte) { p[0] ^= 1 })
+}
+
+// What a read finds on a bad sector comes from a peer as well, and then nothing lies there any more.
+func TestABadSectorIsMended(t *testing.T) {
+	const objects = 24
+	mem, peer := vfs.NewMem("/d"), open(t, vfs.NewMem("/d"), "/d", Options{})
+	defer peer.Close()
+	first := open(t, mem, "/d", Options{})
+	for _, to := range []*Device{first, peer} {
+		for i := range objects {
+			l, name := numbered(i)
+			must[State](t)(put(to, l, name, 1, body(uint64(i), 700)))
+		}
+	}
+	must[int](t)(0, first.Close())
+	size := files(t, mem)["/d/bundles/7/00000001-0000.bundle"]
+	for sector := int64(0); sector*512 < size-512; sector++ {
+		var isBad atomic.Bool
+		fs := vfs.NewBadSectors(mem.KillClone(), func(name string, from, to int64) bool {
+			return isBad.Load() && strings.HasSuffix(name, "00000001-0000.bundle") && from < (sector+1)*512 && sector*512 < to
+		})
+		d := open(t, fs, "/d", Options{})
+		r := d.Replica(0, 7)
+		must[bundle.Position](t)(r.Position()) // it is open
+		isBad.Store(true)
+		for i := range objects {
+			l, _ := numbered(i)
+			_, _, _ = get(d, l) // what cannot be read is noted
+		}
+		_, _ = send(peer, d, 7, bundle.Position{}, keepOrder) // what has no header is refused
+		if err := r.Mend(true); err != nil {
+			t.Fatalf("sector %d: %v", sector, err)
+		}
+		if doubt := must[bundle.Position](t)(r.Doubt()); doubt.LSN > 0 {
+			if _, err := send(peer, d, 7, bundle.Position{}, keepOrder); err != nil {
+				t.Fatalf("sector %d: %v", sector, err)
+			}
+			must[int](t)(0, r.Heal(doubt))
+		}
+		for i := range objects {
+			l, _ := numbered(i)
+			wantBody(t, d, l, body(uint64(i), 700))
+		}
+		found, err := d.Examine(0, 7, plain)
+		if all, _ := d.Damages(); len(found)+len(all) > 0 || err != nil {
+			t.Errorf("sector %d: %+v, %+v, %v", sector, found, all, err)
+		}
+		must[int](t)(0, d.Close())
+	}
 }

@@ -41,6 +41,15 @@ func (w *rival) winsTie(record *bundle.Record, damage error) bool {
 	return c > 0 || c == 0 && (w.metadata.CompareMeta(stored) > 0 || w.metadata.CompareType(stored) > 0)
 }
 
+// mends tells whether the write is the one whose data are lost with a record.
+func (w *rival) mends(record *bundle.Record) bool {
+	if w.isLost == nil || w.kind != format.TypePut || !record.Live() || !w.isLost(record.LSN()) {
+		return false
+	}
+	stored, err := record.Metadata()
+	return err == nil && w.metadata.CompareData(stored) == 0
+}
+
 // add continues a chain with the write as a version.
 func (w *rival) add(c *versions.Chain) (versions.Addition, error) {
 	id, t := w.metadata.VersionID, w.metadata.Timestamp

@@ -262,7 +262,7 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	if record == nil || record.LSN() == 0 { // nothing, or nothing that can be told
 		return old, nil
 	}
-	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && !w.winsTie(record, damage) {
+	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && !w.winsTie(record, damage) && !w.mends(record) {
 		return old, &OlderError{Existing: record.Timestamp()}
 	}
 	if !record.Live() {
