@@ -345,3 +345,21 @@ func TestASectorThatCannotBeReadOnce(t *testing.T) {
 		t.Errorf("%+v %s", report, log)
 	}
 }
+
+// A device that waits for its rate does answer.
+func TestASlowRateIsNoHang(t *testing.T) {
+	h := newHost(t, 1, "")
+	for i := range 20 {
+		h.put(fmt.Sprint("o", i), 1, 3000)
+	}
+	a, log := h.auditor(func(c *Config) { c.Rates.BytesPerSecond, c.Concurrency, c.Stall = 40_000, 1, 100*time.Millisecond })
+	began := time.Now()
+	report, err := a.Once(context.Background(), Full)
+	check(t, err)
+	if report.Objects != 20 || report.Running > 0 || strings.Contains(log.String(), "does not answer") {
+		t.Errorf("%+v %s", report, log)
+	}
+	if least := time.Duration(report.Bytes-40_000) * time.Second / 40_000; time.Since(began) < least {
+		t.Errorf("%d bytes took %v", report.Bytes, time.Since(began))
+	}
+}

@@ -25,7 +25,7 @@ type device struct {
 	objects [kinds]*background.Rate
 
 	touched   atomic.Int64 // Unix time in ns when the disk answered last
-	asking    atomic.Bool  // the server reads a partition
+	pauses    atomic.Int32 // what is waited for, and is not the disk
 	isWorking atomic.Bool
 	state     *cursors  // nil: not read yet
 	away      bool      // the server did not have it the last time
@@ -89,7 +89,16 @@ func (d *device) enter(ctx context.Context) (leave func(), err error) {
 
 // isStuck tells whether the disk has not answered for too long.
 func (d *device) isStuck() bool {
-	return !d.asking.Load() && time.Since(time.Unix(0, d.touched.Load())) > d.config.Stall
+	return d.pauses.Load() == 0 && time.Since(time.Unix(0, d.touched.Load())) > d.config.Stall
+}
+
+// pause begins a wait for something else than the disk, which ends with the function that is returned.
+func (d *device) pause() (end func()) {
+	d.pauses.Add(1)
+	return func() {
+		d.touch()
+		d.pauses.Add(-1)
+	}
 }
 
 func (d *device) touch() { d.touched.Store(time.Now().UnixNano()) }
@@ -99,8 +108,8 @@ func (d *device) files(ctx context.Context, report *Report) vfs.FS {
 	return &vfs.Paced{FS: d.config.Files, Read: func(n int) {
 		d.touch()
 		atomic.AddInt64(&report.Bytes, int64(n))
+		defer d.pause()()
 		_ = d.bytes.Wait(ctx, int64(n)) // once the context has ended, what was read does not count
-		d.touch()
 	}}
 }
 
@@ -158,9 +167,7 @@ const examineTimeout = 6 * time.Hour
 
 // examine has the server read what seems damaged.
 func (d *device) examine(ctx context.Context, u unit) ([]string, error) {
-	d.asking.Store(true)
-	defer d.asking.Store(false)
-	defer d.touch()
+	defer d.pause()()
 	d.mu.Lock()
 	q := wire.AuditRequest{Partition: u.wire(d.name), BytesPerSecond: d.config.Rates.BytesPerSecond}
 	d.mu.Unlock()

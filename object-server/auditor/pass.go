@@ -168,7 +168,7 @@ func (d *device) unit(ctx context.Context, kind Kind, u unit, done *Report) erro
 	done.Partitions++
 	if err == nil {
 		done.Segments, done.Objects, done.LargeFiles = verdict.Segments, verdict.Records, verdict.LargeFiles
-		if err := d.objects[kind].Wait(ctx, int64(verdict.Records)); err != nil {
+		if err := d.waitFor(ctx, kind, verdict.Records); err != nil {
 			return err
 		}
 		if len(verdict.Damages) == 0 {
@@ -214,4 +214,10 @@ func (d *device) verify(ctx context.Context, kind Kind, id bundle.ID, at bundle.
 		verdict, err = inspect.Verify(files, id, "")
 	}
 	return verdict, errors.Join(err, files.Close())
+}
+
+// waitFor waits until so many objects may pass.
+func (d *device) waitFor(ctx context.Context, kind Kind, objects int) error {
+	defer d.pause()()
+	return d.objects[kind].Wait(ctx, int64(objects))
 }

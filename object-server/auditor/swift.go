@@ -44,7 +44,7 @@ func (d *device) swift(ctx context.Context, kind Kind, u unit, done *Report) err
 				default:
 					return nil
 				}
-				if err := d.objects[kind].Wait(ctx, 1); err != nil {
+				if err := d.waitFor(ctx, kind, 1); err != nil {
 					return err
 				}
 				err := checkSwift(files, path, &d.config.Hasher, kind == Full)

@@ -16,7 +16,7 @@ import (
 
 // meter is a file system that counts the bytes read, and limits their rate.
 type meter struct {
-	vfs.FS
+	vfs.Paced
 	rate  int64 // bytes a second; 0: no limit
 	start time.Time
 	read  atomic.Int64
@@ -25,44 +25,19 @@ type meter struct {
 	drawn io.Writer // the terminal with a bar on it; nil: none
 }
 
-// Open implements vfs.FS.
-func (m *meter) Open(name string) (vfs.File, error) {
-	file, err := m.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return &meteredFile{file, m}, nil
+func newMeter(files vfs.FS) *meter {
+	m := &meter{start: time.Now()}
+	m.Paced = vfs.Paced{FS: files, Read: m.pace}
+	return m
 }
 
-// Link implements vfs.FS.
-func (m *meter) Link(file vfs.File, name string) error {
-	if metered, ok := file.(*meteredFile); ok {
-		file = metered.File
+// pace sleeps to keep the rate.
+func (m *meter) pace(bytes int) {
+	total := m.read.Add(int64(bytes))
+	if m.rate > 0 {
+		due := time.Duration(float64(total) / float64(m.rate) * float64(time.Second))
+		time.Sleep(due - time.Since(m.start))
 	}
-	return m.FS.Link(file, name)
-}
-
-// Prefetch reads the start of a file before it is opened, where that is possible.
-func (m *meter) Prefetch(name string) {
-	if fs, ok := m.FS.(vfs.ReadOnly); ok {
-		fs.Prefetch(name)
-	}
-}
-
-type meteredFile struct {
-	vfs.File
-	meter *meter
-}
-
-// ReadAt reads, and then sleeps to keep the rate.
-func (f *meteredFile) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := f.File.ReadAt(p, offset)
-	total := f.meter.read.Add(int64(n))
-	if f.meter.rate > 0 {
-		due := time.Duration(float64(total) / float64(f.meter.rate) * float64(time.Second))
-		time.Sleep(due - time.Since(f.meter.start))
-	}
-	return n, err
 }
 
 // progress draws a bar on a terminal until stop is called.

@@ -132,11 +132,11 @@ func (f *bundleFlags) damaged(t *target, fs vfs.FS, use func(*device.Repaired) e
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	now := time.Now()
-	m := meter{FS: fs, start: time.Now()}
+	m := newMeter(fs)
 	stop := m.progress(f.stderr, t.bytes())
 	defer stop()
 	var failed error
-	err = t.each(&m, func(files *bundle.Files, id bundle.ID) error {
+	err = t.each(m, func(files *bundle.Files, id bundle.ID) error {
 		r := device.NewRepaired(t.root, id, now)
 		if r.Repair, err = inspect.PlanRepair(files, id); err == nil && len(r.Damages) > 0 {
 			all = append(all, r)

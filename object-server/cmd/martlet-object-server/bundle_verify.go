@@ -51,7 +51,7 @@ func (f *bundleFlags) verify(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	v := verifier{flags: f, meter: &meter{FS: vfs.ReadOnly{Ahead: true}, start: time.Now()}}
+	v := verifier{flags: f, meter: newMeter(vfs.ReadOnly{Ahead: true})}
 	if v.meter.rate, err = readBytes(*rate); err != nil {
 		return fmt.Errorf("%w: --rate %w", errUsage, err)
 	}
