@@ -23,6 +23,7 @@ class Figures:
     moved: int = 0  # databases of other devices that were removed here
     removed: int = 0  # deleted databases that were removed
     forgotten: int = 0  # tombstones that were removed
+    vacuumed: int = 0  # databases whose free pages were given back
     partly: int = 0  # exchanges that go on in the next pass
     failures: int = 0  # exchanges, databases and devices that failed
     seconds: float = 0.0

@@ -59,7 +59,8 @@ class Passes:
         self._replication = replication
         self._usable_path = usable_path
         self._clock = clock
-        self._quiet = Quiet(options.full_interval)
+        # A deletion that becomes old changes no file: the database is opened again to reclaim it.
+        self._quiet = Quiet(min(options.full_interval, options.reclaim_age))
         self._next_start = 0.0  # monotonic, of a database
         self._log = get_logger(f"martlet.{kind}.replicator")
 

@@ -30,6 +30,7 @@ from storage.database_files import clear_set_aside, device_path_of, remove_empty
 from storage.errors import DatabaseDamaged, DatabaseError, DatabaseMissing
 from storage.replica import NO_ROW
 from storage.replicated_database import ReplicatedDatabase
+from storage.vacuum import Method, method_for, space_in, vacuum
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,19 @@ class Replication:
         rows = [result.points for result in results] or [database.replica_state().max_rows]
         points = {s: min(p.get(s, NO_ROW) for p in rows) for s in database.streams}
         figures.forgotten += database.forget(points, horizon)
+        if database.read(lambda c: method_for(space_in(c))) is not Method.NONE:
+            self._vacuum(held, figures)
         return True
+
+    def _vacuum(self, held: Held, figures: Figures) -> None:
+        try:
+            freed = vacuum(held.path)
+        except sqlite3.Error as error:
+            self._log.warning("cannot vacuum a database %s", fields(path=held.path, error=error))
+            return
+        if freed:
+            figures.vacuumed += 1
+            self._log.info("vacuumed a database %s", fields(path=held.path, bytes=freed))
 
     def _exchange_with_all(
         self,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from martlet.service.disk_calls import on_disk
 from ring.devices import Device
 from ring.ring import Ring
-from storage.database_files import entries
+from storage.database_files import entries, remove_empty_directories
 
 _is_hash = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
 
@@ -51,6 +51,8 @@ def databases_on(
 ) -> Iterator[Held]:
     """The databases of a device; ``kind`` is ``accounts`` or ``containers``.
 
+    Empty directories, which moves, removals and crashes leave, are removed on the way.
+
     :param partitions: only these; None: all.
     :raises DiskStuck: the device does not answer.
     """
@@ -67,13 +69,21 @@ def databases_on(
 
 def _names_in(partition: str) -> list[str]:
     """The hashes with a database."""
-    return [
-        name
-        for suffix in entries(partition)
-        for name in entries(f"{partition}/{suffix}")
-        if _is_hash(name) and name[-3:] == suffix
-        if os.path.exists(f"{partition}/{suffix}/{name}/{name}.db")
-    ]
+    found = []
+    for suffix in entries(partition):
+        names = entries(f"{partition}/{suffix}")
+        for name in names:
+            if not (_is_hash(name) and name[-3:] == suffix):
+                continue
+            if os.path.exists(f"{partition}/{suffix}/{name}/{name}.db"):
+                found.append(name)
+            else:
+                remove_empty_directories(f"{partition}/{suffix}/{name}", 3)
+        if not names:
+            remove_empty_directories(f"{partition}/{suffix}", 2)
+    if not found:
+        remove_empty_directories(partition, 1)
+    return found
 
 
 def _is_local(address: str) -> bool:

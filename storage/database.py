@@ -99,6 +99,7 @@ class Database:
         def write_file(temporary: str) -> None:
             connection = sqlite3.connect(temporary, isolation_level=None)
             with contextlib.closing(connection):
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
                 connection.execute("PRAGMA synchronous = OFF")
                 connection.execute("PRAGMA journal_mode = MEMORY")
                 connection.create_function("chexor", 3, chexor, deterministic=True)

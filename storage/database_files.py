@@ -146,12 +146,16 @@ def clear_set_aside(device_path: str) -> None:
 
 def remove_empty_parents(path: str) -> None:
     """Remove the directories of the suffix and the partition of a removed database, if empty."""
-    directory = os.path.dirname(os.path.dirname(path))
-    for _ in range(2):
+    remove_empty_directories(os.path.dirname(os.path.dirname(path)), 2)
+
+
+def remove_empty_directories(directory: str, levels: int) -> None:
+    """Remove a directory if it is empty, and those above it, up to a number of ``levels``."""
+    for _ in range(levels):
         try:
             os.rmdir(directory)
         except OSError:
-            return  # another database is there, or another process was faster
+            return  # something is in it, or another process was faster
         directory = os.path.dirname(directory)
 
 

@@ -242,3 +242,47 @@ def test_a_kill_at_any_request_loses_nothing(tmp_path: Path, scene: str) -> None
         if not was_killed:
             break
     assert step > 6
+
+
+def test_a_quiet_database_is_opened_when_its_deletion_is_old(tmp_path: Path) -> None:
+    containers = Replicas(ContainerServer, tmp_path, full_interval=1e9, reclaim_age=100.0)
+    try:
+        make_quiet(containers)
+        containers.now = time.time() + 50
+        assert containers.replicate(1).unchanged == 1
+        containers.now = time.time() + 101
+        assert containers.replicate(1).unchanged == 0
+    finally:
+        containers.close()
+
+
+def test_empty_directories_are_removed(containers: Replicas) -> None:
+    """A crash, a quarantine or a move leaves them."""
+    make_quiet(containers)
+    top = Path(containers.servers[1].devices) / "d1" / "containers"
+    name = "0" * 29 + "abc"
+    (top / "5" / "abc" / name).mkdir(parents=True)
+    (top / "6" / "def").mkdir(parents=True)
+    (top / "7").mkdir()
+    full = top / str(PARTITION) / "abc" / name
+    full.mkdir(parents=True)
+    (full / "notes").write_text("of an operator")
+    assert containers.replicate(1).failures == 0
+    assert sorted(path.name for path in top.iterdir()) == [str(PARTITION)]
+    assert (full / "notes").exists()
+
+
+def test_a_pass_vacuums_what_it_emptied(containers: Replicas) -> None:
+    containers.everywhere([1, 2, 3], "PUT", C, 1)
+    rows = [row(f"{number:05d}" + "n" * 300, 2) for number in range(6000)]
+    containers.everywhere([1, 2, 3], "UPDATE", C, 2, {}, rows)
+    gone = [row(entry["name"], 3, deleted=1) for entry in rows]
+    containers.everywhere([1, 2, 3], "UPDATE", C, 3, {}, gone)
+    containers.settle(*PRIMARIES)
+    path = containers.database(1)
+    assert path is not None
+    before = path.stat().st_size
+    containers.now += 2 * containers.options.reclaim_age
+    figures = containers.replicate(1)
+    assert (figures.forgotten, figures.vacuumed) == (6000, 1)
+    assert path.stat().st_size < before / 4
