@@ -19,8 +19,10 @@ from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
+from storage.json_body import json_list
 from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
 from storage.name_listing import Row, Subdir
+from storage.replica import BadState
 from storage.replicate_requests import Hooks, ReplicateRequests
 from storage.storage_server import (
     StorageServer,
@@ -30,6 +32,8 @@ from storage.storage_server import (
     state_response,
 )
 
+#: The largest body of an UPDATE: a thousand containers with the longest names.
+UPDATE_BYTES_MAX = 4 * 1024**2
 _DELETED = (("X-Account-Status", "Deleted"),)
 
 
@@ -53,6 +57,7 @@ class AccountServer(StorageServer):
             "PUT": self.put,
             "POST": self.post,
             "DELETE": self.delete,
+            "UPDATE": self.update,
             "REPLICATE": ReplicateRequests(
                 self, self.pool, Hooks(parse_item, self.is_of_hash, lambda path, is_misplaced: None)
             ),
@@ -112,11 +117,34 @@ class AccountServer(StorageServer):
 
     def _put_container(self, req: Request, path: str, account: str, container: str) -> Response:
         record = self._record(req, container)
+        self._merge(req, path, account, [record])
+        is_deletion = record.delete_timestamp > record.put_timestamp
+        return empty_response(204 if is_deletion else 201)
+
+    def update(self, req: Request) -> Response:
+        """Merge the rows of containers in a JSON list; answer 202, 400, 404 or 413."""
+        device, partition, account = self.split(req, 3, 3)
+        device_path = self.device_path(device, for_writing=True)
+        path = self.database_path(device_path, partition, account)
+        try:
+            records = [parse_item(item).record for item in json_list(req, UPDATE_BYTES_MAX)]
+        except BadState as error:
+            raise http_error(400, str(error)) from None
+        for index in {record.storage_policy_index for record in records}:
+            self.check_policy(index, f"storage policy {index}")
+        self._merge(req, path, account, records)
+        return empty_response(202)
+
+    def _merge(self, req: Request, path: str, account: str, records: list[Record]) -> None:
+        """Merge rows of containers.
+
+        :raises HTTPException: 404 if there is no such account, or it is deleted.
+        """
         is_override = req.headers.get("x-account-override-deleted", "").lower() == "yes"
         with self.pool.use(path) as database:
             while True:
                 try:
-                    taken = database.put_container(record, is_override)
+                    taken = database.put_containers(records, is_override)
                     break
                 except DatabaseMissing:
                     prefix = self.cluster.constraints.auto_create_account_prefix
@@ -128,8 +156,6 @@ class AccountServer(StorageServer):
                 _create(database, account, timestamp, {})
         if not taken:
             raise http_error(404)
-        is_deletion = record.delete_timestamp > record.put_timestamp
-        return empty_response(204 if is_deletion else 201)
 
     def _record(self, req: Request, container: str) -> Record:
         headers = req.headers

@@ -146,16 +146,18 @@ class AccountDatabase(ReplicatedDatabase):
 
         return self.read(run)
 
-    def put_container(self, record: Record, is_override: bool) -> bool:
-        """Merge a container's row; return False and change nothing if the account is deleted.
+    def put_containers(self, records: Sequence[Record], is_override: bool) -> bool:
+        """Merge containers' rows; return False and change nothing if the account is deleted.
 
-        ``is_override`` merges the row even then.
+        ``is_override`` merges the rows even then.
         """
 
         def run(connection: sqlite3.Connection) -> bool:
             if not is_override and _info(connection).is_deleted:
                 return False
-            merge_report(connection, record, Timestamp.now())
+            now = Timestamp.now()
+            for record in records:
+                merge_report(connection, record, now)
             return True
 
         return self.write(run)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates of an account with the totals of a container: one PUT to each replica."""
+"""Updates of an account with the totals of containers: one request to each replica.
+
+A single container is a PUT, as in OpenStack Swift. Several are an UPDATE (wire-account.md). A
+server that has no such method gets a PUT for each.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from container.database import ContainerInfo
@@ -26,31 +31,91 @@ def send_to_account(
     client: BackendClient,
     replicas: Sequence[AccountReplica],
     info: ContainerInfo,
-    extra_headers: dict[str, str],
+    extra_headers: Mapping[str, str],
 ) -> list[int]:
     """Send a container's state to all replicas in parallel; return the statuses, 503 for no answer.
 
     Failures are logged; the caller handles them.
     """
+    exchanges = [_start_put(client, replica, info, extra_headers) for replica in replicas]
+    return [_finish(exchange) for exchange in exchanges]
+
+
+def send_together(
+    client: BackendClient,
+    replicas: Sequence[AccountReplica],
+    infos: Sequence[ContainerInfo],
+    extra_headers: Mapping[str, str],
+) -> list[int]:
+    """Send the states of containers of one account to all its replicas; statuses as above."""
+    rows = [
+        {
+            "name": info.container,
+            "put_timestamp": info.put_timestamp,
+            "delete_timestamp": info.delete_timestamp,
+            "object_count": info.object_count,
+            "bytes_used": info.bytes_used,
+            "storage_policy_index": info.storage_policy_index,
+        }
+        for info in infos
+    ]
+    body = json.dumps(rows).encode()
+    headers = {"Content-Type": "application/json", "User-Agent": _agent(), **extra_headers}
+    exchanges = [
+        _start(client, replica, "UPDATE", f"/{infos[0].account}", headers, body)
+        for replica in replicas
+    ]
+    statuses = [_finish(exchange) for exchange in exchanges]
+    return [
+        _one_by_one(client, replica, infos, extra_headers) if status == 405 else status
+        for replica, status in zip(replicas, statuses, strict=True)
+    ]
+
+
+def _one_by_one(
+    client: BackendClient,
+    replica: AccountReplica,
+    infos: Sequence[ContainerInfo],
+    extra_headers: Mapping[str, str],
+) -> int:
+    """Send a PUT for each container; return the status of the first that fails, or of the last."""
+    status = 503
+    for info in infos:
+        status = _finish(_start_put(client, replica, info, extra_headers))
+        if status // 100 != 2:
+            break
+    return status
+
+
+def _start_put(
+    client: BackendClient,
+    replica: AccountReplica,
+    info: ContainerInfo,
+    extra_headers: Mapping[str, str],
+) -> BackendExchange | None:
     headers = {
         "X-Put-Timestamp": info.put_timestamp,
         "X-Delete-Timestamp": info.delete_timestamp,
         "X-Object-Count": str(info.object_count),
         "X-Bytes-Used": str(info.bytes_used),
         "X-Backend-Storage-Policy-Index": str(info.storage_policy_index),
-        "User-Agent": f"container-server {os.getpid()}",
+        "User-Agent": _agent(),
         **extra_headers,
     }
-    exchanges = [_start(client, replica, info, headers) for replica in replicas]
-    return [_finish(exchange) for exchange in exchanges]
+    return _start(client, replica, "PUT", f"/{info.account}/{info.container}", headers, b"")
 
 
 def _start(
-    client: BackendClient, replica: AccountReplica, info: ContainerInfo, headers: dict[str, str]
+    client: BackendClient,
+    replica: AccountReplica,
+    method: str,
+    names: str,
+    headers: Mapping[str, str],
+    body: bytes,
 ) -> BackendExchange | None:
-    path = f"/{replica.device}/{replica.partition}/{info.account}/{info.container}"
+    path = quote_path(f"/{replica.device}/{replica.partition}{names}")
     try:
-        return client.start(replica.address, "PUT", quote_path(path), headers)
+        return client.start(replica.address, method, path, headers, body)
     except BackendError as error:
         _log_failure(error)
         return None
@@ -66,9 +131,13 @@ def _finish(exchange: BackendExchange | None) -> int:
         _log_failure(error)
         return 503
     response.close()
-    if response.status >= 300 and response.status != 404:
+    if response.status >= 300 and response.status not in (404, 405):
         _log_failure(f"{exchange.address[0]}:{exchange.address[1]} answered {response.status}")
     return response.status
+
+
+def _agent() -> str:
+    return f"container-server {os.getpid()}"
 
 
 def _log_failure(reason: object) -> None:

@@ -193,8 +193,7 @@ class ContainerServer(StorageServer):
                 raise http_error(409, "", {"X-Backend-Storage-Policy-Index": index}) from None
         if info.is_deleted:
             raise http_error(409, "The container was deleted later")
-        self.reporter.mark_changed(path)
-        report_to_account(self._client, req, info)
+        self._report(req, path, info)
         policy_header = ("X-Backend-Storage-Policy-Index", str(info.storage_policy_index))
         return empty_response(201 if created else 202, [policy_header])
 
@@ -238,6 +237,17 @@ class ContainerServer(StorageServer):
     def _default_policy(self, req: Request) -> int:
         asked = self.policy_index(req, "X-Backend-Storage-Policy-Default")
         return self.cluster.default_policy.index if asked is None else asked
+
+    def _report(self, req: Request, path: str, info: ContainerInfo) -> None:
+        """Tell the account replicas that the request names, or else all of them soon.
+
+        :raises HTTPException: 404 if each of them says that there is no such account.
+        """
+        is_told = False
+        try:
+            is_told = report_to_account(self._client, req, info)
+        finally:
+            self.reporter.mark_changed(path, info if is_told else None)
 
     def post(self, req: Request) -> Response:
         """Answers 204 or 404."""
@@ -283,8 +293,7 @@ class ContainerServer(StorageServer):
             raise http_error(409, "The container is not empty")
         if not info.is_deleted:
             raise http_error(409, "The container was put later")
-        self.reporter.mark_changed(path)
-        report_to_account(self._client, req, info)
+        self._report(req, path, info)
         # If this database was copied from another replica, the copy may include this request.
         existed = not before.is_deleted or Timestamp(before.delete_timestamp) == timestamp
         existed = existed and bool(Timestamp(before.put_timestamp))

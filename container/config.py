@@ -18,6 +18,9 @@ class ContainerOptions(StorageOptions):
     report_concurrency: int = option(8, "Containers reported in parallel")
     sweep_interval: float = option(300.0, "Pause between sweeps for unreported containers", "s")
     containers_per_second: int = option(500, "Most databases read in a sweep", "1/s")
+    recon_cache_path: str = option(
+        "/var/cache/martlet", "Directory for figures of the sweep, for recon"
+    )
     account_suppression_time: float = option(
         60.0, "Pause in the reports to an account that did not accept one", "s"
     )

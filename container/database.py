@@ -104,6 +104,11 @@ class ContainerInfo:
         )
 
     @property
+    def reported_state(self) -> tuple[str, str, int, int]:
+        """The values that a report tells the account."""
+        return self.put_timestamp, self.delete_timestamp, self.object_count, self.bytes_used
+
+    @property
     def metadata(self) -> Metadata:
         """The metadata with timestamps, including removed values."""
         return parse_metadata(self.raw_metadata)
@@ -350,12 +355,7 @@ class ContainerDatabase(ReplicatedDatabase):
 
     def set_reported(self, info: ContainerInfo) -> None:
         """Record that the account knows the state ``info``."""
-        values = (
-            info.put_timestamp,
-            info.delete_timestamp,
-            info.object_count,
-            info.bytes_used,
-        )
+        values = info.reported_state
         self.write(
             lambda connection: connection.execute(
                 "UPDATE container_info SET reported_put_timestamp = ?,"

@@ -69,10 +69,11 @@ class Feeder:
             if len(self._marked) < MARKED_MAX:
                 self._marked.add(path)
 
-    def look_at(self, path: str, info: ContainerInfo) -> None:
-        """Mark a container found by a sweep, if it may have misplaced rows."""
+    def look_at(self, path: str, info: ContainerInfo) -> bool:
+        """Mark a container found by a sweep, if it may have misplaced rows; return that."""
         if info.has_other_policies:
             self.mark_misplaced(path)
+        return info.has_other_policies
 
     def feed_marked(self) -> None:
         """Feed every marked container; one that fails stays marked and is retried after a pause."""

@@ -20,15 +20,17 @@ from martlet.words.names import quote_path
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
 
 
-def report_to_account(client: BackendClient, req: Request, info: ContainerInfo) -> None:
+def report_to_account(client: BackendClient, req: Request, info: ContainerInfo) -> bool:
     """Send the state of a container to each account replica that the request names.
+
+    Returns True if it names one, and all of them accepted.
 
     :raises HTTPException: 400 if the request names them in a malformed way, 404 if each of them
         answers that there is no such account.
     """
     replicas = _account_replicas(req)
     if not replicas:
-        return
+        return False
     extra = {
         "X-Trans-Id": req.headers.get("x-trans-id", "-"),
         "Referer": f"{req.method} {quote_path(req.path)}",
@@ -38,6 +40,7 @@ def report_to_account(client: BackendClient, req: Request, info: ContainerInfo) 
     statuses = send_to_account(client, replicas, info, extra)
     if all(status == 404 for status in statuses):
         raise http_error(404)
+    return all(200 <= status < 300 for status in statuses)
 
 
 def _account_replicas(req: Request) -> list[AccountReplica]:

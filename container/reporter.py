@@ -4,29 +4,31 @@
 The database records the totals last reported (the ``reported_*`` columns). The set of changed
 containers in memory is only for speed. A sweep over the devices, at start and at an interval, finds
 reports that a crash or an unreachable account has left undone.
+
+The containers of one account are reported together. A container whose request has told the account
+already is not reported again: it is only recorded.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import IO
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from container.account_updates import AccountReplica, send_to_account
+from container.account_updates import AccountReplica, send_to_account, send_together
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo
+from container.sweep import Sweeper
 from martlet.http.backend_client import BackendClient
 from martlet.log import fields, get_logger
-from martlet.service.disk_calls import DiskStuck, on_disk
 from martlet.service.worker_processes import at_retirement
 from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import Ring
 from storage.concurrency import for_each, repeat_in_background
-from storage.database_files import device_path_of, entries
+from storage.database_files import device_path_of
 from storage.database_pool import DatabasePool
 from storage.errors import (
     DatabaseError,
@@ -38,8 +40,18 @@ from storage.errors import (
 
 #: Most changed containers in memory; others wait for the sweep.
 CHANGED_MAX = 100_000
+#: Most containers of an account in one request.
+REPORTED_TOGETHER = 500
 
-SWEEP_LOCK = ".sweep.lock"
+T = TypeVar("T")
+_OVERRIDE = {"X-Account-Override-Deleted": "yes"}
+
+
+class _News(NamedTuple):
+    """A container whose state the account does not know yet."""
+
+    path: str
+    info: ContainerInfo
 
 
 class Reporter:
@@ -54,32 +66,47 @@ class Reporter:
         open_account_ring: Callable[[], Ring],
     ) -> None:
         self._options = options
-        self._devices = devices
         self._pool = pool
         self._client = client
         self._open_account_ring = open_account_ring
         self._account_ring: Ring | None = None
         self._lock = threading.Lock()  # guards _changed
-        self._changed: set[str] = set()
+        #: The changed databases, each with the state that its account knows already, if any.
+        self._changed: dict[str, ContainerInfo | None] = {}
         # The monotonic time of the next try, for an account and for a device.
         self._suppressed: dict[str, float] = {}
         self._failed_devices: dict[str, float] = {}
-        self._sweep_locks: dict[str, IO[bytes]] = {}
         self._log = get_logger("martlet.container.reporter")
-        #: Also called for each container in a sweep, so that one walk over the devices is enough.
-        self.swept_too: Callable[[str, ContainerInfo], None] = lambda path, info: None
+        self._sweeper = Sweeper(
+            devices, options.containers_per_second, options.recon_cache_path, self._has_work
+        )
+        #: Also called for each container in a sweep, so that one walk over the devices is enough;
+        #: returns whether there is work.
+        self.swept_too: Callable[[str, ContainerInfo], bool] = lambda path, info: False
 
     def start(self) -> None:
         """Start reports and sweeps in the background."""
-        at_retirement(self._give_back_locks)
+        at_retirement(self._sweeper.give_back_locks)
         repeat_in_background("report", self.report_changed, self._options.report_interval)
         repeat_in_background("sweep", self.sweep, self._options.sweep_interval)
 
-    def mark_changed(self, path: str) -> None:
-        """Mark the container of this database for a report."""
+    def mark_changed(self, path: str, told: ContainerInfo | None = None) -> None:
+        """Mark the container of this database for a report.
+
+        :param told: a state that the account has just accepted.
+        """
         with self._lock:
-            if len(self._changed) < CHANGED_MAX:
-                self._changed.add(path)
+            if path in self._changed or len(self._changed) < CHANGED_MAX:
+                self._changed[path] = told or self._changed.get(path)
+
+    def sweep(self) -> None:
+        """Mark every container on the devices with an unreported state."""
+        self._sweeper.sweep()
+
+    def _has_work(self, path: str, info: ContainerInfo) -> bool:
+        if info.is_unreported:
+            self.mark_changed(path)
+        return self.swept_too(path, info) or info.is_unreported
 
     def report_changed(self) -> None:
         """Report every container that changed since the last call.
@@ -94,56 +121,104 @@ class Reporter:
             self._log.error("cannot report to the accounts: %s", error)
             return
         with self._lock:
-            changed, self._changed = self._changed, set()
-        for_each(self._report_logged, changed, self._options.report_concurrency)
+            changed, self._changed = self._changed, {}
+        groups: dict[str, list[_News]] = {}
 
-    def sweep(self) -> None:
-        """Mark every container on the devices with an unreported state.
+        def look(item: tuple[str, ContainerInfo | None]) -> None:
+            news = self._guarded(item[0], functools.partial(self._news, *item))
+            if news is not None:
+                groups.setdefault(news.info.account, []).append(news)
 
-        Only one process of a server sweeps a device: the one that holds the lock file.
+        for_each(look, changed.items(), self._options.report_concurrency)
+        batches = [
+            group[start : start + REPORTED_TOGETHER]
+            for group in groups.values()
+            for start in range(0, len(group), REPORTED_TOGETHER)
+        ]
+        for_each(self._report_together, batches, self._options.report_concurrency)
+
+    def _news(self, path: str, told: ContainerInfo | None) -> _News | None:
+        """The state of a container that must be reported; None if there is nothing to report.
+
+        :raises DatabaseError: its database cannot be read or written.
         """
-        for name in entries(self._devices):
-            try:
-                self._sweep_device(f"{self._devices}/{name}")
-            except (DiskStuck, OSError) as error:
-                self._log.error("sweep skips a device: %s", error)
+        if self._failed_devices.get(device_path_of(path), 0.0) > time.monotonic():
+            self.mark_changed(path, told)
+            return None
+        with self._pool.use(path) as database:
+            info = database.info()
+            # A container created only by an object's row has no totals to report yet.
+            if not info.is_unreported or not Timestamp(info.put_timestamp):
+                return None
+            if told is not None and told.reported_state == info.reported_state:
+                database.set_reported(info)
+                return None
+        return _News(path, info)
 
-    def _sweep_device(self, device: str) -> None:
-        """
-        :raises DiskStuck: the device does not answer.
-        :raises OSError: it has no space for the lock file.
-        """
-        pause = 1.0 / self._options.containers_per_second
-        for path in self._database_paths(device):
-            try:
-                info = on_disk(device, _read_info, path)
-                if info.is_unreported:
-                    self.mark_changed(path)
-                self.swept_too(path, info)
-            except DatabaseMissing:
-                pass  # removed since it was listed
-            except DatabaseError as error:
-                self._log.error("sweep skips a database: %s", error)
-            time.sleep(pause)
-
-    def _report_logged(self, path: str) -> None:
-        device = device_path_of(path)
-        if self._failed_devices.get(device, 0.0) > time.monotonic():
-            self.mark_changed(path)
+    def _report_together(self, batch: Sequence[_News]) -> None:
+        """Report containers of one account, unless it is suppressed."""
+        account, now = batch[0].info.account, time.monotonic()
+        ready = []
+        for news in batch:
+            is_waiting = self._suppressed.get(account, 0.0) > now
+            if is_waiting or self._failed_devices.get(device_path_of(news.path), 0.0) > now:
+                self.mark_changed(news.path)
+            else:
+                ready.append(news)
+        if not ready:
             return
+        statuses = self._send(account, [news.info for news in ready])
+        is_accepted = sum(200 <= s < 300 for s in statuses) * 2 > len(statuses)
+        is_gone = all(status == 404 for status in statuses)
+        if is_accepted:
+            self._suppressed.pop(account, None)
+        done = [news for news in ready if is_accepted or (is_gone and news.info.is_deleted)]
+        for news in done:
+            self._record(news)
+        if len(done) == len(ready):
+            return
+        self._suppress(account, statuses, now)
+        for news in ready:
+            if news not in done:
+                self.mark_changed(news.path)
+
+    def _suppress(self, account: str, statuses: Sequence[int], now: float) -> None:
+        """Pause the reports to an account that did not accept one."""
+        pause = self._options.account_suppression_time
+        if self._suppressed.get(account, 0.0) <= now:
+            said = ",".join(map(str, statuses))
+            shown = fields(account=account, statuses=said, pause_seconds=f"{pause:.0f}")
+            self._log.warning("account does not take reports %s", shown)
+        self._suppressed[account] = now + pause
+
+    def _record(self, news: _News) -> None:
+        """Record that the account knows a state."""
+
+        def write() -> None:
+            if self._failed_devices.get(device_path_of(news.path), 0.0) > time.monotonic():
+                self.mark_changed(news.path)
+                return
+            with self._pool.use(news.path) as database:
+                database.set_reported(news.info)
+
+        self._guarded(news.path, write)
+
+    def _guarded(self, path: str, work: Callable[[], T]) -> T | None:
+        """Do work on a database; an error is logged and returns None."""
         try:
-            self.report(path)
+            return work()
         except DatabaseMissing:
             pass  # its rows are gone with it
         except (DeviceStuck, ProcessLost):
             pass  # logged once for the device; a sweep finds the container
         except DeviceFailed as error:
-            self._pause_device(device, error)
+            self._pause_device(device_path_of(path), error)
             self.mark_changed(path)
         except DatabaseError as error:
             self._log.error("report skips a database: %s", error)
         except Exception:
             self._log.exception("report failed path=%s", path)
+        return None
 
     def _pause_device(self, device: str, error: DeviceFailed) -> None:
         """Stop the reports of a device for a while: a full disk cannot record them."""
@@ -153,90 +228,17 @@ class Reporter:
             self._log.error("device takes no reports %s", shown)
         self._failed_devices[device] = now + pause
 
-    def report(self, path: str) -> bool:
-        """Report one container if its state changed and its account is not suppressed.
-
-        Returns True if the report was accepted.
-
-        :raises DatabaseError: its database cannot be read or written.
-        """
-        with self._pool.use(path) as database:
-            info = database.info()
-            # A container created only by an object's row has no totals to report yet.
-            if not info.is_unreported or not Timestamp(info.put_timestamp):
-                return False
-            now = time.monotonic()
-            if self._suppressed.get(info.account, 0.0) > now:
-                self.mark_changed(path)
-                return False
-            statuses = self._send(info)
-            if sum(200 <= s < 300 for s in statuses) * 2 > len(statuses):
-                self._suppressed.pop(info.account, None)
-                database.set_reported(info)
-                return True
-        pause = self._options.account_suppression_time
-        if self._suppressed.get(info.account, 0.0) <= now:
-            said = ",".join(map(str, statuses))
-            shown = fields(account=info.account, statuses=said, pause_seconds=f"{pause:.0f}")
-            self._log.warning("account does not take reports %s", shown)
-        self._suppressed[info.account] = now + pause
-        self.mark_changed(path)
-        return False
-
-    def _send(self, info: ContainerInfo) -> list[int]:
-        partition, nodes = self._ring().get_nodes(info.account)
+    def _send(self, account: str, infos: Sequence[ContainerInfo]) -> list[int]:
+        partition, nodes = self._ring().get_nodes(account)
         replicas = [
             AccountReplica((node["ip"], node["port"]), node["device"], str(partition))
             for node in nodes
         ]
-        override = {"X-Account-Override-Deleted": "yes"}
-        return send_to_account(self._client, replicas, info, override)
+        if len(infos) == 1:
+            return send_to_account(self._client, replicas, infos[0], _OVERRIDE)
+        return send_together(self._client, replicas, infos, _OVERRIDE)
 
     def _ring(self) -> Ring:
         if self._account_ring is None:
             self._account_ring = self._open_account_ring()
         return self._account_ring
-
-    def _database_paths(self, device: str) -> Iterator[str]:
-        top = f"{device}/containers"
-        if not on_disk(device, self._sweeps, top):
-            return
-        for partition in on_disk(device, _directories, top):
-            for suffix in on_disk(device, _directories, partition):
-                for directory in on_disk(device, _directories, suffix):
-                    yield f"{directory}/{os.path.basename(directory)}.db"
-
-    def _sweeps(self, top: str) -> bool:
-        """Whether this process sweeps a device; it then does so until it ends."""
-        if top in self._sweep_locks:
-            return True
-        if not os.path.isdir(top):
-            return False
-        lock = open(f"{top}/{SWEEP_LOCK}", "ab")  # noqa: SIM115  # kept open until the process ends
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            return False
-        self._sweep_locks[top] = lock
-        return True
-
-    def _give_back_locks(self) -> None:
-        for lock in self._sweep_locks.values():
-            fcntl.flock(lock, fcntl.LOCK_UN)
-
-
-def _directories(directory: str) -> list[str]:
-    try:
-        return [entry.path for entry in os.scandir(directory) if entry.is_dir()]
-    except OSError:
-        return []  # removed, or the device fails: its databases cannot be read either
-
-
-def _read_info(path: str) -> ContainerInfo:
-    """Read without the pool: a sweep would push other databases out of it."""
-    database = ContainerDatabase(path)
-    try:
-        return database.info()
-    finally:
-        database.close()

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from container.record import InvalidRecord, Record, parse_record
 from martlet.http.request import Request
 from martlet.http.response import http_error
 from martlet.words.names import wsgi_to_str
+from storage.json_body import json_list
 
 
 def row_of_put(req: Request, name: str, policy_index: int) -> Record:
@@ -61,20 +61,7 @@ def rows_of_update(req: Request, bytes_max: int) -> list[Record]:
 
     :raises HTTPException: 400 if the body is not such a list, 413 if it is above ``bytes_max``.
     """
-    length = req.content_length
-    if length is None or length <= bytes_max:
-        body = req.body_file.read(bytes_max + 1 if length is None else length)
-    if (length or len(body)) > bytes_max:
-        raise http_error(413, f"An UPDATE may have {bytes_max} bytes")
-    if length is not None and len(body) < length:
-        raise http_error(400, "The body is shorter than its Content-Length")
-    try:
-        items = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise http_error(400, f"The body is not JSON: {error}") from None
-    if not isinstance(items, list):
-        raise http_error(400, "The body is not a list of rows")
-    return [_record(item) for item in items]
+    return [_record(item) for item in json_list(req, bytes_max)]
 
 
 def _record(item: Any) -> Record:

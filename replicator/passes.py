@@ -15,7 +15,7 @@ from martlet.service.disk_calls import DiskStuck, on_disk
 from replicator.figures import Figures
 from replicator.options import ReplicatorOptions
 from replicator.peer import PeerError, missing_at
-from replicator.quiet import Quiet, fingerprint
+from replicator.quiet import Quiet
 from replicator.replication import Replication
 from replicator.walk import Held, databases_on, local_devices
 from ring.devices import Device
@@ -23,6 +23,7 @@ from ring.errors import RingError
 from ring.ring import Node, Ring
 from storage.concurrency import for_each
 from storage.database_files import clear_set_aside
+from storage.fingerprint import fingerprint
 
 #: Most databases that a peer is asked about at once.
 ASKED_AT_ONCE = 1000

@@ -36,7 +36,7 @@ _INCREMENTAL = 2
 
 
 class Method(Enum):
-    """How the free pages of a database are given back."""
+    """A way to give back the free pages of a database."""
 
     NONE = "none"
     STEPS = "steps"

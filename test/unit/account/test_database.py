@@ -90,8 +90,8 @@ def path(tmp_path: Path) -> str:
 def test_swift_reads_and_writes_ours(path: str) -> None:
     database = AccountDatabase(path)
     database.create("AUTH_test", "1795223500.00000", {})
-    database.put_container(record("a", 5, totals=(2, 20)), is_override=False)
-    database.put_container(record("b-ü", 5, totals=(3, 30), policy=1), is_override=False)
+    database.put_containers([record("a", 5, totals=(2, 20))], is_override=False)
+    database.put_containers([record("b-ü", 5, totals=(3, 30), policy=1)], is_override=False)
     database.close()
     broker = AccountBroker(path)
     info = broker.get_info()
@@ -116,7 +116,7 @@ def test_swifts_databases_open(path: str) -> None:
     broker.get_info()
     broker.conn.close()
     ours = AccountDatabase(path)
-    ours.put_container(record("b", 5, totals=(3, 30), policy=1), is_override=False)
+    ours.put_containers([record("b", 5, totals=(3, 30), policy=1)], is_override=False)
     info, rows = ours.list_containers(ListingQuery(10))
     assert [row[0] for row in rows] == ["a", "b"]
     assert (info.container_count, info.object_count, info.bytes_used) == (2, 4, 40)

@@ -1,5 +1,6 @@
 """The account server through WSGI: each verb, each answer, bad input, damage."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from storage_calls import Answer, Caller, stamp
 
-from account.app import AccountServer
+from account.app import UPDATE_BYTES_MAX, AccountServer
 from account.database import AccountDatabase
 from martlet.http.request import Request
 from martlet.http.response import Response
@@ -229,7 +230,7 @@ def test_bad_input(call: Caller, account: str) -> None:
     for method in ("PUT", "POST", "DELETE"):
         assert call(method, A).status == 400
         assert call(method, A, None, {"X-Timestamp": "x"}).status == 400
-    assert call("UPDATE", A, 1).status == 405
+    assert call("MERGE", A, 1).status == 405
     for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
         assert call(method, "/d9/0/a", 1).status == 507
     assert call("HEAD", A).status == 204
@@ -277,3 +278,64 @@ def test_a_device_that_hangs(
     monkeypatch.setattr("storage.device_check.SEEN_SECONDS", -1.0)
     for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
         assert call(method, account, 3).status == status, method
+
+
+def listing(call: Caller) -> list[dict[str, Any]]:
+    body = call("GET", f"{A}?format=json").body
+    return json.loads(body) if body else []
+
+
+def reports(*names: str, **changes: Any) -> list[dict[str, Any]]:
+    """The rows of an UPDATE."""
+    row = {
+        "put_timestamp": stamp(1),
+        "delete_timestamp": "0",
+        "object_count": 2,
+        "bytes_used": 20,
+        "storage_policy_index": 1,
+    }
+    return [{"name": name, **row, **changes} for name in names]
+
+
+def test_an_update_merges_many_containers(call: Caller, account: str) -> None:
+    put_container(call, "a", totals=(5, 50))
+    assert call("UPDATE", A, 1, {}, reports("a", "b-ü")).status == 202
+    assert [(e["name"], e["count"], e["bytes"]) for e in listing(call)] == [
+        ("a", 2, 20),
+        ("b-ü", 2, 20),
+    ]
+    gone = reports("a", object_count=0, bytes_used=0, delete_timestamp=stamp(3))
+    assert call("UPDATE", A, 1, {}, gone).status == 202
+    assert [e["name"] for e in listing(call)] == ["b-ü"]
+    assert call("UPDATE", A, 1, {}, []).status == 202
+
+
+def test_an_update_of_a_deleted_account(call: Caller, account: str) -> None:
+    assert call("UPDATE", "/d1/0/AUTH_none", 1, {}, reports("a")).status == 404
+    put_container(call, "c")
+    assert call("DELETE", A, 5).status == 204
+    assert call("UPDATE", A, 1, {}, reports("a")).status == 404
+    override = {"X-Account-Override-Deleted": "yes"}
+    assert call("UPDATE", A, 1, override, reports("a")).status == 202
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": "a"}',
+        ["a"],
+        reports(""),
+        reports("a", object_count=-1),
+        reports("a", bytes_used="1"),
+        reports("a", put_timestamp="x"),
+        reports("a", storage_policy_index=7),
+        reports("good") + reports("a", delete_timestamp=None),
+    ],
+)
+def test_a_bad_update_changes_nothing(call: Caller, account: str, body: Any) -> None:
+    assert call("UPDATE", A, 1, {}, body).status == 400
+    assert listing(call) == []
+
+
+def test_an_update_that_is_too_large(call: Caller, account: str) -> None:
+    assert call("UPDATE", A, 1, {}, reports("a" * UPDATE_BYTES_MAX)).status == 413

@@ -1,5 +1,7 @@
 """A container's totals reach its account: at once, soon, or by the sweep."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ from storage_calls import Caller, stamp
 from container.app import ContainerServer
 from container.config import ContainerOptions
 from container.database import ContainerDatabase
-from container.reporter import Reporter
+from container.reporter import REPORTED_TOGETHER, Reporter
+from container.sweep import Sweeper
 from martlet.http.backend_client import BackendError
 from storage.errors import DeviceFailed
+from storage.fingerprint import SETTLED_SECONDS
 
 C = "/d1/0/AUTH_test/c"
 ROW = {"name": "o", "created_at": stamp(2), "size": 5, "content_type": "a/b", "etag": "e"}
@@ -23,18 +27,36 @@ class AccountServers:
     def __init__(self) -> None:
         self.requests: list[tuple[tuple[str, int], str, str, dict[str, str]]] = []
         self.statuses: dict[int, int] = {}  # port -> status; 0 is a lost connection
+        self.rows: list[tuple[int, list[dict[str, Any]]]] = []  # port, and what it was told
+        self.is_of_swift = False  # it has no UPDATE
 
     def start(
-        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str]
+        self,
+        address: tuple[str, int],
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes = b"",
     ) -> "Exchange":
         self.requests.append((address, method, path, headers))
         status = self.statuses.get(address[1], 201)
+        if method == "UPDATE":
+            self.rows.append((address[1], json.loads(body)))
+            status = 405 if self.is_of_swift else status
+        else:
+            self.rows.append((address[1], [{"name": path.rpartition("/")[2]}]))
         if status == -1:
             raise BackendError(address, "refused")
         return Exchange(address, status)
 
     def take(self) -> list[tuple[tuple[str, int], str, str, dict[str, str]]]:
-        taken, self.requests = self.requests, []
+        taken, self.requests, self.rows = self.requests, [], []
+        return taken
+
+    def take_names(self) -> list[tuple[int, str]]:
+        """The ports and the containers that they were told of."""
+        taken = sorted((port, row["name"]) for port, rows in self.rows for row in rows)
+        self.take()
         return taken
 
 
@@ -73,6 +95,10 @@ def reporter(server: ContainerServer, accounts: AccountServers) -> Reporter:
     made = Reporter(ContainerOptions(), server.devices, server.pool, accounts, Ring)  # type: ignore[arg-type]
     server.reporter = made
     return made
+
+
+def devices(reporter: Reporter) -> str:
+    return reporter._sweeper._devices
 
 
 def proxy_headers(**changes: str) -> dict[str, str]:
@@ -168,21 +194,19 @@ def test_what_was_not_reported_is_found_again(
     call("PUT", C, 1)
     call("PUT", "/d2/5/AUTH_test/c2", 1)
     (swift_dir / "devices" / "d1" / "containers" / "0" / "stray").write_text("")
-    later = Reporter(ContainerOptions(), reporter._devices, reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    later = Reporter(ContainerOptions(), devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
     later.report_changed()
     assert accounts.take() == []
     later.sweep()
     later.report_changed()
-    assert {r[2] for r in accounts.take()} == {
-        f"/d{port}/3/AUTH_test/{name}" for port in (1, 2, 3) for name in ("c", "c2")
-    }
+    assert accounts.take_names() == [(port, name) for port in (1, 2, 3) for name in ("c", "c2")]
 
 
 def test_a_device_is_swept_by_one_process(
     call: Caller, reporter: Reporter, accounts: AccountServers
 ) -> None:
     call("PUT", C, 1)
-    second = Reporter(ContainerOptions(), reporter._devices, reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    second = Reporter(ContainerOptions(), devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
     reporter.sweep()
     second.sweep()
     second.report_changed()
@@ -270,13 +294,13 @@ def test_a_full_disk_is_one_line_and_waited_for(
         for _ in range(3):
             reporter.report_changed()
     (record,) = [r for r in caplog.records if r.levelname != "INFO"]
-    assert f"takes no reports device={reporter._devices}/d1 pause_seconds=60" in record.message
+    assert f"takes no reports device={devices(reporter)}/d1 pause_seconds=60" in record.message
     assert "disk is full" in record.message
     assert record.exc_info is None
-    assert len(accounts.take()) == 3  # the others were not even sent
+    assert len(accounts.take()) == 3  # one request to each, and none after it
     now += 61
     reporter.report_changed()
-    assert len(accounts.take()) == 15
+    assert len(accounts.take_names()) == 15
 
 
 def test_an_account_that_takes_no_report_is_named(
@@ -310,3 +334,161 @@ def test_a_lock_file_that_cannot_be_made_spoils_one_device(
     (record,) = [r for r in caplog.records if r.levelname != "INFO"]
     assert "sweep skips a device" in record.message
     assert record.exc_info is None
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_what_the_request_has_told_is_not_told_again(
+    call: Caller, reporter: Reporter, accounts: AccountServers, method: str
+) -> None:
+    if method == "DELETE":
+        call("PUT", C, 1)
+        reporter.report_changed()
+        accounts.take()
+    assert call(method, C, 2, proxy_headers()).status // 100 == 2
+    assert len(accounts.take()) == 3
+    reporter.report_changed()
+    reporter.sweep()
+    reporter.report_changed()
+    assert accounts.take() == []
+    path = next(Path(devices(reporter)).rglob("*.db"))
+    assert not ContainerDatabase(str(path)).info().is_unreported
+
+
+def test_a_request_that_one_replica_missed_is_told_again(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    accounts.statuses = {2: 0}
+    call("PUT", C, 1, proxy_headers())
+    accounts.take()
+    accounts.statuses = {}
+    reporter.report_changed()
+    assert accounts.take_names() == [(1, "c"), (2, "c"), (3, "c")]
+
+
+def test_a_change_after_the_request_is_told(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    call("PUT", C, 1, proxy_headers())
+    accounts.take()
+    call("UPDATE", C, 2, body=[ROW])
+    reporter.report_changed()
+    assert accounts.take()[0][3]["X-Object-Count"] == "1"
+
+
+def test_containers_of_an_account_are_told_together(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    for number in range(5):
+        call("PUT", f"{C}{number}", 1)
+    call("UPDATE", f"{C}3", 2, body=[ROW])
+    call("PUT", "/d1/0/AUTH_other/x", 1)
+    reporter.report_changed()
+    rows = [told for port, told in accounts.rows if port == 2]
+    together = next(told for told in rows if len(told) > 1)
+    assert sorted(row["name"] for row in together) == [f"c{number}" for number in range(5)]
+    (row,) = [row for row in together if row["name"] == "c3"]
+    assert (row["object_count"], row["bytes_used"]) == (1, 5)
+    assert (row["put_timestamp"], row["storage_policy_index"]) == (stamp(1), 0)
+    told = accounts.take()
+    assert len(told) == 6
+    assert {(r[1], r[2]) for r in told if r[0][1] == 2} == {
+        ("UPDATE", "/d2/3/AUTH_test"),
+        ("PUT", "/d2/3/AUTH_other/x"),
+    }
+    assert all(r[3]["X-Account-Override-Deleted"] == "yes" for r in told)
+    reporter.report_changed()
+    reporter.sweep()
+    reporter.report_changed()
+    assert accounts.take() == []
+
+
+def test_a_batch_has_a_limit(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert REPORTED_TOGETHER * 1000 < 4 * 1024**2  # the account server takes it
+    monkeypatch.setattr("container.reporter.REPORTED_TOGETHER", 2)
+    for number in range(5):
+        call("PUT", f"{C}{number}", 1)
+    reporter.report_changed()
+    assert sorted(len(rows) for port, rows in accounts.rows if port == 1) == [1, 2, 2]
+
+
+def test_a_server_without_updates_gets_puts(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    """As those of OpenStack Swift."""
+    accounts.is_of_swift = True
+    for number in range(3):
+        call("PUT", f"{C}{number}", 1)
+    reporter.report_changed()
+    puts = [(r[0][1], r[2].rpartition("/")[2]) for r in accounts.take() if r[1] == "PUT"]
+    assert sorted(puts) == [(p, f"c{n}") for p in (1, 2, 3) for n in range(3)]
+    reporter.report_changed()
+    assert accounts.take() == []
+
+
+def test_a_deleted_container_of_no_account_is_done(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    """Nothing is left to tell, so that its files can be reclaimed."""
+    call("PUT", C, 1)
+    call("PUT", f"{C}2", 1)
+    reporter.report_changed()
+    accounts.statuses = {1: 404, 2: 404, 3: 404}
+    call("DELETE", C, 2)
+    call("UPDATE", f"{C}2", 2, body=[ROW])
+    accounts.take()
+    reporter.report_changed()
+    accounts.statuses = {}
+    reporter._suppressed.clear()
+    reporter.report_changed()
+    told = accounts.take()
+    assert {r[2].rpartition("/")[2] for r in told if r[1] == "PUT"} == {"c2"}
+
+
+def test_a_sweep_opens_what_has_changed(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    at = time.time() + 2 * SETTLED_SECONDS
+
+    def has_work(path: str, info: Any) -> bool:
+        opened.append(info.container)
+        return bool(info.is_unreported)
+
+    monkeypatch.setattr("container.sweep.time.time", lambda: at)
+    sweeper = Sweeper(devices(reporter), 10**6, "/nowhere", has_work)
+
+    def swept() -> list[str]:
+        opened.clear()
+        sweeper.sweep()
+        return sorted(opened)
+
+    call("PUT", C, 1)
+    call("PUT", "/d2/5/AUTH_test/c2", 1)
+    assert swept() == ["c", "c2"]
+    assert swept() == ["c", "c2"]  # they have work
+    reporter.report_changed()
+    assert swept() == ["c", "c2"]
+    assert swept() == []
+    call("UPDATE", C, 2, body=[ROW])
+    assert swept() == ["c"]
+    assert swept() == ["c"]
+    reporter.report_changed()
+    assert swept() == ["c"]
+    assert swept() == []
+
+
+def test_recon_shows_the_time_of_a_sweep(call: Caller, reporter: Reporter, tmp_path: Path) -> None:
+    (tmp_path / "container.recon").write_text('{"other": 1}')
+    call("PUT", C, 1)
+    Sweeper(devices(reporter), 10**6, str(tmp_path), lambda path, info: False).sweep()
+    figures = json.loads((tmp_path / "container.recon").read_text())
+    assert figures["other"] == 1
+    assert 0 < figures["container_updater_sweep"] < 60

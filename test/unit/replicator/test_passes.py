@@ -16,7 +16,8 @@ from storage_calls import stamp
 from container.app import ContainerServer
 from martlet.recon.cache import read_figures
 from replicator.passes import Selection
-from replicator.quiet import SETTLED_SECONDS, Quiet, fingerprint
+from replicator.quiet import Quiet
+from storage.fingerprint import SETTLED_SECONDS, fingerprint
 
 C = f"/d1/{PARTITION}/AUTH_test/c"
 PRIMARIES = (1, 2, 3)
