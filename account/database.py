@@ -20,6 +20,7 @@ from account.replica_rows import (
 )
 from account.schema import REPORT_TABLE, TABLES, TRIGGERS
 from martlet.words.timestamp import Timestamp
+from storage.audit import hash_of_rows
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
@@ -33,6 +34,10 @@ _INFO_QUERY = """
 SELECT account, created_at, put_timestamp, delete_timestamp, container_count, object_count,
     bytes_used, hash, id, status, metadata
 FROM account_stat
+"""
+_HASHED_ROWS = """
+SELECT name, put_timestamp || '-' || delete_timestamp || '-' || object_count || '-' || bytes_used
+FROM container
 """
 
 
@@ -74,6 +79,20 @@ class AccountInfo:
         """Whether the account has status DELETED, or had a later DELETE and is empty."""
         is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
         return self.status == "DELETED" or (is_later and not self.container_count)
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """The containers, objects and bytes."""
+        return self.container_count, self.object_count, self.bytes_used
+
+    @property
+    def sums_of_policies(self) -> tuple[int, int, int]:
+        """The totals, summed up over the storage policies."""
+        return (
+            sum(stat.container_count for stat in self.policies),
+            sum(stat.object_count for stat in self.policies),
+            sum(stat.bytes_used for stat in self.policies),
+        )
 
     @property
     def metadata(self) -> Metadata:
@@ -291,6 +310,23 @@ class AccountDatabase(ReplicatedDatabase):
         delete = Timestamp(info.delete_timestamp)
         is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
         return is_old and not info.container_count
+
+    def find_faults(self, connection: sqlite3.Connection) -> list[str]:
+        """Compare the hash with the rows, and the totals with those of the storage policies."""
+        info, faults = _info(connection), []
+        if hash_of_rows(connection, _HASHED_ROWS) != info.hash:
+            faults.append("the hash is not that of the rows")
+        if not info.is_deleted and info.sums_of_policies != info.totals:
+            faults.append("the totals are not the sums of those of the policies")
+        return faults
+
+    def containers_after(self, marker: str, limit: int) -> list[str]:
+        """The next names of containers after a marker, also of a deleted account.
+
+        :raises DatabaseError: as for every read.
+        """
+        query = "SELECT name FROM container WHERE deleted = 0 AND name > ? ORDER BY name LIMIT ?"
+        return self.read(lambda c: [name for (name,) in c.execute(query, (marker, limit))])
 
 
 def _info(connection: sqlite3.Connection) -> AccountInfo:

@@ -26,6 +26,7 @@ from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from container.version_listing import list_versions
 from container.version_rows import has_versions
 from martlet.words.timestamp import Timestamp
+from storage.audit import hash_of_rows
 from storage.database import Transaction
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
@@ -456,6 +457,11 @@ class ContainerDatabase(ReplicatedDatabase):
         delete = Timestamp(info.delete_timestamp)
         is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
         return is_old and info.is_empty
+
+    def find_faults(self, connection: sqlite3.Connection) -> list[str]:
+        """Compare the hash with the rows."""
+        found = hash_of_rows(connection, "SELECT name, created_at FROM object")
+        return [] if found == _info(connection).hash else ["the hash is not that of the rows"]
 
     def is_reported(self, connection: sqlite3.Connection) -> bool:
         """Whether the account knows the facts."""

@@ -119,66 +119,30 @@ def load_passes(conf_path: Path, kind: str, open_database: OpenDatabase) -> Pass
     :raises ValueError: the log level is invalid.
     :raises OSError: the priority cannot be set.
     """
-    from martlet.conf.cluster import CONF_NAME, ClusterConf
-    from martlet.conf.options import load_options, read_ini
-    from martlet.grid.http_login import Logins
-    from martlet.http.backend_client import BackendClient
-    from martlet.log import setup_logging
-    from martlet.recon.cache import DEFAULT_PATH
     from martlet.service.disk_calls import limits
-    from martlet.service.server import StorageServerOptions, read_server_options
+    from replicator.job_setup import load_job
     from replicator.options import ReplicatorOptions
     from replicator.passes import Passes
-    from replicator.priority import set_priority
     from replicator.replication import Replication
-    from ring.device_marker import DeviceMarkers
-    from ring.hashing import HashPath
-    from ring.ring import Ring
-    from storage.device_check import DeviceCheck
 
-    parser = read_ini(conf_path)
-    defaults = dict(parser.defaults())
-    section = f"{kind}-replicator"
-    given = dict(parser.items(section)) if parser.has_section(section) else {}
-    values = {name: value for name, value in given.items() if name not in defaults}
-    server = read_server_options(defaults, f"{conf_path} [DEFAULT]", StorageServerOptions)
-    shown_in = parser.get("filter:recon", "recon_cache_path", fallback=DEFAULT_PATH)
-    options = load_options(
-        ReplicatorOptions,
-        {**values, "recon_cache_path": values.get("recon_cache_path") or shown_in},
-        f"{conf_path} [{section}]",
-    )
-    setup_logging(server.log_level)
-    set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
+    setup, options = load_job(conf_path, f"{kind}-replicator", ReplicatorOptions)
     limits.threads_per_disk = min(options.concurrency, limits.threads_per_disk)
-    hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
-    ring = Ring(f"{server.swift_dir}/{kind}.ring.gz", hash_path)
-    cluster = ClusterConf.load(server.swift_dir)
-    client = BackendClient(
-        options.conn_timeout,
-        options.node_timeout,
-        start_login=Logins(cluster.grid.secrets, cluster.grid.plain_http),
-    )
-    check = DeviceCheck(
-        server.devices,
-        server.mount_check,
-        "0",
-        DeviceMarkers(cluster.hash, server.mount_check),
-    )
+    ring = setup.ring(kind)
+    client = setup.client(options.conn_timeout, options.node_timeout)
     replication = Replication(
         kind,
         options,
         ring,
-        hash_path,
+        setup.hash_path,
         client,
-        lambda path: open_database(path, check.assert_there),
+        lambda path: open_database(path, setup.check.assert_there),
     )
     return Passes(
         kind,
         options,
         ring,
-        server.bind_port,
+        setup.server.bind_port,
         client,
         replication,
-        lambda device: check.usable_path(device, for_writing=False),
+        setup.usable_path,
     )

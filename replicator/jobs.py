@@ -50,6 +50,24 @@ JOB_KINDS = (
         "account-replicator",
         ("martlet-account-replicator",),
     ),
+    JobKind(
+        "container-auditor",
+        "container-server.conf",
+        "container-auditor",
+        ("martlet-container-auditor",),
+    ),
+    JobKind(
+        "account-auditor",
+        "account-server.conf",
+        "account-auditor",
+        ("martlet-account-auditor",),
+    ),
+    JobKind(
+        "account-reaper",
+        "account-server.conf",
+        "account-reaper",
+        ("martlet-account-reaper",),
+    ),
 )
 
 

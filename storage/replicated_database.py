@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from storage.audit import check_integrity
 from storage.database import Database
 from storage.database_copy import names_in_copy
 from storage.database_files import set_aside
@@ -85,6 +86,26 @@ class ReplicatedDatabase(Database):
     @abstractmethod
     def is_forgettable(self, connection: sqlite3.Connection, before: str) -> bool:
         """Whether the account or container was deleted before a timestamp, and is empty."""
+
+    @abstractmethod
+    def find_faults(self, connection: sqlite3.Connection) -> list[str]:
+        """Facts of a sound file that contradict each other, as sentences; it reads all rows.
+
+        :raises sqlite3.DatabaseError: a value is damaged.
+        """
+
+    def audit(self) -> list[str]:
+        """Check the whole file; return facts that contradict each other. Damage is quarantined.
+
+        :raises DatabaseDamaged: it was damaged, and is in quarantine.
+        :raises DatabaseError: as for every read.
+        """
+
+        def check(connection: sqlite3.Connection) -> list[str]:
+            check_integrity(connection)
+            return self.find_faults(connection)
+
+        return self.read(check)
 
     def is_reported(self, connection: sqlite3.Connection) -> bool:
         """Whether all that others must learn of the facts has been reported to them."""

@@ -38,6 +38,8 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:account-server": ["account.config:AccountOptions"],
         "account-replicator": ["replicator.options:ReplicatorOptions"],
+        "account-auditor": ["replicator.options:AccountAuditorOptions"],
+        "account-reaper": ["replicator.options:ReaperOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },
     "container-server.conf-sample": {
@@ -46,6 +48,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
         "app:container-server": ["container.config:ContainerOptions"],
         "container-replicator": ["replicator.options:ReplicatorOptions"],
+        "container-auditor": ["replicator.options:ContainerAuditorOptions"],
         "container-sync": ["container.config:SyncOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },
@@ -96,7 +99,11 @@ NOT_OPTIONS = re.compile(
 SET_IN_SAMPLE = {"bind_port", "account_autocreate"}
 NOT_FOR_THE_PROXY = {"devices", "mount_check"}
 # Classes that others extend: their options are found in those.
-BASES = {"storage.storage_server:StorageOptions"}
+BASES = {
+    "replicator.options:AuditorOptions",
+    "replicator.options:PriorityOptions",
+    "storage.storage_server:StorageOptions",
+}
 
 _SECTION = re.compile(r"(?:# )?\[([\w:-]+)\]$")
 _OPTION = re.compile(r"(?:# )?([A-Za-z_0-9]+) =(?: (.*))?$")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the auditors and of the reaper, and their runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+from martlet.log import get_logger
+
+
+class JobFigures(Protocol):
+    """The figures of a pass."""
+
+    def as_dict(self) -> dict[str, int | float]:
+        """The figures by name."""
+
+    @property
+    def is_to_be_repeated(self) -> bool:
+        """Whether something failed."""
+
+
+class DatabaseJob(Protocol):
+    """A job that goes through the databases of this host in passes."""
+
+    interval: float
+
+    def run_once(self, devices: Collection[str] = ()) -> JobFigures:
+        """Run one pass, over all devices or some."""
+
+
+def arguments_of(argv: list[str] | None, name: str, description: str, conf_name: str) -> Any:
+    """Parse the command line; end the program on a usage error."""
+    conf = f"/etc/martlet/{conf_name}"
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"examples:\n  {name} {conf}\n      runs until it is stopped, with a pass in every "
+        f"interval\n  {name} {conf} --once --device d1,d2 --json\n      runs one pass over two "
+        "devices, and prints its figures as JSON",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("conf", type=Path, help="the server's configuration file")
+    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
+    parser.add_argument("-o", "--once", action="store_true", help="run one pass, then exit")
+    parser.add_argument(
+        *("-d", "--device", "--devices"),
+        dest="devices",
+        type=lambda text: frozenset(filter(None, text.split(","))),
+        default=frozenset(),
+        metavar="NAMES",
+        help="only these devices, separated by commas; with --once",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures of the pass as JSON; with --once"
+    )
+    version = importlib.metadata.version("martlet")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    arguments = parser.parse_args(argv)
+    arguments.once = arguments.once or arguments.word is not None
+    if not arguments.once and (arguments.devices or arguments.json):
+        parser.error("--device and --json need --once")
+    return arguments
+
+
+def run(arguments: Any, name: str, load: Callable[[Path], DatabaseJob]) -> int:
+    """Run a job until a stop signal, or once; return the exit status.
+
+    The standard library is patched already.
+    """
+    from martlet.conf.options import ConfigError
+    from ring.errors import RingError
+
+    try:
+        job = load(arguments.conf)
+    except (ConfigError, RingError, ValueError, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    if not arguments.once:
+        from martlet.service.worker_processes import supervise
+
+        return supervise(1, lambda number: _run_forever(job, name))
+    figures = job.run_once(arguments.devices)
+    if arguments.json:
+        print(json.dumps(figures.as_dict()))
+    return 1 if figures.is_to_be_repeated else 0
+
+
+def _run_forever(job: DatabaseJob, name: str) -> None:
+    """Run the passes in a worker, which is replaced if a disk blocks it."""
+    from martlet.service.server import use_own_poller
+
+    use_own_poller()
+    log = get_logger(name)
+    while True:
+        started = time.monotonic()
+        try:
+            job.run_once()
+        except Exception:
+            log.exception("pass failed")
+        time.sleep(max(1.0, job.interval - (time.monotonic() - started)))
