@@ -30,8 +30,8 @@ PIPELINE = (
 #: Kind of server -> background jobs in its conf -> seconds from one pass to the next. They are
 #: short, since such a cluster is small.
 JOBS: Mapping[str, Mapping[str, int]] = {
-    "account": {"account-replicator": 10},
-    "container": {"container-replicator": 10},
+    "account": {"account-replicator": 10, "account-auditor": 600, "account-reaper": 30},
+    "container": {"container-replicator": 10, "container-auditor": 600},
     "object": {"object-replicator": 10, "object-auditor": 60},
 }
 _CLUSTER_HEADER = (
@@ -154,6 +154,7 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
     own_proxy = {"internal_client_conf_path": home.etc / "internal-client.conf"}
     daemons: Sections = {"container-sync": own_proxy} if kind == "container" else {}
     jobs: Sections = {job: {"interval": interval} for job, interval in JOBS[kind].items()}
+    figures = {"recon_cache_path": home.run / f"recon-{node.name}"}
     return {
         "DEFAULT": {
             "bind_ip": HOST,
@@ -164,11 +165,11 @@ def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> S
         },
         "pipeline:main": {"pipeline": f"healthcheck recon {kind}-server"},
         "filter:healthcheck": {"use": "egg:martlet#healthcheck"},
-        "filter:recon": {
-            "use": "egg:martlet#recon",
-            "recon_cache_path": home.run / f"recon-{node.name}",
+        "filter:recon": {"use": "egg:martlet#recon", **figures},
+        f"app:{kind}-server": {
+            "use": f"egg:martlet#{kind}",
+            **(figures if kind == "container" else {}),
         },
-        f"app:{kind}-server": {"use": f"egg:martlet#{kind}"},
         **daemons,
         **jobs,
     }

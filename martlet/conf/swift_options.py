@@ -21,6 +21,7 @@ _NO_EC = "there are no erasure coded policies"
 RANDOM = "replicas are read in random order, one after the other"
 _OWN_LOG = "account and container servers log requests in one fixed format"
 _NO_RSYNC = "whole databases are sent in requests"
+_DEFAULT_LOG_LEVEL = "the option of [DEFAULT] applies"
 _EVENTLET = "there is nothing to adjust here"
 
 #: Section -> option, which may end in ``*`` -> why it has no effect.
@@ -105,6 +106,9 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "handoff_delete": "a hand-off is removed when all primaries have everything in it",
         "run_pause": "interval is its newer name",
     },
+    "account-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
+    "container-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
+    "account-reaper": {"log_level": _DEFAULT_LOG_LEVEL},
     "filter:proxy-logging": {
         "access_log_name": _LOG,
         "access_log_route": _LOG,
