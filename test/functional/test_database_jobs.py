@@ -34,7 +34,8 @@ def cluster(new_cluster: Callable[..., RunningCluster]) -> RunningCluster:
     for node in NODES:
         for kind in ("account", "container"):
             conf = running.home / "etc" / f"node{node}" / f"{kind}-server.conf"
-            conf.write_text(f"{conf.read_text()}\n[{kind}-replicator]\nreclaim_age = 0.1\n")
+            section = f"[{kind}-replicator]\n"
+            conf.write_text(conf.read_text().replace(section, f"{section}reclaim_age = 0.1\n"))
     return running
 
 

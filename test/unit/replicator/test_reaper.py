@@ -295,7 +295,7 @@ def test_many_containers_come_in_parts(reaping: Reaping, monkeypatch: pytest.Mon
 def test_an_account_without_work_is_not_opened_again(
     reaping: Reaping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.time, "time", lambda: 4e9)  # long after the last write
+    monkeypatch.setattr("replicator.reaper.time.time", lambda: 4e9)  # long after the last write
     reaping.run()
     with monkeypatch.context() as patched:
         patched.setattr(AccountDatabase, "info", lambda self: pytest.fail("opened"))

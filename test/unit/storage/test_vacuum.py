@@ -12,7 +12,6 @@ from storage_calls import stamp
 
 from container.database import ContainerDatabase
 from container.record import Record
-from storage import vacuum as module
 from storage.vacuum import FREE_BYTES_MIN, Method, Space, method_for, vacuum
 
 PAGE = 4096
@@ -86,7 +85,7 @@ def test_writers_go_on_between_the_steps(tmp_path: Path, monkeypatch: pytest.Mon
         pauses.append(len(names(database)))
         database.merge([record(20_000 + len(pauses))])
 
-    monkeypatch.setattr(module.time, "sleep", write)
+    monkeypatch.setattr("storage.vacuum.time.sleep", write)
     assert vacuum(database.path) > 0
     assert len(pauses) > 2
     assert pauses == list(range(100, 100 + len(pauses)))
