@@ -13,7 +13,12 @@ from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.nodes import NodeQueue
-from proxy.replicas.updates import ContainerRow, expirer_target, update_headers
+from proxy.replicas.updates import (
+    CLEANS_QUEUE,
+    ContainerRow,
+    expirer_target,
+    update_headers,
+)
 from proxy.wire_headers import WireHeaders
 
 
@@ -76,6 +81,9 @@ def prepare_write(
     servers = nodes.primary_count
     partition, containers = core.rings.container.get_nodes(resource.account, resource.container)
     updates = update_headers(servers, partition, containers, expirer)
+    if CLEANS_QUEUE in headers:  # the expirer removes the task itself
+        for update in updates:
+            del update[CLEANS_QUEUE]
     request = core.request(req, "Object", nodes.partition, resource.path)
     row = ContainerRow(core, request, partition, containers, servers)
     return Write(request, nodes, headers, updates, row, policy_index)

@@ -8,22 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from martlet.words.expiring import EXPIRER_ACCOUNT, task_container
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.quorum import quorum_size
 from proxy.wire_headers import WireHeaders
-from ring.hashing import HashPath
 from ring.ring import Node, RingSet
 
-# OpenStack Swift's queue of objects to expire: the objects of a day are spread over this many
-# containers. The name of each is the start of the day minus a number.
-EXPIRER_ACCOUNT = ".expiring_objects"
-EXPIRER_SECONDS_PER_DAY = 86400
-EXPIRER_CONTAINERS_PER_DAY = 100
 # A DELETE need not update the queue. Two object servers do, so that few outdated rows remain.
 QUEUE_CLEANERS = 2
+CLEANS_QUEUE = "X-Backend-Clean-Expiring-Object-Queue"
 
 # The header of an object server's answer with the rows of versions that the write changed. They
 # have the form of an UPDATE's body (wire-object.md).
@@ -39,20 +35,12 @@ class UpdateTarget:
     nodes: Sequence[Node]
 
 
-def expirer_container(
-    hash_path: HashPath, delete_at: int, account: str, container: str, obj: str
-) -> str:
-    """The container of EXPIRER_ACCOUNT that queues an object for ``delete_at`` (Unix seconds)."""
-    number = int.from_bytes(hash_path.digest(account, container, obj), "big")
-    day = delete_at // EXPIRER_SECONDS_PER_DAY * EXPIRER_SECONDS_PER_DAY
-    return f"{max(0, day - number % EXPIRER_CONTAINERS_PER_DAY):010d}"
-
-
 def expirer_target(
     rings: RingSet, delete_at: int, account: str, container: str, obj: str
 ) -> UpdateTarget:
     """The container that queues the removal of an object at ``delete_at``."""
-    name = expirer_container(rings.hash_path, delete_at, account, container, obj)
+    digest = rings.hash_path.digest(account, container, obj)
+    name = task_container(digest, delete_at)
     partition, nodes = rings.container.get_nodes(EXPIRER_ACCOUNT, name)
     return UpdateTarget(name, partition, nodes)
 
@@ -76,7 +64,7 @@ def update_headers(
     queued = reversed(spread(expirer.nodes if expirer else [], count))
     updates = []
     for index, (rows_to, queue_to) in enumerate(zip(told, queued, strict=True)):
-        headers = {"X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index)}
+        headers = {CLEANS_QUEUE: _cleans_queue(index)}
         if rows_to:
             headers |= _named("X-Container", partition, rows_to)
             headers["X-Container-Root-Db-State"] = db_state
@@ -207,7 +195,7 @@ def _plain_update(index: int, partition: int, node: Node, db_state: str) -> dict
         "X-Container-Host": f"{node['ip']}:{node['port']}",
         "X-Container-Device": node["device"],
         "X-Container-Root-Db-State": db_state,
-        "X-Backend-Clean-Expiring-Object-Queue": _cleans_queue(index),
+        CLEANS_QUEUE: _cleans_queue(index),
     }
 
 

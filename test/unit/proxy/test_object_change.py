@@ -95,6 +95,18 @@ def test_delete(stored: FakeCluster) -> None:
         assert "x-container-host" in device.last("DELETE").headers
 
 
+def test_a_delete_of_an_expirer_says_itself_whether_the_queue_is_cleaned(
+    stored: FakeCluster,
+) -> None:
+    own = {"X-Backend-Clean-Expiring-Object-Queue": "no", "X-If-Delete-At": "1700000000"}
+    assert stored.call("DELETE", "/v1/a/c/o", headers=own).status == 204
+    for device in stored.devices[:3]:
+        headers = device.last("DELETE").headers
+        assert headers["x-backend-clean-expiring-object-queue"] == "no"
+        assert headers["x-if-delete-at"] == "1700000000"
+        assert "x-container-host" in headers
+
+
 def test_delete_of_a_newer_object_is_409(stored: FakeCluster) -> None:
     reply = stored.call("DELETE", "/v1/a/c/o", headers={"X-Timestamp": "0000000001.00000"})
     assert reply.status == 409

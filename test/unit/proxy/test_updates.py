@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.replicas.quorum import quorum_size
-from proxy.replicas.updates import UpdateTarget, expirer_container, update_count, update_headers
-from ring.hashing import HashPath
+from proxy.replicas.updates import UpdateTarget, update_count, update_headers
 
 
 def nodes(count: int, base: int = 6001) -> list[Any]:
@@ -65,24 +64,6 @@ def test_the_queue_is_told_in_the_reverse_order() -> None:
 def test_only_two_object_servers_clean_the_queue() -> None:
     flags = [h["X-Backend-Clean-Expiring-Object-Queue"] for h in update_headers(4, 5, nodes(3))]
     assert flags == ["t", "t", "f", "f"]
-
-
-@given(st.integers(86400, 9_999_999_999), st.text(min_size=1, max_size=20))
-def test_expirer_container_is_of_the_day_and_near(delete_at: int, name: str) -> None:
-    hash_path = HashPath(b"", b"salt")
-    container = expirer_container(hash_path, delete_at, "a", "c", name)
-    assert len(container) == 10
-    day = delete_at // 86400 * 86400
-    assert day - 100 < int(container) <= day
-
-
-def test_expirer_container_of_swift() -> None:
-    """A value from OpenStack Swift: its queue must be found by its expirer."""
-    from hashlib import md5
-
-    number = int(md5(b"/AUTH_a/c/osalt").hexdigest(), 16)
-    expected = f"{1700000000 // 86400 * 86400 - number % 100:010d}"
-    assert expirer_container(HashPath(b"", b"salt"), 1700000000, "AUTH_a", "c", "o") == expected
 
 
 @pytest.mark.parametrize(
