@@ -32,7 +32,7 @@ PIPELINE = (
 JOBS: Mapping[str, Mapping[str, int]] = {
     "account": {"account-replicator": 10, "account-auditor": 600, "account-reaper": 30},
     "container": {"container-replicator": 10, "container-auditor": 600},
-    "object": {"object-replicator": 10, "object-auditor": 60},
+    "object": {"object-replicator": 10, "object-auditor": 60, "object-expirer": 10},
 }
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. Changes in [grid], [storage-policy:N] and\n"
@@ -140,11 +140,12 @@ def _reconciler_conf(home: Home) -> Sections:
 
 
 def _internal_client_conf(home: Home) -> Sections:
-    """The conf of the internal proxy of `martlet-container-sync`; `martlet up` runs neither."""
+    """The conf of the internal proxy of the object expirer and of `martlet-container-sync`."""
     return {
         "DEFAULT": {"swift_dir": home.etc},
-        "pipeline:main": {"pipeline": "catch_errors symlink proxy-server"},
+        "pipeline:main": {"pipeline": "catch_errors cache symlink proxy-server"},
         "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
+        "filter:cache": {"use": "egg:martlet#cache"},
         "filter:symlink": {"use": "egg:martlet#symlink"},
         "app:proxy-server": {"use": "egg:martlet#proxy"},
     }
@@ -152,9 +153,19 @@ def _internal_client_conf(home: Home) -> Sections:
 
 def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> Sections:
     own_proxy = {"internal_client_conf_path": home.etc / "internal-client.conf"}
-    daemons: Sections = {"container-sync": own_proxy} if kind == "container" else {}
-    jobs: Sections = {job: {"interval": interval} for job, interval in JOBS[kind].items()}
     figures = {"recon_cache_path": home.run / f"recon-{node.name}"}
+    more: Sections = {
+        "object-expirer": {
+            "processes": len(layout.nodes),  # each node does a part of the work
+            "process": layout.nodes.index(node),
+            **figures,
+            **own_proxy,
+        },
+    }
+    daemons: Sections = {"container-sync": own_proxy} if kind == "container" else {}
+    jobs: Sections = {
+        job: {"interval": interval, **more.get(job, {})} for job, interval in JOBS[kind].items()
+    }
     return {
         "DEFAULT": {
             "bind_ip": HOST,

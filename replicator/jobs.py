@@ -16,12 +16,21 @@ from martlet.service.programs import ProgramMissing, find_program
 
 @dataclass(frozen=True)
 class JobKind:
-    """A row of the table; ``command`` is a program with the words before its conf."""
+    """A row of the table; ``command`` is a program with the words before its conf.
+
+    A directory may have ``own_conf`` instead of the section in ``conf_name``.
+    """
 
     name: str
     conf_name: str
     section: str
     command: tuple[str, ...]
+    own_conf: str = ""
+
+    def conf_in(self, directory: Path) -> Path:
+        """The conf of the job: its own if there is one, else that of its server."""
+        own = directory / self.own_conf
+        return own if self.own_conf and own.exists() else directory / self.conf_name
 
 
 #: In the order of their start.
@@ -67,6 +76,13 @@ JOB_KINDS = (
         "account-server.conf",
         "account-reaper",
         ("martlet-account-reaper",),
+    ),
+    JobKind(
+        "object-expirer",
+        "object-server.conf",
+        "object-expirer",
+        ("martlet-object-expirer",),
+        own_conf="object-expirer.conf",
     ),
 )
 
@@ -127,11 +143,11 @@ def jobs_to_run(jobs: Iterable[Job]) -> list[Job]:
 
 
 def _read_job(directory: Path, kind: JobKind, suffix: str) -> Job:
-    conf, off_because, missing = directory / kind.conf_name, "", ""
+    conf, off_because, missing = kind.conf_in(directory), "", ""
     if not conf.exists():
-        off_because = f"there is no {kind.conf_name}"
+        off_because = f"there is no {conf.name}"
     elif not read_ini(conf).has_section(kind.section):
-        off_because = f"{kind.conf_name} has no section [{kind.section}]"
+        off_because = f"{conf.name} has no section [{kind.section}]"
     try:
         command: tuple[str, ...] = (
             find_program(kind.command[0]),

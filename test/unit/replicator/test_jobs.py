@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def test_a_job_is_on_if_its_section_exists_even_an_empty_one(
     (first,) = jobs_to_run(jobs)
     assert first.command == (str(tmp_path / "program"), "word", str(etc / "one.conf"))
     assert first.once().command == (*first.command, "--once")
+
+
+def test_a_job_may_have_a_conf_of_its_own(tmp_path: Path, kinds: tuple[JobKind, ...]) -> None:
+    kind = replace(kinds[0], own_conf="own.conf")
+    both = conf_dir(tmp_path / "both", one="[first]\n", own="[first]\n")
+    (job,) = jobs_to_run(read_jobs([both], [kind]))
+    assert job.conf == both / "own.conf"
+    server = conf_dir(tmp_path / "server", one="[first]\n")
+    (job,) = jobs_to_run(read_jobs([server], [kind]))
+    assert job.conf == server / "one.conf"
+    off = conf_dir(tmp_path / "off", one="[first]\n", own="[other]\n")
+    assert read_jobs([off], [kind])[0].off_because == "own.conf has no section [first]"
 
 
 def test_a_job_that_is_on_must_be_installed(tmp_path: Path, kinds: tuple[JobKind, ...]) -> None:
