@@ -122,7 +122,7 @@ def load_expirer(
     :raises ValueError: the log level is invalid, or the numbers of processes are.
     :raises OSError: the priority cannot be set.
     """
-    from martlet.conf.options import load_options
+    from martlet.conf.options import load_options, read_ini
     from martlet.http.internal_client import InternalClient
     from martlet.log import setup_logging
     from martlet.service.server import load_pipeline
@@ -149,6 +149,7 @@ def load_expirer(
     setup_logging(defaults.log_level)
     set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
     proxy_conf = conf_path if conf.has_proxy else Path(options.internal_client_conf_path)
+    read_ini(proxy_conf)  # so that an error is a sentence
     client = InternalClient(load_pipeline(proxy_conf), "Object-Expirer", options.request_tries)
     return Expirer(options, delays, client, _queue(options, defaults.swift_dir, client))
 
