@@ -109,6 +109,10 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "account-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
     "container-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
     "account-reaper": {"log_level": _DEFAULT_LOG_LEVEL},
+    "object-expirer": {
+        "round_robin_task_cache_size": "the rows of a container's deletes are sent together",
+        "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
+    },
     "filter:proxy-logging": {
         "access_log_name": _LOG,
         "access_log_route": _LOG,

@@ -6,9 +6,7 @@ the container's, and reports it to the container.
 
 from __future__ import annotations
 
-import getpass
 import json
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +19,7 @@ from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
 from storage_connection import StorageConnection
 from swift_api import Account
+from swift_daemons import swift_daemon
 from usage import used
 
 from cluster.errors import ClusterError
@@ -30,31 +29,6 @@ from martlet.words.timestamp import Timestamp
 from ring.ring import Node, RingSet, load_rings
 
 GOLD, SILVER = 0, 1
-SWIFT_CONF = """
-[DEFAULT]
-swift_dir = {folder}
-user = {user}
-[container-reconciler]
-[pipeline:main]
-pipeline = catch_errors proxy-server
-[app:proxy-server]
-use = egg:swift#proxy
-[filter:catch_errors]
-use = egg:swift#catch_errors
-"""
-# It always reads swift.conf from /etc/swift.
-SWIFT_PROGRAM = """
-import sys
-from swift.common import storage_policy, utils
-from swift.common.utils import config
-folder = sys.argv[1]
-for module in (storage_policy, utils, config):
-    module.SWIFT_CONF_FILE = folder + "/swift.conf"
-storage_policy.reload_storage_policies()
-from swift.container.reconciler import main
-sys.argv[1:] = [folder + "/container-reconciler.conf", "--once", "-v"]
-sys.exit(main())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -281,12 +255,6 @@ def test_replicas_that_disagree_about_the_policy(
 def test_openstack_swifts_own_reconciler_works_off_our_queue(
     split: RunningCluster, user: Account, tmp_path: Path
 ) -> None:
-    for ring in (split.home / "etc").glob("*.ring.gz"):
-        shutil.copy(ring, tmp_path)
-    shutil.copy(split.home / "etc" / "martlet.conf", tmp_path / "swift.conf")
-    conf = SWIFT_CONF.format(folder=tmp_path, user=getpass.getuser())
-    (tmp_path / "container-reconciler.conf").write_text(conf)
-
     assert user.call("PUT", "theirs").status == 201
     put, deleted, time = (*(names_of(user, "theirs", n) for n in ("put", "gone")), Timestamp.now())
     write_misplaced(split, "PUT", put, SILVER, time, b"found", **{"X-Object-Meta-Color": "blue"})
@@ -296,7 +264,9 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     hours = {queue_container(moment): moment for moment in (time, later)}.values()
     await_true(lambda: sum(len(queue(split, hour)) for hour in hours) == 2, "queued")
 
-    command = [sys.executable, "-c", SWIFT_PROGRAM, str(tmp_path)]
+    command = swift_daemon(
+        "swift.container.reconciler", "container-reconciler", split.home, tmp_path, "--once", "-v"
+    )
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     answer = user.call("GET", "theirs", "put")

@@ -56,6 +56,10 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "DEFAULT": ["container.config:ReconcilerDefaults"],
         "container-reconciler": ["container.config:ReconcilerOptions"],
     },
+    "object-expirer.conf-sample": {
+        "DEFAULT": ["replicator.expirer.options:ExpirerDefaults"],
+        "object-expirer": ["replicator.expirer.options:ExpirerOptions"],
+    },
     "proxy-server.conf-sample": {
         "DEFAULT": ["martlet.service.server:ServerOptions"],
         "app:proxy-server": ["proxy.config:ProxyOptions"],
@@ -94,6 +98,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
 NOT_OPTIONS = re.compile(
     r"use|pipeline|user_.*|require_group|encryption_root_secret_.*"
     r"|(operator|service|project_reader)_roles|container_(listing_)?ratelimit_\d+"
+    r"|delay_reaping_.*"
 )
 # Set in a sample, since it would not work with the default (or there is none).
 SET_IN_SAMPLE = {"bind_port", "account_autocreate"}

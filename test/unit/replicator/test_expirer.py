@@ -284,7 +284,7 @@ def test_a_task_that_fails_is_tried_later(cluster: Cluster, status: int) -> None
 
 def test_a_queue_that_cannot_be_listed_is_an_error(cluster: Cluster) -> None:
     cluster.fails = [503]
-    with pytest.raises(QueueError, match="GET /v1/.expiring_objects was answered 503"):
+    with pytest.raises(QueueError, match=r"GET /v1/\.expiring_objects was answered 503"):
         expirer(cluster).run_once()
 
 
