@@ -83,7 +83,7 @@ class ExpirerOptions:
 
 @dataclass(frozen=True)
 class Delays:
-    """How long expired objects of accounts and containers are kept, seconds."""
+    """The seconds for which expired objects are kept, by account and container."""
 
     seconds: Mapping[tuple[str, str], float] = field(default_factory=dict)
 

@@ -40,7 +40,10 @@ def await_answer_of_all(cluster: RunningCluster) -> None:
 
 
 def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> None:
-    """No command is given: missed writes and deletes arrive, hand-offs are given back."""
+    """No command is given: missed writes and deletes arrive, hand-offs are given back.
+
+    An object that expires is deleted.
+    """
     cluster = new_cluster("--nodes", "3", background=True).start()
     account = Account(cluster.port)
     owner = account.path.rpartition("/")[2]
@@ -50,6 +53,8 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
     assert account.call("PUT", "c").status == 201
     for name in (*deleted, *replaced):
         assert account.call("PUT", "c", name, body=b"before").status == 201
+    soon = {"X-Delete-After": "2"}
+    assert account.call("PUT", "c", "expires", headers=soon, body=b"x").status == 201
 
     away = cluster.pid_of("object-server-node1")
     os.kill(away, signal.SIGSTOP)
@@ -75,6 +80,8 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
     replicas.close()
     for name in replaced:
         assert account.call("GET", "c", name).body == b"after"
+    left = sorted((*replaced, *fresh))
+    await_true(lambda: account.call("GET", "c").lines == left, "an expired object is not listed")
     await_answer_of_all(cluster)
     assert cluster.stop() == 0
 

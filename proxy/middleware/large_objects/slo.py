@@ -87,7 +87,7 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
     options = load_filter_options(SloOptions, "slo", global_conf, local_conf)
     if options.allow_async_delete:
         section = where("slo", global_conf)
-        warn_once(f"{section}: allow_async_delete has no effect here: there is no object expirer")
+        warn_once(f"{section}: allow_async_delete has no effect here: each DELETE is immediate")
     register_info(
         "slo",
         max_manifest_segments=options.max_manifest_segments,

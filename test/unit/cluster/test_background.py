@@ -38,9 +38,12 @@ def test_every_node_has_the_sections_of_its_jobs(tmp_path: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     write_confs(home, layout, read_cluster_policies(home, ()))
     assert JOBS.keys() == set(KINDS)
-    for node in ("node1", "node2"):
+    for number, node in enumerate(("node1", "node2")):
         conf = read_ini(home.etc / node / "object-server.conf")
         assert conf.getint("object-replicator", "interval") == 10
+        expirer = conf["object-expirer"]  # each node does its part of the work
+        assert (expirer["processes"], expirer["process"]) == ("2", str(number))
+        assert Path(expirer["internal_client_conf_path"]).exists()
 
 
 def test_background_jobs_are_ready_when_their_present_process_says_so(service: Service) -> None:
