@@ -26,6 +26,7 @@ from usage import settled, used
 
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
+from cluster.ports import HOST
 from martlet.words.expiring import EXPIRER_ACCOUNT, task_container, task_name
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
@@ -174,6 +175,10 @@ def test_an_expired_object_vanishes(running: RunningCluster, user: Account) -> N
     assert user.call("GET", "plain").lines == ["goes", "stays"]  # not yet
 
     assert expire(running)["deleted"] == 2
+    connection = StorageConnection(running.home, HOST, running.storage_port("container"))
+    connection.request("GET", "/recon/expirer/object")
+    assert json.loads(connection.getresponse().read())["expired_last_pass"] == 2
+    connection.close()
     for container in ("plain", "other"):
         await_gone(running, user, container, "goes")
         await_true(partial(_is_used, user, container, (1, 1)), f"{container} counted again")
