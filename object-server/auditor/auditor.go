@@ -30,7 +30,9 @@ type Config struct {
 	Stall       time.Duration // a device that does not answer for so long leaves its place to another one
 	Rates       Rates
 	Intervals   [kinds]time.Duration // from the end of a pass to the start of the next one
-	Logger      *slog.Logger
+
+	ReconCachePath string // directory for the figures; empty: they are not written
+	Logger         *slog.Logger
 }
 
 // Rates bound the work on each device; 0: no limit.
@@ -59,7 +61,7 @@ type Auditor struct {
 
 	mu      sync.Mutex
 	devices map[string]*device         // guarded by mu
-	shown   map[string][kinds]progress // of each device, for the server; guarded by mu
+	shown   map[string][kinds]progress // of each device, for recon; guarded by mu
 }
 
 // New returns an Auditor.

@@ -1,7 +1,6 @@
 package auditor
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"martlet/object-server/replicator/wire"
+	"martlet/object-server/reconcache"
 )
 
 // CursorFile is where an auditor keeps on a device how far it is, as JSON. It is replaced as a whole and never flushed: after a
@@ -87,20 +86,20 @@ type swiftFigures struct {
 // swiftKeys are the keys of the figures of the kinds of passes.
 var swiftKeys = [kinds]string{"object_auditor_stats_ALL", "object_auditor_stats_ZBF"}
 
-// tell gives the figures of the passes that go on, or were the last ones, to the server. All devices of the host are added.
-func (d *device) tell(ctx context.Context) {
+// tell writes the figures of the passes that go on, or were the last ones, for recon. All devices of the host are added.
+func (d *device) tell() {
 	d.mu.Lock()
 	d.shown[d.name] = d.state.Passes
 	d.mu.Unlock()
+	if d.config.ReconCachePath == "" {
+		return
+	}
+	figures := map[string]any{}
 	for kind, key := range swiftKeys {
-		b, err := json.Marshal(d.figures(kind))
-		if err == nil {
-			err = d.call(ctx, d.config.NodeTimeout, wire.NameAuditReport, &wire.AuditReport{Key: key, Figures: b}, &wire.Done{})
-		}
-		if err != nil && ctx.Err() == nil {
-			d.config.Logger.Warn("the server did not take the figures", "device", d.name, "error", err)
-			return
-		}
+		figures[key] = d.figures(kind)
+	}
+	if err := reconcache.Update(d.config.ReconCachePath, "object", figures); err != nil {
+		d.config.Logger.Warn("figures for recon cannot be written", "recon_cache_path", d.config.ReconCachePath, "error", err)
 	}
 }
 

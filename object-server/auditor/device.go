@@ -154,7 +154,7 @@ func (d *device) passAndNote(ctx context.Context, kind Kind, report *Report, isD
 	}
 	if !d.away {
 		d.note(true)
-		d.tell(ctx)
+		d.tell()
 	}
 	return isEnded
 }

@@ -69,8 +69,6 @@ func (s *Server) figures(name string) (any, error) {
 		return map[string]any{"refused": s.limiter.Refusals()}, nil
 	case "grid":
 		return s.door.figures(), nil
-	case "auditor/object":
-		return s.replicas.Audits(), nil
 	case "relinker":
 		return s.relinker.Progress(), nil
 	}

@@ -7,7 +7,6 @@ the object deleted, and the task is removed.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from itertools import islice
 
 from martlet.http.internal_client import InternalClient
 from martlet.log import fields, get_logger
-from martlet.recon.report import write_report
+from martlet.recon.cache import write_figures
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
 from replicator.expirer.options import Delays, ExpirerOptions
@@ -34,7 +33,6 @@ from storage.concurrency import for_each
 
 #: Tasks that are deleted in parallel before their rows are removed together.
 BATCH = 200
-REPORT_NAME = "object.recon"
 
 
 @dataclass
@@ -213,7 +211,4 @@ class Expirer:
         figures = self._figures
         done = figures.deleted + figures.gone + figures.given_up
         report = {"object_expiration_pass": figures.seconds, "expired_last_pass": done}
-        try:
-            write_report(os.path.join(self._options.recon_cache_path, REPORT_NAME), report)
-        except OSError as error:
-            self._log.warning("figures for recon not written: %s", error)
+        write_figures(self._options.recon_cache_path, "object", report)

@@ -140,9 +140,13 @@ def kinds(running: RunningCluster, names: Names) -> list[str]:
 
 def await_gone(running: RunningCluster, user: Account, container: str, *objects: str) -> None:
     """Wait until only tombstones are on the devices, and no row is listed."""
+
+    def is_deleted(names: Names) -> bool:
+        return kinds(running, names) == ["TOMBSTONE"] * 3
+
     for obj in objects:
         names = names_of(user, container, obj)
-        await_true(lambda n=names: kinds(running, n) == ["TOMBSTONE"] * 3, f"bytes of {names}")
+        await_true(partial(is_deleted, names), f"bytes of {names}")
     await_true(
         lambda: not set(objects) & set(user.call("GET", container).lines), f"rows in {container}"
     )

@@ -89,7 +89,17 @@ func auditorConfig(j *job) auditor.Config {
 		Rates:       ratesOf(c),
 		Intervals:   [2]time.Duration{auditor.Full: c.Interval, auditor.Fast: c.FastInterval},
 		Logger:      j.logger,
+
+		ReconCachePath: figuresOf(j),
 	}
+}
+
+// figuresOf is the directory for the figures; none if only a part is audited, which would be read as all.
+func figuresOf(j *job) string {
+	if len(j.options.devices)+len(j.options.policies) > 0 {
+		return ""
+	}
+	return j.config.Auditor.ReconCachePath
 }
 
 func ratesOf(c *conf.Auditor) auditor.Rates {

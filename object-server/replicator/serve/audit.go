@@ -2,15 +2,11 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
-	"sync"
 
 	"martlet/object-server/background"
 	"martlet/object-server/bundle"
 	"martlet/object-server/device"
-	"martlet/object-server/grid"
 	"martlet/object-server/replicator/wire"
 	"martlet/object-server/vfs"
 )
@@ -83,40 +79,4 @@ func (r *Replicas) suspects() {
 			r.hints.add(found.Name, x.Policy, []uint32{x.Partition})
 		}
 	}
-}
-
-// audits are the figures that auditors have reported. Safe for concurrent use.
-type audits struct {
-	mu  sync.Mutex
-	all map[string]json.RawMessage
-}
-
-// auditKeys are those of OpenStack Swift: of the passes that read all, and of those that read no data.
-var auditKeys = []string{"object_auditor_stats_ALL", "object_auditor_stats_ZBF"}
-
-func (r *Replicas) auditReport(_ context.Context, q *wire.AuditReport) (*wire.Done, error) {
-	if !slices.Contains(auditKeys, q.Key) || !json.Valid(q.Figures) {
-		return nil, &grid.Error{Code: grid.CodeBadPayload, Reason: "no figures of an auditor"}
-	}
-	r.audits.mu.Lock()
-	defer r.audits.mu.Unlock()
-	if r.audits.all == nil {
-		r.audits.all = map[string]json.RawMessage{}
-	}
-	r.audits.all[q.Key] = q.Figures
-	return &wire.Done{}, nil
-}
-
-// Audits are the figures for /recon/auditor/object: null for passes that have not been reported since the server started.
-func (r *Replicas) Audits() map[string]any {
-	r.audits.mu.Lock()
-	defer r.audits.mu.Unlock()
-	figures := map[string]any{}
-	for _, key := range auditKeys {
-		figures[key] = nil
-		if found := r.audits.all[key]; found != nil {
-			figures[key] = found
-		}
-	}
-	return figures
 }

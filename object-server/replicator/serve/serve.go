@@ -29,8 +29,7 @@ type Replicas struct {
 	held      map[place]map[string]promise // to keep partitions, by the device that has removed its replica; guarded by mu
 	promised  uint64                       // promises made; guarded by mu
 
-	hints  hints
-	audits audits
+	hints hints
 }
 
 // place is a partition of a device.
@@ -68,7 +67,6 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameMend, r.mend)
 	grid.Handle(mux, wire.NameAuditState, r.auditState)
 	grid.Handle(mux, wire.NameAuditExamine, r.auditExamine)
-	grid.Handle(mux, wire.NameAuditReport, r.auditReport)
 	mux.HandleStream(wire.NameExport, r.export)
 	mux.HandleStream(wire.NameLocate, r.locate)
 	mux.HandleStream(wire.NameImport, r.importRecords)

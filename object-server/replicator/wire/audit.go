@@ -6,7 +6,6 @@ package wire
 const (
 	NameAuditState   = "audit.state"
 	NameAuditExamine = "audit.examine"
-	NameAuditReport  = "audit.report" // the answer is a Done
 )
 
 // AuditState is what a server says of a partition before an auditor reads it. The request is a Partition.
@@ -25,10 +24,4 @@ type AuditRequest struct {
 // AuditFound is what the server has found.
 type AuditFound struct {
 	Damages []string `msg:"damages"` // each a line for people
-}
-
-// AuditReport has figures of an auditor, for /recon/auditor/object.
-type AuditReport struct {
-	Key     string `msg:"key"`     // a key of OpenStack Swift's
-	Figures []byte `msg:"figures"` // JSON
 }

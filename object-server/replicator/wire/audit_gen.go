@@ -78,67 +78,6 @@ func (z *AuditFound) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
-func (z *AuditReport) MarshalMsg(b []byte) (o []byte, err error) {
-	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
-	// string "key"
-	o = append(o, 0x82, 0xa3, 0x6b, 0x65, 0x79)
-	o = msgp.AppendString(o, z.Key)
-	// string "figures"
-	o = append(o, 0xa7, 0x66, 0x69, 0x67, 0x75, 0x72, 0x65, 0x73)
-	o = msgp.AppendBytes(o, z.Figures)
-	return
-}
-
-// UnmarshalMsg implements msgp.Unmarshaler
-func (z *AuditReport) UnmarshalMsg(bts []byte) (o []byte, err error) {
-	var field []byte
-	_ = field
-	var zb0001 uint32
-	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
-	if err != nil {
-		err = msgp.WrapError(err)
-		return
-	}
-	for zb0001 > 0 {
-		zb0001--
-		field, bts, err = msgp.ReadMapKeyZC(bts)
-		if err != nil {
-			err = msgp.WrapError(err)
-			return
-		}
-		switch msgp.UnsafeString(field) {
-		case "key":
-			z.Key, bts, err = msgp.ReadStringBytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "Key")
-				return
-			}
-		case "figures":
-			z.Figures, bts, err = msgp.ReadBytesBytes(bts, z.Figures)
-			if err != nil {
-				err = msgp.WrapError(err, "Figures")
-				return
-			}
-		default:
-			bts, err = msgp.Skip(bts)
-			if err != nil {
-				err = msgp.WrapError(err)
-				return
-			}
-		}
-	}
-	o = bts
-	return
-}
-
-// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
-func (z *AuditReport) Msgsize() (s int) {
-	s = 1 + 4 + msgp.StringPrefixSize + len(z.Key) + 8 + msgp.BytesPrefixSize + len(z.Figures)
-	return
-}
-
-// MarshalMsg implements msgp.Marshaler
 func (z *AuditRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 2

@@ -16,6 +16,7 @@ type Auditor struct {
 	FilesPerSecond         int64         // objects of full passes
 	ZeroByteFilesPerSecond int64         // objects of fast passes
 	NodeTimeout            time.Duration // for one request to the server
+	ReconCachePath         string        // directory for the figures of passes
 	Priority               background.Priority
 }
 
@@ -28,5 +29,6 @@ func (a *Auditor) options() []option.Option {
 		option.New(auditorSection, "files_per_second", "0", option.Integer(&a.FilesPerSecond, 0, 1<<40)),
 		option.New(auditorSection, "zero_byte_files_per_second", "0", option.Integer(&a.ZeroByteFilesPerSecond, 0, 1<<40)),
 		option.New(auditorSection, "node_timeout", "60", option.Seconds(&a.NodeTimeout)),
+		option.New(auditorSection, "recon_cache_path", "", func(value string) error { a.ReconCachePath = value; return nil }),
 	}, priorityOptions(auditorSection, &a.Priority)...)
 }

@@ -71,8 +71,10 @@ func ReadIn(path, swiftDir string) (*Config, error) {
 	if swiftDir != "" {
 		config.SwiftDir = swiftDir
 	}
-	if config.Replicator.ReconCachePath == "" {
-		config.Replicator.ReconCachePath = config.ReconCachePath
+	for _, path := range []*string{&config.Replicator.ReconCachePath, &config.Auditor.ReconCachePath} {
+		if *path == "" {
+			*path = config.ReconCachePath
+		}
 	}
 	if err := config.Ratelimit.Finish(file, config.SwiftDir); err != nil {
 		return nil, err
