@@ -75,15 +75,15 @@ func (x *devicePass) giveUp(ctx context.Context, partition uint32, mayDoubt bool
 // rewriteTimeouts is how much longer the rewrite of a partition may take than another request.
 const rewriteTimeouts = 20
 
-// settleDamaged is chunk for partitions of which some have damage that mend has left. Where all peers agree with the rest,
-// records of unknown names are given up, and what they were comes from the peers. Damage that stays is not in sync.
+// settleDamaged is chunk for partitions of which some have damage that mend has left. Where all peers have the rest, records of
+// unknown names are given up, and what they were comes from the peers. Damage that stays is not in sync.
 func (x *devicePass) settleDamaged(ctx context.Context, numbers []uint32) (inSync []bool) {
 	inSync = x.chunk(ctx, numbers)
 	for i, n := range numbers {
 		if !x.damaged[n] {
 			continue
 		}
-		if inSync[i] && x.giveUp(ctx, n, true) {
+		if (inSync[i] || x.giveAll(ctx, n)) && x.giveUp(ctx, n, true) {
 			delete(x.damaged, n)
 			inSync[i] = x.chunk(ctx, []uint32{n})[0]
 			continue
@@ -91,6 +91,30 @@ func (x *devicePass) settleDamaged(ctx context.Context, numbers []uint32) (inSyn
 		inSync[i] = false
 	}
 	return inSync
+}
+
+// giveAll sends all that can be read of a partition to its peers, and tells whether each of them has it now. Digests do not tell
+// that: a peer's newer write of a damaged record's name is refused here, because that record may be newer still.
+func (x *devicePass) giveAll(ctx context.Context, number uint32) bool {
+	all, err := x.look(ctx, []uint32{number})
+	if err != nil {
+		x.failed(ctx, "digests", number, x.own, err)
+		return false
+	}
+	p := all[0]
+	for _, one := range p.peers {
+		if !one.hasState || x.isDown(one.remote) {
+			return false
+		}
+		done, err := x.sendRest(ctx, p, one, false)
+		if err != nil {
+			x.failed(ctx, "records", number, one.remote, err)
+		}
+		if err != nil || done.done.Refused > 0 {
+			return false
+		}
+	}
+	return len(p.peers) > 0
 }
 
 // fetch gets names from a peer; all, if none are given.

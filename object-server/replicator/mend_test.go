@@ -105,6 +105,32 @@ func TestReadRepair(t *testing.T) {
 	}
 }
 
+// The header of a record is damaged that the peers have replaced meanwhile: the newer write comes from them, although the damaged
+// record could be newer still.
+func TestDamagedHeaderOfAnOlderRecord(t *testing.T) {
+	c := newCluster(t, 3)
+	names := namesOf(0, 12)
+	for _, name := range names {
+		c.put(name, 1, content(name, 10), 0, 1, 2)
+	}
+	name := names[5]
+	c.put(name, 2, content(name, 3000), 0, 2)
+	h := c.hosts[1]
+	if h.rotHeaders(name) == 0 {
+		t.Fatal("nothing was flipped")
+	}
+	eventually(t, "the peers have replaced it", func() bool {
+		c.passAll()
+		status, headers, body := h.exchange(http.MethodGet, name, 0, nil)
+		return status == 200 && headers.Get("X-Backend-Doubt") == "" && bytes.Equal(body, content(name, 3000))
+	})
+	for _, other := range names {
+		if other != name {
+			c.wantObject(other, content(other, 10), 0, 1, 2)
+		}
+	}
+}
+
 // knownDamages is what the server says.
 func (h *host) knownDamages() string {
 	h.t.Helper()

@@ -118,8 +118,8 @@ def test_asking(
     found = nodes(capsys, directory, "--ask", "-a", "AUTH_a/c/o")
     assert found["policy"] == 1  # that of the container
     assert [n["answer"]["status"] for n in found["nodes"]] == [200, 200, 200]
-    primary, *others = (n["port"] for n in found["nodes"])
-    answering(monkeypatch, {primary: 0, **dict.fromkeys(others, 404)})
+    # Rings differ from run to run, and so do the primaries of the two policies.
+    answering(monkeypatch, {11: 0, 12: 0, 13: 0})
     assert nodes(capsys, directory, "--ask", "AUTH_a/c/o", status=1)["policy"] == 0
     assert main(["get-nodes", "--ask", "-d", str(directory), "AUTH_a/c/o"]) == 1
     assert "no answer in 5 s" in capsys.readouterr().out
