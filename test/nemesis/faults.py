@@ -137,6 +137,8 @@ class Faults:
     def _unmount(self) -> Callable[[], None]:
         device = self._device(self._node())
         aside = self._cluster.home / f"aside-{device.name}"
+        if not device.exists():  # another fault has taken it away
+            return lambda: None
         device.rename(aside)
         return lambda: _move_back(aside, device)
 
