@@ -13,7 +13,7 @@ from martlet.http.listing import JSON, render_container
 from martlet.words.timestamp import Timestamp
 from storage.name_listing import Subdir
 
-texts = st.text(st.characters(exclude_characters="\x00"))
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))  # as SQLite has them
 ticks = st.integers(0, 9_999_999_999 * 100_000 + 99_999)
 plain_times = ticks.map(lambda value: Timestamp.from_ticks(value).normal)
 joined_times = st.tuples(ticks, ticks, ticks).map(
