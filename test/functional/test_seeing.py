@@ -15,7 +15,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,12 @@ def test_a_quarantined_object_is_counted(seen: RunningCluster) -> None:
     segments = (device_path(seen, nodes[0]) / "bundles" / str(partition)).glob("*.bundle")
     (segment,) = [path for path in segments if BODY * 2 in path.read_bytes()]
     # Nothing may repair it before it was seen.
-    with frozen(seen.pid_of("background-node" + nodes[0]["device"].removeprefix("d"))):
+    jobs = seen.services()["background-node" + nodes[0]["device"].removeprefix("d")]["jobs"]
+    mending = [job for job in jobs if job["job"] in ("object-replicator", "object-auditor")]
+    assert len(mending) == 2
+    with ExitStack() as stack:
+        for job in mending:
+            stack.enter_context(frozen(job["pid"]))
         with segment.open("r+b") as stream:
             stream.seek(segment.read_bytes().index(BODY * 2) + len(BODY))
             stream.write(b"X")
