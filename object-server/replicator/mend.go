@@ -32,7 +32,7 @@ func (x *devicePass) mend(ctx context.Context, only []uint32) {
 		}
 		x.note(func(report *Report) { report.Damaged++ })
 		isAsked := len(d.Hashes) == 0 || x.mendNames(ctx, d)
-		if !isAsked || !x.giveUp(ctx, d.Partition, false) {
+		if !isAsked || !x.giveUp(ctx, d.Partition) {
 			x.damaged[d.Partition] = true
 		}
 	}
@@ -60,11 +60,11 @@ func (x *devicePass) mendNames(ctx context.Context, d *wire.Damaged) (isAsked bo
 
 // giveUp has a partition written anew without its damaged records, and tells whether that was done. Nothing is given up that
 // still counts.
-func (x *devicePass) giveUp(ctx context.Context, partition uint32, mayDoubt bool) bool {
+func (x *devicePass) giveUp(ctx context.Context, partition uint32) bool {
 	var done wire.Mended
 	ctx, cancel := context.WithTimeout(ctx, rewriteTimeouts*x.own.timeout)
 	defer cancel()
-	q := wire.MendRequest{Partition: x.own.partition(partition), MayDoubt: mayDoubt}
+	q := wire.MendRequest{Partition: x.own.partition(partition)}
 	if err := grid.Call(ctx, x.own.peer, wire.NameMend, &q, &done); err != nil {
 		x.failed(ctx, "rewrite", partition, x.own, err)
 		return false
@@ -75,46 +75,15 @@ func (x *devicePass) giveUp(ctx context.Context, partition uint32, mayDoubt bool
 // rewriteTimeouts is how much longer the rewrite of a partition may take than another request.
 const rewriteTimeouts = 20
 
-// settleDamaged is chunk for partitions of which some have damage that mend has left. Where all peers have the rest, records of
-// unknown names are given up, and what they were comes from the peers. Damage that stays is not in sync.
+// settleDamaged is chunk for partitions of which some have damage that mend has left: that is not in sync. A record with a damaged
+// header is left, too, though its name is known: it may be a tombstone that the peers have reclaimed. Without it, what it has
+// deleted would count again, and would come back after a restart, which forgets a doubt of Mend.
 func (x *devicePass) settleDamaged(ctx context.Context, numbers []uint32) (inSync []bool) {
 	inSync = x.chunk(ctx, numbers)
 	for i, n := range numbers {
-		if !x.damaged[n] {
-			continue
-		}
-		if (inSync[i] || x.giveAll(ctx, n)) && x.giveUp(ctx, n, true) {
-			delete(x.damaged, n)
-			inSync[i] = x.chunk(ctx, []uint32{n})[0]
-			continue
-		}
-		inSync[i] = false
+		inSync[i] = inSync[i] && !x.damaged[n]
 	}
 	return inSync
-}
-
-// giveAll sends all that can be read of a partition to its peers, and tells whether each of them has it now. Digests do not tell
-// that: a peer's newer write of a damaged record's name is refused here, because that record may be newer still.
-func (x *devicePass) giveAll(ctx context.Context, number uint32) bool {
-	all, err := x.look(ctx, []uint32{number})
-	if err != nil {
-		x.failed(ctx, "digests", number, x.own, err)
-		return false
-	}
-	p := all[0]
-	for _, one := range p.peers {
-		if !one.hasState || x.isDown(one.remote) {
-			return false
-		}
-		done, err := x.sendRest(ctx, p, one, false)
-		if err != nil {
-			x.failed(ctx, "records", number, one.remote, err)
-		}
-		if err != nil || done.done.Refused > 0 {
-			return false
-		}
-	}
-	return len(p.peers) > 0
 }
 
 // fetch gets names from a peer; all, if none are given.

@@ -60,7 +60,7 @@ func (r *Replicas) useAudited(name string, do func(s audited) error) error {
 func (r *Replicas) mend(_ context.Context, q *wire.MendRequest) (*wire.Mended, error) {
 	a := &wire.Mended{}
 	return a, r.replica(&q.Partition, func(replica device.Replica) error {
-		err := replica.Mend(q.MayDoubt)
+		err := replica.Mend(false) // a doubt of Mend is in memory: a restart forgets it
 		if a.IsMended = err == nil; errors.Is(err, device.ErrQuarantined) {
 			err = nil
 		}

@@ -186,7 +186,6 @@ type HealRequest struct {
 // MendRequest asks to rewrite a partition without its damaged records, once peers have given what counts of them.
 type MendRequest struct {
 	Partition Partition `msg:"partition"`
-	MayDoubt  bool      `msg:"doubt"` // all peers have agreed with all of the partition
 }
 
 // Mended answers it.

@@ -1642,9 +1642,9 @@ func (z *Imported) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *MendRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
+	// map header, size 1
 	// string "partition"
-	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x81, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -1655,9 +1655,6 @@ func (z *MendRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "partition"
 	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	o = msgp.AppendUint32(o, z.Partition.Number)
-	// string "doubt"
-	o = append(o, 0xa5, 0x64, 0x6f, 0x75, 0x62, 0x74)
-	o = msgp.AppendBool(o, z.MayDoubt)
 	return
 }
 
@@ -1720,12 +1717,6 @@ func (z *MendRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
-		case "doubt":
-			z.MayDoubt, bts, err = msgp.ReadBoolBytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "MayDoubt")
-				return
-			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1740,7 +1731,7 @@ func (z *MendRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *MendRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + msgp.BoolSize
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size
 	return
 }
 
