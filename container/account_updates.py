@@ -17,6 +17,9 @@ from martlet.http.backend_client import Address, BackendClient, BackendError, Ba
 from martlet.log import get_logger
 from martlet.words.names import quote_path
 
+#: The server does not know the method, or refuses a container among those of the request.
+_SINGLY = (400, 405, 413)
+
 
 @dataclass(frozen=True, slots=True)
 class AccountReplica:
@@ -67,7 +70,7 @@ def send_together(
     ]
     statuses = [_finish(exchange) for exchange in exchanges]
     return [
-        _one_by_one(client, replica, infos, extra_headers) if status == 405 else status
+        _one_by_one(client, replica, infos, extra_headers) if status in _SINGLY else status
         for replica, status in zip(replicas, statuses, strict=True)
     ]
 
@@ -78,13 +81,18 @@ def _one_by_one(
     infos: Sequence[ContainerInfo],
     extra_headers: Mapping[str, str],
 ) -> int:
-    """Send a PUT for each container; return the status of the first that fails, or of the last."""
-    status = 503
+    """Send a PUT for each container; return the status of the last that failed, or 201.
+
+    A container that the server refuses does not keep the others from it.
+    """
+    result = 201
     for info in infos:
         status = _finish(_start_put(client, replica, info, extra_headers))
         if status // 100 != 2:
+            result = status
+        if status in (503, 507):  # it does not answer the others either
             break
-    return status
+    return result
 
 
 def _start_put(

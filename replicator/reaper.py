@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Protocol
 
 from account.database import AccountDatabase
@@ -180,7 +181,11 @@ class Reaper:
         if age < self._options.delay_reaping:
             figures.delayed += 1
             return
-        own = (name for name in _containers(database) if is_of_share(name, *share))
+        # The account may be made again meanwhile: its status is read anew before each container.
+        own = takewhile(
+            lambda _: database.info().is_marked_deleted,
+            (name for name in _containers(database) if is_of_share(name, *share)),
+        )
         for_each(
             lambda container: self._reap_container(account, container, figures), own, self._at_once
         )

@@ -19,6 +19,7 @@ from martlet.http.backend_client import BackendClient, BackendError, BackendExch
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
 from ring.ring import Node, RingSet
+from storage.storage_server import RESTORE_HEADER
 
 _POLICY = "X-Backend-Storage-Policy-Index"
 #: The version of a name without versions.
@@ -109,7 +110,8 @@ class ReaperRequests:
         partition, nodes = self._rings.container.get_nodes(account, container)
         target, holders = self._rings.account.get_nodes(account)
         updates = update_headers(len(nodes), "Account", target, holders)
-        headers = {"X-Account-Override-Deleted": "yes"}
+        # After a change of the ring only hand-offs may have it: 404 only if they have not either.
+        headers = {"X-Account-Override-Deleted": "yes", RESTORE_HEADER: "true"}
         return self._delete(nodes, partition, (account, container), headers, updates)
 
     def forget_container(self, account: str, container: str) -> list[int]:

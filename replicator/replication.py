@@ -147,7 +147,9 @@ class Replication:
             self._log.info("removed a deleted database %s", fields(path=held.path))
             return False
         if not place.is_here:
-            if self._remove(database, results, lambda c: True):
+            # Peers that have forgotten a deleted one do not report it either.
+            is_known = all(result.kind is not Kind.ABSENT for result in results)
+            if self._remove(database, results, lambda c: is_known or database.is_reported(c)):
                 figures.moved += 1
                 self._log.info("moved a database to its primaries %s", fields(path=held.path))
             return False

@@ -7,6 +7,7 @@ also compares rows with indexes. The hash of all rows finds a changed name or ti
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from functools import reduce
@@ -27,8 +28,20 @@ def check_integrity(connection: sqlite3.Connection) -> None:
         (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     except UnicodeDecodeError as error:
         raise damaged(str(error)) from error
-    if found != "ok":
-        raise damaged(found)
+    if found == "ok":
+        return
+    failed = _error_code(found)
+    if failed is not None and failed & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        unread = sqlite3.OperationalError(found)  # a page could not be read now: no damage
+        unread.sqlite_errorcode = failed
+        raise unread
+    raise damaged(found)
+
+
+def _error_code(found: str) -> int | None:
+    """The code of SQLite in a line of the check, if it has one."""
+    match = re.search(r"error code=(\d+)", found)
+    return int(match[1]) if match else None
 
 
 def hash_of_rows(connection: sqlite3.Connection, query: str) -> str:

@@ -172,21 +172,40 @@ class Expirer:
 
     def _delete(self, task: Task) -> End:
         """Delete the object of a task; an error is the end FAILED."""
-        path = quote_path(f"/v1/{task.account}/{task.container}/{task.obj}")
+        delay = self._delays.of(task.account, task.container)
         try:
-            response = self._client.request("DELETE", path, task.headers)
-            response.close()
-            end = end_of(response.status, task, self._now(), self._options.reclaim_age)
+            status = self._answer_to(task)
+            end = end_of(status, task, self._now(), self._options.reclaim_age + delay)
         except Exception:
             self._log.exception("to be repeated %s", fields(task=ascii(task.name)))
             end = End.FAILED
         else:
             if end is End.FAILED:
-                shown = fields(task=ascii(task.name), status=response.status)
+                shown = fields(task=ascii(task.name), status=status)
                 self._log.warning("to be repeated %s", shown)
         self._figures.tasks += 1
         setattr(self._figures, end.value, getattr(self._figures, end.value) + 1)
         return end
+
+    def _answer_to(self, task: Task) -> int:
+        """Delete the object of a task; return the status.
+
+        First the newest replica is asked, because a replica may have missed a later PUT or POST.
+        Its tombstone, of the old time, would win over a write from before that time.
+        """
+        path = quote_path(f"/v1/{task.account}/{task.container}/{task.obj}")
+        if not task.is_async:
+            # The link itself, not its target.
+            newest = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
+            newest.close()
+            if newest.status // 100 == 2:  # an expired object is answered with 404
+                written = Timestamp(newest.headers.get("x-timestamp", "0"))
+                return 409 if written >= task.due else 412
+            if newest.status != 404:
+                return newest.status
+        response = self._client.request("DELETE", path, task.headers)
+        response.close()
+        return response.status
 
     def _pace(self) -> None:
         """Wait until the next object may be deleted."""

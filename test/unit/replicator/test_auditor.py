@@ -19,6 +19,7 @@ from container.database import ContainerDatabase
 from replicator import auditor as module
 from replicator.auditor import AuditFigures, Auditor, pause_after
 from replicator.options import AccountAuditorOptions, AuditorOptions, ContainerAuditorOptions
+from storage.audit import check_integrity
 from storage.storage_server import StorageServer
 
 A = f"/d1/{PARTITION}/AUTH_test"
@@ -142,6 +143,22 @@ def test_damage_is_quarantined(containers: Audited, damage: str) -> None:
     assert recon(containers)["container_audits_failed"] == 1
     figures = containers.run()
     assert (figures.passed, figures.failed) == (0, 0)
+
+
+@pytest.mark.parametrize(("code", "is_damage"), [(266, False), (8458, False), (11, True)])
+def test_a_page_that_cannot_be_read_now_is_no_damage(code: int, is_damage: bool) -> None:
+    class Connection:
+        def execute(self, query: str) -> Connection:
+            return self
+
+        def fetchone(self) -> tuple[str]:
+            return (f"Tree 2 page 3: unable to get the page. error code={code}",)
+
+    connection: Any = Connection()
+    with pytest.raises(sqlite3.DatabaseError) as caught:
+        check_integrity(connection)
+    found = getattr(caught.value, "sqlite_errorcode", 0) & 0xFF
+    assert (found == sqlite3.SQLITE_CORRUPT) == is_damage
 
 
 def test_a_changed_row_is_reported_and_stays(

@@ -53,6 +53,7 @@ class Cluster:
     updates: list[tuple[int, str, list[str]]] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)  # container servers
     removed: list[str] = field(default_factory=list)
+    now: float = 100  # seconds after START
 
     def put(self, name: str, at: float, delete_at: int | None = None) -> None:
         """Write an object, and its task as an object server does."""
@@ -92,11 +93,20 @@ class Cluster:
             return Response(status)(environ, start_response)
         if path.startswith(f"/{ACCOUNT}"):
             return self._of_queue(req, path)(environ, start_response)
-        return Response(self._delete(req, path))(environ, start_response)
+        known = self.objects.get(path)
+        headers = {"X-Timestamp": known.time.normal} if known is not None else {}
+        return Response(self._delete(req, path), headers)(environ, start_response)
 
     def _delete(self, req: Request, path: str) -> int:
+        known = self.objects.get(path)
+        if req.method == "HEAD":
+            assert req.headers["X-Newest"] == "true"
+            if known is None or not known.is_there:
+                return 404
+            is_over = known.delete_at is not None and known.delete_at <= START + self.now
+            return 404 if is_over else 200
         assert req.method == "DELETE"
-        time, known = Timestamp(req.headers["X-Timestamp"]), self.objects.get(path)
+        time = Timestamp(req.headers["X-Timestamp"])
         condition = req.headers.get("X-If-Delete-At")
         if condition is not None:
             if known is None:
@@ -175,6 +185,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def expirer(
     cluster: Cluster, now: float = 100, delays: Delays | None = None, **options: Any
 ) -> Expirer:
+    cluster.now = now
     client = InternalClient(cluster, "test", 1, lambda seconds: None)
     queue = Queue(ACCOUNT, client, cluster, cluster, 3)  # type: ignore[arg-type]
     options = {"tasks_per_second": 0.0, "recon_cache_path": "/nowhere/at/all", **options}
@@ -357,6 +368,15 @@ def test_processes_share_the_work(cluster: Cluster) -> None:
     assert cluster.there == set()
     deletes = [path for method, path in cluster.requests if method == "DELETE"]
     assert len(deletes) == len(set(deletes)) == 40
+
+
+def test_what_was_written_later_gets_no_delete(cluster: Cluster) -> None:
+    """A replica that missed the later write would take it, and its tombstone would win."""
+    cluster.put("o", 0, START + 50)
+    cluster.put("o", 10)
+    assert figures(expirer(cluster).run_once())["waiting"] == 1
+    assert ("DELETE", "/a/c/o") not in cluster.requests
+    assert cluster.there == {"o"}
 
 
 def test_an_expirer_that_is_turned_off_does_nothing(cluster: Cluster) -> None:
