@@ -28,6 +28,8 @@ KINDS = ("account", "container", "object")
 RING_BUILDER = Path(sysconfig.get_path("scripts")) / "martlet-ring-builder"
 #: Bits that one fault flips, and sectors that it makes unreadable.
 _FLIPS = 8
+#: Random places in a file that are tried until one is in a body.
+_TRIES = 100
 _SECTOR = 4096
 #: Before the rule with which Linux delivers to its own addresses.
 _RULE_PRIORITY = "10"
@@ -185,12 +187,24 @@ class Faults:
         )
         for file in self._chance.choices(files, k=_FLIPS) if files else []:
             with contextlib.suppress(FileNotFoundError), file.open("r+b", buffering=0) as handle:
-                at = self._chance.randrange(file.stat().st_size)
-                handle.seek(at)
-                (byte,) = handle.read(1)
-                handle.seek(at)
-                handle.write(bytes([byte ^ 1 << self._chance.randrange(8)]))
+                at = self._in_a_body(handle.read())
+                if at is not None:
+                    handle.seek(at)
+                    (byte,) = handle.read(1)
+                    handle.seek(at)
+                    handle.write(bytes([byte ^ 1 << self._chance.randrange(8)]))
         return lambda: None
+
+    def _in_a_body(self, content: bytes) -> int | None:
+        """A random place in a body, which repeats its 32 bytes.
+
+        A record with a damaged header stays in quarantine, so the replicas would not be equal.
+        """
+        for _ in range(_TRIES):
+            at = self._chance.randrange(len(content)) if content else 0
+            if content[at : at + 32] == content[at + 32 : at + 64] != bytes(32):
+                return at
+        return None
 
     def _replace_disk(self) -> Callable[[], None]:
         """Take the disk away; at the end there is an empty one, which the operator adopts."""
