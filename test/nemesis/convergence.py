@@ -27,9 +27,10 @@ class Convergence:
         self._account = account
         self._owner = clients.account_name
 
-    def await_all(self, seconds: float) -> tuple[float, list[str]]:
+    def await_all(self, seconds: float, has_totals: bool) -> tuple[float, list[str]]:
         """Wait until everything is equal.
 
+        :param has_totals: whether the account's totals must be right, too.
         :returns: the seconds that it took, and what is not yet right after ``seconds``.
         """
         began = time.monotonic()
@@ -39,7 +40,7 @@ class Convergence:
             self._objects,
             self._partitions,
             self._containers,
-            self._totals,
+            *([self._totals] if has_totals else []),
         ]
         left: list[str] = []
         for check in checks:
