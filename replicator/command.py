@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from replicator.job_arguments import add_devices, job_parser, parse_job
 
 if TYPE_CHECKING:
     from replicator.passes import Passes
@@ -33,24 +34,14 @@ examples:
 def arguments_of(argv: list[str] | None, kind: str) -> Any:
     """Parse the command line; end the program on a usage error."""
     name = f"martlet-{kind}-replicator"
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=f"Brings the replicas of {kind} databases on this host's devices and on other "
-        "servers to the same state.",
-        epilog=_EXAMPLES.format(name=name, kind=kind),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = job_parser(
+        name,
+        f"Brings the replicas of {kind} databases on this host's devices and on other servers to "
+        "the same state.",
+        _EXAMPLES.format(name=name, kind=kind),
+        f"the {kind} server's configuration file",
     )
-    parser.add_argument("conf", type=Path, help=f"the {kind} server's configuration file")
-    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
-    parser.add_argument("-o", "--once", action="store_true", help="run one pass, then exit")
-    parser.add_argument(
-        *("-d", "--device", "--devices"),
-        dest="devices",
-        type=lambda text: frozenset(filter(None, text.split(","))),
-        default=frozenset(),
-        metavar="NAMES",
-        help="only these devices, separated by commas; with --once",
-    )
+    add_devices(parser)
     parser.add_argument(
         *("-p", "--partition", "--partitions"),
         dest="partitions",
@@ -59,16 +50,7 @@ def arguments_of(argv: list[str] | None, kind: str) -> Any:
         metavar="NUMBERS",
         help="only these partitions, separated by commas; with --once",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the figures of the pass as JSON; with --once"
-    )
-    version = importlib.metadata.version("martlet")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    arguments = parser.parse_args(argv)
-    arguments.once = arguments.once or arguments.word is not None
-    if not arguments.once and (arguments.devices or arguments.partitions or arguments.json):
-        parser.error("--device, --partitions and --json need --once")
-    return arguments
+    return parse_job(parser, argv, "devices", "partitions")
 
 
 def _numbers(text: str) -> frozenset[int]:

@@ -4,13 +4,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from replicator.auditor import Auditor
-
-NAME = "martlet-container-auditor"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,34 +11,11 @@ def main(argv: list[str] | None = None) -> int:
     from martlet.service.server import patch_standard_library
 
     patch_standard_library()
-    from replicator.job_command import arguments_of, run
-
-    words = "Reads this host's container databases, and puts damaged ones into quarantine."
-    return run(arguments_of(argv, NAME, words, "container-server.conf"), NAME, load_auditor)
-
-
-def load_auditor(conf_path: Path) -> Auditor:
-    """Load the auditor from the conf of the container server.
-
-    :raises ConfigError: the conf cannot be used.
-    :raises RingError: there is no ring.
-    :raises ValueError: the log level is invalid.
-    :raises OSError: the priority cannot be set.
-    """
     from container.database import ContainerDatabase
-    from replicator.auditor import Auditor
-    from replicator.job_setup import load_job
+    from replicator.auditor_command import run_auditor
     from replicator.options import ContainerAuditorOptions
 
-    setup, options = load_job(conf_path, "container-auditor", ContainerAuditorOptions)
-    return Auditor(
-        "container",
-        options,
-        setup.ring("container"),
-        setup.server.bind_port,
-        setup.usable_path,
-        lambda path: ContainerDatabase(path, setup.check.assert_there),
-    )
+    return run_auditor(argv, "container", ContainerAuditorOptions, ContainerDatabase)
 
 
 if __name__ == "__main__":

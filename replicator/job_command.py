@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import json
 import sys
 import time
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from martlet.log import get_logger
+from replicator.job_arguments import add_devices, job_parser, parse_job
 
 
 class JobFigures(Protocol):
@@ -38,35 +37,16 @@ class DatabaseJob(Protocol):
 def arguments_of(argv: list[str] | None, name: str, description: str, conf_name: str) -> Any:
     """Parse the command line; end the program on a usage error."""
     conf = f"/etc/martlet/{conf_name}"
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        epilog=f"examples:\n  {name} {conf}\n      runs until it is stopped, with a pass in every "
+    parser = job_parser(
+        name,
+        description,
+        f"examples:\n  {name} {conf}\n      runs until it is stopped, with a pass in every "
         f"interval\n  {name} {conf} --once --device d1,d2 --json\n      runs one pass over two "
         "devices, and prints its figures as JSON",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "the server's configuration file",
     )
-    parser.add_argument("conf", type=Path, help="the server's configuration file")
-    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
-    parser.add_argument("-o", "--once", action="store_true", help="run one pass, then exit")
-    parser.add_argument(
-        *("-d", "--device", "--devices"),
-        dest="devices",
-        type=lambda text: frozenset(filter(None, text.split(","))),
-        default=frozenset(),
-        metavar="NAMES",
-        help="only these devices, separated by commas; with --once",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print the figures of the pass as JSON; with --once"
-    )
-    version = importlib.metadata.version("martlet")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    arguments = parser.parse_args(argv)
-    arguments.once = arguments.once or arguments.word is not None
-    if not arguments.once and (arguments.devices or arguments.json):
-        parser.error("--device and --json need --once")
-    return arguments
+    add_devices(parser)
+    return parse_job(parser, argv, "devices")
 
 
 def run(arguments: Any, name: str, load: Callable[[Path], DatabaseJob]) -> int:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from replicator.job_arguments import job_parser, parse_job
 
 if TYPE_CHECKING:
     from martlet.http.internal_client import InternalClient
@@ -58,19 +58,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse(argv: list[str] | None) -> Any:
-    parser = argparse.ArgumentParser(
-        prog=NAME,
-        description="Deletes objects whose X-Delete-At has passed, from the queue of the cluster.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "conf", type=Path, help="object-expirer.conf, or the object server's configuration file"
-    )
-    parser.add_argument("word", nargs="?", choices=("once",), help="the same as --once")
-    parser.add_argument("-o", "--once", action="store_true", help="run one pass, then exit")
-    parser.add_argument(
-        "--json", action="store_true", help="print the figures of the pass as JSON; with --once"
+    parser = job_parser(
+        NAME,
+        "Deletes objects whose X-Delete-At has passed, from the queue of the cluster.",
+        _EXAMPLES,
+        "object-expirer.conf, or the object server's configuration file",
     )
     parser.add_argument(
         "--processes", type=int, metavar="N", help="expirers that share the queue, as in the conf"
@@ -78,13 +70,7 @@ def _parse(argv: list[str] | None) -> Any:
     parser.add_argument(
         "--process", type=int, metavar="N", help="number of this one, from 0, as in the conf"
     )
-    version = importlib.metadata.version("martlet")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    arguments = parser.parse_args(argv)
-    arguments.once = arguments.once or arguments.word is not None
-    if arguments.json and not arguments.once:
-        parser.error("--json needs --once")
-    return arguments
+    return parse_job(parser, argv)
 
 
 def run_once(expirer: Expirer, as_json: bool = False) -> int:
