@@ -136,8 +136,8 @@ func (d *Device) Suspects() []Suspect {
 // the partition is in doubt until Heal ends that. Else, and if a damaged record counts
 // that no peer has given, nothing changes: ErrQuarantined.
 //
-// The doubt is in memory. A crash before Heal leaves a replica that has missed the lost
-// writes, as after Device.Repair.
+// The doubt is in memory, so no program passes true yet: after a restart, an older record
+// counts again whose tombstone was given up.
 func (r Replica) Mend(mayDoubt bool) error {
 	return r.unsplit(func(d *Device, id bundle.ID) error { return d.mend(id, mayDoubt) })
 }

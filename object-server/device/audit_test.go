@@ -67,7 +67,7 @@ func wantWhole(t *testing.T, mem *vfs.Mem, d *Device, names []string) {
 	}
 }
 
-// What Examine finds is in the list, and ends when peers have given what is lost: data, metadata and headers of newest and
+// Damage that Examine finds is in the list, and ends when peers have given what is lost: data, metadata and headers of newest and
 // older records, and of the very last one.
 func TestExaminedAndMended(t *testing.T) {
 	for _, method := range []SyncMethod{SyncAuto, SyncJournal} {
@@ -224,7 +224,7 @@ func rotBytes(t *testing.T, mem *vfs.Mem, data []byte) {
 	damage(t, mem, segment, int64(at)+40, 1, func(p []byte) { p[0] ^= 1 })
 }
 
-// What a read finds on a bad sector comes from a peer as well, and then nothing lies there any more.
+// A record on a bad sector that a read meets comes from a peer as well, and then nothing lies there any more.
 func TestABadSectorIsMended(t *testing.T) {
 	const objects = 24
 	mem, peer := vfs.NewMem("/d"), open(t, vfs.NewMem("/d"), "/d", Options{})

@@ -149,7 +149,7 @@ func TestADiskThatIsReplacedInAPass(t *testing.T) {
 	}
 }
 
-// What an empty disk has got is forgotten if it is replaced by another empty one.
+// The records that an empty disk has got are forgotten if it is replaced by another empty one.
 func TestAnEmptyDiskIsReplacedTwice(t *testing.T) {
 	c := newCluster(t, 4)
 	c.writeRing(always(1, 2, 3), c.hosts...)

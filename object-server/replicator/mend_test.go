@@ -56,7 +56,7 @@ func (h *host) rotHeaders(name string) (count int) {
 	return count
 }
 
-// What a reader finds damaged is right again within seconds, without a pass: data, a large file. The replica has no damage then.
+// Damage that a reader meets is repaired within seconds, without a pass: of data, of a large file. The replica has none then.
 func TestReadRepair(t *testing.T) {
 	for what, size := range map[string]int{"data": 5000, "large": 300_000} {
 		t.Run(what, func(t *testing.T) {

@@ -174,7 +174,7 @@ def test_a_killed_auditor_goes_on_where_it_was(quiet: tuple[RunningCluster, str]
 
 
 def test_a_running_cluster_repairs_what_is_read_or_audited(new_cluster: NewCluster) -> None:
-    """What a read or an audit finds is right again seconds later, without a command."""
+    """Damage that a read or an audit meets is repaired within seconds, without a command."""
     cluster = new_cluster("--nodes", "4", background=True).start()
     owner = fill(cluster)
     read, audited = Replica(cluster, owner, "small"), Replica(cluster, owner, "other", 1)

@@ -15,7 +15,7 @@ PYTHON_SERVICES = ("proxy-server", "account-server", "container-server")
 
 
 class Log:
-    """What a service logs from now on."""
+    """The lines that a service logs from now on."""
 
     def __init__(self, cluster: RunningCluster, name: str) -> None:
         self._path = cluster.home / "logs" / f"{name}.log"

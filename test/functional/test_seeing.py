@@ -1,4 +1,4 @@
-"""What an operator sees of a cluster: `martlet recon`, `status`, `get-nodes`, `dispersion`, audits.
+"""Views of a cluster for an operator: `martlet recon`, `status`, `get-nodes`, `dispersion`, audits.
 
 The tests share a cluster of four nodes with background jobs. Each leaves it as it was.
 """

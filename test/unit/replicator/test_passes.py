@@ -1,4 +1,4 @@
-"""What a pass opens, what it leaves alone, and what a crash in it leaves."""
+"""Which databases a pass opens and which it leaves alone; a crash in the middle of a pass."""
 
 from __future__ import annotations
 
