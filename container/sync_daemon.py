@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,6 +126,7 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
     :raises DiskStuck: the device does not answer.
     """
     from container.sync import Held
+    from martlet.service.addresses import is_local
     from martlet.service.disk_calls import on_disk
     from storage.database_files import entries
 
@@ -141,7 +141,7 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
             for node in nodes
             if node["device"] == device
             and node["port"] == server.bind_port
-            and _is_local(node["ip"])
+            and is_local(node["ip"])
         ]
         if not own:
             continue  # a hand-off: the primaries sync the container
@@ -149,17 +149,6 @@ def _databases_on(device: str, server: ServerOptions, ring: Ring) -> Iterator[He
             for name in on_disk(disk, entries, os.path.join(top, partition, suffix)):
                 path = os.path.join(top, partition, suffix, name, f"{name}.db")
                 yield Held(path, own[0], len(nodes))
-
-
-def _is_local(address: str) -> bool:
-    """Whether an address belongs to this host: only such an address can be bound."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from martlet.recon.cache import write_figures
 from martlet.service.disk_calls import DiskStuck, on_disk
 from replicator.figures import Figures
 from replicator.options import ReplicatorOptions
+from replicator.pace import Pace
 from replicator.peer import PeerError, missing_at
 from replicator.quiet import Quiet
 from replicator.replication import Replication
@@ -62,7 +63,7 @@ class Passes:
         self._clock = clock
         # A deletion that becomes old changes no file: the database is opened again to reclaim it.
         self._quiet = Quiet(min(options.full_interval, options.reclaim_age))
-        self._next_start = 0.0  # monotonic, of a database
+        self._pace = Pace(options.databases_per_second)
         self._log = get_logger(f"martlet.{kind}.replicator")
 
     def run_forever(self) -> None:
@@ -132,7 +133,7 @@ class Passes:
                 if self._is_quiet(path, held):
                     quiet.append(held)
                 else:
-                    self._pace()
+                    self._pace.wait()
                     yield held
 
         def work(held: Held) -> None:
@@ -196,17 +197,6 @@ class Passes:
         ]
         for_each(lambda group: ask(*group), groups, self._options.concurrency)
         return list(found.values())
-
-    def _pace(self) -> None:
-        """Wait until the next database may be compared."""
-        rate = self._options.databases_per_second
-        if not rate:
-            return
-        now = time.monotonic()
-        start = max(now, self._next_start)
-        self._next_start = start + 1.0 / rate
-        if start > now:
-            time.sleep(start - now)
 
 
 def _text(error: Exception) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from martlet.service.addresses import is_local
 from martlet.service.disk_calls import on_disk
 from ring.devices import Device
 from ring.ring import Ring
@@ -32,7 +32,7 @@ def local_devices(ring: Ring, port: int) -> list[Device]:
 
     def is_here(address: str) -> bool:
         if address not in local:
-            local[address] = _is_local(address)
+            local[address] = is_local(address)
         return local[address]
 
     return [
@@ -84,14 +84,3 @@ def _names_in(partition: str) -> list[str]:
     if not found:
         remove_empty_directories(partition, 1)
     return found
-
-
-def _is_local(address: str) -> bool:
-    """Whether an address belongs to this host: only such an address can be bound."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON list in the body of an UPDATE."""
+"""The JSON list in the body of a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def json_list(req: Request, bytes_max: int) -> list[Any]:
     if length is None or length <= bytes_max:
         body = req.body_file.read(bytes_max + 1 if length is None else length)
     if (length or len(body)) > bytes_max:
-        raise http_error(413, f"An UPDATE may have {bytes_max} bytes")
+        raise http_error(413, f"The body may have {bytes_max} bytes")
     if length is not None and len(body) < length:
         raise http_error(400, "The body is shorter than its Content-Length")
     try:
@@ -27,5 +27,5 @@ def json_list(req: Request, bytes_max: int) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise http_error(400, f"The body is not JSON: {error}") from None
     if not isinstance(items, list):
-        raise http_error(400, "The body is not a list of rows")
+        raise http_error(400, "The body is not a list")
     return items

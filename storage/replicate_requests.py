@@ -22,6 +22,7 @@ from storage.database_copy import BadCopy
 from storage.database_files import database_path
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists
+from storage.json_body import json_list
 from storage.replica import (
     NO_ROW,
     BadState,
@@ -96,7 +97,7 @@ class ReplicateRequests:
         path = database_path(device_path, self._host.kind, partition, name)
         if req.headers.get("content-type") == SQLITE:
             return self._take_copy(req, path, lambda: self._host.device_path(device, True))
-        operation, *arguments = _read_list(req)
+        operation, *arguments = _operation_of(req)
         run = self._operations.get(operation) if isinstance(operation, str) else None
         if run is None:
             raise http_error(400, "No such operation")
@@ -183,7 +184,7 @@ class ReplicateRequests:
         """Answer which databases of a list of [partition, hash] do not exist on a device."""
         (device,) = req.split_path(1, 1)
         device_path = self._host.device_path(str(device))
-        operation, *arguments = _read_list(req)
+        operation, *arguments = _operation_of(req)
         asked = arguments[0] if operation == "missing" and arguments else None
         if not isinstance(asked, list) or len(asked) > ASKED_MAX:
             raise http_error(400, f"Only missing, with a list of at most {ASKED_MAX}")
@@ -215,24 +216,13 @@ def _get_shard_ranges(_database: ReplicatedDatabase, _arguments: list[Any]) -> R
     return _json_response([])
 
 
-def _read_list(req: Request) -> list[Any]:
+def _operation_of(req: Request) -> list[Any]:
     """The operation and its arguments, from a JSON list in the body.
 
     :raises HTTPException: 400 if the body is no such list, 413 if it is too large.
     """
-    length = req.content_length
-    if length is not None and length > BODY_BYTES_MAX:
-        raise http_error(413)
-    body = req.body_file.read(BODY_BYTES_MAX + 1 if length is None else length)
-    if len(body) > BODY_BYTES_MAX:
-        raise http_error(413)
-    if length is not None and len(body) < length:
-        raise http_error(400, "The body is shorter than its Content-Length")
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise http_error(400, f"The body is not JSON: {error}") from None
-    if not isinstance(found, list) or not found:
+    found = json_list(req, BODY_BYTES_MAX)
+    if not found:
         raise http_error(400, "The body must be a list that begins with an operation")
     return found
 

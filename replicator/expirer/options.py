@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from martlet.conf.options import ConfigError, option
 from martlet.words.expiring import EXPIRER_CONTAINERS_PER_DIVISOR, EXPIRER_DIVISOR
-from replicator.priority import IONICE_CLASSES
+from replicator.options import PriorityOptions
 
 DELAY_PREFIX = "delay_reaping_"
 
@@ -23,7 +23,7 @@ class ExpirerDefaults:
 
 
 @dataclass(frozen=True)
-class ExpirerOptions:
+class ExpirerOptions(PriorityOptions):
     """Options of the object expirer, except ``delay_reaping_*``."""
 
     interval: float = option(300.0, "Time between two starts of a pass", "s")
@@ -52,18 +52,16 @@ class ExpirerOptions:
     )
     conn_timeout: float = option(0.5, "Longest wait for a connection to a container server", "s")
     node_timeout: float = option(10.0, "Longest wait for a container server's answer", "s")
-    nice_priority: int | None = option(None, "Priority from -20 to 19; empty: as started")
-    ionice_class: str = option("", "Class of the I/O scheduler; empty: as started")
-    ionice_priority: int = option(0, "Priority in that class from 0 to 7; 0 is the highest")
 
     def __post_init__(self) -> None:
         """:raises ValueError: an option is out of its range."""
+        super().__post_init__()
         for name in ("concurrency", "request_tries"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
-        for name in ("interval", "report_interval", "reclaim_age", "conn_timeout", "node_timeout"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0")
+        self.check_above_zero(
+            "interval", "report_interval", "reclaim_age", "conn_timeout", "node_timeout"
+        )
         if self.tasks_per_second < 0:
             raise ValueError("tasks_per_second must not be negative")
         if self.processes < 0 or not 0 <= self.process < max(1, self.processes):
@@ -73,12 +71,6 @@ class ExpirerOptions:
             raise ValueError(f"expiring_objects_container_divisor must be above {least}")
         if not self.expiring_objects_account_name or "/" in self.expiring_objects_account_name:
             raise ValueError("expiring_objects_account_name must be a name without a slash")
-        if self.nice_priority is not None and not -20 <= self.nice_priority <= 19:
-            raise ValueError("nice_priority must be from -20 to 19")
-        if self.ionice_class and self.ionice_class not in IONICE_CLASSES:
-            raise ValueError(f"ionice_class must be one of {', '.join(IONICE_CLASSES)}")
-        if not 0 <= self.ionice_priority <= 7:
-            raise ValueError("ionice_priority must be from 0 to 7")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from replicator.expirer.tasks import (
     parse_task,
     share_of,
 )
+from replicator.pace import Pace
 from storage.concurrency import for_each
 
 #: Tasks that are deleted in parallel before their rows are removed together.
@@ -79,7 +80,7 @@ class Expirer:
         self._now = now
         self._figures = Figures()
         self._started = self._reported = 0.0  # monotonic
-        self._next_start = 0.0  # monotonic, of a task
+        self._pace = Pace(options.tasks_per_second)
         self._log = get_logger("martlet.object.expirer")
 
     def run_forever(self) -> None:
@@ -163,7 +164,7 @@ class Expirer:
 
         def paced() -> Iterator[Task]:
             for task in batch:
-                self._pace()
+                self._pace.wait()
                 yield task
 
         for_each(work, paced(), self._options.concurrency)
@@ -206,17 +207,6 @@ class Expirer:
         response = self._client.request("DELETE", path, task.headers)
         response.close()
         return response.status
-
-    def _pace(self) -> None:
-        """Wait until the next object may be deleted."""
-        rate = self._options.tasks_per_second
-        if not rate:
-            return
-        now = time.monotonic()
-        start = max(now, self._next_start)
-        self._next_start = start + 1.0 / rate
-        if start > now:
-            time.sleep(start - now)
 
     def _report(self) -> None:
         now = time.monotonic()
