@@ -7,8 +7,8 @@ from typing import Any
 
 from account.config import AccountOptions
 from account.database import AccountDatabase, AccountInfo
-from account.record import COUNT_MAX, Record, make_record
-from account.replica_rows import parse_item
+from account.record import COUNT_MAX, make_record
+from account.replica_rows import Report, parse_item, parse_report
 from martlet.conf.cluster import ClusterConf
 from martlet.http.environ import HeaderList
 from martlet.http.listing import listing_content_type, render_account
@@ -116,8 +116,9 @@ class AccountServer(StorageServer):
         return empty_response(201 if created else 202)
 
     def _put_container(self, req: Request, path: str, account: str, container: str) -> Response:
-        record = self._record(req, container)
-        self._merge(req, path, account, [record])
+        report = self._report(req, container)
+        self._merge(req, path, account, [report])
+        record = report.record
         is_deletion = record.delete_timestamp > record.put_timestamp
         return empty_response(204 if is_deletion else 201)
 
@@ -127,16 +128,16 @@ class AccountServer(StorageServer):
         device_path = self.device_path(device, for_writing=True)
         path = self.database_path(device_path, partition, account)
         try:
-            records = [parse_item(item).record for item in json_list(req, UPDATE_BYTES_MAX)]
+            reports = [parse_report(item) for item in json_list(req, UPDATE_BYTES_MAX)]
         except BadState as error:
             raise http_error(400, str(error)) from None
-        for index in {record.storage_policy_index for record in records}:
+        for index in {report.record.storage_policy_index for report in reports}:
             self.check_policy(index, f"storage policy {index}")
-        self._merge(req, path, account, records)
+        self._merge(req, path, account, reports)
         return empty_response(202)
 
-    def _merge(self, req: Request, path: str, account: str, records: list[Record]) -> None:
-        """Merge rows of containers.
+    def _merge(self, req: Request, path: str, account: str, reports: list[Report]) -> None:
+        """Merge reports of containers.
 
         :raises HTTPException: 404 if there is no such account, or it is deleted.
         """
@@ -144,7 +145,7 @@ class AccountServer(StorageServer):
         with self.pool.use(path) as database:
             while True:
                 try:
-                    taken = database.put_containers(records, is_override)
+                    taken = database.put_containers(reports, is_override)
                     break
                 except DatabaseMissing:
                     prefix = self.cluster.constraints.auto_create_account_prefix
@@ -157,19 +158,21 @@ class AccountServer(StorageServer):
         if not taken:
             raise http_error(404)
 
-    def _record(self, req: Request, container: str) -> Record:
+    def _report(self, req: Request, container: str) -> Report:
         headers = req.headers
         try:
             counts = int(headers["x-object-count"]), int(headers["x-bytes-used"])
             put = Timestamp(headers["x-put-timestamp"])
             delete = Timestamp(headers["x-delete-timestamp"])
+            read_at = Timestamp(headers.get("x-backend-reported-at") or Timestamp.now())
         except KeyError as error:
             raise http_error(400, f"Missing header {error}") from None
         except ValueError as error:
             raise http_error(400, f"Bad header: {error}") from None
         if not all(0 <= count <= COUNT_MAX for count in counts):
             raise http_error(400, "X-Object-Count and X-Bytes-Used must not be negative")
-        return make_record(container, (put, delete), *counts, self.policy_index(req) or 0)
+        record = make_record(container, (put, delete), *counts, self.policy_index(req) or 0)
+        return Report(record, read_at.internal)
 
     def post(self, req: Request) -> Response:
         """Update metadata; answer 204 or 404."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from account.record import Record
 from account.replica_rows import (
+    Report,
     delete_tombstones,
     find_tombstones,
     merge_report,
@@ -165,18 +165,18 @@ class AccountDatabase(ReplicatedDatabase):
 
         return self.read(run)
 
-    def put_containers(self, records: Sequence[Record], is_override: bool) -> bool:
-        """Merge containers' rows; return False and change nothing if the account is deleted.
+    def put_containers(self, reports: Sequence[Report], is_override: bool) -> bool:
+        """Merge reports of containers; return False and change nothing if the account is deleted.
 
-        ``is_override`` merges the rows even then.
+        ``is_override`` merges them even then.
         """
 
         def run(connection: sqlite3.Connection) -> bool:
             if not is_override and _info(connection).is_deleted:
                 return False
             now = Timestamp.now()
-            for record in records:
-                merge_report(connection, record, now)
+            for report in reports:
+                merge_report(connection, report, now)
             return True
 
         return self.write(run)

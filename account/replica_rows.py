@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of an account's containers: their merge, also between replicas (account-db.md).
 
-The totals in a row have no timestamp of their own. A local report replaces them in order of its
-arrival. For replication its time is stored beside the row: of two replicas the later report is
-right, and of equal times the greater totals. So all replicas end with the same row.
+The totals in a row have no timestamp of their own. The time at which a container's server read them
+is stored beside the row. The totals read last count, of equal times the greater ones. So a report
+that arrives late changes nothing, and all replicas end with the same row.
 
 Two replicas with the same totals may have other report times, which their hashes do not show. If a
 row of a peer loses, the stored row therefore gets a new ROWID, and so is sent to that peer again.
@@ -39,6 +39,7 @@ _OF_NAME = f"{_STORED} WHERE c.deleted IN (0, 1) AND c.name = ?"
 _AFTER = f"{_STORED} WHERE c.ROWID > ? ORDER BY c.ROWID LIMIT ?"
 #: Most tombstones found at once; others wait for the next pass.
 _FOUND_MAX = 100_000
+_SET_TIME = "INSERT OR REPLACE INTO container_report VALUES (?, ?)"
 _HAS_TIMES = "SELECT 1 FROM sqlite_master WHERE name = 'container_report'"
 
 
@@ -56,18 +57,28 @@ class Report(NamedTuple):
         return (Timestamp(self.reported_at), *totals)
 
 
-def merge_report(connection: sqlite3.Connection, record: Record, now: Timestamp) -> None:
-    """Merge a report of a container that came now: its totals count."""
+def merge_report(connection: sqlite3.Connection, report: Report, now: Timestamp) -> None:
+    """Merge a report of a container that came now: its totals count, unless later ones are stored.
+
+    The clock of the sender may be fast: no report is newer than ``now``.
+    """
+    record, at = report.record, min(Timestamp(report.reported_at), now)
     stored, rowids = _stored(connection, record.name)
     if stored is None:
-        _replace(connection, (), Report(record, now.internal))
+        _replace(connection, (), Report(record, at.internal))
         return
-    merged = merge_records(stored.record, record)
-    age_seconds = float(now) - float(Timestamp(stored.reported_at))
-    if merged != stored.record or len(rowids) > 1 or age_seconds > REPEATED_SECONDS:
-        # A clock that was set back must not make an older report of another replica win.
-        at = max(now, Timestamp(stored.reported_at))
+    stored_at = Timestamp(stored.reported_at)
+    if stored_at > now:
+        at = stored_at  # A clock was set back: until it has caught up, the last to arrive counts.
+    if at < stored_at:
+        merged, at = merge_records(record, stored.record), stored_at
+    else:
+        merged = merge_records(stored.record, record)
+    is_old = float(at) - float(stored_at) > REPEATED_SECONDS
+    if merged != stored.record or len(rowids) > 1 or is_old:
         _replace(connection, rowids, Report(merged, at.internal))
+    elif at > stored_at:
+        connection.execute(_SET_TIME, (record.name, at.internal))
 
 
 def merge_rows(connection: sqlite3.Connection, reports: Iterable[Report], before: str) -> None:
@@ -96,6 +107,16 @@ def read_rows(connection: sqlite3.Connection, point: int, limit: int) -> Rows:
     for item in items:
         item["reported_at"] = item["reported_at"] or _time_of(item)
     return items, found[-1][-1] if found else point
+
+
+def parse_report(item: Any) -> Report:
+    """Check an element of a report of several containers; without a time it is read now.
+
+    :raises BadState: as ``parse_item``.
+    """
+    if isinstance(item, dict) and not item.get("reported_at"):
+        item = {**item, "reported_at": Timestamp.now().internal}
+    return parse_item(item)
 
 
 def parse_item(item: Any) -> Report:
@@ -164,10 +185,7 @@ def _replace(connection: sqlite3.Connection, rowids: Iterable[int], report: Repo
     connection.execute(
         f"INSERT INTO container ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", report.record
     )
-    connection.execute(
-        "INSERT OR REPLACE INTO container_report VALUES (?, ?)",
-        (report.record.name, report.reported_at),
-    )
+    connection.execute(_SET_TIME, (report.record.name, report.reported_at))
 
 
 def _without_times(query: str) -> str:

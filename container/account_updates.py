@@ -59,6 +59,7 @@ def send_together(
             "object_count": info.object_count,
             "bytes_used": info.bytes_used,
             "storage_policy_index": info.storage_policy_index,
+            "reported_at": info.read_at,
         }
         for info in infos
     ]
@@ -107,6 +108,7 @@ def _start_put(
         "X-Object-Count": str(info.object_count),
         "X-Bytes-Used": str(info.bytes_used),
         "X-Backend-Storage-Policy-Index": str(info.storage_policy_index),
+        "X-Backend-Reported-At": info.read_at,
         "User-Agent": _agent(),
         **extra_headers,
     }

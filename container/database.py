@@ -8,7 +8,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 from container.merge import merge_rows
@@ -46,6 +46,12 @@ SELECT account, container, created_at, put_timestamp, delete_timestamp, status_c
         WHERE other.storage_policy_index <> container_stat.storage_policy_index), 0
 FROM container_stat
 """
+_SET_REPORTED = """
+UPDATE container_info SET reported_put_timestamp = ?1, reported_delete_timestamp = ?2,
+    reported_object_count = ?3, reported_bytes_used = ?4
+WHERE reported_put_timestamp = ?5 AND reported_delete_timestamp = ?6
+    AND reported_object_count = ?7 AND reported_bytes_used = ?8
+"""
 _VERSION_STAT = "SELECT version_count, extra_bytes FROM version_stat"
 _OBJECTS = """
 SELECT name, created_at, size, content_type, etag, '' FROM object
@@ -82,6 +88,7 @@ class ContainerInfo:
     reconciler_sync_point: int
     has_other_policies: bool  # whether there has ever been a row of another policy
     version_count: int  # of names with versions, including delete markers
+    read_at: str = field(compare=False)  # when this state was read, by the clock of this host
 
     @property
     def is_deleted(self) -> bool:
@@ -108,6 +115,16 @@ class ContainerInfo:
     def reported_state(self) -> tuple[str, str, int, int]:
         """The values that a report tells the account."""
         return self.put_timestamp, self.delete_timestamp, self.object_count, self.bytes_used
+
+    @property
+    def state_reported_before(self) -> tuple[str, str, int, int]:
+        """The same values of the last report that was recorded."""
+        return (
+            self.reported_put_timestamp,
+            self.reported_delete_timestamp,
+            self.reported_object_count,
+            self.reported_bytes_used,
+        )
 
     @property
     def metadata(self) -> Metadata:
@@ -354,17 +371,23 @@ class ContainerDatabase(ReplicatedDatabase):
 
         return self.write(run)
 
-    def set_reported(self, info: ContainerInfo) -> None:
-        """Record that the account knows the state ``info``."""
-        values = info.reported_state
-        self.write(
-            lambda connection: connection.execute(
-                "UPDATE container_info SET reported_put_timestamp = ?,"
-                " reported_delete_timestamp = ?, reported_object_count = ?,"
-                " reported_bytes_used = ?",
-                values,
-            )
-        )
+    def set_reported(self, info: ContainerInfo) -> bool:
+        """Record that the account knows the state ``info``.
+
+        Returns False if another report was recorded since ``info`` was read. The account may have
+        got the two in any order, so the container then counts as not reported.
+        """
+
+        def run(connection: sqlite3.Connection) -> bool:
+            values = (*info.reported_state, *info.state_reported_before)
+            if connection.execute(_SET_REPORTED, values).rowcount:
+                return True
+            if _info(connection).state_reported_before == info.reported_state:
+                return True
+            connection.execute("UPDATE container_info SET reported_object_count = -1")
+            return False
+
+        return self.write(run)
 
     def read_stat(self, connection: sqlite3.Connection) -> Stat:
         """The facts that replicas merge."""
@@ -479,12 +502,13 @@ def _claim(stat: Stat) -> Claim:
 
 
 def _info(connection: sqlite3.Connection) -> ContainerInfo:
+    read_at = Timestamp.now()
     row = connection.execute(_INFO_QUERY).fetchone()
     if row is None:
         error = sqlite3.DatabaseError("container_info is empty")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
-    info = ContainerInfo(*row)
+    info = ContainerInfo(*(*row, read_at.internal))
     if has_versions(connection):
         count, extra = connection.execute(_VERSION_STAT).fetchone()
         info = replace(info, version_count=count, bytes_used=info.bytes_used + extra)

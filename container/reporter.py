@@ -151,7 +151,8 @@ class Reporter:
             if not info.is_unreported or not Timestamp(info.put_timestamp):
                 return None
             if told is not None and told.reported_state == info.reported_state:
-                database.set_reported(info)
+                if not database.set_reported(info):
+                    self.mark_changed(path)
                 return None
         return _News(path, info)
 
@@ -199,7 +200,8 @@ class Reporter:
                 self.mark_changed(news.path)
                 return
             with self._pool.use(news.path) as database:
-                database.set_reported(news.info)
+                if not database.set_reported(news.info):
+                    self.mark_changed(news.path)
 
         self._guarded(news.path, write)
 

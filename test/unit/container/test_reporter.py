@@ -14,6 +14,7 @@ from container.database import ContainerDatabase
 from container.reporter import REPORTED_TOGETHER, Reporter
 from container.sweep import Sweeper
 from martlet.http.backend_client import BackendError
+from martlet.words.timestamp import Timestamp
 from storage.errors import DeviceFailed
 from storage.fingerprint import SETTLED_SECONDS
 
@@ -171,6 +172,7 @@ def test_bad_account_headers(call: Caller, reporter: Reporter, change: dict[str,
 def test_changes_are_reported_once(
     call: Caller, reporter: Reporter, accounts: AccountServers
 ) -> None:
+    before = Timestamp.now()
     call("PUT", C, 1)
     call("UPDATE", C, 2, body=[ROW])
     reporter.report_changed()
@@ -178,6 +180,8 @@ def test_changes_are_reported_once(
     assert [r[2] for r in told] == [f"/d{port}/3/AUTH_test/c" for port in (1, 2, 3)]
     assert (told[0][3]["X-Object-Count"], told[0][3]["X-Bytes-Used"]) == ("1", "5")
     assert told[0][3]["X-Account-Override-Deleted"] == "yes"
+    read_at = Timestamp(told[0][3]["X-Backend-Reported-At"])
+    assert before <= read_at <= Timestamp.now()
     reporter.report_changed()
     reporter.sweep()
     reporter.report_changed()
@@ -373,6 +377,34 @@ def test_a_change_after_the_request_is_told(
     call("UPDATE", C, 2, body=[ROW])
     reporter.report_changed()
     assert accounts.take()[0][3]["X-Object-Count"] == "1"
+
+
+def test_of_two_reports_at_once_another_follows(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    """The accounts may get the two in any order, so neither record proves that they know."""
+    call("PUT", C, 1)
+    database = ContainerDatabase(str(next(Path(devices(reporter)).rglob("*.db"))))
+    first = database.info()
+    call("UPDATE", C, 2, body=[ROW])
+    second = database.info()
+    assert first.read_at < second.read_at
+    assert database.set_reported(second)
+    assert not database.set_reported(first)
+    reporter.report_changed()
+    assert accounts.take()[0][3]["X-Object-Count"] == "1"
+    assert not database.info().is_unreported
+    database.close()
+
+
+def test_the_same_report_twice_is_done(call: Caller, reporter: Reporter) -> None:
+    call("PUT", C, 1)
+    database = ContainerDatabase(str(next(Path(devices(reporter)).rglob("*.db"))))
+    info = database.info()
+    assert database.set_reported(info)
+    assert database.set_reported(info)
+    assert not database.info().is_unreported
+    database.close()
 
 
 def test_containers_of_an_account_are_told_together(

@@ -99,10 +99,14 @@ def test_a_row_that_loses_draws_the_stored_one(tmp_path: Path) -> None:
     database.create("a", stamp(1), {})
     stored = record_of(5).record
 
+    def merge_now(seconds: float) -> None:
+        now = Timestamp(seconds)
+        database.write(lambda c: merge_report(c, Report(stored, now.internal), now))
+
     def rowid() -> int:
         return int(database.read(lambda c: c.execute("SELECT ROWID FROM container").fetchone())[0])
 
-    database.write(lambda c: merge_report(c, stored, Timestamp(20)))
+    merge_now(20)
     before = rowid()
     same = Report(stored, Timestamp(30).internal)
     database.write(lambda c: merge_rows(c, [same], ""))
@@ -113,9 +117,9 @@ def test_a_row_that_loses_draws_the_stored_one(tmp_path: Path) -> None:
     assert database.info().object_count == 5
     # A report that repeats the totals is stored if it comes much later.
     before = rowid()
-    database.write(lambda c: merge_report(c, stored, Timestamp(20 + REPEATED_SECONDS / 2)))
+    merge_now(20 + REPEATED_SECONDS / 2)
     assert rowid() == before
-    database.write(lambda c: merge_report(c, stored, Timestamp(20 + REPEATED_SECONDS * 2)))
+    merge_now(20 + REPEATED_SECONDS * 2)
     newer = Report(record_of(4).record, Timestamp(20 + REPEATED_SECONDS).internal)
     database.write(lambda c: merge_rows(c, [newer], ""))
     assert database.info().object_count == 5
