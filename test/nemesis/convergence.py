@@ -27,10 +27,9 @@ class Convergence:
         self._account = account
         self._owner = clients.account_name
 
-    def await_all(self, seconds: float, has_totals: bool) -> tuple[float, list[str]]:
+    def await_all(self, seconds: float) -> tuple[float, list[str]]:
         """Wait until everything is equal.
 
-        :param has_totals: whether the account's totals must be right, too.
         :returns: the seconds that it took, and what is not yet right after ``seconds``.
         """
         began = time.monotonic()
@@ -40,7 +39,7 @@ class Convergence:
             self._objects,
             self._partitions,
             self._containers,
-            *([self._totals] if has_totals else []),
+            self._totals,
         ]
         left: list[str] = []
         for check in checks:
@@ -117,16 +116,22 @@ class Convergence:
                 yield f"{container}: counts {found}"
 
     def _totals(self) -> Iterator[str]:
-        """The account's totals, which containers report."""
-        wanted = [0, 0]
+        """Replicas of the account whose rows are not the totals of the containers."""
+        wanted = {}
         for number in range(CONTAINERS):
             headers = self._account.call("HEAD", f"attack-{number}").headers
-            wanted[0] += int(headers["x-container-object-count"])
-            wanted[1] += int(headers["x-container-bytes-used"])
-        headers = self._account.call("HEAD").headers
-        found = [int(headers["x-account-object-count"]), int(headers["x-account-bytes-used"])]
-        if found != wanted:
-            yield f"the account has {found} objects and bytes, its containers {wanted}"
+            wanted[f"attack-{number}"] = (
+                int(headers["x-container-object-count"]),
+                int(headers["x-container-bytes-used"]),
+            )
+        partition, nodes = ring_of(self._cluster, "account").get_nodes(self._owner)
+        for node in nodes:
+            path = f"/{node['device']}/{partition}/{self._owner}?format=json&prefix=attack-"
+            status, body = call(self._cluster, node["port"], path)
+            rows = json.loads(body) if status == 200 else []
+            found = {row["name"]: (row["count"], row["bytes"]) for row in rows}
+            if found != wanted:
+                yield f"account: {node['device']} ({status}) has {found}, the containers {wanted}"
 
 
 def _has_files(directory: Path) -> bool:

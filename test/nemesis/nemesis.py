@@ -101,7 +101,7 @@ def _run(
         rounds.append(one)
         with clients.running():
             one.faults = _make_faults(faults, chance)
-        one.seconds, one.findings = convergence.await_all(arguments.patience, arguments.totals)
+        one.seconds, one.findings = convergence.await_all(arguments.patience)
         if not one.findings:
             clients.check_all()
             one.findings += clients.verdicts.violations
@@ -208,11 +208,6 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep the cluster in this directory"
-    )
-    parser.add_argument(
-        "--totals",
-        action="store_true",
-        help="check the account's totals: a late report may leave them outdated",
     )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
