@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
-from martlet.service.disk_calls import on_disk
+from martlet.service.disk_calls import on_disk, on_disk_later
 from replicator.peer import Peer
 from storage.database_copy import remove_scratch_file
 from storage.database_files import device_path_of
@@ -149,7 +150,7 @@ def _send_copy(database: ReplicatedDatabase, peer: Peer) -> None:
     try:
         peer.send_copy(_pieces(device, file), on_disk(device, os.path.getsize, file))
     finally:
-        on_disk(device, remove_scratch_file, file)
+        on_disk_later(device, partial(remove_scratch_file, file))
 
 
 def _pieces(device: str, file: str) -> Iterator[bytes]:

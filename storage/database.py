@@ -17,6 +17,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -122,7 +123,7 @@ class Database:
         try:
             self.read(lambda connection: write_copy(connection, file))
         except BaseException:
-            self._on_files(remove_scratch_file, file)
+            on_disk_later(self._device, partial(remove_scratch_file, file))
             raise
         return file
 
@@ -154,7 +155,7 @@ class Database:
             self._on_files(make_ours, file, device, self.required_tables, names)
             self._on_files(create_durably, self.path, lambda temporary: os.replace(file, temporary))
         finally:
-            self._on_files(remove_scratch_file, file)
+            on_disk_later(self._device, partial(remove_scratch_file, file))
 
     def prepare_writer(self, connection: sqlite3.Connection) -> None:
         """Prepare a database for writes if another program created it; for subclasses."""

@@ -19,10 +19,11 @@ from martlet.http.response import Response, http_error
 from martlet.service.disk_calls import on_disk
 from storage.database import Database
 from storage.database_copy import BadCopy
-from storage.database_files import database_path
+from storage.database_files import database_path, device_path_of
 from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists
 from storage.json_body import json_list
+from storage.long_work import TooMuchWork, long_work
 from storage.replica import (
     NO_ROW,
     BadState,
@@ -166,13 +167,17 @@ class ReplicateRequests:
         return _accepted()
 
     def _take_copy(self, req: Request, path: str, assert_room: Callable[[], object]) -> Response:
-        """Make the database of the copy in the body; 409 if there is one already."""
+        """Make the database of the copy in the body; 409 if there is one, 529 if busy."""
         name = os.path.basename(path)[:-3]
         with self._pool.use(path) as database:
             try:
-                database.adopt_replica(
-                    _pieces(req, assert_room), lambda names: self._hooks.is_of_hash(names, name)
-                )
+                with long_work(device_path_of(path)):
+                    database.adopt_replica(
+                        _pieces(req, assert_room),
+                        lambda names: self._hooks.is_of_hash(names, name),
+                    )
+            except TooMuchWork:
+                raise http_error(529) from None
             except DatabaseExists:
                 raise http_error(409, "The database exists") from None
             except BadCopy as error:

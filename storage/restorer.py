@@ -20,7 +20,6 @@ from martlet.http.backend_client import (
     BackendResponse,
 )
 from martlet.log import fields, get_logger
-from martlet.service.disk_calls import limits
 from martlet.words.names import quote_path
 from ring.errors import RingError
 from ring.ring import Node, Ring
@@ -28,6 +27,7 @@ from storage.database import Database
 from storage.database_copy import BadCopy
 from storage.database_files import device_path_of
 from storage.errors import DatabaseExists
+from storage.long_work import TooMuchWork, long_work
 from storage.peers import PeerState, Verdict, source_of, state_of
 
 #: Most databases restored in parallel by one process; others are restored on a later request.
@@ -80,24 +80,20 @@ class Restorer:
         path = database.path
         if self._absent_until.get(path, 0.0) > self._clock():
             return Verdict.ABSENT
-        if path in self._under_way or self._is_busy(device_path_of(path)):
+        if path in self._under_way or len(self._under_way) >= RESTORES_AT_ONCE:
             return Verdict.LATER
         names = {"account": account} | ({"container": container} if container else {})
         self._under_way.add(path)
         try:
-            verdict = self._restore(database, names)
+            with long_work(device_path_of(path)):
+                verdict = self._restore(database, names)
+        except TooMuchWork:
+            return Verdict.LATER
         finally:
             self._under_way.discard(path)
         if verdict is Verdict.ABSENT:
             self._remember(self._absent_until, path, ABSENT_SECONDS)
         return verdict
-
-    def _is_busy(self, device: str) -> bool:
-        """Whether too many restores run. Each occupies a thread of its device: half stay free."""
-        if len(self._under_way) >= RESTORES_AT_ONCE:
-            return True
-        same = [path for path in self._under_way if device_path_of(path) == device]
-        return len(same) >= max(1, limits.threads_per_disk // 2)
 
     def _restore(self, database: Database, names: Mapping[str, str]) -> Verdict:
         try:

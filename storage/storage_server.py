@@ -44,6 +44,7 @@ from storage.database_pool import DatabasePool
 from storage.device_check import DeviceCheck, parse_reserve
 from storage.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
 from storage.grid_payloads import PARTITION_MAX, pack_answer, read_request
+from storage.long_work import TooMuchWork, long_work
 from storage.name_listing import ListingQuery
 from storage.peers import Verdict
 from storage.restorer import Restorer
@@ -127,7 +128,6 @@ class StorageServer:
         self.assert_device_there = self._device_check.assert_there
         self._requests_of_device_max = max(1, server.max_clients // 2)
         self._requests_of_device: Counter[str] = Counter()
-        self._copies_of_device: Counter[str] = Counter()
         self._hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
         self._client = BackendClient(
             options.conn_timeout,
@@ -297,14 +297,11 @@ class StorageServer:
         :raises HTTPException: 529 if too many copies of the device are made.
         """
         device_path = device_path_of(database.path)
-        device = os.path.basename(device_path)
-        if self._copies_of_device[device] >= max(1, limits.threads_per_disk // 2):
-            raise http_error(529)  # a large copy occupies a thread of the device for long
-        self._copies_of_device[device] += 1
         try:
-            file = database.copy()
-        finally:
-            self._copies_of_device[device] -= 1
+            with long_work(device_path):
+                file = database.copy()
+        except TooMuchWork:
+            raise http_error(529) from None
         handle, size = on_disk(device_path, _open_and_unlink, file)
         response = Response(200, app_iter=_pieces(device_path, handle))
         response.headers["Content-Type"] = "application/vnd.sqlite3"

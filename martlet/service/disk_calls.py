@@ -159,24 +159,33 @@ class _Crew:
         return call
 
     def probe(self) -> None:
-        """Check whether the disk works, if a thread is free."""
-        is_probed = self._probe in self._under_way
-        if not is_probed and len(self._under_way) < self._most:
-            self._probe = self.submit(self._probe_function, None)
+        """Check whether the disk works, unless a check is under way.
+
+        The probe has a thread of its own: long calls may occupy all others.
+        """
+        if self._probe in self._under_way:
+            return
+        probe = self._probe = _Call(self._probe_function, None)
+        if not self._under_way:
+            self._progress = time.monotonic()
+        self._under_way.add(probe)
+        self._process.start_thread(f"{self.name} probe", lambda: self._make(probe))
 
     def _hire(self) -> None:
         # The first call to a disk is a probe. Until it returns, no other call is made: on a disk
         # that hangs already, such a call might hold a lock of the whole process.
-        most = self._most if self._has_answered else 1
+        most = self._most if self._has_answered else 0
         while self._threads < min(most, len(self._under_way)):
             self._threads += 1
             self._process.start_thread(f"{self.name} {self._threads}", self._work)
 
     def _work(self) -> None:
         while True:
-            call = self._queue.get()
-            call.make()
-            self._process.hand_back(self, call)
+            self._make(self._queue.get())
+
+    def _make(self, call: _Call) -> None:
+        call.make()
+        self._process.hand_back(self, call)
 
     def take_back(self, call: _Call) -> None:
         """Record that a call has returned."""

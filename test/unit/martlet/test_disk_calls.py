@@ -110,6 +110,29 @@ release.set()
 assert slow.wait() is True
 """
 
+ALL_SLOW = """
+# So are long calls that have all threads of the disk, and those that wait for a thread.
+release = native.Event()
+most = limits.threads_per_disk
+slow = [eventlet.spawn(outcome, on_disk, "/d1", release.wait, 20) for _ in range(most)]
+waiting = eventlet.spawn(outcome, on_disk, "/d1", write, "/d1")
+eventlet.sleep(1.5 * limits.disk_timeout)
+release.set()
+assert [each.wait() for each in slow] == [True] * most
+assert waiting.wait() == "written"
+
+# A disk that hangs then is noticed as ever.
+release.clear()
+slow = [eventlet.spawn(outcome, on_disk, "/d1", release.wait, 20) for _ in range(most)]
+eventlet.sleep(0.5 * limits.disk_timeout)
+works["/d1"].clear()
+assert [each.wait() for each in slow] == ["DiskStuck"] * most
+release.set()
+works["/d1"].set()
+while outcome(on_disk, "/d1", write, "/d1") != "written":
+    eventlet.sleep(0.01)
+"""
+
 GUARD = """
 # A disk that hangs with a lock of the process: the process says so, and refuses all.
 lock, retired = native.Lock(), []
@@ -139,7 +162,7 @@ while outcome(on_disk, "/d2", write_locked, "/d2") != "written":
 """
 
 
-@pytest.mark.parametrize("script", [CALLS, HANG, FIRST, SLOW, GUARD])
+@pytest.mark.parametrize("script", [CALLS, HANG, FIRST, SLOW, ALL_SLOW, GUARD])
 def test_under_eventlet(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + script + "print('passed')"],
