@@ -64,6 +64,7 @@ class Faults:
         self._victim = victim
         self._disk = disk
         self._has_network = has_network
+        self._lost: set[tuple[str, int]] = set()  # what is dropped now, and the node
 
     def destructive(self) -> Fault:
         """A fault that destroys data, or makes the disk of the victim ill."""
@@ -151,10 +152,14 @@ class Faults:
             ["pref", _RULE_PRIORITY, "ipproto", "tcp", end, str(port), "blackhole"]
             for port in (self._cluster.storage_port(kind, node) for kind in KINDS)
         ]
+        if (end, node) in self._lost:  # by another fault, which ends it
+            return lambda: None
+        self._lost.add((end, node))
         for rule in rules:
             subprocess.run(["ip", "rule", "add", *rule], check=True)
 
         def restore() -> None:
+            self._lost.discard((end, node))
             for rule in rules:
                 subprocess.run(["ip", "rule", "del", *rule], check=True)
 
