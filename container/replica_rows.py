@@ -34,6 +34,10 @@ SELECT o.name, o.storage_policy_index FROM json_each(?) AS wanted
 CROSS JOIN object AS o ON o.deleted IN (0, 1) AND o.name = wanted.value
 """
 _WITH_VERSIONS = "SELECT name FROM version_name WHERE name IN (SELECT value FROM json_each(?))"
+_TOMBSTONES = """
+SELECT ROWID, created_at FROM object WHERE deleted = 1 AND created_at < ? AND ROWID <= ?
+"""
+_WITHOUT_VERSIONS = "AND NOT EXISTS (SELECT 1 FROM version_name AS v WHERE v.name = object.name)"
 #: Most tombstones found at once; others wait for the next pass.
 _FOUND_MAX = 100_000
 
@@ -61,16 +65,9 @@ def find_tombstones(connection: sqlite3.Connection, point: int, before: str) -> 
     Those of names with versions stay: they are derived from rows that stay.
     """
     horizon = Timestamp(before)
-    found = connection.execute(
-        "SELECT ROWID, name, created_at FROM object WHERE deleted = 1 AND created_at < ?"
-        " AND ROWID <= ? LIMIT ?",
-        (before, point, _FOUND_MAX),
-    ).fetchall()
-    found = [row for row in found if decode_times(row[2]).metadata < horizon]
-    kept: set[str] = set()
-    if found and has_versions(connection):
-        kept = _with_versions(connection, [name for _, name, _ in found])
-    return [rowid for rowid, name, _ in found if name not in kept]
+    query = _TOMBSTONES + (_WITHOUT_VERSIONS if has_versions(connection) else "")
+    found = connection.execute(f"{query} LIMIT ?", (before, point, _FOUND_MAX))
+    return [rowid for rowid, times in found if decode_times(times).metadata < horizon]
 
 
 def delete_tombstones(connection: sqlite3.Connection, rowids: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ from storage_calls import Caller, stamp
 from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
+from container.replica_rows import find_tombstones
 from container.schema import STAT_VIEW, TABLES, TRIGGERS
 from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION
 from martlet.words.timestamp import Timestamp
@@ -295,3 +296,15 @@ def test_a_container_without_versions_has_no_table_of_them(tmp_path: Any) -> Non
     query = "SELECT name FROM sqlite_master WHERE name LIKE '%version%'"
     assert database.read(lambda connection: connection.execute(query).fetchall()) == []
     database.close()
+
+
+def test_tombstones_beyond_many_of_names_with_versions_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows of names that end in a delete marker are tombstones, too, and stay."""
+    monkeypatch.setattr("container.replica_rows._FOUND_MAX", 3)
+    connection = memory_database()
+    kept = [parse_record(marker(f"kept{number}", 2)) for number in range(5)]
+    merge_rows(connection, kept)
+    merge_rows(connection, [parse_record(removed("plain", 2))])
+    assert find_tombstones(connection, 100, stamp(9)) == [6]
