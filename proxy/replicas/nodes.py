@@ -129,11 +129,13 @@ class NodeQueue:
         return sum(self._health.trouble_count(node) <= before for node, before in self._given)
 
     def handoffs(self, count: int) -> list[Node]:
-        """The next hand-offs, whether or not the limit is reached."""
+        """The next hand-offs, whether or not the limit is reached, then suppressed devices."""
         for _ in self._primaries:
             pass
-        usable = (n for n in self._remaining if not self._health.is_suppressed(n))
-        return list(itertools.islice(usable, count))
+        found = list(itertools.islice(self._remaining, count))
+        while len(found) < count and self._suppressed:
+            found.append(self._suppressed.pop(0))
+        return found
 
     def _note_handoff(self) -> None:
         # More hand-offs than every search may use mean that primaries were suppressed.

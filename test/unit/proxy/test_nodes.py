@@ -81,6 +81,17 @@ def test_handoffs_beyond_the_limit(clock: Clock) -> None:
     assert names(queue.handoffs(2)) == ["sd5"]
 
 
+def test_suppressed_devices_follow_the_handoffs_beyond_the_limit(clock: Clock) -> None:
+    """A primary that refused connections a moment ago may be the only one with the object."""
+    health = DeviceHealth(60, 10, 0, clock)
+    for number in (1, 4):
+        health.suppress(node(number))
+    queue = queue_of(Ring(6, 3), health, 3)
+    assert names(queue) == ["sd0", "sd2", "sd3"]
+    assert names(queue.handoffs(2)) == ["sd5", "sd1"]
+    assert names(queue.handoffs(2)) == ["sd4"]
+
+
 def test_suppressed_devices_are_the_last_resort(clock: Clock) -> None:
     health = DeviceHealth(60, 10, 0, clock)
     for number in (0, 1, 3):
