@@ -14,6 +14,9 @@ import (
 // rowsMax bounds one UPDATE request.
 const rowsMax = 500
 
+// fullGroup is how many rows a request had if the next one waits for the whole of BatchDelay.
+const fullGroup = 5
+
 // hostPause is how long rows for a server that could not be reached become pending at once, so that not every write
 // waits for a connection that will not come.
 const hostPause = time.Second
@@ -26,7 +29,7 @@ var (
 // Options of an Updater.
 type Options struct {
 	UpdateTimeout time.Duration // how long Deliver waits for container servers
-	BatchDelay    time.Duration // how long a request waits for more rows while rows come in groups; 0: not at all
+	BatchDelay    time.Duration // how long a request waits for more rows at most while they come in groups; 0: not at all
 	ConnTimeout   time.Duration // to connect to a container server
 	NodeTimeout   time.Duration // for its answer
 	RetryFirst    time.Duration // pause before a pending row is tried again; it doubles with each failure
@@ -55,7 +58,11 @@ type Updater struct {
 }
 
 // queue holds the rows that wait for the request under way. Guarded by Updater.mu.
-type queue struct{ waiting []*delivery }
+type queue struct {
+	waiting []*delivery
+	wanted  int           // how many rows to wait for; 0: none, or they are there
+	enough  chan struct{} // one token when they are
+}
 
 // delivery is one row on its way.
 type delivery struct {
@@ -156,21 +163,26 @@ func (u *Updater) enqueue(target Target, d *delivery) {
 	}
 	if q := u.queues[target]; q != nil {
 		q.waiting = append(q.waiting, d)
+		if q.wanted > 0 && len(q.waiting) >= q.wanted {
+			q.wanted = 0
+			q.enough <- struct{}{}
+		}
 		return
 	}
-	u.queues[target] = &queue{waiting: []*delivery{d}}
-	go u.run(target)
+	q := &queue{waiting: []*delivery{d}, enough: make(chan struct{}, 1)}
+	u.queues[target] = q
+	go u.run(target, q)
 }
 
 // run sends what waits for target, request after request, until nothing waits. A request costs the container server a
-// transaction and a flush however many rows it has, so while rows come in groups it waits a moment for a larger group; a
-// lone writer never waits.
-func (u *Updater) run(target Target) {
+// transaction and a flush however many rows it has, so while rows come in groups it waits for a larger group; a lone
+// writer never waits.
+func (u *Updater) run(target Target, q *queue) {
 	for sent := 0; ; {
 		if sent > 1 {
-			time.Sleep(u.options.BatchDelay)
+			u.gather(q, sent)
 		}
-		batch := u.nextBatch(target)
+		batch := u.nextBatch(target, q)
 		if batch == nil {
 			return
 		}
@@ -191,12 +203,49 @@ func (u *Updater) run(target Target) {
 	}
 }
 
+// gather waits until nearly as many rows wait as there are writers: those whose rows the last request had may come back
+// with the next ones.
+func (u *Updater) gather(q *queue, sent int) {
+	delay := u.groupDelay(sent)
+	if delay == 0 {
+		return
+	}
+	u.mu.Lock()
+	wanted := sent + len(q.waiting) // rows that wait already were not in the last request
+	wanted = min(wanted-wanted/16, rowsMax)
+	isEnough := len(q.waiting) >= wanted
+	if !isEnough {
+		q.wanted = wanted
+	}
+	u.mu.Unlock()
+	if isEnough {
+		return
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-q.enough:
+	case <-timer.C:
+	case <-u.ctx.Done():
+	}
+}
+
+// groupDelay is how long a request waits at most after one with so many rows. After a small one it is a part of
+// BatchDelay: a larger group would spare less there.
+func (u *Updater) groupDelay(sent int) time.Duration {
+	return u.options.BatchDelay * time.Duration(min(sent, fullGroup)) / fullGroup
+}
+
 // nextBatch takes the rows for the next request; nil, when nothing waits, ends the queue. Rows whose writer has given
 // up waiting are on disk already and left to the replay.
-func (u *Updater) nextBatch(target Target) []*delivery {
+func (u *Updater) nextBatch(target Target, q *queue) []*delivery {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	q := u.queues[target]
+	q.wanted = 0
+	select {
+	case <-q.enough: // the wait had ended already
+	default:
+	}
 	var batch []*delivery
 	taken := 0
 	for _, d := range q.waiting {

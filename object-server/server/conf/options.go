@@ -47,7 +47,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "conn_timeout", "0.5", option.Seconds(&c.ConnTimeout)),
 		option.New(defaultSection, "node_timeout", "3.0", option.Seconds(&c.NodeTimeout)),
 		option.New(defaultSection, "container_update_timeout", "1.0", option.Seconds(&c.ContainerUpdateTimeout)),
-		option.New(defaultSection, "container_update_delay", "0.005", option.Delay(&c.ContainerUpdateDelay)),
+		option.New(defaultSection, "container_update_delay", "0.02", option.Delay(&c.ContainerUpdateDelay)),
 		option.New(appSection, "log_requests", "true", option.Boolean(&c.LogRequests)),
 		option.New(appSection, "max_upload_time", "86400", option.Seconds(&c.MaxUploadTime)),
 		option.New(appSection, "allowed_headers", "Content-Disposition, Content-Encoding, X-Delete-At, X-Object-Manifest, "+
