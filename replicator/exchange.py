@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from martlet.service.disk_calls import on_disk, on_disk_later
-from replicator.peer import Peer
+from replicator.peer import Peer, PeerError
 from storage.database_copy import remove_scratch_file
 from storage.database_files import device_path_of
 from storage.replica import NO_ROW, ReplicaState
@@ -101,11 +101,14 @@ def exchange(
     passed_on = database.incoming_points()  # before the state: the peer will have more than these
     own = database.replica_state()
     found = peer.sync(own, database.streams)
+    if found is None and is_forgettable:
+        return Result(Kind.ABSENT, own, own.max_rows, None)
     if found is None:
-        if is_forgettable:
-            return Result(Kind.ABSENT, own, own.max_rows, None)
-        _send_copy(database, peer)
-        return Result(Kind.COPIED, own, own.max_rows, None)
+        if _send_copy(database, peer):
+            return Result(Kind.COPIED, own, own.max_rows, None)
+        found = peer.sync(own, database.streams)  # a write has made the database meanwhile
+        if found is None:
+            raise PeerError(f"the database of {peer.name} comes and goes")
     database.merge_state(found)
     starts = rows_to_send(own, found)
     if not starts:
@@ -144,11 +147,12 @@ def _send_rows(
     return Result(Kind.SENT, own, points, found, rows)
 
 
-def _send_copy(database: ReplicatedDatabase, peer: Peer) -> None:
+def _send_copy(database: ReplicatedDatabase, peer: Peer) -> bool:
+    """Send the whole database; return False if the peer has got one meanwhile."""
     file = database.copy()
     device = device_path_of(database.path)
     try:
-        peer.send_copy(_pieces(device, file), on_disk(device, os.path.getsize, file))
+        return peer.send_copy(_pieces(device, file), on_disk(device, os.path.getsize, file))
     finally:
         on_disk_later(device, partial(remove_scratch_file, file))
 

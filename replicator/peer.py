@@ -79,8 +79,8 @@ class Peer:
         """
         self._must("merge_syncs", [{"remote_id": n, "sync_point": p} for n, p in points.items()])
 
-    def send_copy(self, pieces: Iterator[bytes], size: int) -> None:
-        """Send a whole database of a known size to a peer that has none.
+    def send_copy(self, pieces: Iterator[bytes], size: int) -> bool:
+        """Send a whole database of a known size; return False if the peer has one (409).
 
         :raises PeerError: it is not known whether it was stored.
         """
@@ -99,7 +99,11 @@ class Peer:
             except BaseException:
                 upload.abort()
                 raise
+            if response.status == 409:
+                response.close()
+                return False
             self._check(response, "copy")
+            return True
         except BackendError as error:
             raise PeerError(f"{self.name} did not take a copy: {error}") from None
 

@@ -70,6 +70,8 @@ class Wires:
         self.seen: list[tuple[int, str]] = []
         #: Ends requests as a crash does: called before and after each with its number.
         self.crash_at: int | None = None
+        #: Called before each request with the number of the server and the operation.
+        self.before: Callable[[int, str], None] = lambda server, operation: None
         self.requests = 0
 
     def request(
@@ -97,6 +99,7 @@ class Wires:
             raise BackendError(address, "refused")
         self._step()
         self.seen.append((address[1], operation))
+        self.before(address[1], operation)
         answer = self.callers[address[1]](method, path, None, headers, body)
         self._step()
         return WiredAnswer(answer)

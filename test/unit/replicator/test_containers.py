@@ -139,6 +139,39 @@ def test_a_wiped_device_gets_the_whole_database(containers: Replicas) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_peer_that_gets_the_container_meanwhile_gets_the_rows(containers: Replicas) -> None:
+    """A write reaches the peer after its 404 and before the copy."""
+    containers.everywhere([1, 2], "PUT", C, 1)
+    containers.everywhere([1, 2], "UPDATE", C, 2, {}, [row("a", 2), row("b", 2)])
+
+    def put(peer: int, operation: str) -> None:
+        if (peer, operation) == (3, "copy") and containers.call[3]("HEAD", C).status == 404:
+            containers.everywhere([3], "PUT", C, 1)
+            containers.everywhere([3], "UPDATE", C, 3, {}, [row("c", 3)])
+
+    containers.wires.before = put
+    figures = containers.replicate(1)
+    assert (figures.copied, figures.sent, figures.failures) == (0, 1, 0)
+    assert listing(containers, 3) == ["a", "b", "c"]
+    containers.settle()
+    assert_equal(containers)
+
+
+def test_a_peer_that_refuses_copies_is_a_failure(containers: Replicas) -> None:
+    """Its database comes and goes: the pass does not wait for it."""
+    containers.everywhere([1, 2], "PUT", C, 1)
+
+    def flicker(peer: int, operation: str) -> None:
+        if (peer, operation) == (3, "copy"):
+            containers.everywhere([3], "PUT", C, 1)
+        elif (peer, operation) == (3, "sync"):
+            shutil.rmtree(Path(containers.servers[3].devices) / "d1" / "containers", True)
+
+    containers.wires.before = flicker
+    assert containers.replicate(1).failures == 1
+    assert containers.wires.seen.count((3, "copy")) == 1
+
+
 def test_a_hand_off_is_moved_to_all_primaries(containers: Replicas) -> None:
     containers.everywhere([1, 4], "PUT", C, 1)
     containers.everywhere([4], "UPDATE", C, 2, {}, [row("a", 2)])
