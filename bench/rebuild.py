@@ -87,7 +87,8 @@ class Side:
     replicate: Callable[[Path], list[str]]
 
 
-def _ours() -> Side:
+def ours() -> Side:
+    """This tree's programs."""
     program = find_object_server()
     return Side(
         "martlet",
@@ -121,7 +122,7 @@ class Cluster:
         (home / "martlet.conf").write_text(f"{SALT}[grid]\ngrid_secret = none\n")
         for node in NODES:
             self.device(node).mkdir(parents=True)
-            self._conf(node).write_text(
+            self.conf(node).write_text(
                 CONF.format(
                     host=HOST,
                     port=self._ports[node],
@@ -136,7 +137,12 @@ class Cluster:
         """The directory of a node's device."""
         return self._home / f"node{node}" / "devices" / f"d{node}"
 
-    def _conf(self, node: int) -> Path:
+    def pid(self, node: int) -> int:
+        """The process of a running server."""
+        return self._servers[node].pid
+
+    def conf(self, node: int) -> Path:
+        """The conf of a node."""
         return self._home / f"node{node}" / "object-server.conf"
 
     def _make_ring(self) -> Ring:
@@ -156,7 +162,7 @@ class Cluster:
         """Start a server, and wait until it answers."""
         with (self._home / f"server{node}.log").open("ab") as log:
             self._servers[node] = subprocess.Popen(
-                self._side.serve(self._conf(node)), stdout=log, stderr=log
+                self._side.serve(self.conf(node)), stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
@@ -229,7 +235,7 @@ class Cluster:
         began = time.monotonic()
         with (self._home / "replicators.log").open("ab") as log:
             passes = [
-                subprocess.Popen(self._side.replicate(self._conf(node)), stdout=log, stderr=log)
+                subprocess.Popen(self._side.replicate(self.conf(node)), stdout=log, stderr=log)
                 for node in NODES[:2]
             ]
             for each in passes:
@@ -248,7 +254,7 @@ class Cluster:
 def main() -> None:
     """Measure and print."""
     arguments = _parse()
-    sides = [_ours(), _swifts()]
+    sides = [ours(), _swifts()]
     seconds: dict[str, list[float]] = {side.name: [] for side in sides}
     with ExitStack() as stack:
         directory = stack.enter_context(
