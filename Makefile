@@ -51,7 +51,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel bench bench-bulk bench-engine bench-listing bench-pipeline bench-rebuild bench-releases bench-ring clean test-tools
+	attack nemesis conformance judge judge-installed wheel bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -185,6 +185,12 @@ bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several 
 
 bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside OpenStack Swift's, some minutes
 	$(BIN)/python bench/listing.py $(BENCH_ARGS)
+
+bench-beside-jobs: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## latency of requests while replicator and auditor run
+	$(BIN)/python bench/beside_jobs.py $(BENCH_ARGS)
+
+bench-memory: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## memory of the background programs beside 10,000,000 objects
+	$(BIN)/python bench/background_memory.py $(BENCH_ARGS)
 
 bench-rebuild: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rebuild of a replaced disk beside OpenStack Swift's (BENCH_ARGS="--objects 5000")
 	$(BIN)/python bench/rebuild.py $(BENCH_ARGS)
