@@ -114,7 +114,7 @@ func TestRunOfASegmentSealedSince(t *testing.T) {
 	appendBatch(t, b, put(t, 4, 6000))
 	b.close()
 	check(t, b.Seal())
-	entries, err := b.entriesIn(extents, 0, 0)
+	entries, _, err := b.entriesIn(extents, 0, 0)
 	check(t, err)
 	for _, e := range entries {
 		if e.LSN > at.LSN {
