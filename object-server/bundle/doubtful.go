@@ -31,9 +31,23 @@ func (b *Bundle) IsLater(damaged *Record, t format.Timestamp) bool {
 // Doubt is the position up to which records of unknown names are lost; LSN 0: none is.
 func (b *Bundle) Doubt() Position { return Position{b.Identity(), b.lostThrough} }
 
-// Distrust begins a doubt about a bundle that nothing else uses yet: of a name without a record
-// after that LSN it is not known what was written.
-func (b *Bundle) Distrust(through uint64) { b.lostThrough = max(b.lostThrough, through) }
+// Distrust begins a doubt about a bundle that nothing else uses yet: the records of some
+// damages count as lost, though a footer or a checkpoint may have what they were.
+func (b *Bundle) Distrust(lost []Damage) {
+	for i := range lost {
+		if x := &lost[i]; !b.WasLost(x.FirstLSN, x.LastLSN) {
+			b.report.Extents = append(b.report.Extents, *x)
+		}
+		b.lostThrough = max(b.lostThrough, lost[i].LastLSN)
+	}
+}
+
+// WasLostOf tells whether a record that was lost then is known to be of a name.
+func (b *Bundle) WasLostOf(hash format.Hash) bool {
+	return slices.ContainsFunc(b.report.Extents, func(d Damage) bool {
+		return slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.IsSure && l.Hash == hash })
+	})
+}
 
 // WasLost tells whether records had been lost, with their names, when the bundle was
 // opened.

@@ -185,11 +185,12 @@ func (b *Bundle) Slices(above uint8, prefix uint32, level uint8, horizon format.
 	return found, position, nil
 }
 
-// IsPartial tells whether digests leave out names whose newest records are hidden by damage.
+// IsPartial tells whether digests, or the elements that were listed last, leave out names
+// whose newest records are hidden by damage.
 func (b *Bundle) IsPartial() bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.agreement.partial
+	return b.agreement.partial || b.hides.Load()
 }
 
 // Elements lists the elements of a slice, in no order, but for names whose newest records
@@ -215,7 +216,7 @@ func (b *Bundle) recount() error {
 	a.unsure, a.changes = false, make([]setChange, 0, 1)
 	extents, _ := b.extents()
 	b.mu.Unlock()
-	entries, gaps, err := b.entriesIn(extents, 0, 0)
+	entries, isHiding, err := b.entriesIn(extents, 0, 0)
 	var t *sethash.Table
 	if err == nil {
 		t = tableOf(entries)
@@ -228,7 +229,7 @@ func (b *Bundle) recount() error {
 		a.unsure = a.unsure || wasUnsure
 		return err
 	}
-	a.table, a.unsure, a.partial = t, a.unsure || len(gaps) > 0, len(gaps) > 0
+	a.table, a.unsure, a.partial = t, a.unsure || isHiding, isHiding
 	for i := range changes {
 		a.change(&changes[i].Element, changes[i].isGone)
 	}
@@ -252,10 +253,11 @@ func (b *Bundle) extents() (all []extent, at Position) {
 	return all, b.position()
 }
 
-// entriesIn lists the entries of extents, which it unpins, and tells where damage hides
+// entriesIn lists the entries of extents, which it unpins, and tells whether damage hides
 // some. Names whose newest record may be hidden are left out.
-func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []found, gaps []gap, err error) {
+func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []found, isHiding bool, err error) {
 	defer unpin(extents)
+	var gaps []gap
 	for i := range extents {
 		x := &extents[i]
 		run, around, err := b.runOf(x)
@@ -263,7 +265,7 @@ func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []
 			err = b.inSegment(x.segment, fmt.Errorf("%w: segment %08x: %w", format.ErrQuarantined, x.segment.sequence, err))
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		gaps = append(gaps, around...)
 		for _, e := range b.own(x.segment, run) {
@@ -273,7 +275,9 @@ func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []
 		}
 	}
 	slices.SortFunc(all, func(x, y found) int { return x.Compare(y.Entry) })
-	return b.shown(all, gaps), gaps, nil
+	isHiding = len(gaps) > 0 && b.lostThrough == 0 // what a doubt is about is hidden by nothing
+	b.hides.Store(isHiding)
+	return b.shown(all, gaps), isHiding, nil
 }
 
 // runOf lists the records with a name of an extent, sorted, and tells where damage hides some.

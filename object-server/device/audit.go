@@ -129,15 +129,13 @@ func (d *Device) Suspects() []Suspect {
 // Mend ends the damages of a partition that cost nothing any more: each damaged record
 // has been replaced by what peers have of its name, or never counted. The damaged
 // segments are written anew without them, and put into quarantine, as by Device.Repair.
-// Requests to the partition wait. Without a damage that is known nothing happens.
+// Requests to the partition wait for that, not while it is read before. Without a damage that
+// is known nothing happens.
 //
-// Of a record with a damaged header not even the name is sure. mayDoubt says that all
-// peers have agreed with all of this replica. Then such records are given up as well, and
-// the partition is in doubt until Heal ends that. Else, and if a damaged record counts
-// that no peer has given, nothing changes: ErrQuarantined.
-//
-// The doubt is in memory, so no program passes true yet: after a restart, an older record
-// counts again whose tombstone was given up.
+// Of a record with a damaged header not even the name is sure. If such a record is there, or
+// one that counts and that no peer has given, nothing changes: ErrQuarantined. With mayDoubt
+// the partition is opened anew instead, as after a restart. So it is in doubt until Heal.
+// Nothing is given up before: the damage in the log is what a later start knows the doubt by.
 func (r Replica) Mend(mayDoubt bool) error {
 	return r.unsplit(func(d *Device, id bundle.ID) error { return d.mend(id, mayDoubt) })
 }
@@ -152,22 +150,44 @@ func (d *Device) mend(id bundle.ID, mayDoubt bool) error {
 	if err != nil || b.Doubt().LSN > 0 { // Heal ends it
 		return err
 	}
-	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (doubt uint64, err error) {
-		for i := range damages {
-			x := &damages[i]
-			if !x.IsGap && x.Segment != "" {
-				if err := stillCounts(b, x); err != nil {
-					return 0, err
-				}
-				continue
-			}
-			if !mayDoubt {
-				return 0, fmt.Errorf("%w: it is not known what was written: %s", ErrQuarantined, x)
-			}
-			doubt = max(doubt, x.LastLSN)
-		}
-		return doubt, nil
+	found, err := verify(d.fs, d.root, id, b.Acknowledged())
+	if err != nil {
+		return err
+	}
+	unknown, err := unmendable(b, found)
+	if errors.Is(err, errUnknownRecord) && mayDoubt {
+		return d.alone(s, id, true, func(*bundle.Bundle) error {
+			d.renew(s, id, unknown)
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (map[format.Hash]uint64, error) {
+		_, err := unmendable(b, damages)
+		return nil, err
 	})
+}
+
+// errUnknownRecord is the ErrQuarantined of a record with a damaged header.
+var errUnknownRecord = fmt.Errorf("%w: it is not known what was written", ErrQuarantined)
+
+// unmendable is why damages must stay. If that is only records of which it is not known what
+// they are, these are returned as well.
+func unmendable(b *bundle.Bundle, damages []bundle.Damage) (unknown []bundle.Damage, err error) {
+	for i := range damages {
+		x := &damages[i]
+		if x.IsGap || x.Segment == "" {
+			unknown = append(unknown, *x)
+		} else if err := stillCounts(b, x); err != nil {
+			return nil, err
+		}
+	}
+	if len(unknown) > 0 {
+		return unknown, fmt.Errorf("%w: %s", errUnknownRecord, &unknown[0])
+	}
+	return nil, nil
 }
 
 // stillCounts is ErrQuarantined if a damaged record is served, or would be.

@@ -252,6 +252,9 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	b, t := w.bundle, w.metadata.Timestamp
 	record, buffer, damage, err := readStored(b, w.hash, t)
 	defer buffer.Free()
+	if errors.Is(err, ErrUnknown) && w.isOfPeer && b.WasLostOf(w.hash) { // what is stored is given up for what peers have
+		err = nil
+	}
 	old := replaced{record: record}
 	if err != nil {
 		return old, err

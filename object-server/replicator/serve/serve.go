@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -198,6 +199,9 @@ func (r *Replicas) elements(_ context.Context, q *wire.ElementsRequest) (*wire.E
 	err := r.replica(&q.Partition, func(replica device.Replica) error {
 		found, _, err := replica.Elements(q.Level, q.Prefix)
 		a.Elements = wire.AppendElements(nil, found)
+		if err == nil {
+			a.IsPartial, err = replica.IsPartial()
+		}
 		return err
 	})
 	return a, err
@@ -228,8 +232,19 @@ func (r *Replicas) synced(_ context.Context, q *wire.SyncedRequest) (*wire.Done,
 }
 
 func (r *Replicas) heal(_ context.Context, q *wire.HealRequest) (*wire.Done, error) {
+	alone, err := wire.ParseHashes(q.Alone)
+	if err != nil {
+		return nil, badPayload(err)
+	}
+	doubted, err := wire.ParseHashes(q.Doubted)
+	if err != nil {
+		return nil, badPayload(err)
+	}
+	with := device.Compared{
+		Peers: compared(q.Peers), Alone: slices.Collect(maps.Keys(alone)), Doubted: slices.Collect(maps.Keys(doubted)),
+	}
 	return &wire.Done{}, r.replica(&q.Partition, func(replica device.Replica) error {
-		return replica.Heal(q.Doubt.Engine())
+		return replica.Heal(q.Doubt.Engine(), with)
 	})
 }
 
