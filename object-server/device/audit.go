@@ -3,7 +3,6 @@ package device
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -15,6 +14,33 @@ import (
 // returns them. Nothing waits meanwhile. What is split, dropped or repaired while it is
 // read is not damaged. All is read through what wrap makes of the device's file system.
 func (d *Device) Examine(policy int, partition uint32, wrap func(vfs.FS) vfs.FS) ([]bundle.Damage, error) {
+	b, err := d.examined(policy, partition)
+	if err != nil || b == nil {
+		return nil, unlessMoved(err)
+	}
+	id := b.ID()
+	found, err := verify(wrap(d.fs), d.root, id, b.Acknowledged())
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	s := d.partitionOf(id)
+	if now, err := d.opened(s, id); err != nil || now != b || b.Retired() {
+		return nil, unlessMoved(err)
+	}
+	for i := range found {
+		d.damages.note(id, found[i], isOlder(b, &found[i]))
+		quarantine(b, &found[i])
+	}
+	return found, nil
+}
+
+// examined is the bundle of a partition; nil if there is none. It is an operation of its own:
+// to read all of the bundle may take hours.
+func (d *Device) examined(policy int, partition uint32) (*bundle.Bundle, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -26,23 +52,7 @@ func (d *Device) Examine(policy int, partition uint32, wrap func(vfs.FS) vfs.FS)
 	if holds, err := d.files.Holds(id); err != nil || !holds {
 		return nil, err
 	}
-	s := d.partitionOf(id)
-	b, err := d.open(s, id)
-	if err != nil {
-		return nil, unlessMoved(err)
-	}
-	found, err := verify(wrap(d.fs), d.root, id, b.Acknowledged())
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	if now, err := d.opened(s, id); err != nil || now != b || b.Retired() {
-		return nil, unlessMoved(err)
-	}
-	for i := range found {
-		d.damages.note(id, found[i], isOlder(b, &found[i]))
-		quarantine(b, &found[i])
-	}
-	return found, nil
+	return d.open(d.partitionOf(id), id)
 }
 
 // quarantine stops the records of a damage from being served that are the newest of their
@@ -137,23 +147,37 @@ func (d *Device) Suspects() []Suspect {
 // the partition is opened anew instead, as after a restart. So it is in doubt until Heal.
 // Nothing is given up before: the damage in the log is what a later start knows the doubt by.
 func (r Replica) Mend(mayDoubt bool) error {
-	return r.unsplit(func(d *Device, id bundle.ID) error { return d.mend(id, mayDoubt) })
-}
-
-// mend is Replica.Mend of one bundle, which is not split meanwhile.
-func (d *Device) mend(id bundle.ID, mayDoubt bool) error {
-	if !d.damages.has(id) {
+	var before *bundle.Bundle
+	err := r.during(func(b *bundle.Bundle) error {
+		if r.device.damages.has(b.ID()) && b.Doubt().LSN == 0 { // Heal ends a doubt
+			before = b
+		}
 		return nil
-	}
-	s := d.partitionOf(id)
-	b, err := d.open(s, id)
-	if err != nil || b.Doubt().LSN > 0 { // Heal ends it
+	})
+	if err != nil || before == nil {
 		return err
 	}
-	found, err := verify(d.fs, d.root, id, b.Acknowledged())
+	found, err := verify(r.device.fs, r.device.root, before.ID(), before.Acknowledged())
 	if err != nil {
 		return err
 	}
+	return r.unsplit(func(d *Device, id bundle.ID) error {
+		b, err := d.open(d.partitionOf(id), id)
+		if err == nil && b != before {
+			err = fmt.Errorf("%w: it was split or repaired meanwhile", ErrChanged)
+		}
+		if err != nil {
+			return err
+		}
+		return d.mend(b, found, mayDoubt)
+	})
+}
+
+// mend is Replica.Mend of one bundle, which is not split meanwhile, with the damages that were
+// found in it.
+func (d *Device) mend(b *bundle.Bundle, found []bundle.Damage, mayDoubt bool) error {
+	id := b.ID()
+	s := d.partitionOf(id)
 	unknown, err := unmendable(b, found)
 	if errors.Is(err, errUnknownRecord) && mayDoubt {
 		return d.alone(s, id, true, func(*bundle.Bundle) error {
@@ -164,7 +188,7 @@ func (d *Device) mend(id bundle.ID, mayDoubt bool) error {
 	if err != nil {
 		return err
 	}
-	return d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (map[format.Hash]uint64, error) {
+	return d.repair(s, id, newMended(d.root, id), true, func(b *bundle.Bundle, damages []bundle.Damage) (map[format.Hash]uint64, error) {
 		_, err := unmendable(b, damages)
 		return nil, err
 	})

@@ -31,6 +31,14 @@ func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 	}
 }
 
+// newMended is NewRepaired for a repair that no operator has asked for: what it takes away is
+// removed from quarantine by age.
+func newMended(root string, id bundle.ID) *Repaired {
+	r := NewRepaired(root, id, time.Now())
+	r.Quarantine += bundle.MendedSuffix
+	return r
+}
+
 // repairFilesMax keeps all segments of a partition open while it is read.
 const repairFilesMax = 1 << 10
 
@@ -106,7 +114,14 @@ func (d *Device) repairAlone(s *partition, b *bundle.Bundle, r *Repaired, files 
 	if !apply || len(r.Damages) == 0 && permit == nil {
 		return nil
 	}
+	leave := func() {}
+	if permit != nil {
+		if leave, err = d.roomToRewrite(files.Directory(id), r.Rewrite); err != nil {
+			return err
+		}
+	}
 	err = r.Run(r.Quarantine)
+	leave()
 	if r.Done = err == nil; r.Done {
 		d.damages.repaired(id)
 	}
@@ -114,6 +129,27 @@ func (d *Device) repairAlone(s *partition, b *bundle.Bundle, r *Repaired, files 
 	d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
 		"damages", len(r.Damages), "rewritten", len(r.Rewrite), "quarantine", r.Quarantine, "error", err)
 	return err
+}
+
+// roomToRewrite asks for the room of segments that are written anew: the old ones keep theirs
+// in quarantine. leave must follow.
+func (d *Device) roomToRewrite(directory string, segments []string) (leave func(), err error) {
+	var bytes int64
+	for _, name := range segments {
+		file, err := d.fs.Open(filepath.Join(directory, name))
+		if err != nil {
+			return nil, fmt.Errorf("device: %w", err)
+		}
+		size, err := file.Size()
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("device: %w", err)
+		}
+		bytes += size
+	}
+	if err := d.room.enter(bytes); err != nil {
+		return nil, err
+	}
+	return func() { d.room.leave(bytes) }, nil
 }
 
 // alone calls do with a bundle that nothing else uses. If it is to be changed all of it is

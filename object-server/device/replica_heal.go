@@ -81,7 +81,7 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 		return err
 	}
 	var unknown []bundle.Damage
-	err = d.repair(s, id, NewRepaired(d.root, id, time.Now()), true, func(b *bundle.Bundle, damages []bundle.Damage) (map[format.Hash]uint64, error) {
+	err = d.repair(s, id, newMended(d.root, id), true, func(b *bundle.Bundle, damages []bundle.Damage) (map[format.Hash]uint64, error) {
 		now := b.Doubt()
 		isOther := now.Bundle != doubt.Bundle && doubt.Bundle != format.Identity{} // what was imported may have given it one
 		if now.LSN != doubt.LSN || isOther {

@@ -24,6 +24,9 @@ func (x *devicePass) heal(ctx context.Context, p *replicas) error {
 	if _, isCounted := x.lost[p.number]; !isCounted {
 		x.note(func(report *Report) { report.Damaged++ })
 	}
+	if len(p.peers) == 0 { // nothing tells what is lost
+		return nil
+	}
 	for _, one := range p.peers {
 		if !one.hasState || !one.state.IsKnown || x.isDown(one.remote) {
 			x.failed(ctx, "heal", p.number, one.remote, errNoState)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -28,7 +29,8 @@ type Replicas struct {
 	importing map[place]bool               // partitions that get records; guarded by mu
 	dropping  map[place]bool               // guarded by mu
 	held      map[place]map[string]promise // to keep partitions, by the device that has removed its replica; guarded by mu
-	promised  uint64                       // promises made; guarded by mu
+	promised  uint64                       // number of the last promise; guarded by mu
+	swept     time.Time                    // when promises that are over were last looked for; guarded by mu
 
 	hints hints
 }
@@ -45,7 +47,10 @@ func placeOf(p *wire.Partition) place { return place{p.Device, p.Policy, p.Numbe
 // New returns Replicas without devices.
 func New() *Replicas {
 	stopped, stop := context.WithCancel(context.Background())
-	return &Replicas{stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]map[string]promise{}}
+	return &Replicas{
+		stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]map[string]promise{},
+		promised: uint64(time.Now().UnixNano()), // a replicator may have the number of a promise from before a restart
+	}
 }
 
 // Stop ends all streams, because the server stops.

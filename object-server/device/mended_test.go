@@ -1,0 +1,118 @@
+package device
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/vfs"
+)
+
+// gated holds up reads until it is opened, and tells of the first one.
+type gated struct {
+	met, open chan struct{}
+	once      sync.Once
+}
+
+func newGated() *gated { return &gated{met: make(chan struct{}), open: make(chan struct{})} }
+
+func (g *gated) over(fs vfs.FS) vfs.FS {
+	return vfs.NewFaults(fs, func(op, _ string) error {
+		if op == "read" {
+			g.once.Do(func() { close(g.met) })
+			<-g.open
+		}
+		return nil
+	})
+}
+
+// While a partition is examined, which may take hours, the device has all its operations for
+// others, and can be closed.
+func TestExamineHoldsNothing(t *testing.T) {
+	d := open(t, vfs.NewMem("/d"), "/d", Options{OperationsMax: 1})
+	name := namesIn(0, 1, 1)[0]
+	must[State](t)(put(d, locate(name, 1), name, 1, body(1, 300)))
+	g := newGated()
+	var found []bundle.Damage
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		found, err = d.Examine(0, 0, g.over)
+	}()
+	<-g.met
+	wantBody(t, d, locate(name, 1), body(1, 300))
+	must[int](t)(0, d.Close())
+	close(g.open)
+	<-done
+	if len(found) > 0 || err != nil && !errors.Is(err, ErrClosed) {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// What Mend and Heal take out of use is removed from quarantine by age; what an operator's repair
+// took stays.
+func TestMendedFilesExpire(t *testing.T) {
+	mem, d, peer, names := filled(t, SyncAuto)
+	rotHeader(t, mem, newestSegment(t, mem, 0), names[3])
+	if done, err := d.Repair(0, 0, true); err != nil || !done.Done {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	rotHeader(t, mem, newestSegment(t, mem, 0), names[5])
+	must[[]bundle.Damage](t)(d.Examine(0, 0, plain))
+	r := d.Replica(0, 0)
+	must[int](t)(0, r.Mend(true))
+	sendAll(t, peer, d)
+	must[int](t)(0, r.Heal(must[bundle.Position](t)(r.Doubt()), Compared{}))
+	inQuarantine := func() (all []string) {
+		for _, name := range tree(t, mem, "/d") {
+			if strings.HasPrefix(name, "/d/quarantined/") && strings.HasSuffix(name, ".bundle") {
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+	before := inQuarantine()
+	isMended := func(name string) bool { return strings.Contains(name, bundle.MendedSuffix+"/") }
+	if !slices.ContainsFunc(before, isMended) || len(before) < 2 {
+		t.Fatal(before)
+	}
+	d.janitor.tidy(time.Now().Add(quarantineAgeDefault - time.Hour))
+	if now := inQuarantine(); !slices.Equal(now, before) {
+		t.Errorf("%v of %v are left too early", now, before)
+	}
+	d.janitor.tidy(time.Now().Add(quarantineAgeDefault + time.Hour))
+	if now, want := inQuarantine(), slices.DeleteFunc(slices.Clone(before), isMended); !slices.Equal(now, want) {
+		t.Errorf("%v are left, want %v", now, want)
+	}
+}
+
+// A device without room for the segments that are written anew stays as it is.
+func TestMendAsksForRoom(t *testing.T) {
+	mem, d, peer, names := filled(t, SyncAuto)
+	rotHeader(t, mem, newestSegment(t, mem, 0), names[5])
+	must[[]bundle.Damage](t)(d.Examine(0, 0, plain))
+	r := d.Replica(0, 0)
+	must[int](t)(0, r.Mend(true))
+	sendAll(t, peer, d)
+	doubt := must[bundle.Position](t)(r.Doubt())
+	reserve := func(bytes int64) {
+		d.room.mu.Lock()
+		defer d.room.mu.Unlock()
+		d.room.bytes, d.room.checked = bytes, time.Time{}
+	}
+	reserve(1 << 61)
+	if err := r.Heal(doubt, Compared{}); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("without room: %v", err)
+	}
+	if now := must[bundle.Position](t)(r.Doubt()); now != doubt {
+		t.Errorf("the doubt was %+v, is %+v", doubt, now)
+	}
+	reserve(0)
+	must[int](t)(0, r.Heal(doubt, Compared{}))
+	wantWhole(t, mem, d, names)
+}
