@@ -1,7 +1,9 @@
 package device
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -213,4 +215,77 @@ func TestAFailedHealLeavesTheDoubt(t *testing.T) {
 	}
 	must[int](t)(0, r.Heal(must[bundle.Position](t)(r.Doubt()), with))
 	wantNotFound(t, d, deleted, 0)
+}
+
+// The header of the newest record of a name with versions is damaged, in a segment that grows or has a
+// footer. What the peer has comes back, each version of it.
+func TestADamagedHeadOfVersions(t *testing.T) {
+	for _, isSealed := range []bool{false, true} {
+		for what, last := range map[string]versionChange{
+			"a version": {"put", 4, 60}, "a marker": {"marker", 4, 60}, "the removal of the newest": {"remove", 3, 60}, "the removal of an older one": {"remove", 2, 60},
+		} {
+			t.Run(fmt.Sprint(what, isSealed), func(t *testing.T) { damagedHead(t, isSealed, last) })
+		}
+	}
+}
+
+func damagedHead(t *testing.T, isSealed bool, last versionChange) {
+	mem, name, other := vfs.NewMem("/d"), namesIn(0, modelBits, 2)[0], namesIn(0, modelBits, 2)[1]
+	d, peer := open(t, mem, "/d", Options{compactByHand: true}), open(t, vfs.NewMem("/d"), "/d", Options{compactByHand: true})
+	defer func() { _ = errors.Join(d.Close(), peer.Close()) }()
+	for _, to := range []*Device{d, peer} {
+		for n := uint64(1); n <= 3; n++ {
+			must[int](t)(0, doVersion(to, name, versionChange{"put", n, 50 + n}))
+		}
+		must[int](t)(0, doVersion(to, name, last))
+		must[State](t)(put(to, locate(other, modelBits), other, 1, body(1, 300)))
+	}
+	b := d.bundles.all()[0]
+	if isSealed {
+		must[int](t)(0, errors.Join(b.Close(), b.Seal()))
+	}
+	segment := newestSegment(t, mem, 0)
+	f := must[vfs.File](t)(mem.Open(segment))
+	p := make([]byte, files(t, mem)[segment])
+	must[int](t)(f.ReadAt(p, 0))
+	must[int](t)(0, f.Close())
+	hash, offset := locate(name, modelBits).Hash, int64(0)
+	for at, n := 0, 0; n < 4; at++ { // the fourth record of the name
+		next := bytes.Index(p[at:], hash[:])
+		at += next
+		offset = int64(at)
+		n++
+	}
+	damage(t, mem, segment, offset, 1, func(p []byte) { p[0] ^= 1 })
+	must[[]bundle.Damage](t)(d.Examine(0, 0, plain))
+	r := d.Replica(0, 0)
+	must[int](t)(0, r.Mend(true))
+	doubt := must[bundle.Position](t)(r.Doubt())
+	if doubt.LSN == 0 {
+		t.Fatal("nothing is lost")
+	}
+	sendAll(t, peer, d)
+	must[int](t)(0, r.Heal(doubt, Compared{Peers: []ComparedPeer{{Name: "p1"}}}))
+	sendAll(t, peer, d)
+	for range 2 {
+		mine, _, err := d.Replica(0, 0).Digest(0, 0, format.Timestamp{})
+		theirs, _, failed := peer.Replica(0, 0).Digest(0, 0, format.Timestamp{})
+		if mine != theirs || err != nil || failed != nil {
+			t.Errorf("%+v of %+v, %v, %v", mine, theirs, err, failed)
+		}
+		for n := uint64(1); n <= 4; n++ {
+			_, err := d.HeadVersion(locate(name, modelBits), versionID(n))
+			_, want := peer.HeadVersion(locate(name, modelBits), versionID(n))
+			if (err == nil) != (want == nil) { // that one was never there may not be known
+				t.Errorf("version %d: %v, at the peer %v", n, err, want)
+			}
+		}
+		_, err = d.Head(locate(name, modelBits))
+		_, want := peer.Head(locate(name, modelBits))
+		if (err == nil) != (want == nil) || errors.Is(err, ErrQuarantined) {
+			t.Errorf("%v, at the peer %v", err, want)
+		}
+		must[int](t)(0, d.Close())
+		d = open(t, mem, "/d", Options{compactByHand: true})
+	}
 }
