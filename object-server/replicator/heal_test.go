@@ -1,6 +1,7 @@
 package replicator
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -217,4 +218,59 @@ func TestALoneDamagedTombstoneInAFooter(t *testing.T) {
 	eventually(t, "the segment has a footer", func() bool { return h.rotSecond(names[0]) == 1 })
 	h.ask(http.MethodGet, names[0], 0, nil)
 	c.wantSound(want, h)
+}
+
+// Two hosts have reclaimed a tombstone that the third one still has, and with it the object that it deleted. The header of the
+// tombstone rots there: no peer has a trace of either.
+func TestADamagedTombstoneThatPeersHaveReclaimed(t *testing.T) {
+	c := newCluster(t, 3)
+	h := c.hosts[1]
+	for _, i := range []int{0, 2} {
+		c.hosts[i].smallSegments()
+	}
+	names := inPartition0(12)
+	want := map[string][]byte{names[0]: nil}
+	c.put(names[0], 1, content(names[0], 10), 0, 1, 2)
+	for _, one := range c.hosts {
+		one.ask(http.MethodDelete, names[0], 2, nil)
+	}
+	for _, name := range names[1:] {
+		want[name] = content(name, 300)
+		c.put(name, 3, want[name], 0, 1, 2)
+	}
+	c.passAll()
+	c.passAll() // all know that all have the tombstone
+	ticks := 10
+	eventually(t, "the tombstone is reclaimed", func() bool {
+		for _, name := range names[1:] {
+			ticks++
+			want[name] = content(name, 90_000+ticks)
+			c.put(name, ticks, want[name], 0, 2)
+		}
+		return c.hosts[0].tombstones() == 0 && c.hosts[2].tombstones() == 0
+	})
+	c.passAll()
+	if h.tombstones() != 1 {
+		t.Fatal("it is reclaimed everywhere")
+	}
+	isStored := false
+	flipped := h.rotWhere(names[0], func(places []int) []int {
+		isStored = len(places) == 2
+		return places[1:]
+	})
+	if !isStored || flipped != 1 {
+		t.Fatal("the object and its tombstone are not there")
+	}
+	h.ask(http.MethodGet, names[0], 0, nil)
+	c.wantSound(want, h)
+}
+
+// tombstones is how many a host has in partition 0.
+func (h *host) tombstones() int {
+	h.t.Helper()
+	r, connections, _ := h.replicator()
+	defer connections.Close()
+	state, err := h.devicePass(r).own.state(context.Background(), 0, 0)
+	check(h.t, err)
+	return int(state.Digest.Tombstones.Count)
 }

@@ -248,7 +248,9 @@ def test_damaged_headers_are_repaired_and_what_was_deleted_stays_so(
     deleted, replaced = names[0], names[1]
     assert account.call("DELETE", "c", deleted).status == 204
     assert account.call("PUT", "c", replaced, body=b"second").status == 201
-    replicas = {name: [Replica(cluster, owner, name, number) for number in range(3)] for name in names}
+    replicas = {
+        name: [Replica(cluster, owner, name, number) for number in range(3)] for name in names
+    }
     server = next(
         f"object-server-node{node}"
         for node in (1, 2, 3)
