@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -149,15 +150,20 @@ func (d *Device) Suspects() []Suspect {
 func (r Replica) Mend(mayDoubt bool) error {
 	var before *bundle.Bundle
 	err := r.during(func(b *bundle.Bundle) error {
-		if r.device.damages.has(b.ID()) && b.Doubt().LSN == 0 { // Heal ends a doubt
-			before = b
+		l := &r.device.damages
+		if !l.has(b.ID()) || b.Doubt().LSN > 0 { // Heal ends a doubt
+			return nil
+		}
+		before = b
+		if _, err := unmendable(b, l.of(b.ID())); !mayDoubt && l.isRead(b.ID(), time.Now()) {
+			return err
 		}
 		return nil
 	})
 	if err != nil || before == nil {
 		return err
 	}
-	found, err := verify(r.device.fs, r.device.root, before.ID(), before.Acknowledged())
+	found, err := r.device.read(before)
 	if err != nil {
 		return err
 	}
@@ -171,6 +177,23 @@ func (r Replica) Mend(mayDoubt bool) error {
 		}
 		return d.mend(b, found, mayDoubt)
 	})
+}
+
+// mendPause is how long Mend believes what reading all of a partition has found, if that is
+// a reason to leave the partition as it is. A bad sector may be readable later.
+const mendPause = 10 * time.Minute
+
+// read reads all of a bundle for Mend.
+func (d *Device) read(b *bundle.Bundle) ([]bundle.Damage, error) {
+	found, err := verify(d.fs, d.root, b.ID(), b.Acknowledged())
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		d.damages.note(b.ID(), found[i], isOlder(b, &found[i]))
+	}
+	d.damages.wasRead(b.ID(), time.Now())
+	return found, nil
 }
 
 // mend is Replica.Mend of one bundle, which is not split meanwhile, with the damages that were
@@ -240,6 +263,32 @@ func (l *damages) isLost(id bundle.ID, lsn uint64) bool {
 	defer l.mu.Unlock()
 	x := l.byKey[damageKey{policy: id.Policy, partition: id.Partition, lsn: lsn}]
 	return x != nil && x.LastLSN == lsn
+}
+
+// of lists the damages of a partition that are known.
+func (l *damages) of(id bundle.ID) (all []bundle.Damage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.byKey {
+		if x.Policy == id.Policy && x.Partition == id.Partition {
+			all = append(all, x.Damage)
+		}
+	}
+	return all
+}
+
+// wasRead notes when all of a partition was read; isRead tells whether that was lately.
+func (l *damages) wasRead(id bundle.ID, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read[Suspect{id.Policy, id.Partition}] = now
+}
+
+func (l *damages) isRead(id bundle.ID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok := l.read[Suspect{id.Policy, id.Partition}]
+	return ok && now.Sub(at) < mendPause
 }
 
 // has tells whether a partition has a damage, or what is left of one that was replaced.

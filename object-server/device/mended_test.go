@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,4 +116,61 @@ func TestMendAsksForRoom(t *testing.T) {
 	reserve(0)
 	must[int](t)(0, r.Heal(doubt, Compared{}))
 	wantWhole(t, mem, d, names)
+}
+
+// A partition whose damage must stay is not read at each attempt to mend it. It is once that may
+// have changed: peers have given what counts, or may be asked for what is lost.
+func TestMendReadsNothingInVain(t *testing.T) {
+	var reads atomic.Int64
+	mem, o := vfs.NewMem("/d"), Options{compactByHand: true}
+	d := open(t, vfs.NewFaults(mem, func(op, name string) error {
+		if op == "read" && strings.HasSuffix(name, ".bundle") {
+			reads.Add(1)
+		}
+		return nil
+	}), "/d", o)
+	peer := open(t, vfs.NewMem("/d"), "/d", o)
+	defer func() { _ = errors.Join(d.Close(), peer.Close()) }()
+	names := namesIn(0, 1, 12)
+	for _, to := range []*Device{d, peer} {
+		for i, name := range names {
+			must[State](t)(put(to, locate(name, 1), name, 1, body(uint64(i), 30_000)))
+		}
+	}
+	r := d.Replica(0, 0)
+	isRefused := func() int64 {
+		t.Helper()
+		before := reads.Load()
+		if err := r.Mend(false); !errors.Is(err, ErrQuarantined) {
+			t.Fatal(err)
+		}
+		return reads.Load() - before
+	}
+	rotBytes(t, mem, body(4, 30_000))
+	must[[]bundle.Damage](t)(d.Examine(0, 0, plain))
+	if first, again := isRefused(), isRefused(); first < 2 || again > 1 { // the head of the record
+		t.Errorf("%d reads, then %d", first, again)
+	}
+	sendAll(t, peer, d)
+	must[int](t)(0, r.Mend(false))
+	for _, to := range []*Device{d, peer} {
+		for _, i := range []int{7, 8} {
+			must[State](t)(put(to, locate(names[i], 1), names[i], 2, body(uint64(i), 30_000)))
+		}
+	}
+	rotHeader(t, mem, newestSegment(t, mem, 0), names[7])
+	must[[]bundle.Damage](t)(d.Examine(0, 0, plain))
+	if first, again := isRefused(), isRefused(); first < 2 || again > 0 {
+		t.Errorf("%d reads, then %d", first, again)
+	}
+	d.damages.wasRead(bundle.ID{}, time.Now().Add(-mendPause))
+	if later := isRefused(); later < 2 {
+		t.Errorf("%d reads when the disk may have changed", later)
+	}
+	must[int](t)(0, r.Mend(true))
+	sendAll(t, peer, d)
+	must[int](t)(0, r.Heal(must[bundle.Position](t)(r.Doubt()), Compared{}))
+	for i, name := range names {
+		wantBody(t, d, locate(name, 1), body(uint64(i), 30_000))
+	}
 }
