@@ -272,9 +272,9 @@ def test_damaged_headers_are_repaired_and_what_was_deleted_stays_so(
     for victim in victims:
         flip_header(victim)
         assert doubt_of(victim)[1] is not None, "a reader meets the damage"
-    await_true(are_equal, "a repair of damaged headers", 60)
+    await_true(are_equal, "a repair of damaged headers")
     cluster.kill_and_await_restart(server)
-    await_true(are_equal, "the same after a restart", 60)
+    await_true(are_equal, "the same after a restart")
     assert account.call("GET", "c", deleted).status == 404
     assert account.call("GET", "c", replaced).body == b"second"
     for victim in victims:
