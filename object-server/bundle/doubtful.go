@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -75,12 +76,17 @@ func (b *Bundle) Counts(hash format.Hash, lsn uint64) (bool, error) {
 	return become == fateCopied, err
 }
 
+// ErrHidden is the ErrQuarantined of a name of which the newest record has a damaged header.
+var ErrHidden = fmt.Errorf("%w: it is not known which record is the newest", format.ErrQuarantined)
+
 // IsLive tells whether a record is the newest of its name, or a live version of it. It says
-// so as well where damage hides that.
+// so as well where damage hides that. ErrHidden if a damaged header does.
 func (b *Bundle) IsLive(hash format.Hash, lsn uint64) (bool, error) {
 	head, buffer, err := b.ReadHead(hash)
 	buffer.Free()
 	switch {
+	case errors.Is(err, format.ErrQuarantined) && head != nil && head.LSN() == 0:
+		return true, fmt.Errorf("%w: %w", ErrHidden, err)
 	case errors.Is(err, format.ErrQuarantined):
 		return true, nil
 	case err != nil || head == nil:

@@ -221,30 +221,38 @@ func (d *Device) mend(b *bundle.Bundle, found []bundle.Damage, mayDoubt bool) er
 var errUnknownRecord = fmt.Errorf("%w: it is not known what was written", ErrQuarantined)
 
 // unmendable is why damages must stay. If that is only records of which it is not known what
-// they are, these are returned as well.
+// they are, or that these may have replaced, the former are returned as well.
 func unmendable(b *bundle.Bundle, damages []bundle.Damage) (unknown []bundle.Damage, err error) {
+	var hidden error
 	for i := range damages {
 		x := &damages[i]
-		if x.IsGap || x.Segment == "" {
+		if isUnknown(x) {
 			unknown = append(unknown, *x)
-		} else if err := stillCounts(b, x); err != nil {
+			continue
+		}
+		switch err := stillCounts(b, x); {
+		case errors.Is(err, bundle.ErrHidden):
+			hidden = err
+		case err != nil:
 			return nil, err
 		}
 	}
 	if len(unknown) > 0 {
 		return unknown, fmt.Errorf("%w: %s", errUnknownRecord, &unknown[0])
 	}
-	return nil, nil
+	return nil, hidden
+}
+
+// isUnknown tells whether a damage is of records of which it is not known what they are.
+func isUnknown(x *bundle.Damage) bool {
+	return x.IsGap || x.Segment == "" || x.LastLSN > 0 && x.Unnamed > 0
 }
 
 // stillCounts is ErrQuarantined if a damaged record is served, or would be.
 func stillCounts(b *bundle.Bundle, x *bundle.Damage) error {
-	if x.LastLSN > 0 && x.Unnamed > 0 {
-		return fmt.Errorf("%w: %s", ErrQuarantined, x)
-	}
 	for _, l := range x.Lost {
 		isLive, err := b.IsLive(l.Hash, l.LSN)
-		if isLive {
+		if isLive && err == nil {
 			err = fmt.Errorf("%w: no peer has given %s", ErrQuarantined, x)
 		}
 		if err != nil {

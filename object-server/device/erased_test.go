@@ -67,15 +67,17 @@ func TestHealErasesWhatMayHaveBeenDeleted(t *testing.T) {
 		patience  time.Duration
 		isErased  bool
 		isHealed  bool
+		isNew     bool // the other peer
 	}{
-		"a peer had it": {math.MaxUint64, 0, false, time.Hour, true, true},
-		"a peer may have reclaimed the tombstone":          {0, 39, false, time.Hour, true, true},
-		"the tombstone is later than what peers reclaim":   {0, 20, false, time.Hour, false, false},
-		"no peer ever had it, for an hour":                 {1, 0, false, 1, true, true},
-		"no peer ever had it":                              {1, 0, false, time.Hour, false, false},
-		"a peer in doubt may have lost it":                 {1, 0, true, 1, false, true},
-		"a peer in doubt may have lost it; one had it":     {math.MaxUint64, 0, true, 1, true, true},
-		"a peer in doubt may have it; it may be reclaimed": {0, 39, true, time.Hour, true, true},
+		"a peer had it": {math.MaxUint64, 0, false, time.Hour, true, true, false},
+		"a peer may have reclaimed the tombstone":          {0, 39, false, time.Hour, true, true, false},
+		"the tombstone is later than what peers reclaim":   {0, 20, false, time.Hour, false, false, false},
+		"no peer ever had it, for an hour":                 {1, 0, false, 1, true, true, false},
+		"no peer ever had it, but the disk of one is new":  {1, 0, false, 1, false, true, true},
+		"no peer ever had it":                              {1, 0, false, time.Hour, false, false, false},
+		"a peer in doubt may have lost it":                 {1, 0, true, 1, false, true, false},
+		"a peer in doubt may have lost it; one had it":     {math.MaxUint64, 0, true, 1, true, true, false},
+		"a peer in doubt may have it; it may be reclaimed": {0, 39, true, time.Hour, true, true, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			mem, deleted, names := lostTombstone(t)
@@ -90,6 +92,9 @@ func TestHealErasesWhatMayHaveBeenDeleted(t *testing.T) {
 			}
 			if c.synced > 0 {
 				must[int](t)(0, d.synced.set(place{0, 0}, "p1", bundle.Position{Bundle: doubt.Bundle, LSN: min(c.synced, doubt.LSN)}))
+			}
+			if !c.isNew {
+				must[int](t)(0, d.synced.set(place{0, 0}, "p2", bundle.Position{Bundle: doubt.Bundle, LSN: 1}))
 			}
 			with := Compared{Peers: []ComparedPeer{{"p1", at(c.horizon)}, {"p2", format.Timestamp{}}}}
 			if c.isDoubted {

@@ -52,7 +52,8 @@ type ComparedPeer struct {
 // name, if a peer once had it, as SyncedThrough says, or may have reclaimed its tombstone.
 // Otherwise the lost tombstone has reached no peer. Then the doubt stays for an hour, because
 // hand-offs may bring the record or the tombstone. After that the record is erased, unless a
-// peer in doubt may have lost it, too.
+// peer may have lost it, too: one in doubt, or one that has never had all of this replica. Its
+// disk may be new.
 //
 // The damaged segments are written anew without the lost records, as by Device.Repair:
 // they cannot come back when the disk can read them again. What is erased is in quarantine
@@ -87,20 +88,24 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 		if now.LSN != doubt.LSN || isOther {
 			return nil, fmt.Errorf("%w: records up to %d of %x are lost", ErrChanged, now.LSN, now.Bundle)
 		}
-		for i := range damages {
-			err := unhealed(b, &damages[i])
-			if errors.Is(err, errUnknownRecord) {
-				unknown = append(unknown, damages[i])
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
 		erased, err := d.unproven(b, with, isPatient)
 		if err == nil {
 			err = eraseLost(b, damages, erased)
 		}
-		return erased, err
+		if err != nil {
+			return nil, err
+		}
+		var refused error
+		isNew := false
+		for i := range damages {
+			err := unhealed(b, &damages[i], erased)
+			isNew = isNew || errors.Is(err, errUnknownRecord)
+			refused = errors.Join(refused, err)
+		}
+		if isNew { // what is known to be lost stays so
+			unknown = slices.DeleteFunc(slices.Clone(damages), func(x bundle.Damage) bool { return !isUnknown(&x) })
+		}
+		return erased, refused
 	})
 	if len(unknown) == 0 {
 		return err
@@ -114,6 +119,7 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 // unproven chooses the names whose records are to be erased, each up to an LSN.
 func (d *Device) unproven(b *bundle.Bundle, with Compared, isPatient bool) (map[format.Hash]uint64, error) {
 	erased := map[format.Hash]uint64{}
+	hasNew := slices.ContainsFunc(with.Peers, func(p ComparedPeer) bool { return d.synced.of(b, p.Name).LSN == 0 })
 	for i, names := range [][]format.Hash{with.Alone, with.Doubted} {
 		isAlone := i == 0
 		for _, hash := range names {
@@ -128,11 +134,11 @@ func (d *Device) unproven(b *bundle.Bundle, with Compared, isPatient bool) (map[
 			lsn, t := head.LSN(), head.Timestamp()
 			buffer.Free()
 			switch {
-			case d.wasAtPeer(b, with.Peers, lsn, t), isAlone && !isPatient:
+			case d.wasAtPeer(b, with.Peers, lsn, t), isAlone && !isPatient && !hasNew:
 				erased[hash] = lsn
 				d.options.Logger.Warn("a record may have been deleted by one that is lost; no peer has it, and it is given up",
 					"device", d.root, "policy", b.ID().Policy, "partition", b.ID().Partition, "hash", hash, "timestamp", t)
-			case isAlone:
+			case isAlone && isPatient:
 				return nil, fmt.Errorf("%w: no peer has the record of %s, which may have been deleted", ErrQuarantined, hash)
 			}
 		}
@@ -180,8 +186,9 @@ func eraseLost(b *bundle.Bundle, damages []bundle.Damage, erased map[format.Hash
 	return nil
 }
 
-// unhealed is why damage must stay: it is of a record that counts, or that may count.
-func unhealed(b *bundle.Bundle, x *bundle.Damage) error {
+// unhealed is why damage must stay: it is of a record that counts, or that may count, and is
+// not to be erased.
+func unhealed(b *bundle.Bundle, x *bundle.Damage, erased map[format.Hash]uint64) error {
 	if x.LastLSN == 0 || b.WasLost(x.FirstLSN, x.LastLSN) {
 		return nil
 	}
@@ -193,6 +200,9 @@ func unhealed(b *bundle.Bundle, x *bundle.Damage) error {
 		return fmt.Errorf("%w: it was not so when the partition was opened: %s", errUnknownRecord, x)
 	}
 	for _, l := range x.Lost {
+		if l.LSN <= erased[l.Hash] && !x.IsGap {
+			continue
+		}
 		counts, err := b.Counts(l.Hash, l.LSN)
 		switch {
 		case err != nil:
