@@ -70,11 +70,17 @@ func (x *devicePass) fetchAll(ctx context.Context, p *replicas) error {
 				return fmt.Errorf("%s: %w", one, err)
 			}
 		}
-		if one.state.Doubt == 0 && !c.isPartial {
+		if one.isSound(c) {
 			sound = append(sound, x.compared(one))
 		}
 	}
 	return nil
+}
+
+// isSound tells whether what a peer lacks proves anything: it may have lost it otherwise. Where there is no bundle the disk may
+// be new.
+func (p *pair) isSound(c *comparison) bool {
+	return p.state.Doubt == 0 && !c.isPartial && p.bundle != format.Identity{}
 }
 
 // compared is a peer as the server knows it.
@@ -84,7 +90,7 @@ func (x *devicePass) compared(one *pair) wire.ComparedPeer {
 
 // weigh compares this device with all peers, and notes what decides whether its doubt ends.
 func (x *devicePass) weigh(ctx context.Context, p *replicas, q *wire.HealRequest) error {
-	var lacked map[format.Hash]bool // by all peers that are not in doubt
+	var lacked map[format.Hash]bool // by all sound peers
 	lost, err := wire.ParseHashes(x.lost[p.number])
 	if err != nil {
 		return err
@@ -94,7 +100,7 @@ func (x *devicePass) weigh(ctx context.Context, p *replicas, q *wire.HealRequest
 		if err != nil {
 			return err
 		}
-		if one.state.Doubt > 0 || c.isPartial { // it may have lost what it lacks
+		if !one.isSound(c) {
 			continue
 		}
 		for hash := range c.theirs {

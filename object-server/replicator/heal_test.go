@@ -265,6 +265,35 @@ func TestADamagedTombstoneThatPeersHaveReclaimed(t *testing.T) {
 	c.wantSound(want, h)
 }
 
+// Disks of both peers are new: what the third host alone has reaches them, although a header is damaged there.
+func TestADamagedHeaderBesideNewDisks(t *testing.T) {
+	for _, isSynced := range []bool{true, false} {
+		t.Run(fmt.Sprint(isSynced), func(t *testing.T) {
+			c := newCluster(t, 3)
+			names := inPartition0(12)
+			for _, name := range names {
+				c.put(name, 1, content(name, 300), 0, 1, 2)
+			}
+			if isSynced {
+				c.passAll()
+				c.passAll()
+			}
+			c.hosts[1].rot(names[5])
+			for _, i := range []int{0, 2} {
+				c.hosts[i].wipe()
+			}
+			for range 4 {
+				c.passAll()
+			}
+			for i, name := range names {
+				if i != 5 {
+					c.wantObject(name, content(name, 300), 0, 1, 2)
+				}
+			}
+		})
+	}
+}
+
 // tombstones is how many a host has in partition 0.
 func (h *host) tombstones() int {
 	h.t.Helper()
