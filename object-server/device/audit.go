@@ -155,7 +155,8 @@ func (r Replica) Mend(mayDoubt bool) error {
 			return nil
 		}
 		before = b
-		if _, err := unmendable(b, l.of(b.ID())); !mayDoubt && l.isRead(b.ID(), time.Now()) {
+		_, err := unmendable(b, l.of(b.ID()))
+		if l.isRead(b.ID(), time.Now()) && !(mayDoubt && errors.Is(err, errUnknownRecord)) {
 			return err
 		}
 		return nil

@@ -151,6 +151,10 @@ func TestMendReadsNothingInVain(t *testing.T) {
 	if first, again := isRefused(), isRefused(); first < 2 || again > 1 { // the head of the record
 		t.Errorf("%d reads, then %d", first, again)
 	}
+	before := reads.Load()
+	if err := r.Mend(true); !errors.Is(err, ErrQuarantined) || reads.Load()-before > 1 { // peers cannot be asked for more than it
+		t.Errorf("%d reads, %v", reads.Load()-before, err)
+	}
 	sendAll(t, peer, d)
 	must[int](t)(0, r.Mend(false))
 	for _, to := range []*Device{d, peer} {
@@ -172,5 +176,41 @@ func TestMendReadsNothingInVain(t *testing.T) {
 	must[int](t)(0, r.Heal(must[bundle.Position](t)(r.Doubt()), Compared{}))
 	for i, name := range names {
 		wantBody(t, d, locate(name, 1), body(uint64(i), 30_000))
+	}
+}
+
+// A doubt that must stay, because a damaged record counts that no peer has given, is no reason to read the partition at each
+// attempt to end it.
+func TestHealReadsNothingInVain(t *testing.T) {
+	mem, first := oneLost(t)
+	must[int](t)(0, first.Close())
+	var reads atomic.Int64
+	d := open(t, vfs.NewFaults(mem, func(op, name string) error {
+		if op == "read" && strings.HasSuffix(name, ".bundle") {
+			reads.Add(1)
+		}
+		return nil
+	}), "/d", Options{SpillBytes: 2000})
+	defer func() { _ = d.Close() }()
+	r := d.Replica(0, 7)
+	doubt := must[bundle.Position](t)(r.Doubt())
+	if _, err := send(healthyPeer(t), d, 7, bundle.Position{}, keepOrder); err != nil {
+		t.Fatal(err)
+	}
+	loc, name := numbered(50)
+	rotIn(t, mem, d, name, 300)
+	heal := func() (int64, error) {
+		before := reads.Load()
+		err := r.Heal(doubt, Compared{})
+		return reads.Load() - before, err
+	}
+	first1, err1 := heal()
+	again, err2 := heal()
+	if !errors.Is(err1, ErrQuarantined) || !errors.Is(err2, ErrQuarantined) || again > 1 || first1 < 2 {
+		t.Errorf("%d reads, %v; then %d, %v", first1, err1, again, err2)
+	}
+	must[State](t)(put(d, loc, name, 20, body(7, 300)))
+	if _, err := heal(); err != nil {
+		t.Error(err)
 	}
 }

@@ -44,7 +44,8 @@ const repairFilesMax = 1 << 10
 
 // Repair makes a damaged partition open clean while all others are in use, as
 // inspect.Repair says; without apply it only says what is to be done. A partition
-// without damage is read, and stays in use. Requests to a damaged one wait until
+// without damage is read, and stays in use, unless it is in doubt: what began the doubt may
+// have been compacted away since, and then the partition is opened anew. Requests to a damaged one wait until
 // it was read once more and its damaged segments are written anew. A crash leaves
 // each segment as it was or repaired.
 //
@@ -72,7 +73,7 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 		return nil, err
 	}
 	found, err := verify(d.fs, d.root, id, b.Acknowledged())
-	if err == nil && len(found) > 0 {
+	if err == nil && (len(found) > 0 || b.Doubt().LSN > 0) {
 		err = d.repair(s, id, r, apply, nil)
 	}
 	return r, err
@@ -111,7 +112,7 @@ func (d *Device) repairAlone(s *partition, b *bundle.Bundle, r *Repaired, files 
 		}
 		r.Erase(erased)
 	}
-	if !apply || len(r.Damages) == 0 && permit == nil {
+	if !apply || len(r.Damages) == 0 && permit == nil && b.Doubt().LSN == 0 {
 		return nil
 	}
 	leave := func() {}

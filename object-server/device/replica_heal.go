@@ -78,7 +78,7 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 	s.mu.Lock()
 	isPatient := time.Since(s.opened) < d.options.doubtPatience
 	s.mu.Unlock()
-	if _, err := d.unproven(b, with, isPatient); err != nil { // before requests wait
+	if err := d.mustStay(b, with, isPatient); err != nil { // before requests wait
 		return err
 	}
 	var unknown []bundle.Damage
@@ -105,6 +105,9 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 		if isNew { // what is known to be lost stays so
 			unknown = slices.DeleteFunc(slices.Clone(damages), func(x bundle.Damage) bool { return !isUnknown(&x) })
 		}
+		if refused != nil {
+			d.damages.wasRead(id, time.Now())
+		}
 		return erased, refused
 	})
 	if len(unknown) == 0 {
@@ -114,6 +117,24 @@ func (d *Device) heal(id bundle.ID, doubt bundle.Position, with Compared) error 
 		d.renew(s, id, unknown)
 		return nil
 	}))
+}
+
+// mustStay is why a doubt must stay, as far as that is known without reading the partition.
+func (d *Device) mustStay(b *bundle.Bundle, with Compared, isPatient bool) error {
+	erased, err := d.unproven(b, with, isPatient)
+	if err != nil || !d.damages.isRead(b.ID(), time.Now()) {
+		return err
+	}
+	known := d.damages.of(b.ID())
+	if err := eraseLost(b, known, erased); err != nil {
+		return err
+	}
+	for i := range known {
+		if err := unhealed(b, &known[i], erased); err != nil && !errors.Is(err, errUnknownRecord) {
+			return err
+		}
+	}
+	return nil
 }
 
 // unproven chooses the names whose records are to be erased, each up to an LSN.
