@@ -9,15 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
 // What opening a bundle takes out of use lies beside what repair does, in
-// directories that end in asideSuffix. These alone are removed by age.
+// directories that end in asideSuffix. What a repair takes that no operator has asked for
+// lies in those that end in MendedSuffix. These alone are removed by age.
 const (
 	// QuarantineFolder is under the device's root.
 	QuarantineFolder = "quarantined"
 	asideSuffix      = "-large"
+	// MendedSuffix is at the end of such a directory.
+	MendedSuffix = "-mended"
 
 	// QuarantineTime is how the time stands in the name of a directory there.
 	QuarantineTime = "20060102T150405.000000Z"
@@ -96,8 +100,8 @@ func (b *Bundle) sharedLarge() (map[uint64]bool, error) {
 	return shared, nil
 }
 
-// ExpireAside removes what opening bundles put into quarantine before a time, and
-// tells how many files that were. What a repair put there stays.
+// ExpireAside removes what opening and mending bundles put into quarantine before a time, and
+// tells how many files that were. What a repair by command put there stays.
 func (f *Files) ExpireAside(before time.Time) (removed int, err error) {
 	quarantine := filepath.Join(f.Root, QuarantineFolder)
 	policies, err := f.FS.ReadDir(quarantine)
@@ -129,9 +133,12 @@ func (f *Files) ExpireAside(before time.Time) (removed int, err error) {
 	return removed, nil
 }
 
-// timeAside reads the time in the name of a directory that setAside made.
+// timeAside reads the time in the name of a directory that is removed by age.
 func timeAside(name string) (t time.Time, ok bool) {
 	stem, ok := strings.CutSuffix(name, asideSuffix)
+	if !ok {
+		stem, ok = strings.CutSuffix(name, MendedSuffix)
+	}
 	partition, clock, hasTime := strings.Cut(stem, "-")
 	if _, err := strconv.ParseUint(partition, 10, 32); !ok || !hasTime || err != nil {
 		return t, false
@@ -140,15 +147,16 @@ func timeAside(name string) (t time.Time, ok bool) {
 	return t, err == nil
 }
 
-// removeAside removes the large files in a directory, and the directory if nothing
-// else is in it.
+// removeAside removes the segments and large files in a directory, and the directory if
+// nothing else is in it.
 func (f *Files) removeAside(directory string) (removed int, err error) {
 	entries, err := f.FS.ReadDir(directory)
 	if err != nil {
 		return 0, fmt.Errorf("bundle: %w", err)
 	}
 	for _, entry := range entries {
-		if _, ok := parseLargeName(entry.Name(), "", largeSuffix); !ok {
+		_, isLarge := parseLargeName(entry.Name(), "", largeSuffix)
+		if _, _, isSegment := format.ParseSegmentName(entry.Name()); !isLarge && !isSegment {
 			continue
 		}
 		if err := f.FS.Remove(filepath.Join(directory, entry.Name())); err != nil {

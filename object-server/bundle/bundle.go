@@ -50,6 +50,7 @@ type Bundle struct {
 	agreement   agreement       // guarded by mu
 	report      Report
 	upkeep      atomic.Bool // there may be something to seal or to checkpoint
+	hides       atomic.Bool // the last listing has met damage: names are left out of it
 	recounting  sync.Mutex  // held while the agreement's table is made anew; taken before mu
 	stuck       error       // why nothing can be compacted until the bundle is opened again; the compactor's
 

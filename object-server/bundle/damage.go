@@ -45,6 +45,9 @@ type Lost struct {
 	LSN  uint64      `json:"lsn"`
 	Hash format.Hash `json:"hash,omitzero"`  // not there: not known
 	Name string      `json:"name,omitempty"` // as its metadata say, which may be damaged too
+
+	// IsSure says that a footer or a checkpoint has the hash: it is no guess.
+	IsSure bool `json:"-"`
 }
 
 // String is one line.

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,9 +32,23 @@ func (b *Bundle) IsLater(damaged *Record, t format.Timestamp) bool {
 // Doubt is the position up to which records of unknown names are lost; LSN 0: none is.
 func (b *Bundle) Doubt() Position { return Position{b.Identity(), b.lostThrough} }
 
-// Distrust begins a doubt about a bundle that nothing else uses yet: of a name without a record
-// after that LSN it is not known what was written.
-func (b *Bundle) Distrust(through uint64) { b.lostThrough = max(b.lostThrough, through) }
+// Distrust begins a doubt about a bundle that nothing else uses yet: the records of some
+// damages count as lost, though a footer or a checkpoint may have what they were.
+func (b *Bundle) Distrust(lost []Damage) {
+	for i := range lost {
+		if x := &lost[i]; !b.WasLost(x.FirstLSN, x.LastLSN) {
+			b.report.Extents = append(b.report.Extents, *x)
+		}
+		b.lostThrough = max(b.lostThrough, lost[i].LastLSN)
+	}
+}
+
+// WasLostOf tells whether a record that was lost then is known to be of a name.
+func (b *Bundle) WasLostOf(hash format.Hash) bool {
+	return slices.ContainsFunc(b.report.Extents, func(d Damage) bool {
+		return slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.IsSure && l.Hash == hash })
+	})
+}
 
 // WasLost tells whether records had been lost, with their names, when the bundle was
 // opened.
@@ -61,12 +76,17 @@ func (b *Bundle) Counts(hash format.Hash, lsn uint64) (bool, error) {
 	return become == fateCopied, err
 }
 
+// ErrHidden is the ErrQuarantined of a name of which the newest record has a damaged header.
+var ErrHidden = fmt.Errorf("%w: it is not known which record is the newest", format.ErrQuarantined)
+
 // IsLive tells whether a record is the newest of its name, or a live version of it. It says
-// so as well where damage hides that.
+// so as well where damage hides that. ErrHidden if a damaged header does.
 func (b *Bundle) IsLive(hash format.Hash, lsn uint64) (bool, error) {
 	head, buffer, err := b.ReadHead(hash)
 	buffer.Free()
 	switch {
+	case errors.Is(err, format.ErrQuarantined) && head != nil && head.LSN() == 0:
+		return true, fmt.Errorf("%w: %w", ErrHidden, err)
 	case errors.Is(err, format.ErrQuarantined):
 		return true, nil
 	case err != nil || head == nil:

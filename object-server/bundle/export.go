@@ -3,6 +3,7 @@ package bundle
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"martlet/object-server/bundle/format"
@@ -12,7 +13,7 @@ import (
 // Exported tells how far an export went.
 type Exported struct {
 	Position     // up to which all was visited
-	Skipped  int // records and segments that could not be read: a peer is not known to have everything
+	Skipped  int // records, and places with more, that could not be read: a peer is not known to have everything
 }
 
 // Export visits the records from after an LSN on that count, in the order in which
@@ -31,21 +32,24 @@ func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit fun
 }
 
 // countingSince lists the records from after an LSN on that count, in the order in which they
-// lie. Their segments are pinned, also after an error.
+// lie. A name whose newest record may be hidden by damage has none. Their segments are pinned,
+// also after an error.
 func (b *Bundle) countingSince(since uint64, want func(e *format.Entry) bool) (extents []extent, counts []found, done Exported, err error) {
 	b.mu.RLock()
 	extents, done.Position = b.extents()
 	b.mu.RUnlock()
 	var entries []found
+	var gaps []gap
 	for i := range extents {
 		x := &extents[i]
 		if x.last <= since {
 			continue
 		}
-		run, err := b.runOf(x)
+		run, around, err := b.runOf(x)
+		gaps = append(gaps, around...)
 		if format.IsDamage(err) || isUnreadable(err) {
 			b.tell(b.inSegment(x.segment, fmt.Errorf("segment %08x is not exported: %w", x.segment.sequence, err)))
-			done.Skipped++
+			gaps = append(gaps, gap{x.segment, segment.Span{To: math.MaxInt64}})
 			continue
 		}
 		if err != nil {
@@ -58,7 +62,8 @@ func (b *Bundle) countingSince(since uint64, want func(e *format.Entry) bool) (e
 		}
 	}
 	slices.SortFunc(entries, func(e, f found) int { return e.Compare(f.Entry) })
-	last(entries, func(e *found) {
+	done.Skipped = len(gaps)
+	last(b.shown(entries, gaps), func(e *found) {
 		if e.Type != format.TypeVersionDirectory && (want == nil || want(&e.Entry)) {
 			counts = append(counts, *e)
 		}

@@ -16,6 +16,7 @@ import (
 type agreement struct {
 	table   *sethash.Table
 	unsure  bool        // a record was replaced that could not be read: its element may be in the table still
+	partial bool        // the table was made while damage hid records: what they say is not in it
 	changes []setChange // since a new table was begun; nil if none is being made
 	horizon uint64      // ticks: tombstones from before may have been reclaimed
 }
@@ -158,7 +159,8 @@ func (b *Bundle) Horizon() format.Timestamp {
 // the position that they are of. Tombstones from before the horizon do not count: it
 // must be the later one of the replicas that compare. It costs no read, unless the
 // slices are finer than the table, or a record was replaced that could not be read:
-// then the runs are read. ErrQuarantined where damage prevents that.
+// then the runs are read. ErrQuarantined where damage prevents that. Records with a
+// damaged header are left out then, and the older ones of their names: IsPartial.
 func (b *Bundle) Slices(above uint8, prefix uint32, level uint8, horizon format.Timestamp) ([]sethash.Slice, Position, error) {
 	if above > level || level > sethash.LevelMax {
 		return nil, Position{}, fmt.Errorf("bundle: slices of level %d in one of level %d", level, above)
@@ -183,7 +185,16 @@ func (b *Bundle) Slices(above uint8, prefix uint32, level uint8, horizon format.
 	return found, position, nil
 }
 
-// Elements lists the elements of a slice, in no order. Errors as of Slices.
+// IsPartial tells whether digests, or the elements that were listed last, leave out names
+// whose newest records are hidden by damage.
+func (b *Bundle) IsPartial() bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.agreement.partial || b.hides.Load()
+}
+
+// Elements lists the elements of a slice, in no order, but for names whose newest records
+// are hidden by damage. Errors as of Slices.
 func (b *Bundle) Elements(level uint8, prefix uint32) (all []sethash.Element, at Position, err error) {
 	entries, at, err := b.entriesOf(level, prefix)
 	elements(entries, func(e sethash.Element) { all = append(all, e) })
@@ -205,7 +216,7 @@ func (b *Bundle) recount() error {
 	a.unsure, a.changes = false, make([]setChange, 0, 1)
 	extents, _ := b.extents()
 	b.mu.Unlock()
-	entries, err := b.entriesIn(extents, 0, 0)
+	entries, isHiding, err := b.entriesIn(extents, 0, 0)
 	var t *sethash.Table
 	if err == nil {
 		t = tableOf(entries)
@@ -218,7 +229,7 @@ func (b *Bundle) recount() error {
 		a.unsure = a.unsure || wasUnsure
 		return err
 	}
-	a.table = t
+	a.table, a.unsure, a.partial = t, a.unsure || isHiding, isHiding
 	for i := range changes {
 		a.change(&changes[i].Element, changes[i].isGone)
 	}
@@ -230,7 +241,7 @@ func (b *Bundle) entriesOf(level uint8, prefix uint32) ([]found, Position, error
 	b.mu.RLock()
 	extents, at := b.extents()
 	b.mu.RUnlock()
-	entries, err := b.entriesIn(extents, level, prefix)
+	entries, _, err := b.entriesIn(extents, level, prefix)
 	return entries, at, err
 }
 
@@ -242,40 +253,49 @@ func (b *Bundle) extents() (all []extent, at Position) {
 	return all, b.position()
 }
 
-// entriesIn lists the entries of extents, which it unpins.
-func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []found, err error) {
+// entriesIn lists the entries of extents, which it unpins, and tells whether damage hides
+// some. Names whose newest record may be hidden are left out.
+func (b *Bundle) entriesIn(extents []extent, level uint8, prefix uint32) (all []found, isHiding bool, err error) {
+	defer unpin(extents)
+	var gaps []gap
 	for i := range extents {
 		x := &extents[i]
-		if err == nil {
-			var run []format.Entry
-			if run, err = b.runOf(x); format.IsDamage(err) || isUnreadable(err) {
-				err = b.inSegment(x.segment, fmt.Errorf("%w: segment %08x: %w", format.ErrQuarantined, x.segment.sequence, err))
-			}
-			for _, e := range b.own(x.segment, run) {
-				if sethash.Prefix(e.Hash, level) == prefix {
-					all = append(all, found{e, x.segment})
-				}
+		run, around, err := b.runOf(x)
+		if format.IsDamage(err) || isUnreadable(err) {
+			err = b.inSegment(x.segment, fmt.Errorf("%w: segment %08x: %w", format.ErrQuarantined, x.segment.sequence, err))
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		gaps = append(gaps, around...)
+		for _, e := range b.own(x.segment, run) {
+			if sethash.Prefix(e.Hash, level) == prefix {
+				all = append(all, found{e, x.segment})
 			}
 		}
-		x.segment.unpin()
 	}
-	slices.SortFunc(all, func(e, f found) int { return e.Compare(f.Entry) })
-	return all, err
+	slices.SortFunc(all, func(x, y found) int { return x.Compare(y.Entry) })
+	isHiding = len(gaps) > 0 && b.lostThrough == 0 // what a doubt is about is hidden by nothing
+	b.hides.Store(isHiding)
+	return b.shown(all, gaps), isHiding, nil
 }
 
-// runOf lists the records with a name of an extent, sorted.
-func (b *Bundle) runOf(x *extent) (run []format.Entry, err error) {
+// runOf lists the records with a name of an extent, sorted, and tells where damage hides some.
+func (b *Bundle) runOf(x *extent) (run []format.Entry, gaps []gap, err error) {
 	file, err := b.files.get(x.segment.key(b.id))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.release()
 	if x.sealed {
 		if run, _, err = segment.ReadFooter(file); !format.IsDamage(err) {
-			return run, err
+			return run, nil, err
 		}
 	}
-	run, err = b.entries(file, x)
+	run, around, err := b.entriesAround(file, x)
+	for _, span := range around {
+		gaps = append(gaps, gap{x.segment, span})
+	}
 	format.SortRun(run)
-	return run, err
+	return run, gaps, err
 }

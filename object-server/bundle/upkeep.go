@@ -141,23 +141,41 @@ func complete(file vfs.File, size int64) error {
 	return nil
 }
 
-// entries lists the named records of an extent.
+// entries lists the named records of an extent. ErrDamaged when a header there does not count.
 func (b *Bundle) entries(file *handle, x *extent) ([]format.Entry, error) {
-	s := x.segment
-	from := segment.Place{Offset: format.SegmentHeaderSize, LSN: s.base}
-	var covered segment.Checkpoints
-	if x.checkpoint != 0 {
-		var err error
-		if covered, err = segment.ReadCheckpoints(file, s.origin(), x.tail, x.checkpoint); err != nil && !format.IsDamage(err) {
-			return nil, err
-		} else if err == nil {
-			from = covered.Next()
-		} else {
-			covered = segment.Checkpoints{}
-		}
+	covered, from, err := b.covered(file, x)
+	if err != nil {
+		return nil, err
 	}
-	rest, err := segment.List(file, s.origin(), from, x.tail)
-	return append(covered.Entries, rest...), err
+	rest, err := segment.List(file, x.segment.origin(), from, x.tail)
+	return append(covered, rest...), err
+}
+
+// entriesAround is entries, but goes on behind what does not count, and tells where that lies.
+func (b *Bundle) entriesAround(file *handle, x *extent) ([]format.Entry, []segment.Span, error) {
+	covered, from, err := b.covered(file, x)
+	if err != nil {
+		return nil, nil, err
+	}
+	rest, gaps, err := segment.ListAround(file, x.segment.origin(), from, x.tail)
+	return append(covered, rest...), gaps, err
+}
+
+// covered lists what the checkpoints of an extent say, and where the records behind them begin.
+func (b *Bundle) covered(file *handle, x *extent) ([]format.Entry, segment.Place, error) {
+	s := x.segment
+	start := segment.Place{Offset: format.SegmentHeaderSize, LSN: s.base}
+	if x.checkpoint == 0 {
+		return nil, start, nil
+	}
+	covered, err := segment.ReadCheckpoints(file, s.origin(), x.tail, x.checkpoint)
+	switch {
+	case format.IsDamage(err):
+		return nil, start, nil
+	case err != nil:
+		return nil, start, err
+	}
+	return covered.Entries, covered.Next(), nil
 }
 
 // Checkpoint returns a sealed draft of a CHECKPOINT record if one is due, else

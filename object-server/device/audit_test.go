@@ -120,7 +120,7 @@ func TestExaminedAndMended(t *testing.T) {
 						t.Errorf("a name that is not there: %v", err)
 					}
 					sendAll(t, peer, d)
-					must[int](t)(0, r.Heal(doubt))
+					must[int](t)(0, r.Heal(doubt, Compared{}))
 				}
 				wantWhole(t, mem, d, names)
 			})
@@ -259,7 +259,7 @@ func TestABadSectorIsMended(t *testing.T) {
 			if _, err := send(peer, d, 7, bundle.Position{}, keepOrder); err != nil {
 				t.Fatalf("sector %d: %v", sector, err)
 			}
-			must[int](t)(0, r.Heal(doubt))
+			must[int](t)(0, r.Heal(doubt, Compared{}))
 		}
 		for i := range objects {
 			l, _ := numbered(i)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"martlet/object-server/bundle"
 )
@@ -28,6 +29,7 @@ type partition struct {
 
 	mu     sync.Mutex     // never held while the disk is waited for
 	bundle *bundle.Bundle // guarded by mu; nil until opened. A holder of use has it opened, and may read it
+	opened time.Time      // guarded by mu: when the bundle was
 	moved  bool           // guarded by mu: the partition was split
 }
 
@@ -120,7 +122,7 @@ func (d *Device) openFirst(s *partition, id bundle.ID) (*bundle.Bundle, error) {
 	d.floors.drop(id)
 	d.report(id, b.Report())
 	s.mu.Lock()
-	s.bundle = b
+	s.bundle, s.opened = b, time.Now()
 	s.mu.Unlock()
 	d.caretaker.look(b)
 	return b, nil

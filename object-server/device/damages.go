@@ -81,6 +81,7 @@ type damages struct {
 	unsaved  []Damage              // guarded by mu
 	suspects map[Suspect]bool      // guarded by mu
 	remains  map[Suspect]bool      // partitions with damaged records that were replaced; guarded by mu
+	read     map[Suspect]time.Time // when all of a damaged partition was read for Mend; guarded by mu
 	wake     chan struct{}
 	stopping chan struct{}
 	stopped  chan struct{}
@@ -91,6 +92,7 @@ type damages struct {
 
 func (l *damages) start(d *Device) {
 	l.device, l.byKey, l.hashes, l.suspects, l.remains = d, make(map[damageKey]*Damage), make(map[format.Hash]bool), make(map[Suspect]bool), make(map[Suspect]bool)
+	l.read = make(map[Suspect]time.Time)
 	l.wake, l.stopping, l.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	l.load()
 	go l.run()
@@ -199,6 +201,7 @@ func (l *damages) end(state string, isOver func(x *Damage) bool) {
 func (l *damages) repaired(id bundle.ID) {
 	l.mu.Lock()
 	delete(l.remains, Suspect{id.Policy, id.Partition})
+	delete(l.read, Suspect{id.Policy, id.Partition})
 	l.mu.Unlock()
 	l.end(DamageRepaired, func(x *Damage) bool { return x.Policy == id.Policy && x.Partition == id.Partition })
 }

@@ -7,7 +7,7 @@ const (
 	janitorRound = time.Hour
 )
 
-// janitor removes what opening bundles put into quarantine, once it is old.
+// janitor removes what opening and mending bundles put into quarantine, once it is old.
 type janitor struct {
 	device            *Device
 	stopping, stopped chan struct{}
@@ -47,6 +47,6 @@ func (j *janitor) tidy(now time.Time) {
 		log.Warn("old files in quarantine cannot be removed", "error", err)
 	}
 	if removed > 0 {
-		log.Info("large files that no record named are removed from quarantine", "files", removed)
+		log.Info("old files are removed from quarantine", "files", removed)
 	}
 }

@@ -63,10 +63,11 @@ type Options struct {
 	busyAfter  time.Duration // for tests; default busyAfter
 	stuckAfter time.Duration // the same
 
-	noFloor       bool    // nothing is kept for compaction, for tests of other things
-	compactByHand bool    // only Compact compacts, for tests that look at the files
-	splitByHand   bool    // only Split splits, for tests that do it step by step
-	compactShare  float64 // of a run that must be dead, for tests; 0: as usual
+	doubtPatience time.Duration // for tests; default doubtPatience
+	noFloor       bool          // nothing is kept for compaction, for tests of other things
+	compactByHand bool          // only Compact compacts, for tests that look at the files
+	splitByHand   bool          // only Split splits, for tests that do it step by step
+	compactShare  float64       // of a run that must be dead, for tests; 0: as usual
 }
 
 const (
@@ -139,6 +140,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.stuckAfter == 0 {
 		o.stuckAfter = stuckAfter
+	}
+	if o.doubtPatience == 0 {
+		o.doubtPatience = doubtPatience
 	}
 	if o.QuarantineAge == 0 {
 		o.QuarantineAge = quarantineAgeDefault

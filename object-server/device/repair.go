@@ -31,12 +31,21 @@ func NewRepaired(root string, id bundle.ID, now time.Time) *Repaired {
 	}
 }
 
+// newMended is NewRepaired for a repair that no operator has asked for: what it takes away is
+// removed from quarantine by age.
+func newMended(root string, id bundle.ID) *Repaired {
+	r := NewRepaired(root, id, time.Now())
+	r.Quarantine += bundle.MendedSuffix
+	return r
+}
+
 // repairFilesMax keeps all segments of a partition open while it is read.
 const repairFilesMax = 1 << 10
 
 // Repair makes a damaged partition open clean while all others are in use, as
 // inspect.Repair says; without apply it only says what is to be done. A partition
-// without damage is read, and stays in use. Requests to a damaged one wait until
+// without damage is read, and stays in use, unless it is in doubt: what began the doubt may
+// have been compacted away since, and then the partition is opened anew. Requests to a damaged one wait until
 // it was read once more and its damaged segments are written anew. A crash leaves
 // each segment as it was or repaired.
 //
@@ -64,20 +73,90 @@ func (d *Device) Repair(policy int, partition uint32, apply bool) (*Repaired, er
 		return nil, err
 	}
 	found, err := verify(d.fs, d.root, id, b.Acknowledged())
-	if err == nil && len(found) > 0 {
+	if err == nil && (len(found) > 0 || b.Doubt().LSN > 0) {
 		err = d.repair(s, id, r, apply, nil)
 	}
 	return r, err
 }
 
-// permit refuses to repair damages, or says up to which LSN records of unknown names are
-// lost with them: the repaired bundle is in doubt then.
-type permit func(b *bundle.Bundle, damages []bundle.Damage) (doubt uint64, err error)
+// permit refuses to repair damages, or says of which names the records are to be erased with
+// them, each up to an LSN.
+type permit func(b *bundle.Bundle, damages []bundle.Damage) (erased map[format.Hash]uint64, err error)
 
 // repair takes a partition out of use, and repairs it, unless permit, if given, refuses.
-// The caretaker and the compactor keep off, as they do while it is split.
 func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, permit permit) error {
-	if apply && d.failures.Load() > 0 {
+	return d.alone(s, id, apply, func(b *bundle.Bundle) error {
+		// What was opened before is not read: a repair replaces files by others of their names.
+		files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
+		floor := b.Acknowledged()
+		files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
+		return errors.Join(d.repairAlone(s, b, r, files, apply, permit), files.Close())
+	})
+}
+
+// repairAlone is repair of a bundle that nothing else uses.
+func (d *Device) repairAlone(s *partition, b *bundle.Bundle, r *Repaired, files *bundle.Files, apply bool, permit permit) error {
+	id := b.ID()
+	plan, err := inspect.PlanRepair(files, id)
+	if err != nil {
+		return err
+	}
+	r.Repair = plan
+	for i := range plan.Damages {
+		d.damages.note(id, plan.Damages[i], true)
+	}
+	if permit != nil {
+		erased, err := permit(b, plan.Damages)
+		if err != nil {
+			return err
+		}
+		r.Erase(erased)
+	}
+	if !apply || len(r.Damages) == 0 && permit == nil && b.Doubt().LSN == 0 {
+		return nil
+	}
+	leave := func() {}
+	if permit != nil {
+		if leave, err = d.roomToRewrite(files.Directory(id), r.Rewrite); err != nil {
+			return err
+		}
+	}
+	err = r.Run(r.Quarantine)
+	leave()
+	if r.Done = err == nil; r.Done {
+		d.damages.repaired(id)
+	}
+	d.renew(s, id, nil)
+	d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
+		"damages", len(r.Damages), "rewritten", len(r.Rewrite), "quarantine", r.Quarantine, "error", err)
+	return err
+}
+
+// roomToRewrite asks for the room of segments that are written anew: the old ones keep theirs
+// in quarantine. leave must follow.
+func (d *Device) roomToRewrite(directory string, segments []string) (leave func(), err error) {
+	var bytes int64
+	for _, name := range segments {
+		file, err := d.fs.Open(filepath.Join(directory, name))
+		if err != nil {
+			return nil, fmt.Errorf("device: %w", err)
+		}
+		size, err := file.Size()
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("device: %w", err)
+		}
+		bytes += size
+	}
+	if err := d.room.enter(bytes); err != nil {
+		return nil, err
+	}
+	return func() { d.room.leave(bytes) }, nil
+}
+
+// alone calls do with a bundle that nothing else uses. If it is to be changed all of it is
+// durable, and closed. The caretaker and the compactor keep off, as they do while it is split.
+func (d *Device) alone(s *partition, id bundle.ID, changes bool, do func(b *bundle.Bundle) error) error {
+	if changes && d.failures.Load() > 0 {
 		return errors.New("device: a write or flush has failed since it was opened, so what is read may not be on the disk: restart the object server")
 	}
 	d.compactor.working.Lock()
@@ -90,42 +169,18 @@ func (d *Device) repair(s *partition, id bundle.ID, r *Repaired, apply bool, per
 	if err != nil {
 		return err
 	}
-	if apply {
+	if changes {
 		if err := d.settle(b); err != nil {
 			return err
 		}
 	}
-	// What was opened before is not read: a repair replaces files by others of their names.
-	files := bundle.NewFiles(d.fs, d.root, repairFilesMax)
-	floor := b.Acknowledged()
-	files.Floor = func(bundle.ID, format.Identity) uint64 { return floor }
-	plan, err := inspect.PlanRepair(files, id)
-	if err == nil {
-		r.Repair = plan
-		for i := range plan.Damages {
-			d.damages.note(id, plan.Damages[i], true)
-		}
-	}
-	doubt := uint64(0)
-	if err == nil && permit != nil {
-		doubt, err = permit(b, plan.Damages)
-	}
-	if err == nil && apply && (len(r.Damages) > 0 || permit != nil) {
-		err = r.Run(r.Quarantine)
-		if r.Done = err == nil; r.Done {
-			d.damages.repaired(id)
-		}
-		d.renew(s, id, doubt)
-		d.options.Logger.Info("repair of a partition", "device", d.root, "policy", id.Policy, "partition", id.Partition,
-			"damages", len(r.Damages), "quarantine", r.Quarantine, "error", err)
-	}
-	return errors.Join(err, files.Close())
+	return do(b)
 }
 
 // renew puts a bundle that is opened anew in the place of the one whose files were
-// replaced, in doubt up to an LSN. If it cannot be opened the next user tries again.
-// s.use is held.
-func (d *Device) renew(s *partition, id bundle.ID, doubt uint64) {
+// replaced, or of which damages were met since: their records count as lost. If it cannot be
+// opened the next user tries again. s.use is held.
+func (d *Device) renew(s *partition, id bundle.ID, lost []bundle.Damage) {
 	s.opening.Lock() // the next user of the partition waits here; a list of the bundles does not
 	defer s.opening.Unlock()
 	s.mu.Lock()
@@ -139,10 +194,10 @@ func (d *Device) renew(s *partition, id bundle.ID, doubt uint64) {
 		d.options.Logger.Error("a repaired partition cannot be opened", "device", d.root, "policy", id.Policy, "partition", id.Partition, "error", err)
 		return
 	}
-	b.Distrust(doubt)
+	b.Distrust(lost)
 	d.report(id, b.Report())
 	s.mu.Lock()
-	s.bundle = b
+	s.bundle, s.opened = b, time.Now()
 	s.mu.Unlock()
 	d.caretaker.look(b)
 }

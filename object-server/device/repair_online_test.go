@@ -180,7 +180,7 @@ func TestOpeningWhatWasRepairedStallsNoOther(t *testing.T) {
 	repaired := d.partitionOf(id)
 	repaired.use.Lock()
 	s.Store(repaired)
-	d.renew(repaired, id, 0)
+	d.renew(repaired, id, nil)
 	s.Store(nil)
 	repaired.use.Unlock()
 	if reads.Load() == 0 || stalls.Load() > 0 {

@@ -130,6 +130,16 @@ func (r Replica) Slices(above uint8, prefix uint32, level uint8, horizon format.
 	return found, at, err
 }
 
+// IsPartial tells whether the last Elements, or digests, left out names whose newest records
+// are hidden by damage.
+func (r Replica) IsPartial() (is bool, err error) {
+	err = r.during(func(b *bundle.Bundle) error {
+		is = b.IsPartial()
+		return nil
+	})
+	return is, err
+}
+
 // Elements lists what is in a slice: replicas tell by it which names differ. It reads
 // the runs of the partition, and no records but those behind the last checkpoint.
 func (r Replica) Elements(level uint8, prefix uint32) (all []sethash.Element, at bundle.Position, err error) {

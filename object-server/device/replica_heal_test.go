@@ -54,10 +54,10 @@ func TestHeal(t *testing.T) {
 	if _, err := d.Head(absent); !errors.Is(err, ErrQuarantined) {
 		t.Errorf("before it is healed: %v", err)
 	}
-	if err := r.Heal(bundle.Position{Bundle: doubt.Bundle, LSN: doubt.LSN - 1}); !errors.Is(err, ErrChanged) {
+	if err := r.Heal(bundle.Position{Bundle: doubt.Bundle, LSN: doubt.LSN - 1}, Compared{}); !errors.Is(err, ErrChanged) {
 		t.Errorf("another doubt: %v", err)
 	}
-	must[int](t)(0, r.Heal(doubt))
+	must[int](t)(0, r.Heal(doubt, Compared{}))
 	for range 2 {
 		for i := range 101 {
 			l, _ := numbered(i)
@@ -80,7 +80,7 @@ func TestHeal(t *testing.T) {
 			t.Errorf("the doubt is %+v", now)
 		}
 		must[int](t)(0, r.SetSyncedThrough("n1", must[bundle.Position](t)(r.Position())))
-		must[int](t)(0, r.Heal(doubt)) // of what is healed
+		must[int](t)(0, r.Heal(doubt, Compared{})) // of what is healed
 		must[int](t)(0, d.Close())
 		d = open(t, mem, "/d", Options{SpillBytes: 2000})
 	}
@@ -103,7 +103,7 @@ func TestHealGivesUpNothingElse(t *testing.T) {
 		}
 		loc, name := numbered(50)
 		rot(mem, d, name)
-		if err := r.Heal(doubt); !errors.Is(err, ErrQuarantined) {
+		if err := r.Heal(doubt, Compared{}); !errors.Is(err, ErrQuarantined) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := d.Head(Location{Partition: 7, Hash: format.Hash{1}}); !errors.Is(err, ErrQuarantined) {
@@ -111,7 +111,7 @@ func TestHealGivesUpNothingElse(t *testing.T) {
 		}
 		if what == "data" { // which a later write replaces
 			must[State](t)(put(d, loc, name, 20, body(7, 300)))
-			must[int](t)(0, r.Heal(doubt))
+			must[int](t)(0, r.Heal(doubt, Compared{}))
 			wantBody(t, d, loc, body(7, 300))
 		}
 		must[int](t)(0, d.Close())
@@ -205,7 +205,7 @@ func (s *replicas) loseAndHeal(t *testing.T, rng *rand.Rand, seen map[string]int
 		r := m.device.Replica(0, partition)
 		doubt := must[bundle.Position](t)(r.Doubt())
 		_, imported := send(s.machines[0].device, m.device, partition, bundle.Position{}, keepOrder)
-		err := r.Heal(doubt)
+		err := r.Heal(doubt, Compared{})
 		switch {
 		case errors.Is(err, ErrQuarantined):
 			seen["refused"]++
@@ -277,7 +277,7 @@ func TestCrashWhileHealing(t *testing.T) {
 			t.Fatal(err)
 		}
 		left.Store(rng.Int64N(30))
-		_ = r.Heal(doubt)
+		_ = r.Heal(doubt, Compared{})
 		after := mem.CrashClone(rng)
 		_ = d.Close()
 		d = open(t, after, "/d", Options{SpillBytes: 2000})

@@ -189,7 +189,7 @@ func (d *Device) useAll(round []*incoming) (map[bundle.ID]*partition, error) {
 // The name is locked.
 func (d *Device) prepareImport(x *incoming) error {
 	m := x.metadata
-	w := rival{bundle: x.bundle, hash: x.at.Hash, kind: x.record.Type(), metadata: m}
+	w := rival{bundle: x.bundle, hash: x.at.Hash, kind: x.record.Type(), metadata: m, isOfPeer: true}
 	w.isLost = func(lsn uint64) bool { return d.damages.isLost(x.bundle.ID(), lsn) }
 	if w.kind == format.TypeSpill {
 		w.kind = format.TypePut

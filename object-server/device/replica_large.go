@@ -43,6 +43,7 @@ func (d *Device) importSpill(x *incoming) error {
 		return err
 	}
 	defer u.Abort()
+	u.ofPeer = true
 	buffer := buffers.Get(format.ChunkSize)
 	defer buffer.Free()
 	for offset := int64(0); offset < size; offset += format.ChunkSize {

@@ -28,7 +28,8 @@ func (r Replica) SyncedThrough(peer string) (p bundle.Position, err error) {
 // It survives a crash some seconds later, and a clean stop. A full device, or one on
 // which the write fails, tells an error, and may have noted it. Errors beside:
 // ErrChanged where the position is not of this bundle, and ErrQuarantined while records
-// of unknown names are lost: should they be read again, the peer may not have them.
+// of unknown names are lost or hidden: should they be read again, the peer may not have
+// them.
 func (r Replica) SetSyncedThrough(peer string, position bundle.Position) error {
 	if len(peer) == 0 || len(peer) > PeerMax {
 		return fmt.Errorf("%w: a peer with a name of %d bytes", ErrInvalid, len(peer))
@@ -39,6 +40,9 @@ func (r Replica) SetSyncedThrough(peer string, position bundle.Position) error {
 		now := b.Position()
 		if doubt := b.Doubt(); doubt.LSN > 0 {
 			return fmt.Errorf("%w: records up to %d are lost", ErrQuarantined, doubt.LSN)
+		}
+		if b.IsPartial() {
+			return fmt.Errorf("%w: digests leave out what damage hides", ErrQuarantined)
 		}
 		if position.Bundle != now.Bundle || position.LSN > now.LSN {
 			return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)

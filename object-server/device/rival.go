@@ -21,6 +21,7 @@ type rival struct {
 	kind     format.Type // PUT, TOMBSTONE or DELETE MARKER
 	metadata *format.Metadata
 	isLost   func(lsn uint64) bool // of a record whose data are known to be damaged; nil: none is
+	isOfPeer bool                  // it is a record of another replica
 }
 
 // winsTie tells whether the write replaces a record of the same time: a delete

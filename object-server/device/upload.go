@@ -24,6 +24,7 @@ type Upload struct {
 	size   int64
 	held   int64 // let in by the room of the device
 	ended  bool
+	ofPeer bool  // it is a record of another replica
 	failed error // of an earlier Write
 }
 
@@ -150,7 +151,7 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m}
+	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m, isOfPeer: u.ofPeer}
 	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *versions.Chain) (versions.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
@@ -252,6 +253,9 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	b, t := w.bundle, w.metadata.Timestamp
 	record, buffer, damage, err := readStored(b, w.hash, t)
 	defer buffer.Free()
+	if errors.Is(err, ErrUnknown) && w.isOfPeer && b.WasLostOf(w.hash) { // what is stored is given up for what peers have
+		err = nil
+	}
 	old := replaced{record: record}
 	if err != nil {
 		return old, err

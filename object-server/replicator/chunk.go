@@ -67,7 +67,7 @@ func (x *devicePass) chunk(ctx context.Context, numbers []uint32) (inSync []bool
 
 // isInSync tells whether all peers have everything.
 func (p *replicas) isInSync() bool {
-	return p.state.IsKnown && !slices.ContainsFunc(p.peers, func(one *pair) bool { return !one.isWhole })
+	return p.state.IsKnown && p.state.Doubt == 0 && !slices.ContainsFunc(p.peers, func(one *pair) bool { return !one.isWhole })
 }
 
 // look asks this device and all peers for the states of partitions.

@@ -67,22 +67,22 @@ func (s *remote) slices(ctx context.Context, partition uint32, power int, level 
 	return found, nil
 }
 
-// elements returns the elements of a slice, without tombstones from before the horizon.
-func (s *remote) elements(ctx context.Context, partition uint32, level uint8, prefix uint32, horizon uint64) (map[sethash.Element]bool, error) {
+// elements returns the elements of a slice, without tombstones from before the horizon, and whether damage hides some.
+func (s *remote) elements(ctx context.Context, partition uint32, level uint8, prefix uint32, horizon uint64) (all map[sethash.Element]bool, isPartial bool, err error) {
 	var a wire.Elements
 	q := wire.ElementsRequest{Partition: s.partition(partition), Level: level, Prefix: prefix}
 	if err := s.call(ctx, wire.NameElements, &q, &a); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	found, err := wire.ParseElements(a.Elements)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return nil, false, fmt.Errorf("%s: %w", s, err)
 	}
-	all := make(map[sethash.Element]bool, len(found))
+	all = make(map[sethash.Element]bool, len(found))
 	for _, e := range found {
 		if e.Deleted == 0 || e.Deleted >= horizon {
 			all[e] = true
 		}
 	}
-	return all, nil
+	return all, a.IsPartial, nil
 }

@@ -23,9 +23,10 @@ type comparison struct {
 	partition uint32
 	horizon   uint64
 	level     uint8 // of the slices
-	isBlind   bool  // the elements of from are not known: all names of the slices that differ count
 	most      int   // elements that are compared at once
-	hashes    []byte
+
+	ours, theirs map[format.Hash]bool // names of which from has an element that to lacks, and the other way round
+	isPartial    bool                 // damage hides names of to
 }
 
 // slice is one that differs, and about how many elements it has.
@@ -34,12 +35,31 @@ type slice struct {
 	elements uint64
 }
 
-// names returns the names of which two replicas have different elements. While records of the first one are lost, its names
-// are not known: then it returns what the second one has near each difference.
+// names returns the names of which two replicas have different elements.
 func (r *Replicator) names(ctx context.Context, from, to *remote, partition uint32, own, other *wire.State, power int) ([]byte, error) {
+	c, err := r.differences(ctx, from, to, partition, own, other, power)
+	if err != nil {
+		return nil, err
+	}
+	return appendNames(appendNames(nil, c.ours), c.theirs), nil
+}
+
+// appendNames appends those names that are not there yet.
+func appendNames(to []byte, names map[format.Hash]bool) []byte {
+	known, err := wire.ParseHashes(to)
+	for hash := range names {
+		if err == nil && !known[hash] {
+			to = wire.AppendHash(to, hash)
+		}
+	}
+	return to
+}
+
+// differences compares the elements of two replicas.
+func (r *Replicator) differences(ctx context.Context, from, to *remote, partition uint32, own, other *wire.State, power int) (*comparison, error) {
 	c := &comparison{
-		from: from, to: to, partition: partition, horizon: max(own.Horizon, other.Horizon), level: uint8(power), isBlind: own.Doubt > 0,
-		most: r.elementsAtOnce,
+		from: from, to: to, partition: partition, horizon: max(own.Horizon, other.Horizon), level: uint8(power),
+		most: r.elementsAtOnce, ours: map[format.Hash]bool{}, theirs: map[format.Hash]bool{},
 	}
 	for n := max(elementsIn(&own.Digest), elementsIn(&other.Digest)); n > namesInSlice && c.level < sethash.LevelMax &&
 		int(c.level) < power+slicesBitsMax; n /= 2 {
@@ -49,7 +69,7 @@ func (r *Replicator) names(ctx context.Context, from, to *remote, partition uint
 	if err == nil {
 		err = c.compare(ctx, different, uint8(power), partition)
 	}
-	return c.hashes, err
+	return c, err
 }
 
 func elementsIn(d *sethash.Digest) uint64 { return d.Versions.Count + d.Tombstones.Count }
@@ -113,13 +133,11 @@ func (c *comparison) compare(ctx context.Context, different []slice, level uint8
 // compareIn notes the names that differ in one slice. It halves the slice if an answer has no room for its elements: there
 // may be any number of tombstones from before the horizon, which no digest counts.
 func (c *comparison) compareIn(ctx context.Context, level uint8, prefix uint32) error {
-	var ours, theirs map[sethash.Element]bool
-	var err error
-	if !c.isBlind {
-		ours, err = c.from.elements(ctx, c.partition, level, prefix, c.horizon)
-	}
+	var theirs map[sethash.Element]bool
+	var isPartial bool
+	ours, _, err := c.from.elements(ctx, c.partition, level, prefix, c.horizon)
 	if err == nil {
-		theirs, err = c.to.elements(ctx, c.partition, level, prefix, c.horizon)
+		theirs, isPartial, err = c.to.elements(ctx, c.partition, level, prefix, c.horizon)
 	}
 	var refused *grid.Error
 	if errors.As(err, &refused) && refused.Code == grid.CodeTooLarge && level < sethash.LevelMax {
@@ -131,21 +149,15 @@ func (c *comparison) compareIn(ctx context.Context, level uint8, prefix uint32) 
 	if err != nil {
 		return err
 	}
-	found := map[format.Hash]bool{}
-	add := func(hash format.Hash) {
-		if !found[hash] {
-			found[hash] = true
-			c.hashes = wire.AppendHash(c.hashes, hash)
-		}
-	}
+	c.isPartial = c.isPartial || isPartial
 	for e := range ours {
 		if !theirs[e] {
-			add(e.Hash)
+			c.ours[e.Hash] = true
 		}
 	}
 	for e := range theirs {
 		if !ours[e] {
-			add(e.Hash)
+			c.theirs[e.Hash] = true
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (r *Replicator) eachDevice(do func(current *ring.Ring, policy int, d *ring.
 
 // passOf is a pass over a device that has not begun.
 func (r *Replicator) passOf(current *ring.Ring, policy int, d *ring.Device) *devicePass {
-	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, damaged: map[uint32]bool{}}
+	x := &devicePass{Replicator: r, ring: current, policy: policy, device: d, damaged: map[uint32]bool{}, lost: map[uint32][]byte{}}
 	x.own = x.remoteOf(d)
 	x.own.directory = r.config.deviceDirectory(d.Name)
 	return x
@@ -118,7 +118,8 @@ type devicePass struct {
 	device *ring.Device
 	own    *remote
 
-	damaged map[uint32]bool // partitions with damage that mend could not end
+	damaged map[uint32]bool   // partitions with damage that mend could not end
+	lost    map[uint32][]byte // names of damaged records, by partition
 
 	mu     sync.Mutex
 	report Report

@@ -12,8 +12,8 @@ import (
 // rounds bounds how often one pass sends what a peer misses: clients write meanwhile.
 const rounds = 3
 
-// settle makes the peers of a partition have what this device has. If records of unknown names are lost here, nothing is
-// sent: what a lost tombstone has deleted would come back.
+// settle makes the peers of a partition have what this device has. While records of unknown names are lost here, the server
+// gives only what no lost tombstone has deleted.
 func (x *devicePass) settle(ctx context.Context, p *replicas) {
 	if p.state.Doubt > 0 {
 		if err := x.heal(ctx, p); err != nil {
@@ -21,7 +21,6 @@ func (x *devicePass) settle(ctx context.Context, p *replicas) {
 		}
 		if p.state.Doubt > 0 {
 			x.note(func(report *Report) { report.Doubtful++ })
-			return
 		}
 	}
 	for _, one := range p.peers {

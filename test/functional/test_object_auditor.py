@@ -190,3 +190,96 @@ def test_a_running_cluster_repairs_what_is_read_or_audited(new_cluster: NewClust
     states = {entry["state"] for entry in cluster.services().values()}
     assert states == {"ok"}
     assert cluster.stop() == 0
+
+
+#: The first bytes of a record, and how records are aligned (doc/formats/bundle.md).
+RECORD_MAGIC = b"mrRC"
+UNIT = 64
+
+
+def flip_header(replica: Replica) -> None:
+    """Flip a bit in the header of the object's newest record, on the disk."""
+    named, flipped = replica.path.split("/", 3)[3].encode(), 0
+    for path in sorted((replica.root / "bundles").rglob("*.bundle")):
+        content = path.read_bytes()
+        at = content.rfind(named)
+        if at < 0:
+            continue
+        start = next(
+            unit
+            for unit in range(at // UNIT * UNIT, -1, -UNIT)
+            if content[unit : unit + len(RECORD_MAGIC)] == RECORD_MAGIC
+        )
+        with path.open("r+b") as file:
+            file.seek(start + 9)  # in the record's number
+            file.write(bytes([content[start + 9] ^ 16]))
+        flipped += 1
+    assert flipped == 1
+
+
+def doubt_of(replica: Replica) -> tuple[int, str | None]:
+    """Return the status of a replica's answer, and what it says to be in doubt."""
+    connection = StorageConnection(replica.cluster.home, HOST, replica.port)
+    try:
+        connection.request("HEAD", replica.path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers["X-Backend-Doubt"]
+    except OSError as error:
+        return 0, str(error)
+    finally:
+        connection.close()
+
+
+def test_damaged_headers_are_repaired_and_what_was_deleted_stays_so(
+    new_cluster: NewCluster,
+) -> None:
+    """Bits flip in record headers on one of three nodes: of an object and of a tombstone.
+
+    The replicas are equal again without a command. A restart of the server changes nothing.
+    """
+    cluster = new_cluster("--nodes", "3", background=True).start()
+    account = Account(cluster.port)
+    owner = account.path.rpartition("/")[2]
+    assert account.call("PUT", "c").status == 201
+    names = [f"o{number:02}" for number in range(40)]
+    for name in names:
+        assert account.call("PUT", "c", name, body=b"first").status == 201
+    deleted, replaced = names[0], names[1]
+    assert account.call("DELETE", "c", deleted).status == 204
+    assert account.call("PUT", "c", replaced, body=b"second").status == 201
+    replicas = {
+        name: [Replica(cluster, owner, name, number) for number in range(3)] for name in names
+    }
+    server = next(
+        f"object-server-node{node}"
+        for node in (1, 2, 3)
+        if cluster.storage_port("object", node) == replicas[deleted][0].port
+    )
+
+    def are_equal() -> bool:
+        return all(
+            doubt_of(replica) == (404 if name == deleted else 200, None)
+            for name in names
+            for replica in replicas[name]
+        )
+
+    await_true(are_equal, "equal replicas before anything is damaged")
+    victims = [
+        next(one for one in replicas[name] if one.port == replicas[deleted][0].port)
+        for name in (deleted, replaced)
+    ]
+    for victim in victims:
+        flip_header(victim)
+        assert doubt_of(victim)[1] is not None, "a reader meets the damage"
+    await_true(are_equal, "a repair of damaged headers")
+    cluster.kill_and_await_restart(server)
+    await_true(are_equal, "the same after a restart")
+    assert account.call("GET", "c", deleted).status == 404
+    assert account.call("GET", "c", replaced).body == b"second"
+    for victim in victims:
+        status, figures = victim.run("audit", "--device", victim.device)
+        assert (status, figures["damages"], figures["failures"]) == (0, 0, 0)
+    assert deleted not in account.call("GET", "c").lines
+    account.close()
+    assert cluster.stop() == 0

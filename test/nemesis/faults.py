@@ -30,6 +30,8 @@ RING_BUILDER = Path(sysconfig.get_path("scripts")) / "martlet-ring-builder"
 _FLIPS = 8
 #: Random places in a file that are tried until one is in a body.
 _TRIES = 100
+#: How records are aligned, how each begins, and the bytes of its header (doc/formats/bundle.md).
+_UNIT, _RECORD_MAGIC, _HEADER = 64, b"mrRC", 128
 _SECTOR = 4096
 #: Before the rule with which Linux delivers to its own addresses.
 _RULE_PRIORITY = "10"
@@ -192,7 +194,9 @@ class Faults:
         )
         for file in self._chance.choices(files, k=_FLIPS) if files else []:
             with contextlib.suppress(FileNotFoundError), file.open("r+b", buffering=0) as handle:
-                at = self._in_a_body(handle.read())
+                content = handle.read()
+                choose = self._chance.choice((self._in_a_body, self._in_a_header))
+                at = choose(content)
                 if at is not None:
                     handle.seek(at)
                     (byte,) = handle.read(1)
@@ -201,15 +205,21 @@ class Faults:
         return lambda: None
 
     def _in_a_body(self, content: bytes) -> int | None:
-        """A random place in a body, which repeats its 32 bytes.
-
-        A record with a damaged header stays in quarantine, so the replicas would not be equal.
-        """
+        """A random place in a body, which repeats its 32 bytes."""
         for _ in range(_TRIES):
             at = self._chance.randrange(len(content)) if content else 0
             if content[at : at + 32] == content[at + 32 : at + 64] != bytes(32):
                 return at
         return None
+
+    def _in_a_header(self, content: bytes) -> int | None:
+        """A random place in the header of a record (doc/formats/bundle.md)."""
+        headers = [
+            at
+            for at in range(0, len(content), _UNIT)
+            if content[at : at + len(_RECORD_MAGIC)] == _RECORD_MAGIC
+        ]
+        return self._chance.choice(headers) + self._chance.randrange(_HEADER) if headers else None
 
     def _replace_disk(self) -> Callable[[], None]:
         """Take the disk away; at the end there is an empty one, which the operator adopts."""

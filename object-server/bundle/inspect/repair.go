@@ -29,6 +29,9 @@ type Repair struct {
 	pass  *pass
 	large map[uint64]bool // large files that are lost
 
+	erased   map[format.Hash]uint64 // see Erase
+	erasedIn map[string]bool        // segments
+
 	mended map[uint64][]byte        // by LSN: what is written in place of damaged records
 	links  map[uint64]versions.Link // what those of names with versions say
 }
@@ -96,11 +99,45 @@ func (r *Repair) dropReturns() (found bool, err error) {
 	return found, nil
 }
 
+// Erase leaves out the records of some names as well, up to an LSN of each: what is damaged
+// may have deleted them. Run writes the segments in the order of the log. So a crash leaves
+// the last damage, and with it the reason, until no such record is left before it.
+func (r *Repair) Erase(through map[format.Hash]uint64) {
+	r.erased = through
+	if len(through) == 0 {
+		return
+	}
+	for i := range r.pass.spills {
+		if s := &r.pass.spills[i]; s.lsn <= through[s.hash] {
+			r.large[s.id] = true
+		}
+	}
+	r.Returns = slices.DeleteFunc(r.Returns, func(x Return) bool { return x.LSN <= through[x.Hash] })
+	r.erasedIn = make(map[string]bool)
+	for i := range r.pass.kept {
+		if k := &r.pass.kept[i]; r.isErased(k.hash, k.lsn) {
+			s := &r.pass.segments[k.segment].file
+			r.erasedIn[format.SegmentName(s.Sequence, s.Generation)] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.erasedIn)) {
+		if !slices.Contains(r.Rewrite, name) {
+			r.Rewrite = append(r.Rewrite, name)
+		}
+	}
+}
+
+// isErased tells whether a record is one that Erase leaves out.
+func (r *Repair) isErased(hash format.Hash, lsn uint64) bool { return lsn <= r.erased[hash] }
+
+// isDone tells whether nothing is left to be written anew.
+func (r *Repair) isDone() bool { return len(r.Damages)+len(r.erasedIn) == 0 }
+
 // isDamaged tells whether a segment must be written anew. The one behind a gap
 // takes over the numbers of the gap.
 func (r *Repair) isDamaged(s *passed) bool {
 	name := format.SegmentName(s.file.Sequence, s.file.Generation)
-	return s.from < s.file.Base ||
+	return s.from < s.file.Base || r.erasedIn[name] ||
 		slices.ContainsFunc(r.Damages, func(d bundle.Damage) bool { return d.Segment == name && !isCopy(&d) }) ||
 		slices.ContainsFunc(r.pass.spills, func(x spill) bool { return r.large[x.id] && x.segment.Sequence == s.file.Sequence })
 }
@@ -158,16 +195,16 @@ const roundsMax = 16
 // lock. A crash leaves each segment either as it was or repaired, and links to
 // files in quarantine; it can be run again.
 func (r *Repair) Run(quarantine string) error {
-	if len(r.Damages) == 0 {
+	if r.isDone() {
 		return nil
 	}
 	files := r.pass.files
 	if err := vfs.MakeDirectories(files.FS, files.Root, quarantine); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	for next, n := r, 1; len(next.Damages) > 0; n++ {
+	for next, n := r, 1; !next.isDone(); n++ {
 		if n > roundsMax {
-			return fmt.Errorf("bundle: %s is still damaged after %d rounds: %s", r.pass.directory(), roundsMax, &next.Damages[0])
+			return fmt.Errorf("bundle: %s is still damaged after %d rounds: %v", r.pass.directory(), roundsMax, next.Damages)
 		}
 		if err := next.round(quarantine); err != nil {
 			return err
@@ -176,6 +213,7 @@ func (r *Repair) Run(quarantine string) error {
 		if next, err = PlanRepair(files, r.pass.id); err != nil {
 			return err
 		}
+		next.Erase(r.erased)
 		r.Damages = append(r.Damages, next.Damages...)
 		r.Rewrite, r.Returns = append(r.Rewrite, next.Rewrite...), append(r.Returns, next.Returns...)
 	}
@@ -399,6 +437,9 @@ func (r *Repair) copy(file vfs.File, s *passed, generation uint32) error {
 // copied is what is written of a record of a segment; nil if nothing.
 func (r *Repair) copied(scan *Scan, e *Entry, name string) ([]byte, format.Header, error) {
 	head := e.Record.Head
+	if r.isErased(head.Hash, head.LSN) {
+		return nil, head, nil
+	}
 	if e.Damage == nil && !r.isLost(name, e) {
 		p, err := scan.bytes(e)
 		return p, head, err

@@ -266,7 +266,7 @@ func (s *Scan) lose(g *segment.Gap) {
 	known, through := s.known()
 	for _, e := range known {
 		if at := int64(e.Unit) * format.UnitSize; at >= g.From && at < g.To {
-			d.Lost = append(d.Lost, bundle.Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at)})
+			d.Lost = append(d.Lost, bundle.Lost{LSN: e.LSN, Hash: e.Hash, Name: s.nameAt(at), IsSure: true})
 		}
 	}
 	if first := max(g.First, through+1); first <= g.Last && !g.Unnamed {

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -257,16 +258,37 @@ func mayHold(bytes int64, generation uint32) uint64 {
 // List lists the named records of a segment from a place on, up to the offset at
 // which its records end. ErrDamaged when a header there does not count.
 func List(file io.ReaderAt, of Origin, from Place, end int64) ([]format.Entry, error) {
-	var entries []format.Entry
+	entries, gaps, err := ListAround(file, of, from, end)
+	if err == nil && len(gaps) > 0 {
+		return nil, fmt.Errorf("%w: no record at offset %d", format.ErrDamaged, gaps[0].From)
+	}
+	return entries, err
+}
+
+// ListAround is List, but goes on behind what does not count, and tells where that lies.
+func ListAround(file io.ReaderAt, of Origin, from Place, end int64) (entries []format.Entry, gaps []Span, err error) {
 	w := NewWalker(NewWindow(file, end, WindowSize), of, from, NoLimit)
 	defer w.Close()
 	for {
 		h, err := w.Read()
+		if errors.Is(err, format.ErrDamaged) {
+			start := w.next.Offset
+			isMore, err := w.Skip()
+			if err != nil {
+				return nil, nil, err
+			}
+			gap := Span{start, end}
+			if isMore {
+				gap.To = w.next.Offset
+			}
+			gaps = append(gaps, gap)
+			continue
+		}
 		if err == io.EOF {
-			return entries, nil
+			return entries, gaps, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if h.Type.Named() {
 			entries = append(entries, h.Entry(uint32(w.at/format.UnitSize)))

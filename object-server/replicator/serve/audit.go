@@ -56,11 +56,11 @@ func (r *Replicas) useAudited(name string, do func(s audited) error) error {
 	return r.use(name, func(s store) error { return do(s) })
 }
 
-// mend rewrites a partition without damaged records that do not count any more.
+// mend rewrites a partition without damaged records that do not count any more, or begins a doubt.
 func (r *Replicas) mend(_ context.Context, q *wire.MendRequest) (*wire.Mended, error) {
 	a := &wire.Mended{}
 	return a, r.replica(&q.Partition, func(replica device.Replica) error {
-		err := replica.Mend(false) // a doubt of Mend is in memory: a restart forgets it
+		err := replica.Mend(q.MayDoubt)
 		if a.IsMended = err == nil; errors.Is(err, device.ErrQuarantined) {
 			err = nil
 		}

@@ -54,12 +54,7 @@ func (r *Replicas) promise(at place, to string, ring int64) bool {
 		return false
 	}
 	now := time.Now()
-	for other, promises := range r.held {
-		maps.DeleteFunc(promises, func(_ string, p promise) bool { return now.After(p.until) })
-		if len(promises) == 0 {
-			delete(r.held, other)
-		}
-	}
+	r.sweep(now)
 	if r.held[at] == nil {
 		r.held[at] = map[string]promise{}
 	}
@@ -68,13 +63,32 @@ func (r *Replicas) promise(at place, to string, ring int64) bool {
 	return true
 }
 
+// sweepPause is how long promises may be kept in memory after they are over: a hold must not look at all others.
+const sweepPause = time.Minute
+
+// sweep forgets promises that are over. r.mu is held.
+func (r *Replicas) sweep(now time.Time) {
+	if now.Sub(r.swept) < sweepPause {
+		return
+	}
+	r.swept = now
+	for other, promises := range r.held {
+		maps.DeleteFunc(promises, func(_ string, p promise) bool { return now.After(p.until) })
+		if len(promises) == 0 {
+			delete(r.held, other)
+		}
+	}
+}
+
 // promises tells to which devices a partition was promised.
 func (r *Replicas) promises(_ context.Context, q *wire.PromisesRequest) (*wire.Promises, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var a wire.Promises
 	for to, p := range r.held[placeOf(&q.Partition)] {
-		a.Promises = append(a.Promises, wire.Promise{For: to, Number: p.number})
+		if time.Now().Before(p.until) {
+			a.Promises = append(a.Promises, wire.Promise{For: to, Number: p.number})
+		}
 	}
 	return &a, nil
 }

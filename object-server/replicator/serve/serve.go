@@ -3,9 +3,11 @@ package serve
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -27,7 +29,8 @@ type Replicas struct {
 	importing map[place]bool               // partitions that get records; guarded by mu
 	dropping  map[place]bool               // guarded by mu
 	held      map[place]map[string]promise // to keep partitions, by the device that has removed its replica; guarded by mu
-	promised  uint64                       // promises made; guarded by mu
+	promised  uint64                       // number of the last promise; guarded by mu
+	swept     time.Time                    // when promises that are over were last looked for; guarded by mu
 
 	hints hints
 }
@@ -44,7 +47,10 @@ func placeOf(p *wire.Partition) place { return place{p.Device, p.Policy, p.Numbe
 // New returns Replicas without devices.
 func New() *Replicas {
 	stopped, stop := context.WithCancel(context.Background())
-	return &Replicas{stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]map[string]promise{}}
+	return &Replicas{
+		stopped: stopped, stop: stop, importing: map[place]bool{}, dropping: map[place]bool{}, held: map[place]map[string]promise{},
+		promised: uint64(time.Now().UnixNano()), // a replicator may have the number of a promise from before a restart
+	}
 }
 
 // Stop ends all streams, because the server stops.
@@ -198,6 +204,9 @@ func (r *Replicas) elements(_ context.Context, q *wire.ElementsRequest) (*wire.E
 	err := r.replica(&q.Partition, func(replica device.Replica) error {
 		found, _, err := replica.Elements(q.Level, q.Prefix)
 		a.Elements = wire.AppendElements(nil, found)
+		if err == nil {
+			a.IsPartial, err = replica.IsPartial()
+		}
 		return err
 	})
 	return a, err
@@ -228,8 +237,19 @@ func (r *Replicas) synced(_ context.Context, q *wire.SyncedRequest) (*wire.Done,
 }
 
 func (r *Replicas) heal(_ context.Context, q *wire.HealRequest) (*wire.Done, error) {
+	alone, err := wire.ParseHashes(q.Alone)
+	if err != nil {
+		return nil, badPayload(err)
+	}
+	doubted, err := wire.ParseHashes(q.Doubted)
+	if err != nil {
+		return nil, badPayload(err)
+	}
+	with := device.Compared{
+		Peers: compared(q.Peers), Alone: slices.Collect(maps.Keys(alone)), Doubted: slices.Collect(maps.Keys(doubted)),
+	}
 	return &wire.Done{}, r.replica(&q.Partition, func(replica device.Replica) error {
-		return replica.Heal(q.Doubt.Engine())
+		return replica.Heal(q.Doubt.Engine(), with)
 	})
 }
 

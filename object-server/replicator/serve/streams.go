@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"martlet/object-server/bundle"
@@ -25,9 +24,19 @@ const (
 // want chooses records; nil takes all.
 type want func(e *format.Entry) bool
 
-// asked calls do with the partition of an ExportRequest, and what is wanted of it.
-func (r *Replicas) asked(payload []byte, do func(replica device.Replica, since bundle.Position, want want) error) error {
-	var q wire.ExportRequest
+// asked is an ExportRequest.
+type asked struct {
+	wire.ExportRequest
+	replica device.Replica
+	since   bundle.Position
+	want    want
+	doubt   uint64 // records up to this LSN may have been replaced or deleted by lost ones
+	held    int    // of these, how many are held back
+}
+
+// asked calls do with an ExportRequest, and what is wanted of its partition.
+func (r *Replicas) asked(payload []byte, do func(q *asked) error) error {
+	q := &asked{}
 	if _, err := q.UnmarshalMsg(payload); err != nil {
 		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
 	}
@@ -37,33 +46,72 @@ func (r *Replicas) asked(payload []byte, do func(replica device.Replica, since b
 	}
 	return r.replica(&q.Partition, func(replica device.Replica) error {
 		doubt, err := replica.Doubt()
-		if err == nil && doubt.LSN > 0 && !q.Doubtful {
-			err = fmt.Errorf("%w: records of unknown names are lost", device.ErrQuarantined)
-		}
 		if err != nil {
 			return err
 		}
-		since := q.Since.Engine()
+		q.replica, q.doubt, q.want = replica, doubt.LSN, wanted(hashes, q.Tombstones)
+		if q.doubt > 0 && !q.Doubtful {
+			q.want = q.certain(q.want)
+		}
+		q.since = q.Since.Engine()
 		if q.Peer != "" {
-			if since, err = replica.SyncedThrough(q.Peer); err != nil {
+			if q.since, err = replica.SyncedThrough(q.Peer); err != nil {
 				return err
 			}
 		}
-		return do(replica, since, wanted(hashes, q.Tombstones))
+		return do(q)
 	})
+}
+
+// certain holds back versions that lost records may have replaced or deleted.
+func (q *asked) certain(all want) want {
+	return func(e *format.Entry) bool {
+		switch {
+		case all != nil && !all(e):
+			return false
+		case e.LSN > q.doubt || e.Type == format.TypeTombstone:
+			return true
+		}
+		q.held++
+		return false
+	}
+}
+
+// wasDeleted tells whether a record is of an object that a lost one has deleted.
+func (q *asked) wasDeleted(record []byte) (bool, error) {
+	if q.doubt == 0 || len(q.Lacking) == 0 {
+		return false, nil
+	}
+	h, err := format.ParseHeader(record)
+	if err != nil || h.LSN > q.doubt || h.Type == format.TypeTombstone {
+		return false, err
+	}
+	return q.replica.WasDeleted(compared(q.Lacking), h.LSN, h.Timestamp)
+}
+
+// compared are the peers of a message.
+func compared(peers []wire.ComparedPeer) (all []device.ComparedPeer) {
+	for _, p := range peers {
+		all = append(all, device.ComparedPeer{Name: p.Peer, Horizon: format.Timestamp{Ticks: p.Horizon}})
+	}
+	return all
 }
 
 // export streams the records of a partition that count.
 func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) error {
 	defer context.AfterFunc(r.stopped, s.Cancel)()
-	return r.asked(payload, func(replica device.Replica, since bundle.Position, want want) error {
+	return r.asked(payload, func(q *asked) error {
 		w := bufio.NewWriterSize(s, streamBuffer)
-		done, err := replica.Export(since, want, func(record device.RawRecord) error {
+		done, err := q.replica.Export(q.since, q.want, func(record device.RawRecord) error {
 			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if was, err := q.wasDeleted(record.Bytes); was || err != nil {
 				return err
 			}
 			return wire.WriteRecord(w, record)
 		})
+		done.Skipped += q.held
 		if err == nil {
 			err = wire.WriteEnd(w, done)
 		}
@@ -74,11 +122,12 @@ func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) e
 // locate streams where these records lie, for a replicator of this host: it reads the files itself.
 func (r *Replicas) locate(_ context.Context, s *grid.Stream, payload []byte) error {
 	defer context.AfterFunc(r.stopped, s.Cancel)()
-	return r.asked(payload, func(replica device.Replica, since bundle.Position, want want) error {
-		all, done, err := replica.Locate(since, want)
+	return r.asked(payload, func(q *asked) error {
+		all, done, err := q.replica.Locate(q.since, q.want)
 		if err != nil {
 			return err
 		}
+		done.Skipped += q.held
 		w := bufio.NewWriterSize(s, streamBuffer)
 		return errors.Join(wire.WriteLocated(w, all, done), w.Flush())
 	})

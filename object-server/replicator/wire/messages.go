@@ -100,7 +100,8 @@ type ElementsRequest struct {
 
 // Elements are the elements of a slice, in no order.
 type Elements struct {
-	Elements []byte `msg:"elements"` // AppendElements
+	Elements  []byte `msg:"elements"` // AppendElements
+	IsPartial bool   `msg:"partial"`  // damage hides the newest records of some names; these are left out
 }
 
 // ExportRequest opens a stream of the records of a partition that count.
@@ -110,7 +111,10 @@ type ExportRequest struct {
 	Peer       string    `msg:"peer"`       // only what this peer is not known to have; empty: Since counts
 	Hashes     []byte    `msg:"hashes"`     // 16 bytes each; none: all names
 	Tombstones bool      `msg:"tombstones"` // removals only
-	Doubtful   bool      `msg:"doubtful"`   // also of a partition that has lost records of unknown names
+	// Doubtful asks for what lost records may have replaced or deleted as well. What was deleted is left out, as far as Lacking
+	// tells: these peers do not have what is asked for.
+	Doubtful bool           `msg:"doubtful"`
+	Lacking  []ComparedPeer `msg:"lacking"`
 }
 
 // Imported ends a stream of records to a server.
@@ -177,15 +181,25 @@ type Promise struct {
 	Number uint64 `msg:"number"`
 }
 
-// HealRequest says that all that peers have of a partition was imported since its Doubt was told.
+// HealRequest says that all that peers have of a partition was imported since its Doubt was told, and how it compares with them.
 type HealRequest struct {
-	Partition Partition `msg:"partition"`
-	Doubt     Position  `msg:"doubt"`
+	Partition Partition      `msg:"partition"`
+	Doubt     Position       `msg:"doubt"`
+	Peers     []ComparedPeer `msg:"peers"`   // that are not in doubt themselves
+	Alone     []byte         `msg:"alone"`   // 16 bytes each: names of which no peer has the same version, and none is in doubt
+	Doubted   []byte         `msg:"doubted"` // the same: names of which none of Peers has it
+}
+
+// ComparedPeer is a peer under the name that it has in a Holding.
+type ComparedPeer struct {
+	Peer    string `msg:"peer"`
+	Horizon uint64 `msg:"horizon"` // in ticks
 }
 
 // MendRequest asks to rewrite a partition without its damaged records, once peers have given what counts of them.
 type MendRequest struct {
 	Partition Partition `msg:"partition"`
+	MayDoubt  bool      `msg:"doubt"` // all peers can be asked for what is lost with a damaged header
 }
 
 // Mended answers it.

@@ -7,6 +7,67 @@ import (
 )
 
 // MarshalMsg implements msgp.Marshaler
+func (z ComparedPeer) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 2
+	// string "peer"
+	o = append(o, 0x82, 0xa4, 0x70, 0x65, 0x65, 0x72)
+	o = msgp.AppendString(o, z.Peer)
+	// string "horizon"
+	o = append(o, 0xa7, 0x68, 0x6f, 0x72, 0x69, 0x7a, 0x6f, 0x6e)
+	o = msgp.AppendUint64(o, z.Horizon)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *ComparedPeer) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "peer":
+			z.Peer, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Peer")
+				return
+			}
+		case "horizon":
+			z.Horizon, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Horizon")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z ComparedPeer) Msgsize() (s int) {
+	s = 1 + 5 + msgp.StringPrefixSize + len(z.Peer) + 8 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *Damaged) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 3
@@ -652,10 +713,13 @@ func (z *DropRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *Elements) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 1
+	// map header, size 2
 	// string "elements"
-	o = append(o, 0x81, 0xa8, 0x65, 0x6c, 0x65, 0x6d, 0x65, 0x6e, 0x74, 0x73)
+	o = append(o, 0x82, 0xa8, 0x65, 0x6c, 0x65, 0x6d, 0x65, 0x6e, 0x74, 0x73)
 	o = msgp.AppendBytes(o, z.Elements)
+	// string "partial"
+	o = append(o, 0xa7, 0x70, 0x61, 0x72, 0x74, 0x69, 0x61, 0x6c)
+	o = msgp.AppendBool(o, z.IsPartial)
 	return
 }
 
@@ -683,6 +747,12 @@ func (z *Elements) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Elements")
 				return
 			}
+		case "partial":
+			z.IsPartial, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "IsPartial")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -697,7 +767,7 @@ func (z *Elements) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Elements) Msgsize() (s int) {
-	s = 1 + 9 + msgp.BytesPrefixSize + len(z.Elements)
+	s = 1 + 9 + msgp.BytesPrefixSize + len(z.Elements) + 8 + msgp.BoolSize
 	return
 }
 
@@ -818,9 +888,9 @@ func (z *ElementsRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 6
+	// map header, size 7
 	// string "partition"
-	o = append(o, 0x86, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x87, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -852,6 +922,18 @@ func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "doubtful"
 	o = append(o, 0xa8, 0x64, 0x6f, 0x75, 0x62, 0x74, 0x66, 0x75, 0x6c)
 	o = msgp.AppendBool(o, z.Doubtful)
+	// string "lacking"
+	o = append(o, 0xa7, 0x6c, 0x61, 0x63, 0x6b, 0x69, 0x6e, 0x67)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Lacking)))
+	for za0001 := range z.Lacking {
+		// map header, size 2
+		// string "peer"
+		o = append(o, 0x82, 0xa4, 0x70, 0x65, 0x65, 0x72)
+		o = msgp.AppendString(o, z.Lacking[za0001].Peer)
+		// string "horizon"
+		o = append(o, 0xa7, 0x68, 0x6f, 0x72, 0x69, 0x7a, 0x6f, 0x6e)
+		o = msgp.AppendUint64(o, z.Lacking[za0001].Horizon)
+	}
 	return
 }
 
@@ -973,6 +1055,54 @@ func (z *ExportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Doubtful")
 				return
 			}
+		case "lacking":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Lacking")
+				return
+			}
+			if cap(z.Lacking) >= int(zb0004) {
+				z.Lacking = (z.Lacking)[:zb0004]
+			} else {
+				z.Lacking = make([]ComparedPeer, zb0004)
+			}
+			for za0001 := range z.Lacking {
+				var zb0005 uint32
+				zb0005, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Lacking", za0001)
+					return
+				}
+				for zb0005 > 0 {
+					zb0005--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Lacking", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "peer":
+						z.Lacking[za0001].Peer, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Lacking", za0001, "Peer")
+							return
+						}
+					case "horizon":
+						z.Lacking[za0001].Horizon, bts, err = msgp.ReadUint64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Lacking", za0001, "Horizon")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Lacking", za0001)
+							return
+						}
+					}
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -987,16 +1117,19 @@ func (z *ExportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *ExportRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Since.Bundle) + 4 + msgp.Uint64Size + 5 + msgp.StringPrefixSize + len(z.Peer) + 7 + msgp.BytesPrefixSize + len(z.Hashes) + 11 + msgp.BoolSize + 9 + msgp.BoolSize
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Since.Bundle) + 4 + msgp.Uint64Size + 5 + msgp.StringPrefixSize + len(z.Peer) + 7 + msgp.BytesPrefixSize + len(z.Hashes) + 11 + msgp.BoolSize + 9 + msgp.BoolSize + 8 + msgp.ArrayHeaderSize
+	for za0001 := range z.Lacking {
+		s += 1 + 5 + msgp.StringPrefixSize + len(z.Lacking[za0001].Peer) + 8 + msgp.Uint64Size
+	}
 	return
 }
 
 // MarshalMsg implements msgp.Marshaler
 func (z *HealRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 2
+	// map header, size 5
 	// string "partition"
-	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x85, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -1016,6 +1149,24 @@ func (z *HealRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "lsn"
 	o = append(o, 0xa3, 0x6c, 0x73, 0x6e)
 	o = msgp.AppendUint64(o, z.Doubt.LSN)
+	// string "peers"
+	o = append(o, 0xa5, 0x70, 0x65, 0x65, 0x72, 0x73)
+	o = msgp.AppendArrayHeader(o, uint32(len(z.Peers)))
+	for za0001 := range z.Peers {
+		// map header, size 2
+		// string "peer"
+		o = append(o, 0x82, 0xa4, 0x70, 0x65, 0x65, 0x72)
+		o = msgp.AppendString(o, z.Peers[za0001].Peer)
+		// string "horizon"
+		o = append(o, 0xa7, 0x68, 0x6f, 0x72, 0x69, 0x7a, 0x6f, 0x6e)
+		o = msgp.AppendUint64(o, z.Peers[za0001].Horizon)
+	}
+	// string "alone"
+	o = append(o, 0xa5, 0x61, 0x6c, 0x6f, 0x6e, 0x65)
+	o = msgp.AppendBytes(o, z.Alone)
+	// string "doubted"
+	o = append(o, 0xa7, 0x64, 0x6f, 0x75, 0x62, 0x74, 0x65, 0x64)
+	o = msgp.AppendBytes(o, z.Doubted)
 	return
 }
 
@@ -1113,6 +1264,66 @@ func (z *HealRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
+		case "peers":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Peers")
+				return
+			}
+			if cap(z.Peers) >= int(zb0004) {
+				z.Peers = (z.Peers)[:zb0004]
+			} else {
+				z.Peers = make([]ComparedPeer, zb0004)
+			}
+			for za0001 := range z.Peers {
+				var zb0005 uint32
+				zb0005, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Peers", za0001)
+					return
+				}
+				for zb0005 > 0 {
+					zb0005--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Peers", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "peer":
+						z.Peers[za0001].Peer, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Peers", za0001, "Peer")
+							return
+						}
+					case "horizon":
+						z.Peers[za0001].Horizon, bts, err = msgp.ReadUint64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Peers", za0001, "Horizon")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Peers", za0001)
+							return
+						}
+					}
+				}
+			}
+		case "alone":
+			z.Alone, bts, err = msgp.ReadBytesBytes(bts, z.Alone)
+			if err != nil {
+				err = msgp.WrapError(err, "Alone")
+				return
+			}
+		case "doubted":
+			z.Doubted, bts, err = msgp.ReadBytesBytes(bts, z.Doubted)
+			if err != nil {
+				err = msgp.WrapError(err, "Doubted")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1127,7 +1338,11 @@ func (z *HealRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *HealRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Doubt.Bundle) + 4 + msgp.Uint64Size
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + 1 + 7 + msgp.BytesPrefixSize + len(z.Doubt.Bundle) + 4 + msgp.Uint64Size + 6 + msgp.ArrayHeaderSize
+	for za0001 := range z.Peers {
+		s += 1 + 5 + msgp.StringPrefixSize + len(z.Peers[za0001].Peer) + 8 + msgp.Uint64Size
+	}
+	s += 6 + msgp.BytesPrefixSize + len(z.Alone) + 8 + msgp.BytesPrefixSize + len(z.Doubted)
 	return
 }
 
@@ -1642,9 +1857,9 @@ func (z *Imported) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *MendRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 1
+	// map header, size 2
 	// string "partition"
-	o = append(o, 0x81, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x82, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -1655,6 +1870,9 @@ func (z *MendRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "partition"
 	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	o = msgp.AppendUint32(o, z.Partition.Number)
+	// string "doubt"
+	o = append(o, 0xa5, 0x64, 0x6f, 0x75, 0x62, 0x74)
+	o = msgp.AppendBool(o, z.MayDoubt)
 	return
 }
 
@@ -1717,6 +1935,12 @@ func (z *MendRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
+		case "doubt":
+			z.MayDoubt, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MayDoubt")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1731,7 +1955,7 @@ func (z *MendRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *MendRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + msgp.BoolSize
 	return
 }
 
