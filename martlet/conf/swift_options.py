@@ -16,7 +16,11 @@ _PROCESS = "systemd sets this for a service (User=, Nice=, IOSchedulingClass=)"
 _LOG = "the log goes to standard error, which systemd stores"
 _STATSD = "only proxy-logging sends metrics: see its access_log_statsd_* options"
 _NO_FALLOCATE = "account and container databases are small and grow by themselves"
-_NO_SHARDS = "containers are not sharded"
+_NO_SHARD_CACHE = "the proxy reads shard ranges anew for each listing"
+_NO_SHARD_SKIP = "recheck_updating_shard_ranges alone decides"
+_ONE_SHRINKS = "one shard of a container shrinks at a time"
+_ALL_REPLICAS = "all replicas of a shard get its rows before it is used"
+_SHARDS_COMMAND = "the command martlet shards shows the progress"
 _NO_EC = "there are no erasure coded policies"
 RANDOM = "replicas are read in random order, one after the other"
 _OWN_LOG = "account and container servers log requests in one fixed format"
@@ -72,12 +76,11 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "object_chunk_size": "bodies are forwarded in the pieces in which they arrive",
         "account_existence_skip_cache_pct": "recheck_account_existence alone decides",
         "container_existence_skip_cache_pct": "recheck_container_existence alone decides",
-        "recheck_updating_shard_ranges": _NO_SHARDS,
-        "recheck_listing_shard_ranges": _NO_SHARDS,
-        "container_updating_shard_ranges_skip_cache_pct": _NO_SHARDS,
-        "container_listing_shard_ranges_skip_cache_pct": _NO_SHARDS,
-        "namespace_avg_backend_fetch_time": _NO_SHARDS,
-        "namespace_cache_tokens_per_session": _NO_SHARDS,
+        "recheck_listing_shard_ranges": _NO_SHARD_CACHE,
+        "container_updating_shard_ranges_skip_cache_pct": _NO_SHARD_SKIP,
+        "container_listing_shard_ranges_skip_cache_pct": _NO_SHARD_CACHE,
+        "namespace_avg_backend_fetch_time": _NO_SHARD_CACHE,
+        "namespace_cache_tokens_per_session": _NO_SHARD_CACHE,
         "stale_worker_timeout": "it is an option of [DEFAULT]",
         "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
