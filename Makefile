@@ -51,7 +51,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring clean test-tools
+	attack nemesis conformance judge judge-installed wheel bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -194,6 +194,9 @@ bench-memory: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## memory of the backgroun
 
 bench-rebuild: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rebuild of a replaced disk beside OpenStack Swift's (BENCH_ARGS="--objects 5000")
 	$(BIN)/python bench/rebuild.py $(BENCH_ARGS)
+
+bench-sharding: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## a container of 5,000,000 rows is sharded under load (BENCH_ARGS="--rows 1000000")
+	$(BIN)/python bench/sharding.py $(BENCH_ARGS)
 
 bench-ring: $(INSTALLED_FOR_TESTS) ## the ring beside OpenStack Swift's, some minutes (BENCH_ARGS="read --rounds 5")
 	$(BIN)/python bench/ring_speed.py $(BENCH_ARGS)

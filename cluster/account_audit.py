@@ -28,6 +28,8 @@ from ring.errors import RingError
 from ring.ring import Node
 
 T = TypeVar("T")
+#: An account and a container.
+Names = tuple[str, str]
 
 _SECONDS = 10.0
 _AT_ONCE_DEFAULT = 16
@@ -35,12 +37,17 @@ _AT_ONCE_DEFAULT = 16
 _BATCH = 1000
 _PAGE = 10_000
 _ROW_KEYS = ("hash", "bytes", "last_modified")
+#: A shard may have shards in turn.
+_SHARD_DEPTH_MAX = 4
+_STATE = "x-backend-sharding-state"
+_UNSHARDED = "unsharded"
 _OVERRIDE = "x-object-sysmeta-container-update-override-etag"
 _EPILOG = """\
 PATH is ACCOUNT, ACCOUNT/CONTAINER or ACCOUNT/CONTAINER/OBJECT. All of it is compared at all
 primaries: rows of listings; of objects the timestamp and the ETag; with --deep also the bytes.
 Writes meanwhile, and replicas that have just missed one, are differences as well: repeat it after a
-pass of the replicators. The exit status is 1 if something differs.
+pass of the replicators. So are rows that move into shards. The exit status is 1 if something
+differs.
 
 examples:
   martlet audit-account AUTH_test              an account, its containers and its objects
@@ -132,6 +139,7 @@ class Replicas:
 
     listings: Mapping[str, Iterator[dict[str, Any]]]
     policy: int = 0
+    has_shards: bool = False
 
 
 class Auditor:
@@ -169,7 +177,10 @@ class Auditor:
 
     def _container(self, account: str, container: str) -> None:
         self.audited.containers += 1
-        names = (account, container)
+        self._rows_of_container((account, container), account, container)
+
+    def _rows_of_container(self, names: Names, account: str, container: str) -> None:
+        """Compare the rows of a container, or those that one of its shards has."""
         counts = ("x-container-object-count", "x-container-bytes-used", POLICY_HEADER.lower())
         found = self._replicas(names, counts)
         rows = side_by_side(found.listings)
@@ -181,9 +192,32 @@ class Auditor:
             self.audited.objects += len(batch)
             work = partial(self._object, account, container, found.policy)
             list(self._threads.map(work, *zip(*batch, strict=True)))
+        for shard in self._shards(names, "") if found.has_shards else ():
+            self._rows_of_container(shard, account, container)
+
+    def _shards(self, names: Names, name: str) -> list[Names]:
+        """The shards of a container, of all names or of one, in the order of names."""
+        partition, nodes = self._files.ring("container").get_nodes(*names)
+        headers = {"X-Backend-Record-Type": "shard"}
+        query = {"format": "json", "states": "listing", "includes": name}
+        encoded = urlencode(query, errors="surrogateescape")
+        for node in nodes:
+            answer = self._client.request(node, partition, "GET", path_of(*names), headers, encoded)
+            if answer.is_success:
+                found = [str(item.get("name")).partition("/") for item in answer.listing()]
+                shards = dict.fromkeys((account, container) for account, _, container in found)
+                return [shard for shard in shards if shard != names]
+        return []
 
     def _one_object(self, account: str, container: str, name: str) -> None:
-        found = self._replicas((account, container), (POLICY_HEADER.lower(),), name)
+        holder, wanted = (account, container), (POLICY_HEADER.lower(),)
+        found = self._replicas(holder, wanted, name)
+        for _ in range(_SHARD_DEPTH_MAX):
+            shards = self._shards(holder, name) if found.has_shards else []
+            if not shards:
+                break
+            holder = shards[0]
+            found = self._replicas(holder, wanted, name)
         rows = dict(side_by_side(found.listings)).get(name, {})
         self._compare_rows(f"{account}/{container}/{name}", rows, found.listings, _ROW_KEYS)
         self.audited.objects += 1
@@ -209,7 +243,9 @@ class Auditor:
             node_name(node): self._rows(node, answer, partition, path, only)
             for node, answer in good
         }
-        return Replicas(listings, int(index) if index and index.isdigit() else 0)
+        states = {answer.headers.get(_STATE, _UNSHARDED) for _, answer in good}
+        policy = int(index) if index and index.isdigit() else 0
+        return Replicas(listings, policy, bool(states - {_UNSHARDED}))
 
     def _page(
         self, node: Node, partition: int, path: str, marker: str, only: str | None

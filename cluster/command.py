@@ -12,7 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster import account_audit, device_command, dispersion_command, get_nodes, ring_command
+from cluster import (
+    account_audit,
+    device_command,
+    dispersion_command,
+    get_nodes,
+    ring_command,
+    shards,
+)
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
@@ -43,6 +50,7 @@ examples:
   martlet recon                                how each storage server is
   martlet get-nodes AUTH_test photos cat.jpg   the devices of an object
   martlet object-info FILE                     the contents of a file with objects
+  martlet shards AUTH_test photos              the shards of a container
   martlet ring show var/etc/object.ring.gz     the devices and their shares, as a tree
 """
 
@@ -69,6 +77,7 @@ _WITH_HOME: dict[str, Any] = {
     "get-nodes": get_nodes,
     "dispersion": dispersion_command,
     "audit-account": account_audit,
+    "shards": shards,
 }
 
 

@@ -31,7 +31,11 @@ PIPELINE = (
 #: short, since such a cluster is small.
 JOBS: Mapping[str, Mapping[str, int]] = {
     "account": {"account-replicator": 10, "account-auditor": 600, "account-reaper": 30},
-    "container": {"container-replicator": 10, "container-auditor": 600},
+    "container": {
+        "container-replicator": 10,
+        "container-auditor": 600,
+        "container-sharder": 10,
+    },
     "object": {"object-replicator": 10, "object-auditor": 60, "object-expirer": 10},
 }
 _CLUSTER_HEADER = (

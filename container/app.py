@@ -7,7 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from container.config import ContainerOptions
-from container.database import ContainerDatabase, ContainerInfo, PolicyConflict
+from container.database import (
+    ContainerDatabase,
+    ContainerInfo,
+    Merged,
+    NamesGivenAway,
+    PolicyConflict,
+)
 from container.feeder import Feeder
 from container.grid_update import GridUpdate, read_update
 from container.immediate_report import report_to_account
@@ -15,6 +21,20 @@ from container.listing_rows import object_entry, render_rows, version_entry
 from container.record import NULL, Record, parse_record
 from container.reporter import Reporter
 from container.row_requests import row_of_delete, row_of_put, rows_of_update
+from container.shard_reports import STATS_ONLY, ShardReports
+from container.shard_requests import (
+    OWN_NAMES,
+    RECORD_TYPE,
+    SHARDS_EMPTY,
+    ranges_of_put,
+    record_type,
+    redirect_of_row,
+    redirect_of_rows,
+    scope_of,
+    shard_listing,
+    takes_redirect,
+)
+from container.shard_rows import UNSHARDED, root_of
 from container.state_headers import not_found, state_headers
 from container.sync_target import SYNC_TO, check_sync_target, restarting_sync
 from martlet.conf.cluster import ClusterConf
@@ -84,6 +104,10 @@ class ContainerServer(StorageServer):
             self.pool,
             self._client,
             lambda: Ring(f"{server.swift_dir}/account.ring.gz", self._hash_path),
+            ShardReports(
+                self._client,
+                lambda: Ring(f"{server.swift_dir}/container.ring.gz", self._hash_path),
+            ).send,
         )
         self.feeder = Feeder(
             self.pool,
@@ -125,7 +149,7 @@ class ContainerServer(StorageServer):
 
     def get(self, req: Request) -> Response:
         """Answers 200 with a listing, 204 if a listing in plain text is empty, 404, or 412 if the
-        limit is too high.
+        limit is too high. 409 says that rows of these names are in shards.
         """
         device, partition, account, container = self.split(req, 4, 4)
         limit_max = self.cluster.constraints.container_listing_limit
@@ -134,29 +158,33 @@ class ContainerServer(StorageServer):
         policy = self.policy_index(req)
         path = self.database_path(self.device_path(device), partition, account, container)
         version_marker = _version_marker(req)
+        scope, records = scope_of(req), record_type(req)
         with self.pool.use(path) as database:
             try:
+                if records == "shard":
+                    return shard_listing(req, database)
                 if version_marker is None:
-                    info, rows = database.list_objects(query, policy)
+                    info, rows = database.list_objects(query, policy, scope)
                 else:
-                    info, rows = database.list_versions(query, policy, version_marker)
+                    info, rows = database.list_versions(query, policy, version_marker, scope)
+                if scope.unless_sharded and info.sharding_state != UNSHARDED:
+                    return shard_listing(req, database)
             except DatabaseMissing:
                 return not_found(None)
+            except NamesGivenAway:
+                raise http_error(409, f"Names of {OWN_NAMES} are in shards") from None
         if info.is_deleted:
             return not_found(info)
         headers = state_headers(info)
-        if req.headers.get("x-backend-record-type", "").lower() == "shard":
-            rows = []  # a container that was never sharded has no shard ranges
-            headers.append(("X-Backend-Record-Type", "shard"))
-        else:
-            policy = info.storage_policy_index if policy is None else policy
-            headers.append(("X-Backend-Record-Type", "object"))
-            headers.append(("X-Backend-Record-Storage-Policy-Index", str(policy)))
+        policy = info.storage_policy_index if policy is None else policy
+        headers.append((RECORD_TYPE, "object"))
+        headers.append(("X-Backend-Record-Storage-Policy-Index", str(policy)))
+        shown = "/" + "/".join(root_of(info.raw_metadata, account, container))
         if content_type == JSON and version_marker is None:
-            body = render_rows(rows, f"/{account}/{container}")
+            body = render_rows(rows, shown)
         else:
             entry = object_entry if version_marker is None else version_entry
-            entries = [entry(row, f"/{account}/{container}") for row in rows]
+            entries = [entry(row, shown) for row in rows]
             body = render_container(entries, content_type, container)
         return listing_response(headers, body, content_type)
 
@@ -171,8 +199,13 @@ class ContainerServer(StorageServer):
         path = self.database_path(device_path, partition, account, container)
         if obj:
             row = row_of_put(req, obj, self.policy_index(req) or 0)
-            self._merge(path, account, container, [row], timestamp, self._policy_of_new(req))
-            return empty_response(201)
+            place = path, account, container
+            merged = self._merge(
+                place, [row], timestamp, self._policy_of_new(req), takes_redirect(req)
+            )
+            return redirect_of_row(req, merged, obj) or empty_response(201)
+        if record_type(req) == "shard":
+            return self._put_ranges(req, path, (account, container))
         requested = self.policy_index(req)
         new_policy = self._default_policy(req) if requested is None else requested
         updates = self._metadata(req, timestamp)
@@ -283,14 +316,23 @@ class ContainerServer(StorageServer):
         path = self.database_path(self.device_path(device), partition, account, container)
         if obj:
             row = row_of_delete(req, obj, self.policy_index(req) or 0)
-            self._merge(path, account, container, [row], timestamp, self._policy_of_new(req))
-            return empty_response(204)
+            place = path, account, container
+            merged = self._merge(
+                place, [row], timestamp, self._policy_of_new(req), takes_redirect(req)
+            )
+            return redirect_of_row(req, merged, obj) or empty_response(204)
+        checked = req.headers.get(SHARDS_EMPTY)
         with self.pool.use(path) as database:
             before, info = self.or_restored(
-                req, database, account, container, lambda: database.delete(timestamp.internal)
+                req,
+                database,
+                account,
+                container,
+                lambda: database.delete(timestamp.internal, checked),
             )
-        if not before.is_empty:
-            raise http_error(409, "The container is not empty")
+        if not before.is_empty or (before.sharding_state != UNSHARDED and not info.is_deleted):
+            state = {"X-Backend-Sharding-State": before.sharding_state}
+            raise http_error(409, "The container is not empty", state)
         if not info.is_deleted:
             raise http_error(409, "The container was put later")
         self._report(req, path, info)
@@ -300,13 +342,19 @@ class ContainerServer(StorageServer):
         return empty_response(204) if existed else not_found(None)
 
     def update(self, req: Request) -> Response:
-        """Answers 202 if every row of the JSON list is durable, 400 if none was, 404 or 413."""
+        """Answers 202 if every row of the JSON list is durable, 400 if none was, 404 or 413.
+
+        301 says that some belong into shards, and that the others are durable.
+        """
         device, partition, account, container = self.split(req, 4, 4)
         device_path = self.device_path(device, for_writing=True)
         path = self.database_path(device_path, partition, account, container)
         rows = rows_of_update(req, self._max_update_bytes)
-        self._merge(path, account, container, rows, req.timestamp, self._policy_of_new(req))
-        return empty_response(202)
+        place = path, account, container
+        merged = self._merge(
+            place, rows, req.timestamp, self._policy_of_new(req), takes_redirect(req)
+        )
+        return redirect_of_rows(merged) or empty_response(202)
 
     def grid_handlers(self, admits: Admits = admits_all) -> dict[str, GridHandler]:
         """The handlers of requests over the grid, by name."""
@@ -339,26 +387,56 @@ class ContainerServer(StorageServer):
             self.check_policy(update.policy_index, f"storage policy {update.policy_index}")
             return update.policy_index
 
-        self._merge(path, account, container, records, timestamp, policy_of_new)
-        return empty_response(202)
+        place = path, account, container
+        merged = self._merge(place, records, timestamp, policy_of_new, update.is_redirected)
+        return redirect_of_rows(merged) or empty_response(202)
 
-    def _merge(
-        self,
-        path: str,
-        account: str,
-        container: str,
-        records: list[Record],
-        timestamp: Timestamp,
-        policy_of_new: Callable[[str], int | None],
-    ) -> None:
-        """Merge rows; a missing container is created if ``policy_of_new`` names its policy.
+    def _put_ranges(self, req: Request, path: str, names: tuple[str, str]) -> Response:
+        """Merge shard ranges, with system metadata. Answers 201 for a new shard, 202, 404, 400.
 
-        :raises HTTPException: 404 if the container does not exist and is not created.
+        A deleted container takes them, too: it has the same shards if it is created again.
         """
+        ranges, timestamp = ranges_of_put(req), req.timestamp
+        updates = self._metadata(req, timestamp)
+        asked = self.policy_index(req)
+        policy = self._default_policy(req) if asked is None else asked
+        is_new = False
         with self.pool.use(path) as database:
             while True:
                 try:
-                    if database.merge(records):
+                    if is_true(req.headers.get(STATS_ONLY)):
+                        database.merge_shard_stats(ranges)
+                    else:
+                        database.put_ranges(ranges, timestamp.internal, updates, self._check)
+                    break
+                except DatabaseMissing:
+                    if not is_true(req.headers.get("x-backend-auto-create")):
+                        self.restore(database, *names)
+                        continue
+                is_new = self._create(database, *names, timestamp, policy, {})
+        self.reporter.mark_changed(path)
+        return empty_response(201 if is_new else 202)
+
+    def _merge(
+        self,
+        place: tuple[str, str, str],
+        records: list[Record],
+        timestamp: Timestamp,
+        policy_of_new: Callable[[str], int | None],
+        is_redirected: bool,
+    ) -> Merged:
+        """Merge rows; a missing container is created if ``policy_of_new`` names its policy.
+
+        :param place: the path of the database, the account and the container.
+        :param is_redirected: rows that belong into a shard are left to the sender.
+        :raises HTTPException: 404 if the container does not exist and is not created.
+        """
+        path, account, container = place
+        with self.pool.use(path) as database:
+            while True:
+                try:
+                    merged: Merged = database.merge_rows(records, is_redirected)
+                    if merged.is_misplaced:
                         self.feeder.mark_misplaced(path)
                     break
                 except DatabaseMissing:
@@ -370,6 +448,7 @@ class ContainerServer(StorageServer):
                 created_at = Timestamp.from_ticks(timestamp.ticks)
                 self._create(database, account, container, created_at, policy, {})
         self.reporter.mark_changed(path)
+        return merged
 
     def _policy_of_new(self, req: Request) -> Callable[[str], int | None]:
         """The policy of a container that the rows of a request create; None: they do not."""

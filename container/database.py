@@ -9,7 +9,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from container.merge import merge_rows
 from container.policy_choice import Claim, chooses
@@ -23,8 +23,19 @@ from container.replica_rows import (
     without_forgotten,
 )
 from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
+from container.shard_range import ShardRange, parse_range
+from container.shard_rows import (
+    UNSHARDED,
+    Redirect,
+    merge_stats,
+    read_ranges,
+    read_sharding,
+    write_empty_stats,
+)
+from container.shard_rows import merge_ranges as merge_shard_ranges
+from container.shard_spans import has_spans, read_spans
 from container.version_listing import list_versions
-from container.version_rows import has_versions
+from container.version_tables import has_versions
 from martlet.words.timestamp import Timestamp
 from storage.audit import hash_of_rows
 from storage.database import Transaction
@@ -89,6 +100,8 @@ class ContainerInfo:
     has_other_policies: bool  # whether there has ever been a row of another policy
     version_count: int  # of names with versions, including delete markers
     read_at: str = field(compare=False)  # when this state was read, by the clock of this host
+    #: Of this replica: unsharded, sharding or sharded. The objects in shards are in the counts.
+    sharding_state: str = UNSHARDED
 
     @property
     def is_deleted(self) -> bool:
@@ -132,16 +145,76 @@ class ContainerInfo:
         return parse_metadata(self.raw_metadata)
 
 
+class Merged(NamedTuple):
+    """The result of a merge."""
+
+    #: Whether a row, or one merged at the same time, has another policy than the container.
+    is_misplaced: bool
+    #: Rows that must go to shards.
+    redirects: Sequence[Redirect] = ()
+
+
 class _Merge:
     """The transaction that merges rows."""
 
-    __slots__ = ("records",)
+    __slots__ = ("is_redirected", "records")
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[Record], is_redirected: bool) -> None:
         self.records = records
+        self.is_redirected = is_redirected
 
-    def __call__(self, connection: sqlite3.Connection) -> bool:
-        return merge_rows(connection, self.records)
+    def __call__(self, connection: sqlite3.Connection) -> Merged | bool:
+        return _merge_together(connection, [self])[0]
+
+
+def _merge_together(
+    connection: sqlite3.Connection, merges: Sequence[_Merge]
+) -> list[Merged | bool]:
+    """Run merges as one, whose cost they share."""
+    sharding = None
+    if has_spans(connection) and any(merge.is_redirected for merge in merges):
+        sharding = read_sharding(connection)
+    records: list[Record] = []
+    redirects: list[Sequence[Redirect]] = []
+    for merge in merges:
+        own, away = merge.records, list[Redirect]()
+        if sharding is not None and merge.is_redirected:
+            own, away = sharding.split(merge.records)
+        records += own
+        redirects.append(away)
+    is_misplaced = bool(records) and merge_rows(connection, records)
+    return [
+        Merged(is_misplaced, away) if merge.is_redirected else is_misplaced
+        for merge, away in zip(merges, redirects, strict=True)
+    ]
+
+
+class NamesGivenAway(Exception):
+    """Rows of the names to be listed are in shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names that a listing shows of a container that may be sharded."""
+
+    #: Nothing, if the container is sharded or about to be: its shards are asked then.
+    unless_sharded: bool = False
+    #: Only names between these bounds, whose rows are all here.
+    own_names: tuple[str, str] | None = None
+
+    def admits(self, connection: sqlite3.Connection, info: ContainerInfo) -> bool:
+        """Whether rows are listed.
+
+        :raises NamesGivenAway: rows between the bounds are in shards.
+        """
+        if info.is_deleted or (self.unless_sharded and info.sharding_state != UNSHARDED):
+            return False
+        if self.own_names is not None and read_spans(connection).gave_within(*self.own_names):
+            raise NamesGivenAway
+        return True
+
+
+ANY_NAMES = Scope()
 
 
 class PolicyConflict(Exception):
@@ -218,37 +291,45 @@ class ContainerDatabase(ReplicatedDatabase):
         return self.read(_info)
 
     def list_objects(
-        self, query: ListingQuery, policy_index: int | None
+        self, query: ListingQuery, policy_index: int | None, scope: Scope = ANY_NAMES
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
         """The state and a listing, from one transaction.
 
         Rows are (name, created_at, size, content_type, etag, version id); the version id is empty
         for a name without versions. ``policy_index`` None means the container's own policy.
+
+        :raises NamesGivenAway: rows of the scope are in shards.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
             info = _info(connection)
             policy = info.storage_policy_index if policy_index is None else policy_index
-
             select = _OBJECTS_OF_VERSIONS if has_versions(connection) else _OBJECTS
 
             def fetch(names: Range) -> Iterator[Row]:
                 conditions, arguments = names.conditions()
                 return connection.execute(select + conditions, (policy, *arguments))
 
-            return info, [] if info.is_deleted else list_names(query, fetch)
+            return info, list_names(query, fetch) if scope.admits(connection, info) else []
 
         return self.read(run)
 
     def list_versions(
-        self, query: ListingQuery, policy_index: int | None, version_marker: str
+        self,
+        query: ListingQuery,
+        policy_index: int | None,
+        version_marker: str,
+        scope: Scope = ANY_NAMES,
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-        """The state and the rows of `version_listing.list_versions`, from one transaction."""
+        """The state and the rows of `version_listing.list_versions`, from one transaction.
+
+        :raises NamesGivenAway: rows of the scope are in shards.
+        """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
             info = _info(connection)
             policy = info.storage_policy_index if policy_index is None else policy_index
-            if info.is_deleted:
+            if not scope.admits(connection, info):
                 return info, []
             return info, list_versions(connection, query, policy, version_marker)
 
@@ -260,16 +341,22 @@ class ContainerDatabase(ReplicatedDatabase):
         Returns True if one of them, or of those merged at the same time, has another policy than
         the container.
         """
-        return self.write(_Merge(records))
+        return self.merge_rows(records, is_redirected=False).is_misplaced
+
+    def merge_rows(self, records: Sequence[Record], is_redirected: bool) -> Merged:
+        """Merge rows as ``merge`` does.
+
+        :param is_redirected: not those whose names were given to shards.
+        """
+        merged = self.write(_Merge(records, is_redirected))
+        return merged if isinstance(merged, Merged) else Merged(merged)
 
     def run(self, connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Any]:
         """Run transactions; merges in a row become one, whose cost they share."""
         results: list[Any] = []
         for kind, group in itertools.groupby(transactions, type):
             if kind is _Merge:
-                merges = cast("list[_Merge]", list(group))
-                records = [record for merge in merges for record in merge.records]
-                results += [merge_rows(connection, records)] * len(merges)
+                results += _merge_together(connection, cast("list[_Merge]", list(group)))
             else:
                 results += [transaction(connection) for transaction in group]
         return results
@@ -318,9 +405,11 @@ class ContainerDatabase(ReplicatedDatabase):
     ) -> tuple[bool, ContainerInfo]:
         """Update an existing database; return whether a deleted container came back, and its state.
 
-        A PUT older than the deletion changes nothing: the state shows a deleted container.
+        A PUT older than the deletion changes nothing: the state shows a deleted container. One that
+        has shards keeps the policy, which is theirs.
 
-        :raises PolicyConflict: an existing container has another policy than the requested one.
+        :raises PolicyConflict: an existing container has another policy than the requested one, or
+            a deleted one with shards.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[bool, ContainerInfo]:
@@ -328,7 +417,8 @@ class ContainerDatabase(ReplicatedDatabase):
             was_deleted = info.is_deleted
             if was_deleted and timestamp <= Timestamp(info.delete_timestamp):
                 return False, info
-            if was_deleted:
+            sharding = read_sharding(connection)
+            if was_deleted and (sharding is None or not sharding.ranges):
                 _set_policy(connection, new_policy, timestamp.internal)
             elif requested_policy not in (None, info.storage_policy_index):
                 raise PolicyConflict(info.storage_policy_index)
@@ -339,6 +429,34 @@ class ContainerDatabase(ReplicatedDatabase):
             return was_deleted, _info(connection)
 
         return self.write(run)
+
+    def put_ranges(
+        self,
+        ranges: Sequence[ShardRange],
+        put_timestamp: str,
+        updates: Metadata,
+        check: CheckMetadata,
+    ) -> None:
+        """Merge shard ranges and metadata.
+
+        A shard becomes a container with a put timestamp, as others do.
+        """
+
+        def run(connection: sqlite3.Connection) -> None:
+            if updates:
+                _set_put_timestamp(connection, put_timestamp)
+            _update_metadata(connection, updates, check)
+            merge_shard_ranges(connection, ranges)
+
+        self.write(run)
+
+    def merge_shard_stats(self, ranges: Sequence[ShardRange]) -> None:
+        """Merge the statistics of known shard ranges."""
+
+        def run(connection: sqlite3.Connection) -> None:
+            merge_stats(connection, ranges)
+
+        self.write(run)
 
     def post(self, put_timestamp: str | None, updates: Metadata, check: CheckMetadata) -> bool:
         """Update metadata, and the put timestamp if given; return False if deleted."""
@@ -353,11 +471,21 @@ class ContainerDatabase(ReplicatedDatabase):
 
         return self.write(run)
 
-    def delete(self, timestamp: str) -> tuple[ContainerInfo, ContainerInfo]:
-        """Mark the container deleted if it is empty; return the states before and after."""
+    def delete(
+        self, timestamp: str, shards_empty: str | None = None
+    ) -> tuple[ContainerInfo, ContainerInfo]:
+        """Mark the container deleted if it is empty; return the states before and after.
+
+        :param shards_empty: ``unknown``: a container with shards is not deleted; ``true``: what its
+            shards have reported so far is out of date; None: it is not.
+        """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, ContainerInfo]:
+            if shards_empty == "true":
+                write_empty_stats(connection, Timestamp(timestamp).normal)
             before = _info(connection)
+            if before.sharding_state != UNSHARDED and shards_empty == "unknown":
+                return before, before
             if not before.is_empty:
                 return before, before
             cleared: Metadata = {name: ("", timestamp) for name in before.metadata}
@@ -467,7 +595,14 @@ class ContainerDatabase(ReplicatedDatabase):
     def find_tombstones(
         self, connection: sqlite3.Connection, points: Mapping[str, int], before: str
     ) -> list[int]:
-        """The ROWIDs of tombstones of objects up to the point of their stream."""
+        """The ROWIDs of tombstones of objects up to the point of their stream.
+
+        A shard keeps them until all replicas of its root have given it their rows: an old row must
+        find the tombstone that deletes it.
+        """
+        sharding = read_sharding(connection)
+        if sharding is not None and sharding.is_being_filled:
+            return []
         return find_tombstones(connection, points[OBJECTS], before)
 
     def delete_tombstones(self, connection: sqlite3.Connection, rowids: Sequence[int]) -> None:
@@ -479,12 +614,27 @@ class ContainerDatabase(ReplicatedDatabase):
         info = _info(connection)
         delete = Timestamp(info.delete_timestamp)
         is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
-        return is_old and info.is_empty
+        sharding = read_sharding(connection)
+        return is_old and info.is_empty and not (sharding is not None and sharding.ranges)
 
     def find_faults(self, connection: sqlite3.Connection) -> list[str]:
         """Compare the hash with the rows."""
         found = hash_of_rows(connection, "SELECT name, created_at FROM object")
         return [] if found == _info(connection).hash else ["the hash is not that of the rows"]
+
+    def shard_items(self) -> list[dict[str, Any]]:
+        """The shard ranges, for a peer."""
+        return [found.as_dict() for found in self.read(read_ranges)]
+
+    def merge_shard_items(self, items: Sequence[Any]) -> bool:
+        """Merge the shard ranges of a peer; return whether one has changed.
+
+        :raises ValueError: one is malformed.
+        """
+        ranges: list[ShardRange] = [parse_range(item) for item in items]
+        if not ranges:
+            return False
+        return self.write(lambda connection: merge_shard_ranges(connection, ranges))
 
     def is_reported(self, connection: sqlite3.Connection) -> bool:
         """Whether the account knows the facts."""
@@ -512,7 +662,17 @@ def _info(connection: sqlite3.Connection) -> ContainerInfo:
     if has_versions(connection):
         count, extra = connection.execute(_VERSION_STAT).fetchone()
         info = replace(info, version_count=count, bytes_used=info.bytes_used + extra)
-    return info
+    sharding = read_sharding(connection)
+    if sharding is None:
+        return info
+    objects, size = sharding.given_stats()
+    return replace(
+        info,
+        object_count=info.object_count + objects,
+        bytes_used=info.bytes_used + size,
+        object_count_max=max(0, info.object_count_max) + objects,
+        sharding_state=sharding.state,
+    )
 
 
 def _set_put_timestamp(connection: sqlite3.Connection, timestamp: str) -> None:

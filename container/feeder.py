@@ -19,6 +19,7 @@ from typing import Any
 
 from container.database import ContainerDatabase, ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
+from container.shard_rows import root_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
 from martlet.words.names import quote_path
@@ -113,8 +114,9 @@ class Feeder:
                 if point == info.reconciler_sync_point or info.account == QUEUE_ACCOUNT:
                     return True
                 containers: dict[str, list[dict[str, Any]]] = defaultdict(list)
+                names = root_of(info.raw_metadata, info.account, info.container)
                 for record in records:
-                    container, row = queue_row(info.account, info.container, record)
+                    container, row = queue_row(*names, record)
                     containers[container].append(row)
                 for container, rows in containers.items():
                     if not self._send(container, rows):

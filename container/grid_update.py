@@ -11,6 +11,8 @@ from martlet.words.names import BadNameError, check_text, str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from storage.grid_payloads import bad_payload, check_place, unpack
 
+#: Elements of a payload that must be there: up to the rows.
+_ELEMENTS_MIN = 7
 #: Elements of a row that must be there: up to ``deleted``.
 _ROW_MIN = 6
 _ROW_MAX = 10
@@ -28,6 +30,8 @@ class GridUpdate(NamedTuple):
     policy_index: int
     timestamp: str
     rows: list[Any]
+    #: The sender follows redirects to shards. Senders of earlier versions do not say it.
+    is_redirected: bool
 
     @property
     def path(self) -> str:
@@ -76,8 +80,12 @@ def read_update(payload: bytes) -> GridUpdate:
 
     :raises HandlerError: the payload is wrong.
     """
-    update = GridUpdate(*unpack(payload, len(GridUpdate._fields)))
-    device, partition, account, container, policy_index, timestamp, rows = update
+    values = unpack(payload)
+    if len(values) < _ELEMENTS_MIN:
+        raise bad_payload(f"it is not an array of {_ELEMENTS_MIN} elements")
+    is_redirected = len(values) > _ELEMENTS_MIN and values[_ELEMENTS_MIN] is True
+    update = GridUpdate._make([*values[:_ELEMENTS_MIN], is_redirected])
+    device, partition, account, container, policy_index, timestamp, rows, _ = update
     check_place(device, partition)
     if not type(account) is type(container) is type(timestamp) is str:
         raise bad_payload("the account, the container and the timestamp are not strings")

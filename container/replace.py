@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from container.record import Record
+from container.shard_spans import read_spans
 from storage.schema import row_hash
 
 # Rows without a name fill up a statement.
@@ -50,12 +51,15 @@ def replace_rows(
         connection.execute(_DELETE, (json.dumps(list(outdated)),))
     _insert(connection, added)
     counts: dict[int, list[int]] = {}
+    spans = read_spans(connection)
     for sign, rows in ((-1, outdated.values()), (1, added)):
         for row in rows:
+            hashed ^= row_hash(row.name, row.created_at)
+            if spans and not spans.is_counted(row.name):
+                continue
             count = counts.setdefault(row.storage_policy_index, [0, 0])
             count[0] += sign * (1 - row.deleted)
             count[1] += sign * row.size
-            hashed ^= row_hash(row.name, row.created_at)
     for policy_index, (objects, size) in counts.items():
         connection.execute(_COUNT, (policy_index, objects, size))
     connection.execute(_START_TRIGGERS, (f"{hashed:032x}",))

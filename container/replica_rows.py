@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from container.record import Record, decode_times
 from container.replace import replace_rows
-from container.version_rows import has_versions
+from container.version_tables import has_versions
 from martlet.words.timestamp import Timestamp
 from storage.replicated_database import Rows
 

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 from container.account_updates import AccountReplica, send_to_account, send_together
 from container.config import ContainerOptions
 from container.database import ContainerDatabase, ContainerInfo
+from container.shard_rows import is_shard
 from container.sweep import Sweeper
 from martlet.http.backend_client import BackendClient
 from martlet.log import fields, get_logger
@@ -64,12 +65,15 @@ class Reporter:
         pool: DatabasePool[ContainerDatabase],
         client: BackendClient,
         open_account_ring: Callable[[], Ring],
+        report_shard: Callable[[ContainerInfo], list[int]] = lambda info: [404],
     ) -> None:
+        """``report_shard`` tells a shard's root of its state, and returns the statuses."""
         self._options = options
         self._pool = pool
         self._client = client
         self._open_account_ring = open_account_ring
         self._account_ring: Ring | None = None
+        self._report_shard = report_shard
         self._lock = threading.Lock()  # guards _changed
         #: The changed databases, each with the state that its account knows already, if any.
         self._changed: dict[str, ContainerInfo | None] = {}
@@ -127,7 +131,7 @@ class Reporter:
         def look(item: tuple[str, ContainerInfo | None]) -> None:
             news = self._guarded(item[0], functools.partial(self._news, *item))
             if news is not None:
-                groups.setdefault(news.info.account, []).append(news)
+                groups.setdefault(_told(news.info), []).append(news)
 
         for_each(look, changed.items(), self._options.report_concurrency)
         batches = [
@@ -158,7 +162,7 @@ class Reporter:
 
     def _report_together(self, batch: Sequence[_News]) -> None:
         """Report containers of one account, unless it is suppressed."""
-        account, now = batch[0].info.account, time.monotonic()
+        account, now = _told(batch[0].info), time.monotonic()
         ready = []
         for news in batch:
             is_waiting = self._suppressed.get(account, 0.0) > now
@@ -231,6 +235,8 @@ class Reporter:
         self._failed_devices[device] = now + pause
 
     def _send(self, account: str, infos: Sequence[ContainerInfo]) -> list[int]:
+        if is_shard(infos[0].raw_metadata):
+            return self._report_shard(infos[0])
         partition, nodes = self._ring().get_nodes(account)
         replicas = [
             AccountReplica((node["ip"], node["port"]), node["device"], str(partition))
@@ -244,3 +250,8 @@ class Reporter:
         if self._account_ring is None:
             self._account_ring = self._open_account_ring()
         return self._account_ring
+
+
+def _told(info: ContainerInfo) -> str:
+    """The name of what gets a report: the account. A shard tells its root, by itself."""
+    return f"{info.account}/{info.container}" if is_shard(info.raw_metadata) else info.account

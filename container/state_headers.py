@@ -21,7 +21,7 @@ def state_headers(info: ContainerInfo) -> HeaderList:
         ("X-Container-Bytes-Used", str(info.bytes_used)),
         ("X-Timestamp", Timestamp(info.created_at).normal),
         ("X-PUT-Timestamp", put_timestamp.normal),
-        ("X-Backend-Sharding-State", "unsharded"),
+        ("X-Backend-Sharding-State", info.sharding_state),
         ("Last-Modified", http_date(put_timestamp.ceil())),
     ]
     headers += shown_metadata(info.metadata)

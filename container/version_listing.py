@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from container.record import CURRENT, NULL
-from container.version_rows import has_versions
+from container.version_tables import has_versions
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
 _FIELDS = "name, created_at, size, content_type, etag"

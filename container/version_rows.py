@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from container.record import CURRENT, NULL, Record, Times, decode_times, merge_records
 from container.replace import replace_rows
+from container.shard_spans import read_spans
+from container.version_tables import has_versions
 
 #: The content type of a delete marker, as Swift shows it.
 MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
@@ -54,12 +56,6 @@ NEWEST_VERSION = (
 LAST_REMOVED = (
     f"SELECT {_RECORD} FROM version WHERE deleted = 1 AND name = ? ORDER BY since DESC LIMIT 1"
 )
-
-
-def has_versions(connection: sqlite3.Connection) -> bool:
-    """Whether the database has, or had, names with versions."""
-    query = "SELECT 1 FROM sqlite_master WHERE name = 'version_stat'"
-    return connection.execute(query).fetchone() is not None
 
 
 def merge_versions(
@@ -116,10 +112,12 @@ def _merge_name(
     if list(derived.values()) != [row]:
         is_misplaced = replace_rows(connection, derived, [row])
     connection.execute("INSERT OR REPLACE INTO version_name VALUES (?, ?)", (name, current))
-    connection.execute(
-        "UPDATE version_stat SET version_count = version_count + ?, extra_bytes = extra_bytes + ?",
-        (count, size),
-    )
+    if read_spans(connection).is_counted(name):
+        connection.execute(
+            "UPDATE version_stat SET version_count = version_count + ?,"
+            " extra_bytes = extra_bytes + ?",
+            (count, size),
+        )
     return is_misplaced
 
 

@@ -102,6 +102,12 @@ class ProxyOptions:
         "Cached information about a container is used for this long, in seconds.",
         "s",
     )
+    recheck_updating_shard_ranges: int = option(
+        60,
+        "Shard ranges of a container, to which writes send their rows, are used for this long, in "
+        "seconds; 0: rows go to the container, which redirects them.",
+        "s",
+    )
     allow_account_management: bool = option(
         False,
         "Whether authorized users may PUT and DELETE accounts.",

@@ -84,6 +84,8 @@ def have_drifted(own: ReplicaState, peer: ReplicaState) -> bool:
     """
     if own.totals is None or peer.totals is None or own.totals == peer.totals:
         return False
+    if own.shard_row != NO_ROW or peer.shard_row != NO_ROW:
+        return False  # each replica gives its rows to shards by itself
     has_peers = all(own.points.get(s, NO_ROW) >= row for s, row in peer.max_rows.items())
     has_own = all(peer.points.get(s, NO_ROW) >= row for s, row in own.max_rows.items())
     return has_peers and has_own
@@ -110,6 +112,8 @@ def exchange(
         if found is None:
             raise PeerError(f"the database of {peer.name} comes and goes")
     database.merge_state(found)
+    if own.shard_row != NO_ROW or found.shard_row != NO_ROW:
+        _exchange_ranges(database, peer)
     starts = rows_to_send(own, found)
     if not starts:
         now = database.replica_state(found.id)
@@ -117,6 +121,21 @@ def exchange(
             return Result(Kind.SAME, own, own.max_rows, found)
         starts = dict.fromkeys(now.max_rows, NO_ROW)
     return _send_rows(database, peer, (own, found), starts, limits, passed_on)
+
+
+def _exchange_ranges(database: ReplicatedDatabase, peer: Peer) -> None:
+    """Bring both replicas to the same shard ranges.
+
+    :raises PeerError: the peer has not done its part.
+    """
+    theirs = peer.shard_ranges()
+    try:
+        database.merge_shard_items(theirs)
+    except ValueError as error:
+        raise PeerError(f"{peer.name} gave a bad shard range: {error}") from None
+    merged = database.shard_items()
+    if merged != theirs:
+        peer.send_shard_ranges(merged)
 
 
 def _send_rows(

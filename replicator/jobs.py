@@ -66,6 +66,12 @@ JOB_KINDS = (
         ("martlet-container-auditor",),
     ),
     JobKind(
+        "container-sharder",
+        "container-server.conf",
+        "container-sharder",
+        ("martlet-container-sharder",),
+    ),
+    JobKind(
         "account-auditor",
         "account-server.conf",
         "account-auditor",

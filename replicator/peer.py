@@ -79,6 +79,26 @@ class Peer:
         """
         self._must("merge_syncs", [{"remote_id": n, "sync_point": p} for n, p in points.items()])
 
+    def shard_ranges(self) -> list[Any]:
+        """The shard ranges of the peer.
+
+        :raises PeerError: there is no such answer.
+        """
+        try:
+            found = json.loads(self._call("get_shard_ranges") or b"[]")
+        except ValueError:
+            found = None
+        if not isinstance(found, list):
+            raise PeerError(f"{self.name} gave no list of shard ranges")
+        return found
+
+    def send_shard_ranges(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Have shard ranges merged, durably.
+
+        :raises PeerError: it is not known whether they are.
+        """
+        self._must("merge_shard_ranges", items)
+
     def send_copy(self, pieces: Iterator[bytes], size: int) -> bool:
         """Send a whole database of a known size; return False if the peer has one (409).
 

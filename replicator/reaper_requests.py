@@ -22,6 +22,7 @@ from ring.ring import Node, RingSet
 from storage.storage_server import RESTORE_HEADER
 
 _POLICY = "X-Backend-Storage-Policy-Index"
+_RECORD_TYPE = "X-Backend-Record-Type"
 #: The version of a name without versions.
 _NULL = "null"
 _LISTING_BYTES_MAX = 64 * 1024**2
@@ -64,7 +65,9 @@ class ReaperRequests:
         query = f"?format=json&versions=true&marker={marker}"
         if after.version != _NULL:
             query += f"&version_marker={after.version}"
-        headers = {} if policy_index is None else {_POLICY: str(policy_index)}
+        headers = {_RECORD_TYPE: "auto"}
+        if policy_index is not None:
+            headers[_POLICY] = str(policy_index)
         partition, nodes = self._rings.container.get_nodes(account, container)
         said, is_absent = "", True
         for node in random.sample(nodes, len(nodes)):
@@ -77,12 +80,30 @@ class ReaperRequests:
                 said, is_absent = str(error), False
                 continue
             if response.status // 100 == 2:
+                if response.headers.get(_RECORD_TYPE.lower()) == "shard":
+                    policy = int(response.headers.get(_POLICY.lower(), "0"))
+                    wanted = policy if policy_index is None else policy_index
+                    return self._list_shards((account, container), _shards(body), after, wanted)
                 return _page(body, response.headers)
             if response.status != 404:
                 said, is_absent = f"{response.status}", False
         if is_absent:
             return None
         raise ReapError(f"no listing of /{account}/{container}: {said}")
+
+    def _list_shards(
+        self, own: tuple[str, str], shards: Sequence[tuple[str, str]], after: Entry, policy: int
+    ) -> Page:
+        """The first part of the listing of a container's shards that is not empty.
+
+        :raises ReapError: no replica of one answers.
+        """
+        for names in shards:
+            # What is still in the container itself has been given away by another replica, or will.
+            page = self.list_objects(*names, after, policy) if names != own else None
+            if page is not None and page.entries:
+                return Page(page.entries, policy)
+        return Page([], policy)
 
     def delete_object(self, account: str, container: str, entry: Entry, policy_index: int) -> None:
         """Delete an object, or one version, and its row.
@@ -207,6 +228,18 @@ def _status(exchange: BackendExchange | None) -> int:
         return 503
     response.close()
     return response.status
+
+
+def _shards(body: bytes) -> list[tuple[str, str]]:
+    """The containers of shard ranges.
+
+    :raises ReapError: they are none.
+    """
+    try:
+        names = [item["name"].partition("/") for item in json.loads(body or b"[]")]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ReapError(f"not a list of shard ranges: {error}") from None
+    return [(account, container) for account, _, container in names]
 
 
 def _page(body: bytes, headers: Mapping[str, str]) -> Page:

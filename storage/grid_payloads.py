@@ -39,8 +39,8 @@ def pack(*elements: Any) -> bytes:
     return payload
 
 
-def unpack(payload: bytes, count: int) -> list[Any]:
-    """The first ``count`` elements of a payload. Arrays are lists, and maps tuples of pairs.
+def unpack(payload: bytes, count: int = 0) -> list[Any]:
+    """The first ``count`` elements of a payload, 0: all. Arrays are lists, maps tuples of pairs.
 
     :raises HandlerError: it is no such array.
     """
@@ -50,7 +50,7 @@ def unpack(payload: bytes, count: int) -> list[Any]:
         raise bad_payload(f"it is not MessagePack: {type(error).__name__}") from None
     if type(value) is not list or len(value) < count:
         raise bad_payload(f"it is not an array of {count} elements")
-    return value if len(value) == count else value[:count]
+    return value if len(value) == count or not count else value[:count]
 
 
 def bad_payload(sentence: str) -> HandlerError:

@@ -56,6 +56,8 @@ class ReplicaState:
     points: Mapping[str, int] = field(default_factory=dict)
     #: Whether a peer's answer had no policy: it has only one, or is an account's.
     has_policy: bool = True
+    #: The greatest ROWID of shard ranges so far; NO_ROW: there never was one.
+    shard_row: int = NO_ROW
 
     @property
     def is_ours(self) -> bool:
@@ -83,7 +85,11 @@ def sync_arguments(state: ReplicaState) -> list[Any]:
         stat.status_changed_at,
         stat.count,
         stat.storage_policy_index,
-        {"totals": list(state.totals or ()), "max_rows": dict(state.max_rows)},
+        {
+            "totals": list(state.totals or ()),
+            "max_rows": dict(state.max_rows),
+            "shard_row": state.shard_row,
+        },
     ]
 
 
@@ -109,8 +115,15 @@ def parse_sync_arguments(arguments: Sequence[Any], streams: Sequence[str]) -> Re
         storage_policy_index=_whole(policy, 0),
         count=_whole(count, 0),
     )
+    shard_row = extra.get("shard_row", NO_ROW) if isinstance(extra, dict) else NO_ROW
     return ReplicaState(
-        _id(replica_id), _hash(hashed), max_rows, stat, totals, has_policy=has_policy
+        _id(replica_id),
+        _hash(hashed),
+        max_rows,
+        stat,
+        totals,
+        has_policy=has_policy,
+        shard_row=_whole(shard_row, NO_ROW),
     )
 
 
@@ -131,7 +144,7 @@ def answer_of(state: ReplicaState) -> dict[str, Any]:
         "count": stat.count,
         "storage_policy_index": stat.storage_policy_index,
         "metadata": dump_metadata(stat.metadata) if stat.metadata else "",
-        "shard_max_row": NO_ROW,
+        "shard_max_row": state.shard_row,
         "totals": list(state.totals or ()),
         "max_rows": dict(state.max_rows),
         "points": dict(state.points),
@@ -163,6 +176,7 @@ def parse_answer(answer: Any, streams: Sequence[str]) -> ReplicaState:
             totals,
             _rows_by_stream(points, streams),
             has_policy="storage_policy_index" in answer,
+            shard_row=_whole(answer.get("shard_max_row", NO_ROW), NO_ROW),
         )
     except (TypeError, AttributeError, KeyError) as error:
         raise BadState(f"the answer lacks {error}") from None

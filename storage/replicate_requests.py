@@ -83,8 +83,8 @@ class ReplicateRequests:
             "merge_items": self._merge_items,
             "merge_syncs": self._merge_syncs,
             "get_copy": lambda database, _arguments: host.copy_of(database),
-            "merge_shard_ranges": _merge_shard_ranges,
-            "get_shard_ranges": _get_shard_ranges,
+            "merge_shard_ranges": self._merge_shard_ranges,
+            "get_shard_ranges": lambda database, _arguments: _json_response(database.shard_items()),
         }
 
     def __call__(self, req: Request) -> Response:
@@ -166,6 +166,17 @@ class ReplicateRequests:
             database.merge_points(points)
         return _accepted()
 
+    def _merge_shard_ranges(self, database: ReplicatedDatabase, arguments: list[Any]) -> Response:
+        if not arguments or not isinstance(arguments[0], list):
+            raise BadState("the shard ranges must be a list")
+        try:
+            has_changed = database.merge_shard_items(arguments[0])
+        except ValueError as error:
+            raise BadState(str(error)) from None
+        if has_changed:
+            self._hooks.has_changed(database.path, False)
+        return _accepted()
+
     def _take_copy(self, req: Request, path: str, assert_room: Callable[[], object]) -> Response:
         """Make the database of the copy in the body; 409 if there is one, 529 if busy."""
         name = os.path.basename(path)[:-3]
@@ -211,14 +222,6 @@ def _is_place(entry: Any) -> bool:
 
 def _missing(paths: dict[str, str]) -> list[str]:
     return [name for name, path in paths.items() if not os.path.exists(path)]
-
-
-def _merge_shard_ranges(_database: ReplicatedDatabase, _arguments: list[Any]) -> Response:
-    raise http_error(501, "Containers are not sharded here")
-
-
-def _get_shard_ranges(_database: ReplicatedDatabase, _arguments: list[Any]) -> Response:
-    return _json_response([])
 
 
 def _operation_of(req: Request) -> list[Any]:

@@ -94,6 +94,21 @@ class ReplicatedDatabase(Database):
         :raises sqlite3.DatabaseError: a value is damaged.
         """
 
+    def shard_items(self) -> list[dict[str, Any]]:
+        """The shard ranges, for a peer; only containers have some.
+
+        :raises DatabaseError: as for every read.
+        """
+        return []
+
+    def merge_shard_items(self, items: Sequence[Any]) -> bool:
+        """Merge the shard ranges of a peer; return whether one has changed.
+
+        :raises ValueError: one is malformed, or this is not a container.
+        :raises DatabaseError: as for every write.
+        """
+        raise ValueError("only containers have shards")
+
     def audit(self) -> list[str]:
         """Check the whole file; return facts that contradict each other. Damage is quarantined.
 
@@ -129,6 +144,7 @@ class ReplicatedDatabase(Database):
             self.read_stat(connection),
             self.read_totals(connection),
             {} if peer is None else self._points(connection, peer),
+            shard_row=self._last_rows(connection).get("shard_range", NO_ROW),
         )
 
     def names(self) -> tuple[str, ...]:
@@ -268,9 +284,13 @@ class ReplicatedDatabase(Database):
         self.adopt_file(chunks, lambda file: names_in_copy(file, self.stat_table, is_name))
 
     def _max_rows(self, connection: sqlite3.Connection) -> dict[str, int]:
-        # Not max(ROWID): the row with the greatest one may have been deleted.
-        found = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        found = self._last_rows(connection)
         return {stream: found.get(stream, NO_ROW) for stream in self.streams}
+
+    @staticmethod
+    def _last_rows(connection: sqlite3.Connection) -> dict[str, int]:
+        # Not max(ROWID): the row with the greatest one may have been deleted.
+        return dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
 
     def _points(self, connection: sqlite3.Connection, peer: str) -> dict[str, int]:
         query = "SELECT sync_point FROM incoming_sync WHERE remote_id = ?"

@@ -383,7 +383,7 @@ QUESTIONS = (
     ),
     Question(
         "sharding",
-        "the last pass of container sharders, which servers of OpenStack Swift have",
+        "the last pass of container sharders",
         "container sharders",
         "sharding",
         ("last", "took", "attempted", "succeeded", "failures"),

@@ -16,7 +16,11 @@ _PROCESS = "systemd sets this for a service (User=, Nice=, IOSchedulingClass=)"
 _LOG = "the log goes to standard error, which systemd stores"
 _STATSD = "only proxy-logging sends metrics: see its access_log_statsd_* options"
 _NO_FALLOCATE = "account and container databases are small and grow by themselves"
-_NO_SHARDS = "containers are not sharded"
+_NO_SHARD_CACHE = "the proxy reads shard ranges anew for each listing"
+_NO_SHARD_SKIP = "recheck_updating_shard_ranges alone decides"
+_ONE_SHRINKS = "one shard of a container shrinks at a time"
+_ALL_REPLICAS = "all replicas of a shard get its rows before it is used"
+_SHARDS_COMMAND = "the command martlet shards shows the progress"
 _NO_EC = "there are no erasure coded policies"
 RANDOM = "replicas are read in random order, one after the other"
 _OWN_LOG = "account and container servers log requests in one fixed format"
@@ -72,12 +76,11 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "object_chunk_size": "bodies are forwarded in the pieces in which they arrive",
         "account_existence_skip_cache_pct": "recheck_account_existence alone decides",
         "container_existence_skip_cache_pct": "recheck_container_existence alone decides",
-        "recheck_updating_shard_ranges": _NO_SHARDS,
-        "recheck_listing_shard_ranges": _NO_SHARDS,
-        "container_updating_shard_ranges_skip_cache_pct": _NO_SHARDS,
-        "container_listing_shard_ranges_skip_cache_pct": _NO_SHARDS,
-        "namespace_avg_backend_fetch_time": _NO_SHARDS,
-        "namespace_cache_tokens_per_session": _NO_SHARDS,
+        "recheck_listing_shard_ranges": _NO_SHARD_CACHE,
+        "container_updating_shard_ranges_skip_cache_pct": _NO_SHARD_SKIP,
+        "container_listing_shard_ranges_skip_cache_pct": _NO_SHARD_CACHE,
+        "namespace_avg_backend_fetch_time": _NO_SHARD_CACHE,
+        "namespace_cache_tokens_per_session": _NO_SHARD_CACHE,
         "stale_worker_timeout": "it is an option of [DEFAULT]",
         "auto_create_account_prefix": "it is an option of [swift-constraints] in martlet.conf",
     },
@@ -108,6 +111,35 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     },
     "account-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
     "container-auditor": {"log_level": _DEFAULT_LOG_LEVEL},
+    "container-sharder": {
+        "log_level": _DEFAULT_LOG_LEVEL,
+        "shard_shrink_point": "shrink_threshold is its newer name",
+        "shard_shrink_merge_point": "expansion_limit is its newer name",
+        "shard_scanner_batch_size": "all ranges of a container are found at once",
+        "max_expanding": _ONE_SHRINKS,
+        "max_shrinking": _ONE_SHRINKS,
+        "shard_replication_quorum": _ALL_REPLICAS,
+        "existing_shard_replication_quorum": _ALL_REPLICAS,
+        "internal_client_conf_path": "it sends requests to the servers itself",
+        "request_tries": "a pass is repeated after its interval",
+        "recon_candidates_limit": _SHARDS_COMMAND,
+        "recon_sharded_timeout": _SHARDS_COMMAND,
+        "container_sharding_timeout": _SHARDS_COMMAND,
+        "stats_interval": "each pass logs what it did",
+        "periodic_warnings_interval": "each pass logs what it did",
+        "broker_timeout": "databases wait for each other for 25 s",
+        "concurrency": "the devices of a host are worked on in parallel",
+        "databases_per_second": "containers_per_second is its name here",
+        "reclaim_age": "that of the container-replicator applies",
+        "per_diff": "cleave_row_batch_size bounds a request",
+        "max_diffs": "cleave_batch_size bounds a pass",
+        "rsync_module": _NO_RSYNC,
+        "rsync_compress": _NO_RSYNC,
+        "db_preallocation": _NO_FALLOCATE,
+        "handoffs_only": "hand-offs are not sharded",
+        "handoff_delete": "hand-offs are not sharded",
+        "run_pause": "interval is its newer name",
+    },
     "account-reaper": {"log_level": _DEFAULT_LOG_LEVEL},
     "object-expirer": {
         "round_robin_task_cache_size": "the rows of a container's deletes are sent together",

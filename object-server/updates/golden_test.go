@@ -3,6 +3,7 @@ package updates
 import (
 	"cmp"
 	"encoding/hex"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -41,11 +42,13 @@ func goldenAnswers() map[string][]byte {
 		b := msgp.AppendUint(msgp.AppendArrayHeader(nil, 3), uint(status))
 		return msgp.AppendBytes(msgp.AppendMapStrStr(b, headers), []byte(body))
 	}
+	moved := map[string]string{"location": "/.shards_a/c-1"}
 	html := map[string]string{"content-type": "text/html; charset=UTF-8"}
 	return map[string][]byte{
 		"accepted":     answer(202, nil, ""),
 		"no container": answer(404, html, "<html><h1>Not Found</h1><p>Not Found</p></html>"),
 		"a wrong row":  answer(400, html, "deleted must be 0 or 1"),
+		"redirected":   answer(301, moved, `{"redirects": [{"account": ".shards_a", "container": "c-1", "rows": [0]}]}`),
 	}
 }
 
@@ -67,23 +70,34 @@ func TestGoldenPayloads(t *testing.T) {
 	checkGolden(t, "container_update_request.json", goldenRequests())
 	checkGolden(t, "container_update_answer.json", goldenAnswers())
 	for name, want := range map[string]int{"accepted": 202, "no container": 404, "a wrong row": 400} {
-		if status, location, err := readAnswer(goldenAnswers()[name]); status != want || location != "" || err != nil {
+		if status, location, _, err := readAnswer(goldenAnswers()[name]); status != want || location != "" || err != nil {
 			t.Errorf("%s is read as %d, %q, %v", name, status, location, err)
 		}
 	}
 }
 
+func TestARedirectIsRead(t *testing.T) {
+	status, location, body, err := readAnswer(goldenAnswers()["redirected"])
+	if status != 301 || location != "/.shards_a/c-1" || err != nil {
+		t.Fatal(status, location, err)
+	}
+	want := []Redirect{{Account: ".shards_a", Container: "c-1", Rows: []int{0}}}
+	if got := newStatusError(status, location, body).Redirects; !reflect.DeepEqual(got, want) {
+		t.Errorf("redirects %v, want %v", got, want)
+	}
+}
+
 func TestBrokenAnswers(t *testing.T) {
 	whole := msgp.AppendMapStrStr(msgp.AppendInt(msgp.AppendArrayHeader(nil, 3), 301), map[string]string{"location": "/x"})
-	if status, location, err := readAnswer(msgp.AppendNil(whole)); status != 301 || location != "/x" || err != nil {
+	if status, location, _, err := readAnswer(msgp.AppendNil(whole)); status != 301 || location != "/x" || err != nil {
 		t.Error(status, location, err)
 	}
 	for end := range whole {
-		if _, _, err := readAnswer(whole[:end]); err == nil {
+		if _, _, _, err := readAnswer(whole[:end]); err == nil {
 			t.Errorf("%d bytes were read", end)
 		}
 	}
-	if _, _, err := readAnswer(msgp.AppendInt(msgp.AppendArrayHeader(nil, 1), 202)); err == nil {
+	if _, _, _, err := readAnswer(msgp.AppendInt(msgp.AppendArrayHeader(nil, 1), 202)); err == nil {
 		t.Error("an answer without headers and body was read")
 	}
 }

@@ -53,14 +53,14 @@ func (s *gridSender) update(ctx context.Context, target Target, rows []Row) erro
 	case err != nil:
 		return err
 	}
-	status, location, err := readAnswer(answer)
+	status, location, body, err := readAnswer(answer)
 	if err != nil {
 		return &grid.Error{Code: grid.CodeFailed, Reason: fmt.Sprintf("the answer of the container server: %v", err)}
 	}
 	if status/100 == 2 {
 		return nil
 	}
-	return &StatusError{Status: status, Location: location}
+	return newStatusError(status, location, body)
 }
 
 // ask sends a request, and once more if the server went away under it. Rows are merged, so they may arrive twice.

@@ -15,7 +15,7 @@ func appendUpdate(b []byte, target Target, rows []Row) ([]byte, bool) {
 	if err != nil || target.PolicyIndex < 0 {
 		return b, false
 	}
-	b = msgp.AppendArrayHeader(b, 7)
+	b = msgp.AppendArrayHeader(b, 8)
 	b = msgp.AppendString(b, target.Device)
 	b = msgp.AppendUint64(b, partition)
 	b = msgp.AppendString(b, target.Account)
@@ -26,7 +26,7 @@ func appendUpdate(b []byte, target Target, rows []Row) ([]byte, bool) {
 	for i := range rows {
 		b = appendRow(b, &rows[i], target.PolicyIndex)
 	}
-	return b, true
+	return msgp.AppendBool(b, true), true // redirects to shards are followed
 }
 
 // newest returns the time of the newest row.
@@ -83,33 +83,36 @@ func appendOptional(b []byte, text *string) []byte {
 	return msgp.AppendString(b, *text)
 }
 
-// readAnswer reads the answer to an update: its status, and the location that a redirect names.
-func readAnswer(b []byte) (status int, location string, err error) {
+// readAnswer reads the answer to an update: its status, the location that a redirect names, and its body.
+func readAnswer(b []byte) (status int, location string, body []byte, err error) {
 	count, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	if count < 3 {
-		return 0, "", msgp.ArrayError{Wanted: 3, Got: count}
+		return 0, "", nil, msgp.ArrayError{Wanted: 3, Got: count}
 	}
 	if status, b, err = msgp.ReadIntBytes(b); err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	headers, b, err := msgp.ReadMapHeaderBytes(b)
 	if err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
 	for range headers {
 		var name, value string
 		if name, b, err = msgp.ReadStringBytes(b); err != nil {
-			return 0, "", err
+			return 0, "", nil, err
 		}
 		if value, b, err = msgp.ReadStringBytes(b); err != nil {
-			return 0, "", err
+			return 0, "", nil, err
 		}
 		if name == "location" {
 			location = value
 		}
 	}
-	return status, location, nil
+	if msgp.NextType(b) == msgp.BinType {
+		body, _, err = msgp.ReadBytesZC(b)
+	}
+	return status, location, body, err
 }

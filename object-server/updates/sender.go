@@ -20,8 +20,16 @@ const drainMax = 64 << 10
 
 // StatusError is the answer of a container server that did not take an update.
 type StatusError struct {
-	Status   int
-	Location string // of a redirect to a shard
+	Status    int
+	Location  string     // of a redirect to a shard
+	Redirects []Redirect // rows that belong into shards; the server has made the others durable
+}
+
+// Redirect names the shard that rows belong into. Its JSON is what a container server answers to an UPDATE.
+type Redirect struct {
+	Account   string `json:"account"`
+	Container string `json:"container"`
+	Rows      []int  `json:"rows"` // their places in the request
 }
 
 func (e *StatusError) Error() string {
@@ -34,6 +42,7 @@ func (e *StatusError) Error() string {
 // sender speaks to container servers. It keeps connections open and is safe for concurrent use.
 type sender struct {
 	grid        *gridSender // nil: HTTP only
+	placement   Placement   // finds the servers of a shard
 	client      *http.Client
 	nodeTimeout time.Duration // for one request, once connected
 	userAgent   string
@@ -58,6 +67,7 @@ func newSender(options *Options) *sender {
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
+		placement:   options.Placement,
 		nodeTimeout: connTimeout + nodeTimeout,
 		userAgent:   "object-server " + strconv.Itoa(os.Getpid()),
 	}
@@ -68,8 +78,14 @@ func newSender(options *Options) *sender {
 }
 
 // send delivers rows to target in one UPDATE, over the grid if the server has one. To a server that refuses the UPDATE
-// (it may be old, or dislike one row) they go one by one. It returns an error per row, all nil when errs is nil.
+// (it may be old, or dislike one row) they go one by one. Rows that belong into shards go there. It returns an error per
+// row, all nil when errs is nil.
 func (s *sender) send(ctx context.Context, target Target, rows []Row) (errs []error) {
+	return s.sendOn(ctx, target, rows, 0)
+}
+
+// sendOn sends rows that were redirected depth times already.
+func (s *sender) sendOn(ctx context.Context, target Target, rows []Row, depth int) (errs []error) {
 	err := errPlain
 	if s.grid != nil {
 		err = s.grid.update(ctx, target, rows)
@@ -80,8 +96,11 @@ func (s *sender) send(ctx context.Context, target Target, rows []Row) (errs []er
 	if err == nil {
 		return nil
 	}
+	if redirects := redirectsOf(err); redirects != nil {
+		return s.follow(ctx, target, rows, redirects, depth)
+	}
 	if refusesBatch(err) {
-		return s.sendSingly(ctx, target, rows)
+		return s.sendSingly(ctx, target, rows, depth)
 	}
 	errs = make([]error, len(rows))
 	for i := range errs {
@@ -103,10 +122,16 @@ func refusesBatch(err error) bool {
 	return false
 }
 
-func (s *sender) sendSingly(ctx context.Context, target Target, rows []Row) []error {
+func (s *sender) sendSingly(ctx context.Context, target Target, rows []Row, depth int) []error {
 	errs := make([]error, len(rows))
 	for i, row := range rows {
 		errs[i] = s.single(ctx, target, row)
+		if redirects := redirectsOf(errs[i]); redirects != nil {
+			errs[i] = nil
+			if failed := s.follow(ctx, target, rows[i:i+1], redirects, depth); failed != nil {
+				errs[i] = failed[0]
+			}
+		}
 		if errs[i] != nil && !isAnswer(errs[i]) {
 			for j := i + 1; j < len(rows); j++ { // the server is gone; do not wait for it row by row
 				errs[j] = errs[i]
@@ -125,6 +150,7 @@ func (s *sender) update(ctx context.Context, target Target, rows []Row) error {
 	header := http.Header{
 		"X-Timestamp":                    {newest(rows)},
 		"X-Backend-Storage-Policy-Index": {target.policy()},
+		"X-Backend-Accept-Redirect":      {"true"},
 		"Content-Type":                   {"application/json"},
 	}
 	return s.do(ctx, "UPDATE", target.Host, target.path(), header, body)
@@ -132,8 +158,10 @@ func (s *sender) update(ctx context.Context, target Target, rows []Row) error {
 
 func (s *sender) single(ctx context.Context, target Target, row Row) error {
 	header := http.Header{
-		"X-Timestamp":                    {row.CreatedAt},
-		"X-Backend-Storage-Policy-Index": {target.policy()},
+		"X-Timestamp":                      {row.CreatedAt},
+		"X-Backend-Storage-Policy-Index":   {target.policy()},
+		"X-Backend-Accept-Redirect":        {"true"},
+		"X-Backend-Accept-Quoted-Location": {"true"},
 	}
 	if row.VersionID != "" {
 		header["X-Backend-Version-Id"] = []string{row.VersionID}
@@ -173,11 +201,12 @@ func (s *sender) do(ctx context.Context, method, host, path string, header http.
 		return err
 	}
 	defer response.Body.Close()
-	if _, err := io.CopyN(io.Discard, response.Body, drainMax); err != nil && !errors.Is(err, io.EOF) {
+	answer, err := io.ReadAll(io.LimitReader(response.Body, drainMax))
+	if err != nil {
 		return err
 	}
 	if response.StatusCode/100 == 2 {
 		return nil
 	}
-	return &StatusError{Status: response.StatusCode, Location: response.Header.Get("Location")}
+	return newStatusError(response.StatusCode, response.Header.Get("Location"), answer)
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from martlet.conf.constraints import ConstraintError
@@ -11,6 +12,7 @@ from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from proxy.controllers.account import create_account
 from proxy.controllers.resource import Resource, Route, authorize
+from proxy.controllers.sharded_listing import RECORD_TYPE, Query, ShardedListing, is_sharded
 from proxy.headers import database_headers, returned_headers
 from proxy.listing import json_query
 from proxy.lookup.info import (
@@ -23,9 +25,12 @@ from proxy.lookup.info import (
 )
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
+from proxy.replicas.quorum import Answer
 from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
+#: Whether the shards of a container that is to be deleted are empty: unknown or true.
+SHARDS_EMPTY = "X-Backend-Shards-Empty"
 _PASSED = frozenset(
     [
         "x-container-read",
@@ -90,11 +95,25 @@ class ContainerController:
         """204; 404, 409 (not empty), 503."""
         if not self._find_account(req, resource)[0]:
             raise http_error(404)
-        headers = self._default_policy()
+        headers = {**self._default_policy(), SHARDS_EMPTY: "unknown"}
         response = self._send_to_all(req, resource, headers, tells_account=True)
+        state = response.headers.get("X-Backend-Sharding-State", "unsharded")
+        if response.status == 409 and state != "unsharded" and self._is_empty(req, resource):
+            headers[SHARDS_EMPTY] = "true"
+            response = self._send_to_all(req, resource, headers, tells_account=True)
         if response.status == 202:  # no server had it
             raise http_error(404)
         return response
+
+    def _is_empty(self, req: Request, resource: Resource) -> bool:
+        """Whether a sharded container has no object and no version.
+
+        :raises HTTPException: (503) a shard does not answer.
+        """
+        info = container_info(self._core, req, resource.account, resource.container)
+        query = Query.of({"limit": "1", "versions": "true"}, 1)
+        listing = ShardedListing(self._core, req, query, str(info["storage_policy"]))
+        return not listing.read(resource.account, resource.container)
 
     def _read(self, req: Request, resource: Resource, query: str) -> Response:
         core = self._core
@@ -108,9 +127,15 @@ class ContainerController:
         nodes = core.nodes(core.rings.container, resource.account, resource.container, is_read=True)
         request = core.request(req, "Container", nodes.partition, resource.path + query)
         search = Search(core, request, nodes)
-        found = search.find_whole(WireHeaders(database_headers(req, "container")))
+        asks_for_auto = req.method == "GET" and RECORD_TYPE not in req.headers
+        headers = database_headers(req, "container")
+        if asks_for_auto:
+            headers[RECORD_TYPE] = "auto"
+        found = search.find_whole(WireHeaders(headers))
         answer = search.failure() if found is None else found
         authorize(req, answer.headers.get("x-container-read"))
+        if asks_for_auto and is_sharded(answer):
+            answer = self._list_shards(req, resource, answer)
         hidden: Sequence[str] = ()
         if not req.environ.get(OWNER):
             hidden = core.options.swift_owner_headers
@@ -119,6 +144,15 @@ class ContainerController:
             response.headers["Accept-Ranges"] = "bytes"
         self._name_policy(response)
         return response
+
+    def _list_shards(self, req: Request, resource: Resource, answer: Answer) -> Answer:
+        """The answer of a sharded container, with the listing from its shards."""
+        query = Query.of(req.params, self._core.constraints.container_listing_limit)
+        policy = answer.headers.get("x-backend-storage-policy-index", "0")
+        listing = ShardedListing(self._core, req, query, policy)
+        entries = listing.read(resource.account, resource.container, answer)
+        headers = {**answer.headers, RECORD_TYPE.lower(): "object"}
+        return Answer(200, headers, json.dumps(entries).encode("ascii"))
 
     def _name_policy(self, response: Response) -> None:
         index = response.headers.get("X-Backend-Storage-Policy-Index", "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from proxy.controllers.resource import Resource
+from proxy.lookup.shards import row_target
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
@@ -79,11 +81,16 @@ def prepare_write(
         headers["X-Delete-At"] = f"{expires:010d}"
         expirer = expirer_target(core.rings, expires, *resource)
     servers = nodes.primary_count
-    partition, containers = core.rings.container.get_nodes(resource.account, resource.container)
+    listed_in = row_target(core, req, *resource)
+    partition, containers = core.rings.container.get_nodes(*listed_in)
     updates = update_headers(servers, partition, containers, expirer)
     if CLEANS_QUEUE in headers:  # the expirer removes the task itself
         for update in updates:
             del update[CLEANS_QUEUE]
     request = core.request(req, "Object", nodes.partition, resource.path)
-    row = ContainerRow(core, request, partition, containers, servers)
+    about_row = request
+    if listed_in != resource[:2]:
+        headers["X-Backend-Quoted-Container-Path"] = quote("/".join(listed_in))
+        about_row = request._replace(path=Resource(*listed_in, resource.obj).path)
+    row = ContainerRow(core, about_row, partition, containers, servers)
     return Write(request, nodes, headers, updates, row, policy_index)

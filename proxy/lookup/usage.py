@@ -6,6 +6,8 @@ after the last acknowledged write, so they use this module. Every acknowledged o
 database of at least one replica that answers, if the container servers were reachable when it was
 written. If replicas differ, the largest usage counts.
 
+A container with shards learns of their usage with the same delay. So each shard is asked as well.
+
 An account gets the usage of its containers with a delay (the container servers'
 ``report_interval``). So the container's own answer replaces the account's row of that container.
 """
@@ -23,6 +25,9 @@ from proxy.replicas.core import Core
 from proxy.replicas.quorum import Answer
 from proxy.wire_headers import WireHeaders
 
+_STATE = "x-backend-sharding-state"
+_UNSHARDED = "unsharded"
+
 
 class Usage(NamedTuple):
     """The number of stored objects, and of their bytes."""
@@ -38,17 +43,58 @@ class AccountUsage(NamedTuple):
     in_policy: Usage
 
 
-def container_usage(core: Core, req: Request, account: str, container: str) -> Usage | None:
-    """The usage of a container; None if no replica answers."""
+def container_usage(
+    core: Core,
+    req: Request,
+    account: str,
+    container: str,
+    beside: frozenset[str] = frozenset(),
+) -> Usage | None:
+    """The usage of a container; None if no replica answers.
+
+    :param beside: of a shard: the names of its neighbours.
+    """
     nodes = core.nodes(core.rings.container, account, container)
     path = quote_path(f"/{account}/{container}")
     request = core.request(req, "Container", nodes.partition, path, method="HEAD")
     sent = [WireHeaders(base_headers(req))] * nodes.primary_count
-    found = [
-        _usage(outcome.answer.headers, "x-container-")
-        for outcome in core.ask(request, nodes, sent)
-        if outcome.answer.status // 100 == 2
-    ]
+    answers = [o.answer for o in core.ask(request, nodes, sent) if o.answer.status // 100 == 2]
+    if any(answer.headers.get(_STATE, _UNSHARDED) != _UNSHARDED for answer in answers):
+        return _sharded_usage(core, req, (account, container), beside)
+    found = [_usage(answer.headers, "x-container-") for answer in answers]
+    return _fullest(found) if found else None
+
+
+def _sharded_usage(
+    core: Core, req: Request, names: tuple[str, str], beside: frozenset[str]
+) -> Usage | None:
+    """The usage of a container with shards: what it has itself, and the usage of each shard.
+
+    What shards have reported to it is older than their own answers. But a shard that shrinks into
+    its neighbour knows itself how much it gave: the neighbour counts its own rows only.
+    """
+    own = "/".join(names)
+    nodes = core.nodes(core.rings.container, *names)
+    path = quote_path(f"/{own}") + "?format=json&states=listing"
+    request = core.request(req, "Container", nodes.partition, path, method="GET")
+    headers = WireHeaders({**base_headers(req), "X-Backend-Record-Type": "shard"})
+    shards: dict[str, Usage] = {}
+    found = []
+    for outcome in core.ask(request, nodes, [headers] * nodes.primary_count):
+        if outcome.answer.status // 100 != 2:
+            continue
+        whole = _usage(outcome.answer.headers, "x-container-")
+        # A shard may be listed twice, if a newer range lies in its middle.
+        items = {item["name"]: item for item in json.loads(outcome.answer.body or b"[]")}
+        items = {name: item for name, item in items.items() if name not in {own, *beside}}
+        for name, item in items.items():
+            reported = Usage(item["bytes_used"], item["object_count"])
+            if name not in shards:
+                owner, _, shard = name.partition("/")
+                others = beside | items.keys()
+                shards[name] = container_usage(core, req, owner, shard, others) or reported
+            whole = _corrected(whole, reported, shards[name])
+        found.append(whole)
     return _fullest(found) if found else None
 
 

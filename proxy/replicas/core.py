@@ -24,6 +24,7 @@ from proxy.replicas.health import DeviceHealth
 from proxy.replicas.hints import Hints
 from proxy.replicas.nodes import NodeQueue
 from proxy.replicas.quorum import UNAVAILABLE, Answer, best_answer, have_quorum
+from proxy.replicas.shard_ranges import Names, ShardRanges
 from proxy.wire_headers import WireHeaders
 from ring.errors import RingError
 from ring.ring import Ring, RingSet
@@ -55,6 +56,8 @@ class Core:
         grid = _grid(options, cluster)
         self.backends = Backends(client, grid, health, logger)
         self.hints = Hints(grid, logger)
+        #: By the account and container that clients name; `proxy.lookup.shards` fills it.
+        self.shard_ranges: dict[Names, ShardRanges] = {}
 
     def object_ring(self, policy_index: int, trans_id: str) -> Ring:
         """The ring of a storage policy.

@@ -49,6 +49,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "app:container-server": ["container.config:ContainerOptions"],
         "container-replicator": ["replicator.options:ReplicatorOptions"],
         "container-auditor": ["replicator.options:ContainerAuditorOptions"],
+        "container-sharder": ["replicator.sharder.options:SharderOptions"],
         "container-sync": ["container.config:SyncOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
     },

@@ -106,6 +106,45 @@ def audit(
     return [(one["path"], one["what"]) for one in found]
 
 
+class ShardedStore(Store):
+    """The same, with all rows in one shard."""
+
+    def request(
+        self,
+        node: Any,
+        partition: int,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        query: str = "",
+    ) -> DirectAnswer:
+        if method != "GET" or path != "/A/c":
+            return super().request(node, partition, method, path, headers, query)
+        ranges = [{"name": "A/c"}, {"name": ".shards_A/c-0"}]
+        found = ranges if "X-Backend-Record-Type" in (headers or {}) else []
+        told = {
+            "x-container-object-count": "4",
+            "x-backend-storage-policy-index": "1",
+            "x-backend-sharding-state": "sharded",
+        }
+        return DirectAnswer(200, told, json.dumps(found).encode())
+
+
+def test_the_rows_of_shards_are_compared(
+    capsys: pytest.CaptureFixture[str],
+    store: Store,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sharded = ShardedStore()
+    monkeypatch.setattr(store, "request", sharded.request)
+    assert audit(capsys, directory, "A", "A/c/o1") == []
+    del sharded.containers[12][1]
+    what = "not in the listing of 127.0.0.1:12/d2"
+    assert audit(capsys, directory) == [("A/c/o1", what)]
+    assert audit(capsys, directory, "A/c/o1") == [("A/c/o1", what)]
+
+
 def test_equal_replicas(capsys: pytest.CaptureFixture[str], store: Store, directory: Path) -> None:
     assert audit(capsys, directory) == []
     assert store.policies == {"1"}  # that of the container

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import cast
+
 import pytest
 from fake_cluster import FakeCluster
 from fake_devices import FakeDevice
@@ -9,6 +12,10 @@ from fake_devices import FakeDevice
 from martlet.http.request import Request
 from proxy.lookup.usage import AccountUsage, Usage, account_usage, container_usage
 from proxy.middleware.subrequest import get_account_usage, get_container_usage
+from proxy.replicas.backends import BackendRequest
+from proxy.replicas.engine import Outcome
+from proxy.replicas.quorum import Answer
+from ring.ring import Node
 
 
 def request() -> Request:
@@ -42,6 +49,61 @@ def test_a_replica_that_is_away_does_not_count(cluster: FakeCluster) -> None:
         device.stop()
     assert container_usage(cluster.app.core, request(), "a", "c") is None
     assert account_usage(cluster.app.core, request(), "a", "c", 0) is None
+
+
+def test_shards_are_asked_themselves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they have reported to their root is older."""
+    core = cluster.app.core
+    asked: list[str] = []
+    own = {"name": "a/c", "lower": "m", "bytes_used": 0, "object_count": 0}
+    shard = {"name": ".shards_a/c-0", "bytes_used": 30, "object_count": 3}
+
+    def ask(request: BackendRequest, *_: object) -> list[Outcome]:
+        asked.append(f"{request.method} {request.path.partition('?')[0]}")
+        if "shards" in request.path:
+            answers = [headers_of(35, 4), headers_of(50, 5)]
+        else:
+            # The first replica has all in the shard, the second keeps the rows above m.
+            state = {"x-backend-sharding-state": "sharding"}
+            answers = [headers_of(30, 3) | state, headers_of(40, 4) | state]
+        body = json.dumps([shard, own]).encode() if request.method == "GET" else b""
+        return [
+            Outcome(index, cast(Node, {}), Answer(200, headers, body))
+            for index, headers in enumerate(answers)
+        ]
+
+    monkeypatch.setattr(core, "ask", ask)
+    assert container_usage(core, request(), "a", "c") == Usage(60, 6)
+    assert asked == ["HEAD /a/c", "GET /a/c", "HEAD /.shards_a/c-0"]
+
+
+def test_a_shard_that_shrinks_does_not_count_its_neighbour(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The neighbour is asked already, and counts the rows that it takes later."""
+    core = cluster.app.core
+    sharded = {"x-backend-sharding-state": "sharded"}
+    donor = {"name": ".shards_a/c-0", "bytes_used": 9, "object_count": 3}
+    neighbour = {"name": ".shards_a/c-1", "bytes_used": 70, "object_count": 7}
+    taken = neighbour | {"bytes_used": 10, "object_count": 2}
+    listed = {"/a/c": [donor, neighbour], "/.shards_a/c-0": [taken]}
+    states = {
+        "/a/c": headers_of(79, 10) | sharded,
+        "/.shards_a/c-0": headers_of(10, 2) | sharded,
+        "/.shards_a/c-1": headers_of(71, 8),
+    }
+
+    def ask(request: BackendRequest, *_: object) -> list[Outcome]:
+        path = request.path.partition("?")[0]
+        body = json.dumps(listed[path]).encode() if request.method == "GET" else b""
+        return [Outcome(0, cast(Node, {}), Answer(200, states[path], body))]
+
+    monkeypatch.setattr(core, "ask", ask)
+    assert container_usage(core, request(), "a", "c") == Usage(81, 10)
+
+
+def headers_of(size: int, count: int) -> dict[str, str]:
+    return {"x-container-bytes-used": str(size), "x-container-object-count": str(count)}
 
 
 ACCOUNT = {

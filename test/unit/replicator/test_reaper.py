@@ -460,3 +460,33 @@ def test_a_body_that_is_no_listing() -> None:
     for body in ({"name": "o"}, [1], "x", [{"no": "name"}]):
         with pytest.raises(ReapError, match="not a listing"):
             requests_to(Servers(body)).list_objects("a", "c", Entry(""), None)
+
+
+class ShardedServers(Servers):
+    """A container with two shards; the first one is empty, and the container has rows itself."""
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: Mapping[str, str]
+    ) -> SimpleNamespace:
+        answer = super().start(address, method, path, headers)
+        is_root = "/5/a/c?" in path
+        names = (".shards_a/c-0", "a/c", ".shards_a/c-1")
+        rows: list[dict[str, str]] = [{"name": name} for name in names]
+        if is_root:
+            answer.headers["x-backend-record-type"] = "shard"
+        else:
+            rows = [{"name": "z"}] if "c-1?" in path else []
+        answer.body = lambda limit: json.dumps(rows).encode()
+        return answer
+
+    request = start
+
+
+def test_the_objects_of_shards_are_found() -> None:
+    servers = ShardedServers()
+    page = requests_to(servers).list_objects("a", "c", Entry("y"), None)
+    assert page == Page([Entry("z")], 1)
+    asked = [path.partition("?")[0].rpartition("/5/")[2] for _, _, path, _ in servers.seen]
+    assert asked == ["a/c", ".shards_a/c-0", ".shards_a/c-1"]
+    assert servers.seen[2][3]["X-Backend-Storage-Policy-Index"] == "1"
+    assert all("marker=y" in path for _, _, path, _ in servers.seen)
