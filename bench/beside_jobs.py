@@ -5,9 +5,9 @@
 
 A cluster of its own, with three replicas. In each round clients write objects and read others, once
 without jobs and once beside them. The jobs are the object replicator and the object auditor of each
-node, with default settings. The order changes from round to round. The auditor reads all that is stored, and
-starts again with each round. The replicator finds all in sync. The table has medians over the
-rounds. The last column is the median of the ratios in the same round.
+node, with default settings. The order changes from round to round. The auditor reads all that is
+stored, and starts again with each round. The replicator finds all in sync. The table has medians
+over the rounds. The last column is the median of the ratios in the same round.
 """
 
 from __future__ import annotations
