@@ -95,10 +95,16 @@ def winning_policy(claims: Iterable[Claim]) -> int | None:
     A replica without knowledge of the container does not count. (In OpenStack Swift it counts as
     policy 0.)
     """
-    # Sorted, so that the result does not depend on the order of the answers.
+    # Sorted by all fields: the preference is not transitive, so the order may decide.
     ordered = sorted(
         (claim for claim in claims if not claim.is_blank),
-        key=lambda claim: (claim.status_changed_at, claim.policy_index),
+        key=lambda claim: (
+            claim.status_changed_at,
+            claim.policy_index,
+            claim.put_timestamp,
+            claim.delete_timestamp,
+            claim.object_count,
+        ),
     )
     if not ordered:
         return None

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from swift.container.reconciler import cmp_policy_info
 
@@ -35,6 +35,14 @@ def test_two_claims_are_compared_as_openstack_swift_does(one: Claim, other: Clai
     assert prefers(one, other) == cmp_policy_info(as_swift(one), as_swift(other))
 
 
+@example(  # no two of them are equal, but two changed at the same time
+    [
+        claim(1, 7, deleted=3, changed=2),
+        claim(1, 6, deleted=2, changed=3, count=1),
+        claim(0, 5, deleted=1, changed=1),
+        claim(0, 2, deleted=1, changed=1, count=1),
+    ]
+)
 @given(st.lists(CLAIMS, min_size=1, max_size=4))
 def test_the_order_of_the_answers_does_not_matter(claims: list[Claim]) -> None:
     chosen = {winning_policy(order) for order in itertools.permutations(claims)}
