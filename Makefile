@@ -165,7 +165,7 @@ judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suite, a
 attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense and slow clients at once (ATTACK_ARGS="--seconds 60 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/conformance:bench $(BIN)/python test/attack/attack.py $(ATTACK_ARGS)
 
-nemesis: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## random faults under load, and equal replicas after each (NEMESIS_ARGS="--seconds 3600 --seed 7")
+nemesis: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## random faults of five hosts under load, and equal replicas after each (NEMESIS_ARGS="--seconds 3600 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/attack:bench $(BIN)/python test/nemesis/nemesis.py $(NEMESIS_ARGS)
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it

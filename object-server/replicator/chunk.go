@@ -206,16 +206,19 @@ func (x *devicePass) askToKeep(ctx context.Context, p *replicas) error {
 	return nil
 }
 
-// drop removes a partition that all peers have promised to keep after those promises were made to some of them.
+// drop removes a partition that all peers have promised to keep after those promises were made. They are released, also those
+// to devices that are none of the peers: these relied on what the peers keep now. Only a peer without promise is not released.
 func (x *devicePass) drop(ctx context.Context, p *replicas, promises []wire.Promise) error {
 	q := wire.DropRequest{
 		Partition: x.own.partition(p.number), Position: wire.PositionOf(p.peers[0].has), Ring: x.ring.Version,
 	}
+	silent := map[string]bool{}
 	for _, peer := range p.peers {
-		for _, promise := range promises {
-			if promise.For == peer.String() && peer.bundle != (format.Identity{}) {
-				q.Released = append(q.Released, promise)
-			}
+		silent[peer.String()] = peer.bundle == format.Identity{}
+	}
+	for _, promise := range promises {
+		if !silent[promise.For] {
+			q.Released = append(q.Released, promise)
 		}
 	}
 	return x.own.call(ctx, wire.NameDrop, &q, &wire.Done{})

@@ -63,6 +63,27 @@ func TestARingThatGoesBack(t *testing.T) {
 	}
 }
 
+// A host that was a hand-off has removed its replica, and is none of the primaries by a newer ring either. A former primary
+// gives back what it promised to that host: the new primaries promise to keep it.
+func TestAPromiseToAHostThatIsNoPrimary(t *testing.T) {
+	c := newCluster(t, 5)
+	c.ringVersion = 1
+	c.writeRing(always(0, 1, 2), c.hosts...)
+	c.put("o", 1, content("o", 10), 0, 1, 2, 3)
+	if report := c.hosts[3].pass(); report.GivenBack != 1 || c.have("o", 0, 1, 2) != 3 {
+		t.Fatalf("%+v", report)
+	}
+	c.writeRing(always(1, 2, 4), c.hosts[0]) // another ring of the same version
+	if report := c.hosts[0].pass(); report.GivenBack != 0 || c.have("o", 0) != 1 {
+		t.Errorf("by a ring that is not newer: %+v", report)
+	}
+	c.ringVersion = 2
+	c.writeRing(always(1, 2, 4), c.hosts...)
+	if report := c.hosts[0].pass(); report.GivenBack != 1 || c.have("o", 1, 2, 4) != 3 || c.have("o", 0) != 0 {
+		t.Errorf("by a newer ring: %+v", report)
+	}
+}
+
 // A host does not let go what it has promised since it asked: the other host may be about to remove its replica.
 func TestAPromiseThatIsMadeMeanwhile(t *testing.T) {
 	ctx := context.Background()

@@ -36,6 +36,7 @@ from hostile_clients import pour, send_nonsense
 from killer import Incident, attack_servers, held
 from running_cluster import RunningCluster
 from slow_clients import Health, check_health, keep_connections
+from swift_api import Account
 
 HEALTH_SECONDS_MAX = 0.5
 #: A read this long after a server's return is never outdated if a live replica is newer.
@@ -62,7 +63,11 @@ def main() -> int:
 
 
 def _attack(cluster: RunningCluster, arguments: argparse.Namespace) -> dict[str, Any]:
-    clients = CheckedClients(cluster.port, arguments.clients, arguments.seed)
+    # Not the account of the hostile clients: they may set a quota.
+    accounts = [
+        Account(cluster.port, "test2:tester2", "testing2") for _ in range(arguments.clients)
+    ]
+    clients = CheckedClients(accounts, arguments.seed)
     before = held(cluster.home)
     port, seed = cluster.port, arguments.seed
     context = multiprocessing.get_context("spawn")  # none of this process's threads

@@ -40,6 +40,7 @@ class Convergence:
             self._partitions,
             self._containers,
             self._totals,
+            self._databases,
         ]
         left: list[str] = []
         for check in checks:
@@ -93,6 +94,16 @@ class Convergence:
                 if directory.parts[-3] not in {node["device"] for node in primaries}:
                     yield f"left over: {directory}"
 
+    def _databases(self) -> Iterator[str]:
+        """Databases on devices that are none of their primaries."""
+        for kind in ("account", "container"):
+            ring = ring_of(self._cluster, kind)
+            for path in (self._cluster.home / "devices").glob(f"*/*/{kind}s/*/*/*/*.db"):
+                device, _, partition = path.parts[-6:-3]
+                primaries = ring.get_part_nodes(int(partition))
+                if device not in {node["device"] for node in primaries}:
+                    yield f"left over: {path}"
+
     def _containers(self) -> Iterator[str]:
         """Containers with a replica that does not list exactly the objects that are there."""
         ring = ring_of(self._cluster, "container")
@@ -106,7 +117,7 @@ class Convergence:
             names = quote_path(f"/{self._owner}/{container}")
             for node in nodes:
                 path = f"/{node['device']}/{partition}{names}?format=json"
-                status, body = call(self._cluster, node["port"], path)
+                status, body = call(self._cluster, node["port"], path, node["ip"])
                 rows = json.loads(body) if status == 200 else []
                 if {row["name"]: row["bytes"] for row in rows} != sizes:
                     yield f"{container}: {node['device']} ({status}) lists {len(rows)} objects"
@@ -127,7 +138,7 @@ class Convergence:
         partition, nodes = ring_of(self._cluster, "account").get_nodes(self._owner)
         for node in nodes:
             path = f"/{node['device']}/{partition}/{self._owner}?format=json&prefix=attack-"
-            status, body = call(self._cluster, node["port"], path)
+            status, body = call(self._cluster, node["port"], path, node["ip"])
             rows = json.loads(body) if status == 200 else []
             found = {row["name"]: (row["count"], row["bytes"]) for row in rows}
             if found != wanted:

@@ -1,7 +1,7 @@
-"""The faults of the nemesis: each begins, lasts for a while under load, and ends.
+"""The faults of servers, devices and disks; those of networks and rings on a single host.
 
-A fault that destroys data hits the *victim* alone, one of the four nodes: three replicas of each
-object are on three nodes. All other faults may hit any node.
+A fault that destroys data hits the *victim* alone, one of the nodes: three replicas of each object
+are on three nodes. All other faults may hit any node.
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ import random
 import shutil
 import signal
 import subprocess
-import sysconfig
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fault import Fault
+from host import proxy_of
+from host_faults import HostFaults
+from hosts import HostsCluster
 from ill_disk import IllDisk
 from killer import is_new
+from networks import in_network_of
 from processes import process_tree
+from ring_changes import RING_BUILDER, RingChanges
 from running_cluster import RunningCluster, await_true
 
+from cluster.layout import KINDS
+
 NODES = 4
-KINDS = ("account", "container", "object")
-RING_BUILDER = Path(sysconfig.get_path("scripts")) / "martlet-ring-builder"
 #: Bits that one fault flips, and sectors that it makes unreadable.
 _FLIPS = 8
 #: Random places in a file that are tried until one is in a body.
@@ -35,14 +39,6 @@ _UNIT, _RECORD_MAGIC, _HEADER = 64, b"mrRC", 128
 _SECTOR = 4096
 #: Before the rule with which Linux delivers to its own addresses.
 _RULE_PRIORITY = "10"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault that can begin; what it begins returns the function that ends it."""
-
-    name: str
-    begin: Callable[[], Callable[[], None]]
 
 
 class Faults:
@@ -55,20 +51,47 @@ class Faults:
         victim: int,
         disk: IllDisk | None,
         has_network: bool,
+        only: Sequence[str] = (),
     ) -> None:
         """
+        :param cluster: if it is on several hosts, there are more faults.
         :param victim: the number of the node, from 1.
         :param disk: below the device of the victim.
         :param has_network: the process has a network of its own, and may change its rules.
+        :param chance: decides on the faults, and no other draws from it but those of their times.
+        :param only: the names of the faults to make; none for all of them.
         """
         self._cluster = cluster
-        self._chance = chance
+        self.chance = chance
+        self._details = random.Random()
         self._victim = victim
         self._disk = disk
         self._has_network = has_network
+        self._only = only
         self._lost: set[tuple[str, int]] = set()  # what is dropped now, and the node
+        self._hosts = cluster.hosts if isinstance(cluster, HostsCluster) else None
+        if isinstance(cluster, HostsCluster):
+            self._of_hosts = HostFaults(cluster, self._details)
+            in_rings = set(range(1, NODES + 1))
+            self._of_rings = RingChanges(cluster, self._details, in_rings, victim)
 
-    def destructive(self) -> Fault:
+    def begin_round(self) -> None:
+        """The cluster is at rest.
+
+        The number of details, such as places in files, depends on what the cluster has done. They
+        are drawn by themselves, so that the seed decides on the faults of all rounds.
+        """
+        self._details.seed(self.chance.random())
+        if self._hosts:
+            self._of_rings.begin_round()
+
+    def choose(self) -> list[Fault]:
+        """The faults of a round, first the one that destroys data."""
+        chosen = [self._destructive()] if self.chance.random() < 0.6 else []
+        chosen += [self._harmless() for _ in range(self.chance.randint(1, 4))]
+        return [fault for fault in chosen if fault]
+
+    def _destructive(self) -> Fault | None:
         """A fault that destroys data, or makes the disk of the victim ill."""
         faults = [Fault("flipped bits", self._flip_bits)]
         if self._disk is None:
@@ -79,17 +102,21 @@ class Faults:
                 Fault("hanging disk", self._hang),
                 Fault("full disk", self._fill),
             ]
-        return self._chance.choice(faults)
+        return self._one_of(faults)
 
-    def harmless(self) -> Fault:
+    def _harmless(self) -> Fault | None:
         """A fault that destroys nothing: of a process, of the network, of the ring."""
         faults = [
             Fault("killed server", self._kill),
             Fault("killed server", self._kill),
             Fault("stopped server", self._stop_server),
             Fault("stopped node", self._stop_node),
-            Fault("ring change", self._change_ring),
         ]
+        changes = self._of_rings.all() if self._hosts else []
+        if self._hosts:
+            faults += [*self._of_hosts.all(), *changes, *changes]
+        else:
+            faults.append(Fault("ring change", self._change_ring))
         if self._has_network:
             faults += [
                 Fault("lost requests", lambda: self._lose("dport")),
@@ -97,15 +124,24 @@ class Faults:
             ]
         if self._disk is None:
             faults.append(Fault("missing device", self._unmount))
-        return self._chance.choice(faults)
+        choice = self._one_of(faults)
+        if choice in changes:
+            self._of_rings.chosen()
+        return choice
+
+    def _one_of(self, faults: list[Fault]) -> Fault | None:
+        """One of the wanted ones; None if there is none."""
+        wanted = [fault for fault in faults if not self._only or fault.name in self._only]
+        return self.chance.choice(wanted) if wanted else None
 
     def _node(self) -> int:
-        return self._chance.randint(1, NODES)
+        return self._details.randint(1, len(self._hosts) if self._hosts else NODES)
 
     def _server(self) -> str:
-        """A random service, also the proxy and the supervisors of the background jobs."""
+        """A random service, also a proxy and the supervisors of the background jobs."""
         names = [f"{kind}-server-node{self._node()}" for kind in KINDS]
-        return self._chance.choice([*names, "proxy-server", f"background-node{self._node()}"])
+        proxy = proxy_of(self._node()) if self._hosts else "proxy-server"
+        return self._details.choice([*names, proxy, f"background-node{self._node()}"])
 
     def _device(self, node: int) -> Path:
         return self._cluster.home / "devices" / f"node{node}" / f"d{node}"
@@ -113,7 +149,7 @@ class Faults:
     def _kill(self) -> Callable[[], None]:
         service = self._server()
         tree = process_tree(self._cluster.pid_of(service))
-        killed = self._chance.choice(tree)
+        killed = self._details.choice(tree)
         with contextlib.suppress(ProcessLookupError):
             os.kill(killed, signal.SIGKILL)
         if killed != tree[0]:
@@ -157,13 +193,14 @@ class Faults:
         if (end, node) in self._lost:  # by another fault, which ends it
             return lambda: None
         self._lost.add((end, node))
+        ip = [*(in_network_of(node) if self._hosts else ()), "ip", "rule"]
         for rule in rules:
-            subprocess.run(["ip", "rule", "add", *rule], check=True)
+            subprocess.run([*ip, "add", *rule], check=True)
 
         def restore() -> None:
             self._lost.discard((end, node))
             for rule in rules:
-                subprocess.run(["ip", "rule", "del", *rule], check=True)
+                subprocess.run([*ip, "del", *rule], check=True)
 
         return restore
 
@@ -192,22 +229,22 @@ class Faults:
         files = sorted(
             file for file in device.glob("bundles/**/*") if file.is_file() and file.stat().st_size
         )
-        for file in self._chance.choices(files, k=_FLIPS) if files else []:
+        for file in self._details.choices(files, k=_FLIPS) if files else []:
             with contextlib.suppress(FileNotFoundError), file.open("r+b", buffering=0) as handle:
                 content = handle.read()
-                choose = self._chance.choice((self._in_a_body, self._in_a_header))
+                choose = self._details.choice((self._in_a_body, self._in_a_header))
                 at = choose(content)
                 if at is not None:
                     handle.seek(at)
                     (byte,) = handle.read(1)
                     handle.seek(at)
-                    handle.write(bytes([byte ^ 1 << self._chance.randrange(8)]))
+                    handle.write(bytes([byte ^ 1 << self._details.randrange(8)]))
         return lambda: None
 
     def _in_a_body(self, content: bytes) -> int | None:
         """A random place in a body, which repeats its 32 bytes."""
         for _ in range(_TRIES):
-            at = self._chance.randrange(len(content)) if content else 0
+            at = self._details.randrange(len(content)) if content else 0
             if content[at : at + 32] == content[at + 32 : at + 64] != bytes(32):
                 return at
         return None
@@ -219,7 +256,7 @@ class Faults:
             for at in range(0, len(content), _UNIT)
             if content[at : at + len(_RECORD_MAGIC)] == _RECORD_MAGIC
         ]
-        return self._chance.choice(headers) + self._chance.randrange(_HEADER) if headers else None
+        return self._details.choice(headers) + self._details.randrange(_HEADER) if headers else None
 
     def _replace_disk(self) -> Callable[[], None]:
         """Take the disk away; at the end there is an empty one, which the operator adopts."""
@@ -239,9 +276,9 @@ class Faults:
     def _bad_sectors(self) -> Callable[[], None]:
         assert self._disk
         segments = sorted(self._disk.backing.glob("bundles/*/*.bundle"))
-        for path in self._chance.choices(segments, k=_FLIPS) if segments else []:
+        for path in self._details.choices(segments, k=_FLIPS) if segments else []:
             sectors = path.stat().st_size // _SECTOR
-            at = self._chance.randrange(max(1, sectors)) * _SECTOR
+            at = self._details.randrange(max(1, sectors)) * _SECTOR
             self._disk.spoil(str(path.relative_to(self._disk.backing)), at, _SECTOR)
         return self._disk.heal
 

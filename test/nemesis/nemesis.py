@@ -1,8 +1,9 @@
 """Random faults of a cluster under load, round after round, and a check after each.
 
-The cluster has four nodes with all background jobs. In each round clients write, read and delete
-objects whose possible states they know. Meanwhile servers are killed or stopped, devices vanish,
-disks are ill or replaced, bits flip, networks lose requests or answers, and the ring changes. Then
+The cluster has five hosts with all background jobs and a proxy each. In each round clients write,
+read and delete objects whose possible states they know, through any proxy. Meanwhile servers are
+killed or stopped, devices vanish, disks are ill or replaced, bits flip, networks are split or lose
+packets, and the rings change. In every third seed the clocks of two hosts differ by a minute. Then
 the faults end and the clients stop. The cluster has to reach equal replicas by itself: every
 acknowledged object on each of its primaries with the right bytes, every deleted one gone, nothing
 left on hand-offs, listings and counts of containers right.
@@ -13,20 +14,21 @@ examples:
   make nemesis                                              ten minutes
   make nemesis NEMESIS_ARGS="--seconds 3600 --seed 7"
   make nemesis NEMESIS_ARGS="--rounds 3 --json --keep /tmp/nemesis"
+  make nemesis NEMESIS_ARGS="--only 'split network' --only 'device drained'"
+  make nemesis NEMESIS_ARGS="--one-host"                    four nodes that share one network
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,14 +36,20 @@ from typing import Any
 
 from checked_clients import CheckedClients
 from convergence import Convergence
-from faults import NODES, Fault, Faults
+from fault import End
+from faults import NODES, Faults
+from hosts import HostsCluster, can_skew
 from ill_disk import IllDisk, build_program, can_mount
+from networks import enter_own_networks
 from running_cluster import RunningCluster
-from swift_api import Account
+from several_proxies import SeveralProxies
 
 _ROUND_SECONDS = (6.0, 20.0)
 _PAUSE_SECONDS = (0.5, 4.0)
-_OWN_NETWORK = "MARTLET_NEMESIS_NETWORK"
+#: One more than the nodes that are in the rings at first.
+_HOSTS = NODES + 1
+_SKEW_SECONDS = 60
+_USER = "test2:tester2", "testing2"
 
 
 @dataclass
@@ -58,7 +66,7 @@ class Round:
 def main() -> int:
     """Return the exit status: 0 if nothing was found."""
     arguments = _parse()
-    has_network = _enter_own_network()
+    has_network = enter_own_networks()
     seed = arguments.seed if arguments.seed is not None else random.randrange(10**6)
     print(f"nemesis: seed {seed}", file=sys.stderr, flush=True)
     with ExitStack() as stack:
@@ -66,11 +74,18 @@ def main() -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="martlet-nemesis-"))
         )
         disk = _disk(home, seed, stack)
-        cluster = RunningCluster(home / "home", "--nodes", str(NODES), background=True).start()
+        skews = _skews(seed)
+        cluster = (
+            HostsCluster(home / "home", _HOSTS, range(1, NODES + 1), skews)
+            if has_network and not arguments.one_host
+            else RunningCluster(home / "home", "--nodes", str(NODES), background=True)
+        ).start()
         stack.callback(cluster.stop)
         if disk:
             stack.callback(disk.heal)  # a process that hangs cannot be stopped
-        rounds, clients = _run(cluster, arguments, seed, disk, has_network)
+        chance = random.Random(seed)
+        faults = Faults(cluster, chance, _victim(seed), disk, has_network, arguments.only)
+        rounds, clients = _run(cluster, arguments, seed, faults)
     findings = [f"round {r.number}: {text}" for r in rounds for text in r.findings]
     report = {
         "seed": seed,
@@ -83,24 +98,19 @@ def main() -> int:
 
 
 def _run(
-    cluster: RunningCluster,
-    arguments: argparse.Namespace,
-    seed: int,
-    disk: IllDisk | None,
-    has_network: bool,
+    cluster: RunningCluster, arguments: argparse.Namespace, seed: int, faults: Faults
 ) -> tuple[list[Round], CheckedClients]:
-    chance = random.Random(seed)
-    clients = CheckedClients(cluster.port, arguments.clients, seed)
-    account = Account(cluster.port, "test2:tester2", "testing2")
+    accounts = [_account(cluster, seed, number) for number in range(arguments.clients)]
+    clients = CheckedClients(accounts, seed)
+    account = _account(cluster, seed, arguments.clients)
     convergence = Convergence(cluster, clients, account)
-    faults = Faults(cluster, chance, _victim(seed), disk, has_network)
     until = time.monotonic() + arguments.seconds
     rounds: list[Round] = []
     while time.monotonic() < until and len(rounds) < arguments.rounds:
         one = Round(len(rounds) + 1)
         rounds.append(one)
         with clients.running():
-            one.faults = _make_faults(faults, chance)
+            one.faults = _make_faults(faults)
         one.seconds, one.findings = convergence.await_all(arguments.patience)
         if not one.findings:
             clients.check_all()
@@ -116,28 +126,53 @@ def _run(
     return rounds, clients
 
 
-def _make_faults(faults: Faults, chance: random.Random) -> list[str]:
+def _make_faults(faults: Faults) -> list[str]:
     """Begin some faults, at first the one that destroys data; end all; return their names.
 
     Data is destroyed while all replicas are equal: an acknowledged write of this round, which
     perhaps only two nodes have, is not lost by it.
     """
-    chosen: list[Fault] = [faults.destructive()] if chance.random() < 0.6 else []
-    chosen += [faults.harmless() for _ in range(chance.randint(1, 4))]
+    faults.begin_round()
+    chosen = faults.choose()
+    chance = faults.chance
     seconds = chance.uniform(*_ROUND_SECONDS)
-    ends: list[Callable[[], None]] = []
+    ends: list[End] = []
+    last: list[End] = []
     began = time.monotonic()
     try:
         for fault in chosen:
-            ends.append(fault.begin())
+            (last if fault.ends_last else ends).append(fault.begin())
             time.sleep(chance.uniform(*_PAUSE_SECONDS))
             if ends and chance.random() < 0.3:
                 ends.pop(chance.randrange(len(ends)))()
         time.sleep(max(0.0, began + seconds - time.monotonic()))
     finally:
-        for end in reversed(ends):
+        for end in [*reversed(ends), *last]:
             end()
     return [fault.name for fault in chosen]
+
+
+def _account(cluster: RunningCluster, seed: int, number: int) -> SeveralProxies:
+    """A client's view: through any proxy, or if clocks differ through that of the name.
+
+    The last write is the one with the latest timestamp, and proxies make timestamps.
+    """
+    chance = random.Random(f"{seed}.{number}.proxy")
+
+    def choose(names: Sequence[str]) -> int:
+        by_name = zlib.crc32("/".join(names).encode())
+        return by_name if any(_skews(seed)) else chance.randrange(_HOSTS)
+
+    return SeveralProxies(cluster.proxies, *_USER, choose)
+
+
+def _skews(seed: int) -> list[int]:
+    """The seconds that the clock of each host is ahead; in every third seed not all the same."""
+    skews = [0] * _HOSTS
+    if seed % 3 == 0 and can_skew():
+        fast, slow = random.Random(seed).sample(range(_HOSTS), 2)
+        skews[fast], skews[slow] = _SKEW_SECONDS, -_SKEW_SECONDS
+    return skews
 
 
 def _victim(seed: int) -> int:
@@ -152,24 +187,6 @@ def _disk(home: Path, seed: int, stack: ExitStack) -> IllDisk | None:
     number = _victim(seed)
     mount_point = home / "home" / "devices" / f"node{number}" / f"d{number}"
     return stack.enter_context(IllDisk(program, home / "disk", mount_point))
-
-
-def _enter_own_network() -> bool:
-    """Start again in a network of its own, if this user may make one; return whether it is there.
-
-    There the rules of routing can be changed, which lets requests get lost.
-    """
-    if os.environ.get(_OWN_NETWORK):
-        return True
-    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("ip"):
-        print("nemesis: no faults of the network: they need root, unshare and ip", file=sys.stderr)
-        return False
-    prepare = (
-        "ip link set lo up && ip rule add pref 100 table local && ip rule del pref 0 && "
-        'exec "$0" "$@"'
-    )
-    command = ["unshare", "--net", "sh", "-c", prepare, sys.executable, *sys.argv]
-    os.execvpe(command[0], command, {**os.environ, _OWN_NETWORK: "yes"})
 
 
 def _say(one: Round) -> None:
@@ -208,6 +225,16 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep the cluster in this directory"
+    )
+    parser.add_argument(
+        "--one-host", action="store_true", help="four nodes on 127.0.0.1, as without root"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="a fault, as in the table at the end; may be repeated (default: all)",
     )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -16,7 +16,9 @@ from ring.ring import Node, Ring
 
 def ring_of(cluster: RunningCluster, kind: str) -> Ring:
     etc = cluster.home / "etc"
-    (path,) = {*etc.glob(f"{kind}.ring.gz"), *etc.glob(f"*/{kind}.ring.gz")}
+    path = etc / f"{kind}.ring.gz"
+    if not path.exists():
+        (path,) = etc.glob(f"*/{kind}.ring.gz")
     return Ring(path, HashPath.from_conf(path.parent / "martlet.conf"))
 
 
@@ -25,9 +27,9 @@ def device_path(cluster: RunningCluster, node: Node) -> Path:
     return found
 
 
-def call(cluster: RunningCluster, port: int, path: str) -> tuple[int, bytes]:
+def call(cluster: RunningCluster, port: int, path: str, host: str = HOST) -> tuple[int, bytes]:
     """Send a GET to one storage server."""
-    connection = StorageConnection(cluster.home, HOST, port)
+    connection = StorageConnection(cluster.home, host, port)
     connection.request("GET", path)
     answer = connection.getresponse()
     body = answer.read()

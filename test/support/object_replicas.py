@@ -8,7 +8,6 @@ from typing import NamedTuple
 from running_cluster import RunningCluster
 from storage_connection import StorageConnection
 
-from cluster.ports import HOST
 from martlet.words.names import quote_path
 from ring.hashing import HashPath
 from ring.ring import Node, Ring
@@ -29,7 +28,7 @@ class ObjectReplicas:
         self._home = cluster.home
         etc = cluster.home / "etc"
         self.ring = Ring(etc / "object.ring.gz", HashPath.from_conf(etc / "martlet.conf"))
-        self._connections: dict[int, StorageConnection] = {}
+        self._connections: dict[tuple[str, int], StorageConnection] = {}
 
     def of(self, account: str, container: str, name: str) -> tuple[set[Replica], list[int]]:
         """Return the different answers of the primaries, and the statuses of all hand-offs.
@@ -57,18 +56,18 @@ class ObjectReplicas:
         return Replica(response.status, headers["X-Backend-Timestamp"], headers["Etag"])
 
     def _ask(self, method: str, node: Node, path: str) -> tuple[HTTPResponse, bytes]:
-        port = node["port"]
-        connection = self._connections.get(port)
+        at = node["ip"], node["port"]
+        connection = self._connections.get(at)
         if connection is None:
-            connection = self._connections[port] = StorageConnection(self._home, HOST, port)
+            connection = self._connections[at] = StorageConnection(self._home, *at)
         try:
             connection.request(method, f"/{node['device']}/{path}")
             response = connection.getresponse()
             return response, response.read()
         except (OSError, HTTPException) as error:
             connection.close()
-            del self._connections[port]
-            raise OSError(f"port {port}: {error!r}") from error
+            del self._connections[at]
+            raise OSError(f"{at}: {error!r}") from error
 
     def close(self) -> None:
         """Close all connections."""

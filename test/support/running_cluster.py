@@ -59,6 +59,11 @@ class RunningCluster:
         return f"http://{HOST}:{self.port}"
 
     @property
+    def proxies(self) -> list[tuple[str, int]]:
+        """The addresses of all proxies."""
+        return [(HOST, self.port)]
+
+    @property
     def environment(self) -> dict[str, str]:
         return {**os.environ, "MARTLET_HOME": str(self.home), "MARTLET_PORT": str(self.port)}
 
@@ -72,7 +77,7 @@ class RunningCluster:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=_prepare,
+            preexec_fn=prepare_child,
         )
         self._reader = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
         self._reader.start()
@@ -183,7 +188,7 @@ def _replace(conf: Path, old: str, new: str) -> None:
     conf.write_text(text.replace(old, new))
 
 
-def _prepare() -> None:
+def prepare_child() -> None:
     """Let a killed test run end its cluster, and reset signals that nohup ignores."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

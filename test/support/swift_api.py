@@ -41,8 +41,10 @@ class Answer:
 class Account:
     """One user's view of one account, over one kept-alive connection. Not for several threads."""
 
-    def __init__(self, port: int, user: str = "test:tester", key: str = "testing") -> None:
-        self.port = port
+    def __init__(
+        self, port: int, user: str = "test:tester", key: str = "testing", host: str = HOST
+    ) -> None:
+        self.host, self.port = host, port
         self._connection: http.client.HTTPConnection | None = None
         self.token, self.path = "", ""
         answer = self.send("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key})
@@ -51,10 +53,10 @@ class Account:
         self.path = urlsplit(answer.headers["x-storage-url"]).path
 
     @classmethod
-    def with_token(cls, port: int, token: str, path: str) -> Account:
+    def with_token(cls, port: int, token: str, path: str, host: str = HOST) -> Account:
         """Return a view of the account at ``path`` with a token from another source."""
         account = cls.__new__(cls)
-        account.port, account.token, account.path = port, token, path
+        account.host, account.port, account.token, account.path = host, port, token, path
         account._connection = None
         return account
 
@@ -74,7 +76,9 @@ class Account:
         if self._connection is not None and _is_closed(self._connection.sock):
             self.close()  # the server keeps an idle connection for a minute
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(HOST, self.port, timeout=TIMEOUT_SECONDS)
+            self._connection = http.client.HTTPConnection(
+                self.host, self.port, timeout=TIMEOUT_SECONDS
+            )
         login = {"X-Auth-Token": self.token} if self.token else {}
         try:
             self._connection.request(method, path, body=body, headers={**login, **(headers or {})})

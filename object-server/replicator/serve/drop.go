@@ -105,10 +105,10 @@ func (r *Replicas) drop(_ context.Context, q *wire.DropRequest) (*wire.Done, err
 	})
 }
 
-// beginDrop notes that a partition is being removed, unless a promise to keep it stands. One stands no longer if its device has
-// everything again, and has promised in turn to keep it. The number shows that it is the one of before that: two servers may ask
-// each other. The ring must be newer than the one by which that device removed its replica: with rings that differ for long,
-// a partition would go to and fro.
+// beginDrop notes that a partition is being removed, unless a promise to keep it stands. One stands no longer if all primaries
+// have promised in turn to keep everything. The number shows that it is the one of before that: two servers may ask each other.
+// The ring must be newer than the one by which that device removed its replica: with rings that differ for long, a partition
+// would go to and fro.
 func (r *Replicas) beginDrop(at place, q *wire.DropRequest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
