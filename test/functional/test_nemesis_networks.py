@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from networks import missing
 from running_cluster import await_true
 from source_tree import ROOT
 
@@ -23,10 +23,8 @@ _ENVIRONMENT = {
 }
 _ALL = ["12", "13", "21", "23", "31", "32"]
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("ip"),
-    reason="networks need root, unshare and ip",
-)
+_MISSING = missing()
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("libfaketime"), reason="needs libfaketime")

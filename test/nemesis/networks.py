@@ -28,6 +28,11 @@ _OWN_RULES = (
     ("rule", "add", "pref", "100", "table", "local"),
     ("rule", "del", "pref", "0"),
 )
+_SPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_TRIAL = (
+    f"ip link add {_BRIDGE} type bridge && ip netns add host1 &&"
+    " ip link add to-host1 type veth peer name eth0 netns host1"
+)
 # The shell stays, since the first process of a namespace must wait for those without a parent.
 _PREPARE = f"""\
 mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up &&
@@ -37,17 +42,26 @@ exit $?
 """
 
 
+def missing() -> str:
+    """The reason why this user cannot make networks here; empty if they can be made."""
+    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("ip"):
+        return "networks need root, unshare and ip"
+    command = ["unshare", *_SPACES, "sh", "-c", _PREPARE, "sh", "-c", _TRIAL]
+    trial = subprocess.run(command, capture_output=True, text=True, check=False)
+    # In a container root may lack the permission, and a kernel may lack bridges.
+    return f"no networks: {trial.stderr.strip()}" if trial.returncode else ""
+
+
 def enter_own_networks() -> bool:
     """Start again in namespaces of our own, if this user may make them; return if it is so."""
     if os.environ.get(_ENTERED):
         # A shell that starts a command in the background lets it ignore this signal.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return True
-    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("ip"):
-        print("nemesis: no faults of the network: they need root, unshare and ip", file=sys.stderr)
+    if reason := missing():
+        print(f"nemesis: no faults of the network: {reason}", file=sys.stderr)
         return False
-    spaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = ["unshare", *spaces, "sh", "-c", _PREPARE, sys.executable, *sys.argv]
+    command = ["unshare", *_SPACES, "sh", "-c", _PREPARE, sys.executable, *sys.argv]
     os.environ[_ENTERED] = "yes"
     child = start_child(command, signal_mask=(), own_group=True)
     # The first process of a namespace ignores signals, and so does unshare.
