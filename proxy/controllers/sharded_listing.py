@@ -175,13 +175,24 @@ class ShardedListing:
         if query.is_reversed:
             above = f"{part.upper}\x00" if part.upper else ""
             marker = _least(at, above)
-            end = max(query.end_marker, part.lower)
+            end = self._above(query.end_marker, part)
             return None if marker and end and marker <= end else (marker, end)
-        # A group that was listed goes on below the bound: the marker must name it.
-        is_listed = last is not None and query.group_of(part.lower) == last
-        marker = at if is_listed else max(at, part.lower)
+        marker = self._above(at, part)
         end = _least(query.end_marker, f"{part.upper}\x00" if part.upper else "")
         return None if end and marker >= end else (marker, end)
+
+    def _above(self, marker: str, part: Part) -> str:
+        """The lower marker for a part: the greater one of a marker and the part's lower bound.
+
+        Servers leave out a group with the name of the marker. A group that was listed, or that the
+        client's marker names, may go on above the bound: then the marker stays. Another group with
+        the name of the bound must be listed, so the bound gets a NUL, which no name has.
+        """
+        lower = part.lower
+        group = self._query.group_of(lower)
+        if marker >= lower or group == marker:
+            return marker
+        return f"{lower}\x00" if group == lower else lower
 
     def _ask(self, part: Part, is_whole: bool) -> Answer:
         """Ask the container of a part; ``is_whole``: it may answer with ranges.

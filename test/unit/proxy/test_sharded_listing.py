@@ -8,7 +8,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 from urllib.parse import parse_qsl
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.controllers.sharded_listing import Part, Query, ShardedListing, _NamesMoved
@@ -101,6 +101,19 @@ def params_of(draw: st.DrawFn) -> dict[str, str]:
     return {name: value for name, value in params.items() if value or name == "path"}
 
 
+# A group has the name of a bound.
+@example({"ba"}, {"b"}, 0, 1, {"limit": "1", "delimiter": "b"})
+@example({"ba"}, {"b"}, 2, 0, {"limit": "2", "delimiter": "b", "reverse": "true"})
+@example({"ba", "b"}, {"b"}, 2, 0, {"limit": "2", "delimiter": "b"})
+@example(
+    {"ba", "c"}, {"b"}, 2, 0, {"limit": "2", "delimiter": "b", "end_marker": "b", "reverse": "true"}
+)
+@example({"ba", "c"}, {"b"}, 2, 0, {"limit": "2", "delimiter": "b", "marker": "b"})
+# The client's marker names a group that goes on above a bound.
+@example({"bb", "c"}, {"ba"}, 2, 0, {"limit": "1", "delimiter": "b", "marker": "b"})
+@example(
+    {"bb"}, {"ba"}, 0, 1, {"limit": "1", "delimiter": "b", "end_marker": "b", "reverse": "true"}
+)
 @settings(max_examples=400, deadline=None)
 @given(
     st.sets(LETTERS, max_size=25),
