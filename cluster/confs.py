@@ -24,8 +24,8 @@ TRIAL_USERS = {
 }
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache domain_remap etag-quoter "
-    "listing_formats container_sync bulk tempurl formpost tempauth staticweb copy container-quotas "
-    "account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
+    "listing_formats container_sync bulk tempurl formpost s3api tempauth staticweb copy "
+    "container-quotas account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
 #: Kind of server -> background jobs in its conf -> seconds from one pass to the next. They are
 #: short, since such a cluster is small.
@@ -110,6 +110,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
         "filter:container_sync": {"use": "egg:martlet#container_sync"},
         "filter:tempurl": {"use": "egg:martlet#tempurl"},
         "filter:formpost": {"use": "egg:martlet#formpost"},
+        "filter:s3api": {"use": "egg:martlet#s3api", "storage_domain": "localhost"},
         "filter:tempauth": {
             "use": "egg:martlet#tempauth",
             "reseller_prefix": "AUTH, SERVICE",

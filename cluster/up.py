@@ -208,6 +208,12 @@ def _print_ready(proxy_port: int) -> None:
         f"  {login} upload photos README.md\n"
         f"  {login} list photos\n"
         f"\n"
+        f"Or by the S3 API (doc/s3.md), with aws-cli:\n"
+        f"\n"
+        f"  export AWS_ACCESS_KEY_ID={TRIAL_USER} AWS_SECRET_ACCESS_KEY={TRIAL_KEY}\n"
+        f"  export AWS_DEFAULT_REGION=us-east-1 AWS_ENDPOINT_URL={url}\n"
+        f"  aws s3 mb s3://pictures && aws s3 cp README.md s3://pictures/\n"
+        f"\n"
         f"WARNING: these users and keys are the same in every martlet: for trials only.\n"
         f"Ctrl-C stops the cluster; its data stay for the next start.",
         flush=True,

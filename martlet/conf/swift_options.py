@@ -159,6 +159,13 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "fernet_key_*": "tokens are signed with token_secret, or with a shared secret",
         "active_fernet_key_id": "tokens are signed with token_secret, or with a shared secret",
     },
+    "filter:s3api": {
+        "allow_no_owner": "ACLs of S3 are ACLs of containers",
+        "check_bucket_owner": "each account has its own buckets, so no other owner's are found",
+        "auth_pipeline_check": "the place of the filter is not checked",
+        "force_swift_request_proxy_log": "the second proxy-logging logs the requests that it makes",
+        "cors_preflight_allow_origin": "preflight requests are answered as for Swift's API",
+    },
     "filter:recon": {
         "recon_lock_path": "each file of figures is its own lock",
     },
@@ -169,6 +176,7 @@ _TLS = "martlet does not support TLS: put a proxy with TLS in front of it"
 #: Section -> option -> why it is refused, although Swift has it.
 REFUSED: dict[str, dict[str, str]] = {
     "DEFAULT": {"cert_file": _TLS, "key_file": _TLS},
+    "filter:s3api": {"s3_acl": "ACLs of single objects and users are not supported"},
     "app:proxy-server": {
         "require_proxy_protocol": "the PROXY protocol is not supported: a proxy in front of this "
         "one must not send it",

@@ -40,6 +40,10 @@ HAND_OVER = "martlet.hand_over"
 #: `martlet.grid.gate`. Whatever is kept as long as the connection.
 CONNECTION = "martlet.connection"
 
+#: ``dict[str, str]``. Written by the HTTP server. Read by s3api. The headers with an underscore in
+#: their names, in lower case; they have no key of their own.
+UNDERSCORED_HEADERS = "martlet.underscored_headers"
+
 # Authentication and authorization.
 
 #: ``Callable[[Request], Response | None]``. Written by tempauth, keystoneauth, tempurl and
@@ -62,6 +66,10 @@ RESELLER_REQUEST = "reseller_request"
 #: ``str | None``. Written by the app where an object is to be written. Read by keystoneauth. The
 #: key by which the container is synchronized.
 SYNC_KEY = "swift_sync_key"
+#: ``dict[str, Any]``. Written by s3api in the requests that it makes. Read by tempauth, and by
+#: filters made for Swift. The access key, the signature, the signed text, and a callable that
+#: takes the secret of the access key and returns whether the signature is its.
+S3_AUTH_DETAILS = "s3api.auth_details"
 #: ``bool``. Written by keystoneauth. Read by its authorization. Whether `SYNC_KEY` lets this
 #: request write.
 SYNC_KEY_COUNTS = "martlet.sync_key_counts"
@@ -103,6 +111,9 @@ CRYPTO_OVERRIDE = "swift.crypto.override"
 #: ``proxy.replicas.versions.VersionRequest``. Written by object_versioning. Read by the app, which
 #: sends its headers to the object servers. What the request says about versions.
 VERSION_REQUEST = "martlet.version_request"
+#: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
+#: the entries of a manifest before it is stored; returns the names to refuse, with reasons.
+SLO_MANIFEST_HOOK = "swift.callback.slo_manifest_hook"
 #: ``bool``. Written by container_sync. Read by slo. A manifest passes as it is.
 SLO_OVERRIDE = "swift.slo_override"
 #: ``bool``. Written by container_sync and versioned_writes. Read by symlink. The ETag that a link

@@ -13,7 +13,13 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-from martlet.http.environ import CONNECTION, HAND_OVER, Environ, WSGIApp
+from martlet.http.environ import (
+    CONNECTION,
+    HAND_OVER,
+    UNDERSCORED_HEADERS,
+    Environ,
+    WSGIApp,
+)
 from martlet.http.header_names import upper_name
 from martlet.http.response import STATUS_LINES
 from martlet.http.trans_id import new_trans_id
@@ -188,6 +194,8 @@ class Connection:
             key = _variable(name)
             if key:
                 environ[key] = value
+            else:
+                environ.setdefault(UNDERSCORED_HEADERS, {})[name] = value
         environ["wsgi.input"] = body
         return environ
 

@@ -1,6 +1,7 @@
 """Run other projects' suites and programs against a cluster of this tree.
 
   swift        OpenStack Swift's functional tests, compared with the results of real Swift
+  s3           OpenStack Swift's tests of the S3 API, compared with the kept results of this tree
   swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through its usual tasks
   fuzz         invalid requests: no answer may be a 5xx
@@ -33,11 +34,13 @@ from running_cluster import RunningCluster
 from source_tree import ROOT
 from suite import (
     CONSTRAINTS,
+    S3,
     SWIFT,
     SWIFTCLIENT,
     Result,
     node_of,
     read_expected,
+    s3_users,
     summary,
     trial_users,
     with_second_go,
@@ -52,7 +55,8 @@ from cluster.confs import render
 _EXPECTED = ROOT / "test" / "conformance" / "expected"
 EXPECTED = _EXPECTED / "swift-functional.txt"
 EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
-_JUDGES = ("swift", "swiftclient", "clients", "fuzz")
+EXPECTED_OF_S3 = _EXPECTED / "s3.txt"
+_JUDGES = ("swift", "s3", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
 _ON_REQUEST = ("differences", "versions", _KEYSTONE)
 # Needed by the tests of storage policies.
@@ -125,6 +129,8 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
         started = time.monotonic()
         if judge == "swift":
             results, failed = _compare(trial_users(url), arguments.tests, EXPECTED)
+        elif judge == "s3":
+            results, failed = _judge_s3(url, arguments.tests)
         elif judge == _KEYSTONE and home is not None:
             results, failed = _judge_with_keystone(home, arguments.tests)
         else:
@@ -162,6 +168,22 @@ def _judge_with_keystone(home: Path, selection: Sequence[str]) -> tuple[list[Res
     failed_too = [result for result in clients if result.outcome == "failed"]
     _tell(failed_too)
     return [*results, *clients], [*failed, *failed_too]
+
+
+def _judge_s3(url: str, selection: Sequence[str]) -> tuple[list[Result], list[Result]]:
+    """Return all results, and those of tests that passed when the results were kept."""
+    results = S3.run(s3_users(url), selection)
+    expected = read_expected(EXPECTED_OF_S3)
+    if selection:
+        ran = {result.test for result in results}
+        expected = {test: outcome for test, outcome in expected.items() if test in ran}
+    first = worse(expected, results)
+    if 0 < len(first) <= _SECOND_GOES_MAX:
+        again = S3.run(s3_users(url), [node_of(result.test) for result in first], "second-go.txt")
+        results = with_second_go(results, again)
+    failed = worse(expected, results)
+    _tell(failed)
+    return results, failed
 
 
 def _compare(

@@ -42,6 +42,29 @@ insecure = no
 storage_domain = {storage_domain}
 """
 
+# Continues the section above; the tests by AWS's behaviour have their own. Those of s3_acl skip.
+_S3_CONF = """\
+s3_storage_url = {url}/
+s3_region = us-east-1
+s3_access_key = test:tester
+s3_secret_key = testing
+s3_access_key2 = test:tester2
+s3_secret_key2 = testing2
+s3_access_key3 = test:tester3
+s3_secret_key3 = testing3
+[s3api_test]
+endpoint = {url}
+region = us-east-1
+access_key1 = test:tester
+secret_key1 = testing
+access_key2 = test2:tester2
+secret_key2 = testing2
+access_key3 = test:tester3
+secret_key3 = testing3
+s3_acl_tests_enabled = False
+"""
+_PLUGINS = Path(__file__).parent / "plugins"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -58,12 +81,14 @@ class Suite:
 
     :param requirements: the packages that they import.
     :param options: the options of pytest.
+    :param tests: pytest's arguments without a selection.
     """
 
     name: str
     package: str
     requirements: tuple[str, ...]
     options: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ("test/functional",)
 
     def install(self) -> tuple[Path, Path]:
         """Return ``bin`` of its environment and its source, both made if they are missing."""
@@ -95,12 +120,12 @@ class Suite:
         environ = {
             **os.environ,
             "PATH": f"{binaries}:{os.environ['PATH']}",
-            "PYTHONPATH": str(source),
+            "PYTHONPATH": f"{source}:{_PLUGINS}",
             "SWIFT_TEST_CONFIG_FILE": str(conf),
         }
         with (self.scratch / output).open("wb") as said:
             subprocess.run(
-                [*command, *(selection or ["test/functional"])],
+                [*command, *(selection or self.tests)],
                 cwd=source,
                 env=environ,
                 stdout=said,
@@ -118,23 +143,32 @@ class Suite:
         return judges.WORK / f"{self.name}-results"
 
 
-#: ``s3api`` is left out: the S3 API has its own judges.
+_FOR_SWIFT = (
+    "boto",
+    "boto3",
+    "keystonemiddleware",
+    "pbr",
+    "pytest",
+    "python-keystoneclient",
+    "python-swiftclient",
+    "requests-mock",
+    "setuptools",
+    "swift",
+)
+#: ``s3api`` is left out: `S3` has it.
 SWIFT = Suite(
     "swift",
     "swift",
-    (
-        "boto",
-        "boto3",
-        "keystonemiddleware",
-        "pbr",
-        "pytest",
-        "python-keystoneclient",
-        "python-swiftclient",
-        "requests-mock",
-        "setuptools",
-        "swift",
-    ),
+    _FOR_SWIFT,
     ("--ignore=test/functional/s3api", "--override-ini=python_files=test_*.py tests.py"),
+)
+#: Swift's tests of the S3 API: those of its functional suite, and those by AWS's behaviour.
+S3 = Suite(
+    "s3",
+    "swift",
+    ("awscrt", *_FOR_SWIFT),
+    ("-p", "green_first"),
+    ("test/functional/s3api", "test/s3api"),
 )
 #: With OpenStack's SDK and command line, which log in like swiftclient.
 SWIFTCLIENT = Suite(
@@ -147,7 +181,8 @@ SWIFTCLIENT = Suite(
 def node_of(test: str) -> str:
     """Return pytest's argument that selects the test of a `Result`."""
     module, case, name = test.rsplit(".", 2)
-    return f"test/functional/{module.replace('.', '/')}.py::{case}::{name}"
+    folder = "" if module.startswith("test.") else "test/functional/"
+    return f"{folder}{module.replace('.', '/')}.py::{case}::{name}"
 
 
 def trial_users(url: str) -> str:
@@ -163,6 +198,11 @@ def trial_users(url: str) -> str:
     headers = {"X-Auth-Token": token}
     urllib.request.urlopen(urllib.request.Request(account, method="POST", headers=headers)).close()
     return _CONF.format(url=url, storage_domain=STORAGE_DOMAIN)
+
+
+def s3_users(url: str) -> str:
+    """Return the conf of the tests of the S3 API for the same users."""
+    return trial_users(url) + _S3_CONF.format(url=url)
 
 
 def read_report(report: Path) -> list[Result]:

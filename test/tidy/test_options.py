@@ -80,6 +80,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:read_only": ["proxy.middleware.limits.read_only:ReadOnlyOptions"],
         "filter:container_sync": ["proxy.middleware.auth.container_sync:ContainerSyncOptions"],
         "filter:tempurl": ["proxy.middleware.signed_urls.tempurl:TempURLOptions"],
+        "filter:s3api": ["proxy.s3.options:S3Options"],
         "filter:formpost": ["proxy.middleware.signed_urls.formpost:FormPostOptions"],
         "filter:keymaster": ["proxy.middleware.encryption.keymaster:KeymasterOptions"],
         "filter:encryption": ["proxy.middleware.encryption.encryption:EncryptionOptions"],

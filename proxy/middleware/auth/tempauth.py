@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tempauth: authentication with users from the configuration file, tokens, and authorization.
 
-For each request it authenticates the user and sets in the environ
+A user has a token, or signs S3 requests with the key (s3api). For each request it authenticates
+the user and sets in the environ
 
 - ``REMOTE_USER``: the user's groups, comma-separated (``account,account:user,...``);
 - ``swift.authorize(request)``: None if the request is authorized, else the response to send.
@@ -20,13 +21,20 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import ConfigError, option
 from martlet.filters.filter_options import load_filter_options, where
-from martlet.http.environ import ACCOUNT_INFO, Environ, StartResponse, WSGIApp
+from martlet.http.environ import (
+    ACCOUNT_INFO,
+    S3_AUTH_DETAILS,
+    Environ,
+    StartResponse,
+    WSGIApp,
+)
 from martlet.http.request import Request
+from martlet.words.names import BadNameError, str_to_wsgi, wsgi_to_str
 from proxy.info_registry import register_info
 from proxy.lookup.info import Info
 from proxy.middleware.auth.acl import clean_acl
@@ -120,6 +128,11 @@ class Tempauth:
             return self._login.respond(Request(environ), rest)(environ, start_response)
         if self._allow_overrides and environ.get("swift.authorize_override"):
             return self._app(environ, start_response)
+        details = environ.get(S3_AUTH_DETAILS)
+        if details is not None:
+            if not self._admit_signed(environ, details):
+                return unauthorized(account_in(path))(environ, start_response)
+            return self._app(environ, start_response)
         token = environ.get("HTTP_X_AUTH_TOKEN") or environ.get("HTTP_X_STORAGE_TOKEN")
         if token and token.startswith(self._resellers.first):
             user = self.user_of(token)
@@ -137,6 +150,25 @@ class Tempauth:
         else:
             environ.setdefault("swift.authorize", denied)
         return self._app(environ, start_response)
+
+    def _admit_signed(self, environ: Environ, details: Mapping[str, Any]) -> bool:
+        """Admit the user who signed an S3 request; False if the signature is not the user's.
+
+        s3api puts the access key, which is the user's id, in the place of the account.
+        """
+        access_key: str = details["access_key"]
+        try:
+            user = self._users.get(wsgi_to_str(access_key))
+        except BadNameError:
+            user = None
+        if user is None or not details["check_signature"](user.key):
+            return False
+        version, _, rest = environ["PATH_INFO"].removeprefix("/").partition("/")
+        if rest == access_key or rest.startswith(f"{access_key}/"):
+            account = str_to_wsgi(user.storage_account)
+            environ["PATH_INFO"] = f"/{version}/{account}{rest.removeprefix(access_key)}"
+        self._admit(environ, user)
+        return True
 
     def user_of(self, token: str) -> User | None:
         """Return the user of ``token``; None if the token is invalid or expired."""

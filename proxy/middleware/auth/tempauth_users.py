@@ -36,6 +36,11 @@ class User:
         """``account:name``."""
         return f"{self.account}:{self.name}"
 
+    @property
+    def storage_account(self) -> str:
+        """The account in the storage URL."""
+        return unquote(self.url.rsplit("/", 1)[-1])
+
     def has_key(self, key: str) -> bool:
         """Whether ``key`` is the user's key, compared in constant time."""
         return hmac.compare_digest(_digest(key), _digest(self.key))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from martlet.conf.options import is_true
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import SLO_MANIFEST_HOOK, Environ, StartResponse, WSGIApp
 from martlet.http.headers import Headers, RequestHeaders
 from martlet.http.listing import PLAIN, listing_content_type
 from martlet.http.request import Request
@@ -31,7 +31,7 @@ from martlet.words.names import split_path, str_to_wsgi, wsgi_to_str
 from proxy.controllers.object_get import clean_content_type
 from proxy.crew import run_crew
 from proxy.middleware.bulk.report import Failure, render_outcome
-from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG, join_row_etag
+from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG, join_row_etag, split_row_etag
 from proxy.middleware.large_objects.slo_manifest import (
     Entry,
     ManifestError,
@@ -94,6 +94,7 @@ class SloUpload:
         denial = self._denial(environ, wsgi_to_str(account or ""), wsgi_to_str(container or ""))
         if denial is not None:
             return denial(environ, start_response)
+        check = environ.pop(SLO_MANIFEST_HOOK, None)
         text = self._read_manifest(environ)
         segments = self._parse(text, f"/{container}/{name}")
         content_type = _content_type(environ.get("HTTP_ACCEPT"))
@@ -103,6 +104,8 @@ class SloUpload:
             return self._with_heartbeat(upload)
         problems: list[Failure] = []
         entries = [entry for entry in self._look_up(upload, problems) if entry is not None]
+        if not problems and check is not None:
+            problems += check([entry.as_stored() for entry in entries])
         if problems:
             return self._refusal(upload, problems)(environ, start_response)
         return self._store(upload, entries)(environ, start_response)
@@ -306,4 +309,6 @@ def _make_manifest_put(environ: Environ, entries: list[Entry], etag: str) -> Non
     headers[IS_SLO] = "True"
     headers[SLO_ETAG] = etag
     headers[SLO_SIZE] = str(size)
-    headers[OVERRIDE_ETAG] = join_row_etag(manifest_etag, {"slo_etag": etag})
+    # Another filter may have its own ETag for the row, after the MD5 of the body.
+    _, others = split_row_etag(headers.get(OVERRIDE_ETAG, ""))
+    headers[OVERRIDE_ETAG] = join_row_etag(manifest_etag, {"slo_etag": etag, **others})

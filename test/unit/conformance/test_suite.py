@@ -42,3 +42,6 @@ def test_a_second_go_mends_and_breaks_nothing() -> None:
 
 def test_a_single_test_is_picked_by_its_file_and_class() -> None:
     assert node_of("tests.TestFile.testCopy") == "test/functional/tests.py::TestFile::testCopy"
+    assert (
+        node_of("test.s3api.test_mpu.TestMpu.test_x") == "test/s3api/test_mpu.py::TestMpu::test_x"
+    )

@@ -23,6 +23,7 @@ from proxy.middleware.limits import name_check, read_only
 from proxy.middleware.links import etag_quoter
 from proxy.middleware.signed_urls import formpost, tempurl
 from proxy.middleware.web import crossdomain, domain_remap, staticweb
+from proxy.s3 import s3api
 
 FILTERS: list[Callable[..., Callable[[WSGIApp], WSGIApp]]] = [
     name_check.filter_factory,
@@ -33,6 +34,7 @@ FILTERS: list[Callable[..., Callable[[WSGIApp], WSGIApp]]] = [
     tempurl.filter_factory,
     formpost.filter_factory,
     read_only.filter_factory,
+    s3api.filter_factory,
     staticweb.filter_factory,
 ]
 LISTING = [
@@ -69,6 +71,10 @@ WORDS = st.sampled_from(
         "a" * 64,
     ]
 )
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=a:b/20130524/us-east-1/s3/aws4_request,SignedHeaders=host,"
+    "Signature=0"
+)
 TEXTS = st.lists(WORDS, max_size=5).map("".join)
 PATHS = st.tuples(st.sampled_from(["/v1/AUTH_a/c/", "/v1/AUTH_a/c", "/v1/", "/"]), TEXTS)
 HOSTS = st.one_of(TEXTS, st.sampled_from(["c.AUTH-a.example.com", "[::1]:80", ".example.com"]))
@@ -84,9 +90,12 @@ HEADERS = st.dictionaries(
             "X_CONTAINER_RFC_COMPLIANT_ETAGS",
             "X_TIMESTAMP",
             "X_COPY_FROM",
+            "AUTHORIZATION",
+            "X_AMZ_DATE",
+            "X_AMZ_CONTENT_SHA256",
         ]
     ),
-    st.one_of(TEXTS, st.just("US nonce 00"), st.just("true")),
+    st.one_of(TEXTS, st.just("US nonce 00"), st.just("true"), st.just(SIGNED)),
     max_size=3,
 )
 FORMS = st.lists(

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One S3 request while it is served, and the requests that it makes to the rest of the pipeline.
+
+The auth filter checks the signature in each of these requests (``s3api.auth_details``). It puts
+the account in the place of the access key in the path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from martlet.conf.options import is_true
+from martlet.http.call import call_app
+from martlet.http.environ import ACCESS_LOGGING, S3_AUTH_DETAILS, Environ, WSGIApp
+from martlet.http.headers import Headers
+from martlet.http.response import Response
+from martlet.words.names import str_to_wsgi, wsgi_to_str
+from proxy.lookup.info import Info
+from proxy.middleware.subrequest import (
+    Answered,
+    close_body,
+    get_container_info,
+    read_body,
+    sub_environ,
+)
+from proxy.s3.options import S3Options
+from proxy.s3.wire.addressing import Address
+from proxy.s3.wire.credentials import Claim, Message
+from proxy.s3.wire.errors import S3Error, invalid_argument
+
+SOURCE = "S3"
+_API_VERSION = "v1"
+_INT_MAX = 2**31 - 1
+#: A token, or what a filter to the left has allowed, must not add rights to a signature.
+_OTHER_RIGHTS = frozenset(
+    [
+        "HTTP_X_AUTH_TOKEN",
+        "HTTP_X_STORAGE_TOKEN",
+        "HTTP_X_SERVICE_TOKEN",
+        "REMOTE_USER",
+        "reseller_request",
+        "swift.authorize",
+        "swift.authorize_override",
+        "swift_owner",
+    ]
+)
+
+Query = Mapping[str, str]
+
+
+class Proof:
+    """The check of a claim, which the auth filter calls with the secret of the access key."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._signing_key: bytes | None = None
+        #: Whether the auth filter knows the access key.
+        self.was_asked = False
+
+    def check(self, secret: str) -> bool:
+        """Whether the secret gives the signature of the request."""
+        self.was_asked = True
+        if not self._claim.is_proved_by(secret):
+            return False
+        if self._claim.signing_key is not None:
+            self._signing_key = self._claim.signing_key(secret)
+        return True
+
+    def signing_key(self) -> bytes:
+        """The key of the signatures of chunks.
+
+        :raises S3Error: the signature of the request has not been accepted.
+        """
+        if self._signing_key is None:
+            raise S3Error("AccessDenied")
+        return self._signing_key
+
+
+class Call:
+    """A request of a client."""
+
+    def __init__(
+        self,
+        app: WSGIApp,
+        options: S3Options,
+        environ: Environ,
+        address: Address,
+        message: Message,
+        claim: Claim,
+    ) -> None:
+        """Prepare the requests of a client; none is made yet."""
+        self.options = options
+        self.environ = environ
+        self.address = address
+        self.headers = message.headers
+        self.claim = claim
+        self.proof = Proof(claim)
+        self.params = {_text(name): _text(value) for name, value in message.query}
+        self.app = app
+        self._account: str | None = None
+        environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
+        self._base = {k: v for k, v in environ.items() if k not in _OTHER_RIGHTS}
+        self._base["swift.infocache"] = environ.setdefault("swift.infocache", {})
+
+    @property
+    def bucket(self) -> str:
+        """The bucket."""
+        return self.address.bucket
+
+    @property
+    def key(self) -> str:
+        """The key of the object."""
+        return self.address.key
+
+    @property
+    def resource(self) -> str:
+        """The path with the bucket, percent-encoded."""
+        return quote("/" + "/".join(part for part in self.address[:2] if part))
+
+    @property
+    def owner_id(self) -> str:
+        """The name of the client in answers."""
+        return _text(self.claim.access_key)
+
+    @property
+    def method(self) -> str:
+        """The method."""
+        return str(self.environ["REQUEST_METHOD"])
+
+    # --- requests to the pipeline
+
+    def ask(
+        self,
+        method: str,
+        bucket: str = "",
+        key: str = "",
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        allowed: Iterable[int] = (),
+    ) -> Answered:
+        """Make a request and read the whole answer.
+
+        :param allowed: statuses that are no error, beside 2xx.
+        :raises S3Error: the answer is an error.
+        """
+        environ = self.request(method, bucket, key, query=query, headers=headers, body=body)
+        status, header_list, chunks = self.send(environ)
+        answered = Answered(status, header_list, read_body(chunks))
+        if not answered.is_success and status not in allowed:
+            raise self.refusal(answered, method, bucket, key)
+        return answered
+
+    def request(
+        self,
+        method: str,
+        bucket: str,
+        key: str,
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        pre_authorized: bool = False,
+    ) -> Environ:
+        """The environ of a request; ``bucket`` and ``key`` are text, headers are WSGI strings."""
+        path = self.path(bucket, key)
+        environ = sub_environ(
+            self._base,
+            method,
+            path,
+            SOURCE,
+            query=urlencode(query) if query else "",
+            headers=headers,
+            body=body,
+            pre_authorized=pre_authorized,
+        )
+        if not pre_authorized:
+            environ[S3_AUTH_DETAILS] = {
+                "access_key": self.claim.access_key,
+                "signature": self.claim.signature,
+                "string_to_sign": self.claim.string_to_sign,
+                "check_signature": self.proof.check,
+            }
+        return environ
+
+    def path(self, bucket: str = "", key: str = "") -> str:
+        """The path in the pipeline, a WSGI string."""
+        account = self._account or self.claim.access_key
+        parts = [account, *(str_to_wsgi(part) for part in (bucket, key) if part)]
+        return f"/{_API_VERSION}/{'/'.join(parts)}"
+
+    def send(self, environ: Environ) -> tuple[int, Headers, Iterable[bytes]]:
+        """Make a request; the caller reads and closes the body."""
+        status, header_list, chunks = call_app(self.app, environ)
+        parts = environ["PATH_INFO"].split("/", 3)
+        # Only the auth filter gives a request a user, and it has put the account into the path.
+        if self._account is None and environ.get("swift.authorize") and len(parts) > 2:
+            self._account = parts[2]
+        return int(status[:3]), Headers(header_list), chunks
+
+    def send_or_refuse(
+        self, environ: Environ, bucket: str, key: str, allowed: Iterable[int] = ()
+    ) -> tuple[int, Headers, Iterable[bytes]]:
+        """As ``send``.
+
+        :raises S3Error: the answer is neither 2xx nor ``allowed``.
+        """
+        status, headers, chunks = self.send(environ)
+        if 200 <= status < 300 or status in allowed:
+            return status, headers, chunks
+        answered = Answered(status, headers, b"")
+        if environ["REQUEST_METHOD"] == "HEAD":
+            close_body(chunks)
+        else:
+            answered = answered._replace(body=read_body(chunks))
+        raise self.refusal(answered, environ["REQUEST_METHOD"], bucket, key)
+
+    def listing(self, bucket: str, query: Query) -> list[dict[str, Any]]:
+        """Rows of a container, or of the account.
+
+        :raises S3Error: the answer is an error.
+        """
+        allowed = () if bucket else (404,)  # an account without buckets may not exist yet
+        answered = self.ask("GET", bucket, query={"format": "json", **query}, allowed=allowed)
+        return list(json.loads(answered.body)) if answered.status == 200 else []
+
+    def info(self, bucket: str) -> Info:
+        """Facts about the bucket, from the cache. The client must have been authorized before.
+
+        :raises S3Error: the bucket does not exist, or that is unknown.
+        """
+        account = wsgi_to_str(self._account or "")
+        info = get_container_info(self._base, self.app, account, bucket, SOURCE)
+        if info["status"] == 404:
+            raise self.no_such_bucket(bucket)
+        if not 200 <= info["status"] < 300:
+            raise S3Error("ServiceUnavailable")
+        return info
+
+    def require_bucket(self) -> Headers:
+        """HEAD of the bucket as the client, for its existence and the client's rights.
+
+        :raises S3Error: NoSuchBucket, AccessDenied or another one.
+        """
+        return self.ask("HEAD", self.bucket).headers
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the auth filter has accepted the signature."""
+        return self._account is not None
+
+    def is_versioned(self, bucket: str) -> bool:
+        """Whether the bucket has or had versioning. The client must have been authorized."""
+        return bool(self.info(bucket)["sysmeta"].get("versions-enabled"))
+
+    def is_enabled(self, bucket: str) -> bool:
+        """Whether the bucket has versioning. The client must have been authorized."""
+        return is_true(self.info(bucket)["sysmeta"].get("versions-enabled"))
+
+    # --- errors
+
+    def no_such_bucket(self, bucket: str) -> S3Error:
+        """The error about a bucket."""
+        return S3Error("NoSuchBucket", fields={"BucketName": bucket})
+
+    def refusal(self, answered: Answered, method: str, bucket: str, key: str) -> S3Error:
+        """The S3 error for an error of the pipeline."""
+        status = answered.status
+        if status == 401:
+            return self._unproved()
+        if status == 404:
+            return self._missing(method, bucket, key)
+        if status in (429, 498) and self.options.ratelimit_as_client_error:
+            error = S3Error("SlowDown")
+            error.status = 429
+            return error
+        text = "" if method == "HEAD" else answered.body[:500].decode("utf-8", "replace")
+        return error_of_status(status, text, method, bool(key))
+
+    def _unproved(self) -> S3Error:
+        if not self.proof.was_asked:
+            fields = {"AWSAccessKeyId": self.owner_id}
+            return S3Error("InvalidAccessKeyId", fields=fields)
+        return self.with_claim(S3Error("SignatureDoesNotMatch"))
+
+    def with_claim(self, error: S3Error) -> S3Error:
+        """The error; one about a signature tells what the signature should cover."""
+        if error.code != "SignatureDoesNotMatch":
+            return error
+        error.fields |= {
+            "AWSAccessKeyId": self.owner_id,
+            "StringToSign": self.claim.string_to_sign.decode("utf-8", "replace"),
+            "SignatureProvided": self.claim.signature,
+        }
+        if self.claim.canonical_request:
+            error.fields["CanonicalRequest"] = self.claim.canonical_request.decode(
+                "utf-8", "replace"
+            )
+        return error
+
+    def _missing(self, method: str, bucket: str, key: str) -> S3Error:
+        if not key:
+            return self.no_such_bucket(bucket)
+        try:
+            self.info(bucket)
+        except S3Error as error:
+            return error
+        return S3Error("NoSuchKey", fields={"Key": key})
+
+    # --- parameters
+
+    def number(self, name: str, default: int, most: int = _INT_MAX) -> int:
+        """A parameter that is a number, at most ``most``.
+
+        :raises S3Error: it is none.
+        """
+        text = self.params.get(name)
+        if text is None:
+            return default
+        if text.startswith("-") and text[1:].isdecimal():
+            reason = f"Argument {name} must be an integer between 0 and {_INT_MAX}"
+            raise invalid_argument(name, text, reason)
+        if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _INT_MAX:
+            reason = f"Provided {name} not an integer or within integer range"
+            raise invalid_argument(name, text, reason)
+        return min(int(text), most)
+
+    def encoding_type(self) -> str | None:
+        """The parameter encoding-type.
+
+        :raises S3Error: it is unknown.
+        """
+        value = self.params.get("encoding-type")
+        if value not in (None, "url"):
+            reason = "Invalid Encoding Method specified in Request"
+            raise invalid_argument("encoding-type", value or "", reason)
+        return value
+
+
+_CODES = {
+    403: "AccessDenied",
+    405: "MethodNotAllowed",
+    408: "RequestTimeout",
+    411: "MissingContentLength",
+    412: "PreconditionFailed",
+    413: "EntityTooLarge",
+    416: "InvalidRange",
+    422: "BadDigest",
+    429: "SlowDown",
+    498: "SlowDown",
+    499: "IncompleteBody",
+    501: "NotImplemented",
+    503: "ServiceUnavailable",
+    507: "ServiceUnavailable",
+}
+
+
+def error_of_status(status: int, text: str, method: str, is_object: bool) -> S3Error:
+    """The S3 error for a status of the pipeline; ``text`` is the body of its answer."""
+    if status == 400 and "X-Delete-A" in text:
+        return S3Error("InvalidArgument", text)
+    if status == 400:
+        code = "MetadataTooLarge" if "etadata" in text else "InvalidRequest"
+        return S3Error(code, text if not text.startswith("<") else "")
+    if status == 409:
+        is_bucket_delete = method == "DELETE" and not is_object
+        return S3Error("BucketNotEmpty" if is_bucket_delete else "OperationAborted")
+    if status == 413 and "quota" in text.lower():
+        return S3Error("EntityTooLarge", text)
+    if status == 403 and "container limit" in text:
+        return S3Error("TooManyBuckets", text)
+    return S3Error(_CODES.get(status, "InternalError"))
+
+
+def empty(status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer without a body. The type is that of Swift's empty answers."""
+    return Response(status, {"Content-Type": "text/html; charset=UTF-8", **(headers or {})})
+
+
+def xml(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that is a document."""
+    return Response(200, {"Content-Type": "application/xml", **(headers or {})}, body)
+
+
+def _text(value: str) -> str:
+    """The text of a WSGI string; bytes that are not UTF-8 become U+FFFD."""
+    return value.encode("latin-1", "replace").decode("utf-8", "replace")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CopyObject, and the source of a copy: its name, version and conditions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
+
+from martlet.http.headers import Headers
+from martlet.http.response import Response
+from martlet.words.names import BadNameError, check_text, wsgi_to_str
+from proxy.middleware.backend_hints import etag_is_at
+from proxy.middleware.subrequest import Answered, read_body
+from proxy.s3.acl import container_acl_of_header
+from proxy.s3.call import Call, xml
+from proxy.s3.object_headers import (
+    CHECKSUM,
+    ETAG,
+    UPLOAD_ID,
+    quoted,
+    s3_etag,
+    stored_headers,
+)
+from proxy.s3.object_writes import write_condition
+from proxy.s3.objects import check_version, conditions
+from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.times import parse_http_date, xml_time
+from proxy.s3.wire.xml_out import Document
+
+_HEADER = "x-amz-copy-source"
+_CONDITIONS = {
+    "x-amz-copy-source-if-match": "if-match",
+    "x-amz-copy-source-if-none-match": "if-none-match",
+    "x-amz-copy-source-if-modified-since": "if-modified-since",
+    "x-amz-copy-source-if-unmodified-since": "if-unmodified-since",
+}
+#: What is true of the source's bytes as they are stored, and not of the copy's.
+_NOT_COPIED = {
+    ETAG: "",
+    UPLOAD_ID: "",
+    "X-Object-Sysmeta-Swift3-Etag": "",
+    "X-Object-Sysmeta-Slo-Etag": "",
+    "X-Object-Sysmeta-Slo-Size": "",
+    "X-Object-Sysmeta-Container-Update-Override-Etag": "",
+}
+
+
+class Source(NamedTuple):
+    """The source of a copy; text."""
+
+    bucket: str
+    key: str
+    version: str
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of requests for it."""
+        return {"version-id": self.version} if self.version else {}
+
+    @property
+    def header(self) -> str:
+        """X-Copy-From."""
+        return quote(f"{self.bucket}/{self.key}")
+
+
+def source_of(call: Call) -> Source:
+    """The source of a copy.
+
+    :raises S3Error: the header is malformed.
+    """
+    value = call.headers[_HEADER]
+    path, _, query = value.partition("?")
+    try:
+        text = check_text(wsgi_to_str(unquote(path, encoding="latin-1"))).removeprefix("/")
+        pairs = parse_qsl(query, keep_blank_values=True)
+    except (BadNameError, ValueError):
+        raise invalid_argument(_HEADER, value) from None
+    bucket, _, key = text.partition("/")
+    if not bucket or not key:
+        reason = "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"
+        raise invalid_argument(_HEADER, value, reason)
+    if pairs and [name for name, _ in pairs] != ["versionId"]:
+        raise invalid_argument(_HEADER, value, "Unsupported copy source parameter.")
+    version = pairs[0][1] if pairs else ""
+    if version:
+        check_version(version)
+    return Source(bucket, key, version)
+
+
+def find_source(call: Call, source: Source) -> Headers:
+    """HEAD of the source, with the conditions on it.
+
+    :raises S3Error: it is missing, or a condition does not hold.
+    """
+    wanted = conditions(call, _CONDITIONS)
+    environ = call.request("HEAD", source.bucket, source.key, query=source.query, headers=wanted)
+    etag_is_at(environ, ETAG)
+    status, headers, chunks = call.send(environ)
+    answer = Answered(status, headers, read_body(chunks))
+    if status == 304:
+        raise S3Error("PreconditionFailed")
+    if status == 404 and source.version:
+        raise S3Error("NoSuchVersion", fields={"Key": source.key, "VersionId": source.version})
+    if not answer.is_success:
+        raise call.refusal(answer, "HEAD", source.bucket, source.key)
+    return headers
+
+
+def copy_object(call: Call) -> Response:
+    """CopyObject."""
+    check_key(call.key)
+    container_acl_of_header(call)
+    if "x-amz-copy-source-range" in call.headers:
+        value = call.headers["x-amz-copy-source-range"]
+        raise invalid_argument("x-amz-copy-source-range", value, "Illegal copy header")
+    directive = call.headers.get("x-amz-metadata-directive", "COPY")
+    if directive not in ("COPY", "REPLACE"):
+        raise invalid_argument("x-amz-metadata-directive", directive, "Unknown metadata directive.")
+    source = source_of(call)
+    found = find_source(call, source)
+    is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
+    if is_itself and directive == "COPY":
+        reason = (
+            "This copy request is illegal because it is trying to copy an object to itself without "
+            "changing the object's metadata, storage class, website redirect location or "
+            "encryption attributes."
+        )
+        raise S3Error("InvalidRequest", reason)
+    headers = {"x-copy-from": source.header, **_NOT_COPIED, **write_condition(call)}
+    if directive == "REPLACE":
+        headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
+        headers.setdefault("content-type", "binary/octet-stream")
+    elif "content-type" in found:
+        headers["content-type"] = found["content-type"]
+    if found.get(ETAG):
+        headers[CHECKSUM] = ""
+    answer = call.ask("PUT", call.bucket, call.key, query=source.query, headers=headers)
+    return copy_result("CopyObjectResult", answer, source)
+
+
+def copy_result(root: str, answer: Answered, source: Source) -> Response:
+    """The answer of a copy."""
+    modified = parse_http_date(answer.headers.get("last-modified", "")) or 0.0
+    document = Document(root)
+    document.text("LastModified", xml_time(modified))
+    document.text("ETag", quoted(s3_etag(Headers({"etag": answer.headers["etag"]}))))
+    shown = {}
+    if "x-object-version-id" in answer.headers:
+        shown["x-amz-version-id"] = answer.headers["x-object-version-id"]
+    copied = source.version or answer.headers.get("x-copied-from-version-id", "")
+    if copied:
+        shown["x-amz-copy-source-version-id"] = copied
+    return xml(document.finish(), shown)

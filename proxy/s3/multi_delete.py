@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeleteObjects: many keys, or versions of keys, in one request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from martlet.http.response import Response
+from proxy.crew import run_crew
+from proxy.s3.bodies import read_document
+from proxy.s3.call import Call, xml
+from proxy.s3.object_writes import delete
+from proxy.s3.objects import check_version
+from proxy.s3.wire.addressing import KEY_BYTES_MAX
+from proxy.s3.wire.checksums import stated_checksum, trailing_algorithm
+from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.xml_in import child_text, children, parse_xml
+from proxy.s3.wire.xml_out import Document
+
+_BODY_BYTES_MAX = 10 * 1024 * 1024
+_NO_SUM = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"
+
+
+class _Doomed(NamedTuple):
+    key: str
+    version: str
+
+    @property
+    def query(self) -> dict[str, str]:
+        return {"version-id": self.version} if self.version else {}
+
+
+def delete_objects(call: Call) -> Response:
+    """DeleteObjects."""
+    is_denied = call.ask("HEAD", call.bucket, allowed=(403,)).status == 403
+    if not call.is_authenticated:
+        raise S3Error("AccessDenied")
+    per_key = 2 * KEY_BYTES_MAX
+    most = min(per_key * call.options.max_multi_delete_objects + 4096, _BODY_BYTES_MAX)
+    _require_sum(call)
+    body = read_document(call, most)
+    if not body:
+        raise S3Error("MissingRequestBodyError")
+    root = parse_xml(body, "Delete")
+    names = list(_names(root))
+    if not names or len(names) > call.options.max_multi_delete_objects:
+        raise S3Error("MalformedXML")
+    is_quiet = (child_text(root, "Quiet") or "").lower() == "true"
+    outcomes = _delete_all(call, names, is_denied)
+    return xml(_result(names, outcomes, is_quiet))
+
+
+def _require_sum(call: Call) -> None:
+    """:raises S3Error: nothing but the signature could tell that the body is whole."""
+    has_sum = "content-md5" in call.headers or stated_checksum(call.headers)
+    if not has_sum and not trailing_algorithm(call.headers):
+        raise S3Error("InvalidRequest", _NO_SUM)
+
+
+def _names(root: Element) -> Iterator[_Doomed]:
+    for element in children(root, "Object"):
+        key = child_text(element, "Key")
+        if not key:
+            raise S3Error("UserKeyMustBeSpecified")
+        yield _Doomed(key, child_text(element, "VersionId") or "")
+
+
+def _delete_all(
+    call: Call, names: list[_Doomed], is_denied: bool
+) -> list[dict[str, str] | S3Error]:
+    """The headers about versions for each name, or its error."""
+    outcomes: list[dict[str, str] | S3Error] = [{} for _ in names]
+    left = iter(enumerate(names))
+    lock = threading.Lock()  # guards the iterator
+
+    def delete_next() -> bool:
+        with lock:
+            number, doomed = next(left, (-1, None))
+        if doomed is None:
+            return False
+        try:
+            if is_denied:
+                raise S3Error("AccessDenied")
+            if doomed.version:
+                check_version(doomed.version)
+            outcomes[number] = delete(call, doomed.key, doomed.query)
+        except S3Error as error:
+            outcomes[number] = error
+        return True
+
+    for _ in run_crew(delete_next, min(call.options.multi_delete_concurrency, len(names)), 3600.0):
+        pass
+    return outcomes
+
+
+def _result(
+    names: list[_Doomed], outcomes: list[dict[str, str] | S3Error], is_quiet: bool
+) -> bytes:
+    document = Document("DeleteResult")
+    for doomed, outcome in zip(names, outcomes, strict=True):
+        if isinstance(outcome, S3Error):
+            with document.inside("Error"):
+                document.text("Key", doomed.key)
+                if doomed.version:
+                    document.text("VersionId", doomed.version)
+                document.text("Code", outcome.code)
+                document.text("Message", outcome.message)
+        elif not is_quiet:
+            with document.inside("Deleted"):
+                document.text("Key", doomed.key)
+                if doomed.version:
+                    document.text("VersionId", doomed.version)
+                if outcome.get("x-amz-delete-marker"):
+                    document.text("DeleteMarker", True)
+                    document.text("DeleteMarkerVersionId", outcome["x-amz-version-id"])
+    return document.finish()

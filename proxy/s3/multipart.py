@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multipart uploads: create, upload a part, copy a part, complete, abort.
+
+A completed upload is a static large object whose segments are the parts. So Swift's API shows it
+as a large object, and uploads that OpenStack Swift's s3api completed are read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from martlet.http.environ import SLO_MANIFEST_HOOK
+from martlet.http.response import Response
+from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
+from proxy.middleware.subrequest import Answered, read_body
+from proxy.s3.acl import container_acl_of_header
+from proxy.s3.bodies import read_document
+from proxy.s3.bucket import SEGMENTS
+from proxy.s3.call import Call, empty, xml
+from proxy.s3.copy_object import copy_result, find_source, source_of
+from proxy.s3.object_headers import ETAG, SYSMETA, UPLOAD_ID, quoted, stored_headers
+from proxy.s3.object_writes import store, write_condition
+from proxy.s3.uploads import (
+    Upload,
+    completed_etag,
+    find_upload,
+    new_upload_id,
+    part_number,
+    parts_of,
+)
+from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.xml_in import child_text, children, parse_xml
+from proxy.s3.wire.xml_out import Document
+
+_BODY_BYTES_MAX = 2 * 1024 * 1024
+_HAS_TYPE, _TYPE = f"{SYSMETA}Has-Content-Type", f"{SYSMETA}Content-Type"
+_BEGUN_TYPE = "application/directory"
+_KEPT = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+)
+_ETAG = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_TOO_SMALL = "Too small"
+
+
+def create_upload(call: Call) -> Response:
+    """CreateMultipartUpload."""
+    check_key(call.key)
+    container_acl_of_header(call)
+    headers = stored_headers(call.headers)
+    content_type = headers.pop("content-type", "")
+    headers[_HAS_TYPE] = "yes" if content_type else "no"
+    if content_type:
+        headers[_TYPE] = content_type
+    headers["content-type"] = _BEGUN_TYPE
+    bucket = call.require_bucket()
+    upload = Upload(call.bucket, call.key, new_upload_id(), bucket)
+    _make_container(call, bucket)
+    call.ask("PUT", upload.container, upload.name, headers=headers)
+    document = Document("InitiateMultipartUploadResult")
+    document.text("Bucket", call.bucket)
+    document.text("Key", call.key)
+    document.text("UploadId", upload.upload_id)
+    return xml(document.finish())
+
+
+def _make_container(call: Call, bucket: Mapping[str, str]) -> None:
+    """Make the container of parts, with the policy and the ACLs of the bucket."""
+    container = f"{call.bucket}{SEGMENTS}"
+    try:
+        call.info(container)
+    except S3Error as error:
+        if error.code != "NoSuchBucket":
+            raise
+        names = ("x-storage-policy", "x-container-read", "x-container-write")
+        kept = {name: bucket[name] for name in names if bucket.get(name)}
+        call.ask("PUT", container, headers=kept)
+
+
+def upload_part(call: Call) -> Response:
+    """UploadPart."""
+    number = part_number(call)
+    upload = find_upload(call)
+    stored, checksum = store(call, upload.container, upload.part(number), {})
+    shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
+    if "last-modified" in stored:
+        shown["Last-Modified"] = stored["last-modified"]
+    return empty(200, shown)
+
+
+def copy_part(call: Call) -> Response:
+    """UploadPartCopy, of an object or a range of it."""
+    number = part_number(call)
+    upload = find_upload(call)
+    source = source_of(call)
+    found = find_source(call, source)
+    headers = {"x-copy-from": source.header, "x-fresh-metadata": "true"}
+    # What is true of the source as it is stored is not true of the part.
+    for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
+                 OVERRIDE_ETAG, f"{SYSMETA}Checksum"):  # fmt: skip
+        headers[name] = ""
+    stated = call.headers.get("x-amz-copy-source-range")
+    if stated is not None:
+        headers["range"] = _checked_range(stated, int(found.get("content-length", "0")))
+    answer = call.ask(
+        "PUT", upload.container, upload.part(number), query=source.query, headers=headers
+    )
+    return copy_result("CopyPartResult", answer, source)
+
+
+def _checked_range(text: str, size: int) -> str:
+    name = "x-amz-copy-source-range"
+    match = _RANGE.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2]):
+        reason = (
+            f"The {name} value must be of the form bytes=first-last where first and last are the "
+            "zero-based offsets of the first and last bytes to copy"
+        )
+        raise invalid_argument(name, text, reason)
+    if int(match[2]) >= size:
+        reason = f"Range specified is not valid for source object of size: {size}"
+        raise invalid_argument(name, text, reason)
+    return text
+
+
+def complete_upload(call: Call) -> Response:
+    """CompleteMultipartUpload. It may be repeated with the same parts, after a lost answer."""
+    condition = write_condition(call)
+    upload = find_upload(call, may_be_completed=True)
+    body = read_document(call, _BODY_BYTES_MAX)
+    if not body:
+        raise S3Error("InvalidRequest", "You must specify at least one part")
+    parts = _wanted_parts(call, body)
+    etag = _etag_of([md5 for _, md5 in parts])
+    if upload.is_completed:
+        if completed_etag(upload) != etag:
+            raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
+        return _completed(call, etag, {})
+    headers = {**_headers_of_object(upload, etag), **condition}
+    answer = _put_manifest(call, upload, parts, headers)
+    call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
+    version = answer.headers.get("x-object-version-id")
+    return _completed(call, etag, {"x-amz-version-id": version} if version else {})
+
+
+def _wanted_parts(call: Call, body: bytes) -> list[tuple[int, str]]:
+    """The numbers and MD5s of the parts, as the client lists them.
+
+    :raises S3Error: the list is malformed.
+    """
+    upload_id = call.params["uploadId"]
+    parts: list[tuple[int, str]] = []
+    for element in children(parse_xml(body, "CompleteMultipartUpload"), "Part"):
+        number, etag = child_text(element, "PartNumber") or "", child_text(element, "ETag")
+        if not (number.isascii() and number.isdigit() and len(number) < 10) or etag is None:
+            raise S3Error("MalformedXML")
+        if parts and int(number) <= parts[-1][0]:
+            raise S3Error("InvalidPartOrder", fields={"UploadId": upload_id})
+        md5 = etag.strip().strip('"').lower()
+        if not _ETAG.fullmatch(md5):
+            raise _invalid_part(upload_id, number, etag)
+        parts.append((int(number), md5))
+    if not parts:
+        raise S3Error("MalformedXML")
+    if len(parts) > call.options.max_upload_part_num:
+        reason = f"An upload may have {call.options.max_upload_part_num} parts."
+        raise invalid_argument("Part", str(len(parts)), reason)
+    return parts
+
+
+def _invalid_part(upload_id: str, number: str, etag: str) -> S3Error:
+    fields = {"UploadId": upload_id, "PartNumber": number, "ETag": etag}
+    return S3Error("InvalidPart", fields={name: text for name, text in fields.items() if text})
+
+
+def _etag_of(md5s: list[str]) -> str:
+    """The ETag of an object of parts: the MD5 of their MD5s, and their count."""
+    joined = b"".join(bytes.fromhex(md5) for md5 in md5s)
+    return f"{hashlib.md5(joined, usedforsecurity=False).hexdigest()}-{len(md5s)}"
+
+
+def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
+    """The headers of the object, from those that began the upload."""
+    begun = upload.headers
+    headers = {name: begun[name] for name in _KEPT if name in begun}
+    headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
+    content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
+    headers["content-type"] = content_type or "binary/octet-stream"
+    headers["accept"] = "application/json"
+    headers[UPLOAD_ID] = upload.upload_id
+    headers[ETAG] = etag
+    headers[OVERRIDE_ETAG] = f"; s3_etag={etag}"  # slo puts its own before it
+    return headers
+
+
+def _put_manifest(
+    call: Call, upload: Upload, parts: list[tuple[int, str]], headers: Mapping[str, str]
+) -> Answered:
+    """Store the manifest.
+
+    :raises S3Error: a part is missing, another one, or too small; or it cannot be stored.
+    """
+    manifest = [
+        {"path": f"/{upload.container}/{upload.part(number)}", "etag": md5} for number, md5 in parts
+    ]
+    environ = call.request(
+        "PUT",
+        call.bucket,
+        call.key,
+        query={"multipart-manifest": "put"},
+        headers=headers,
+        body=json.dumps(manifest).encode("ascii"),
+    )
+    least = call.options.min_segment_size
+
+    def check(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
+        return [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
+
+    environ[SLO_MANIFEST_HOOK] = check
+    status, answer_headers, chunks = call.send(environ)
+    answer = Answered(status, answer_headers, read_body(chunks))
+    if answer.is_success:
+        return answer
+    if status == 400:
+        raise _refused_parts(upload, answer, {str(number): md5 for number, md5 in parts})
+    raise call.refusal(answer, "PUT", call.bucket, call.key)
+
+
+def _refused_parts(upload: Upload, answer: Answered, md5s: Mapping[str, str]) -> S3Error:
+    """The S3 error for the problems that slo found; ``md5s`` are those of the parts."""
+    try:
+        problems = [(str(name), str(reason)) for name, reason in json.loads(answer.body)["Errors"]]
+    except (ValueError, KeyError, TypeError):
+        return S3Error("InvalidRequest", answer.body[:500].decode("utf-8", "replace"))
+    for name, reason in problems:
+        if reason.startswith(_TOO_SMALL):
+            return S3Error("EntityTooSmall")
+        if reason.startswith(("Etag Mismatch", "404")):
+            number = name.rpartition("/")[2]
+            return _invalid_part(upload.upload_id, number, md5s.get(number, ""))
+    return S3Error("InvalidRequest", "; ".join(": ".join(problem) for problem in problems[:5]))
+
+
+def _completed(call: Call, etag: str, headers: Mapping[str, str]) -> Response:
+    scheme, host = call.environ["wsgi.url_scheme"], call.environ.get("HTTP_HOST", "")
+    document = Document("CompleteMultipartUploadResult")
+    document.text("Location", f"{scheme}://{host}{call.resource}")
+    document.text("Bucket", call.bucket)
+    document.text("Key", call.key)
+    document.text("ETag", quoted(etag))
+    return xml(document.finish(), headers)
+
+
+def abort_upload(call: Call) -> Response:
+    """AbortMultipartUpload. An interrupted one can be repeated: the upload goes after its parts."""
+    upload = find_upload(call)
+    for _, row in parts_of(call, upload):
+        call.ask("DELETE", upload.container, str(row["name"]), allowed=(404,))
+    call.ask("DELETE", upload.container, upload.name, allowed=(404,))
+    return empty(204)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The headers of objects, as S3 clients send and get them and as they are stored.
+
+Metadata of S3 is stored as metadata of Swift's API, so both APIs show it. The ETag of a multipart
+upload and checksums are system metadata, with the names that OpenStack Swift's s3api uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from martlet.conf.options import is_true
+from martlet.http.headers import Headers
+from martlet.http.response import http_date
+from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
+from proxy.s3.wire.errors import S3Error, invalid_argument
+
+META = "x-amz-meta-"
+SYSMETA = "X-Object-Sysmeta-S3Api-"
+ETAG = f"{SYSMETA}Etag"
+UPLOAD_ID = f"{SYSMETA}Upload-Id"
+CHECKSUM = f"{SYSMETA}Checksum"
+#: What older versions of Swift's s3api wrote.
+_OLD_ETAG = "X-Object-Sysmeta-Swift3-Etag"
+_STORED_META = "x-object-meta-"
+_STORED = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+    "x-robots-tag",
+)
+_SHOWN = frozenset(
+    {*_STORED, "content-type", "content-length", "content-range", "last-modified", "accept-ranges"}
+)
+#: An underscore cannot be in the name of a stored header; Swift's s3api writes ``=5F`` for it.
+_ESCAPED = re.compile(r"[%=](25|3d|5f)", re.IGNORECASE)
+_METADATA_BYTES_MAX = 4096
+#: As in Swift's s3api, for the expiry of a single object.
+_EXPIRY_RULE = "swift-object-expiration"
+_REFUSED = {
+    "x-amz-mfa": "MFA delete",
+    "x-amz-server-side-encryption": "Server-side encryption by request",
+    "x-amz-server-side-encryption-customer-algorithm": "Encryption with a customer's key",
+    "x-amz-website-redirect-location": "Website redirection",
+    "x-amz-tagging": "Tagging",
+    "x-amz-object-lock-mode": "Object lock",
+    "x-amz-object-lock-retain-until-date": "Object lock",
+    "x-amz-object-lock-legal-hold": "Object lock",
+    "x-amz-bucket-object-lock-enabled": "Object lock",
+    "x-amz-write-offset-bytes": "Appending",
+}
+
+
+def check_unsupported(headers: Mapping[str, str]) -> None:
+    """:raises S3Error: NotImplemented for a header whose effect would be missed."""
+    for name, subject in _REFUSED.items():
+        if name in headers and headers[name].lower() not in ("", "false"):
+            raise S3Error("NotImplemented", f"{subject} is not implemented.")
+    if any(name.startswith("x-amz-grant-") for name in headers):
+        raise S3Error("NotImplemented", "Grants in headers are not implemented.")
+    if headers.get("x-amz-storage-class", "STANDARD") != "STANDARD":
+        raise S3Error("InvalidStorageClass")
+
+
+def stored_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a write for those that a client sent.
+
+    :raises S3Error: the metadata is too large.
+    """
+    stored = {name: headers[name] for name in _STORED if headers.get(name)}
+    if headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
+        encoding = _without_chunked(stored.pop("content-encoding", ""))
+        if encoding:
+            stored["content-encoding"] = encoding
+    size = 0
+    for name, value in headers.items():
+        if name.startswith(META):
+            stored[_STORED_META + _escape(name.removeprefix(META))] = value
+            size += len(name) - len(META) + len(value)
+    if size > _METADATA_BYTES_MAX:
+        fields = {"Size": str(size), "MaxSizeAllowed": str(_METADATA_BYTES_MAX)}
+        raise S3Error("MetadataTooLarge", fields=fields)
+    if headers.get("content-type"):
+        stored["content-type"] = headers["content-type"]
+    for name in ("x-delete-at", "x-delete-after"):  # as in Swift's s3api
+        if name in headers:
+            stored[name] = headers[name]
+    return stored
+
+
+def _without_chunked(encoding: str) -> str:
+    """The content encoding without that of the transfer."""
+    parts = [part.strip() for part in encoding.split(",")]
+    return ", ".join(part for part in parts if part and part.lower() != "aws-chunked")
+
+
+def _escape(name: str) -> str:
+    return name.replace("%", "%25").replace("_", "%5F")
+
+
+def _unescape(name: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
+
+
+def shown_headers(stored: Headers) -> Headers:
+    """The headers for a client, for those of the pipeline's answer."""
+    shown = Headers()
+    for name, value in stored.items():
+        lowered = name.lower()
+        if lowered.startswith(_STORED_META):
+            shown[META + _unescape(lowered.removeprefix(_STORED_META))] = value
+        elif lowered in _SHOWN:
+            shown[name] = value
+    if "etag" in stored:
+        shown["ETag"] = quoted(s3_etag(stored))
+    if "x-object-version-id" in stored:
+        shown["x-amz-version-id"] = stored["x-object-version-id"]
+    if stored.get("x-delete-at", "").isdecimal():
+        expiry = http_date(int(stored["x-delete-at"]))
+        shown["x-amz-expiration"] = f'expiry-date="{expiry}", rule-id="{_EXPIRY_RULE}"'
+    if "x-parts-count" in stored and stored.get(ETAG):
+        shown["x-amz-mp-parts-count"] = stored["x-parts-count"]
+    return shown
+
+
+def s3_etag(stored: Headers) -> str:
+    """The ETag for clients, without quotes."""
+    given = stored.get(ETAG) or stored.get(_OLD_ETAG)
+    if given:
+        return str(given).strip('"')
+    etag = str(stored.get("etag", "")).strip('"')
+    # Clients compare an ETag with their MD5 unless it has a dash.
+    return f"{etag}-N" if is_true(stored.get("x-static-large-object")) else etag
+
+
+def quoted(etag: str) -> str:
+    """The ETag with quotes."""
+    return f'"{etag}"'
+
+
+def shown_checksum(stored: Headers) -> dict[str, str]:
+    """The headers about the checksum with which an object was written."""
+    algorithm, _, value = str(stored.get(CHECKSUM, "")).partition("=")
+    if not value:
+        return {}
+    return {CHECKSUM_PREFIX + algorithm: value, "x-amz-checksum-type": "FULL_OBJECT"}
+
+
+def response_overrides(params: Mapping[str, str]) -> dict[str, str]:
+    """The headers that the parameters ``response-…`` of a GET or HEAD set."""
+    names = (*_STORED, "content-type")
+    return {name: params[f"response-{name}"] for name in names if f"response-{name}" in params}
+
+
+def checked_overrides(params: Mapping[str, str]) -> dict[str, str]:
+    """The same.
+
+    :raises S3Error: a value cannot be in a header.
+    """
+    found = response_overrides(params)
+    for name, value in found.items():
+        if not (value.isascii() and value.isprintable()):
+            raise invalid_argument(f"response-{name}", value)
+    return found

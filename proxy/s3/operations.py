@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of operations: a method, what it is for, and a sub-resource name one of them.
+
+A sub-resource is a parameter of the query, e.g. ``?versioning``. What the table does not have is
+answered with NotImplemented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from martlet.http.response import Response
+from proxy.s3 import (
+    acl,
+    bucket,
+    copy_object,
+    listing,
+    multi_delete,
+    multipart,
+    object_writes,
+    objects,
+    upload_lists,
+    versioning,
+)
+from proxy.s3.call import Call
+from proxy.s3.wire.errors import S3Error
+
+Operation = Callable[[Call], Response]
+
+_SERVICE: Mapping[tuple[str, str], Operation] = {("GET", ""): bucket.list_buckets}
+_BUCKET: Mapping[tuple[str, str], Operation] = {
+    ("GET", ""): listing.list_objects,
+    ("HEAD", ""): bucket.head_bucket,
+    ("PUT", ""): bucket.create_bucket,
+    ("DELETE", ""): bucket.delete_bucket,
+    ("GET", "acl"): acl.get_acl,
+    ("PUT", "acl"): acl.put_bucket_acl,
+    ("POST", "delete"): multi_delete.delete_objects,
+    ("GET", "location"): bucket.get_location,
+    ("GET", "logging"): bucket.get_logging,
+    ("GET", "object-lock"): bucket.get_object_lock,
+    ("GET", "tagging"): bucket.get_tagging,
+    ("GET", "uploads"): upload_lists.list_uploads,
+    ("GET", "versioning"): versioning.get_versioning,
+    ("PUT", "versioning"): versioning.put_versioning,
+    ("GET", "versions"): listing.list_object_versions,
+}
+_OBJECT: Mapping[tuple[str, str], Operation] = {
+    ("GET", ""): objects.read_object,
+    ("HEAD", ""): objects.read_object,
+    ("PUT", ""): object_writes.put_object,
+    ("DELETE", ""): object_writes.delete_object,
+    ("GET", "acl"): acl.get_acl,
+    ("PUT", "acl"): acl.put_object_acl,
+    ("GET", "tagging"): bucket.get_tagging,
+    ("POST", "uploads"): multipart.create_upload,
+    ("PUT", "uploadId"): multipart.upload_part,
+    ("GET", "uploadId"): upload_lists.list_parts,
+    ("POST", "uploadId"): multipart.complete_upload,
+    ("DELETE", "uploadId"): multipart.abort_upload,
+}
+#: With a source, these are copies.
+_COPIES: Mapping[Operation, Operation] = {
+    object_writes.put_object: copy_object.copy_object,
+    multipart.upload_part: multipart.copy_part,
+}
+_MULTIPART = frozenset({"uploads", "uploadId"})
+_METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})
+#: All sub-resources of Amazon S3; the order decides if a query has several.
+_SUBRESOURCES = [
+    "uploadId",
+    "uploads",
+    "versions",
+    "versioning",
+    "delete",
+    "location",
+    "acl",
+    "tagging",
+    "logging",
+    "object-lock",
+    "accelerate",
+    "analytics",
+    "attributes",
+    "cors",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "metadataConfiguration",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "torrent",
+    "website",
+]
+
+
+def subresource_of(params: Mapping[str, str]) -> str:
+    """The sub-resource in a query, empty without one."""
+    return next((name for name in _SUBRESOURCES if name in params), "")
+
+
+def operation_of(call: Call) -> Operation:
+    """The operation that a request names.
+
+    :raises S3Error: NotImplemented or MethodNotAllowed.
+    """
+    method, name = call.method, subresource_of(call.params)
+    if method not in _METHODS:
+        raise S3Error("MethodNotAllowed", fields={"Method": method})
+    table = _OBJECT if call.key else _BUCKET if call.bucket else _SERVICE
+    if not call.bucket and method != "GET":
+        raise S3Error("MethodNotAllowed", fields={"Method": method, "ResourceType": "SERVICE"})
+    operation = table.get((method, name))
+    is_refused = name in _MULTIPART and not call.options.allow_multipart_uploads
+    if operation is None or is_refused:
+        raise S3Error("NotImplemented")
+    return _COPIES.get(operation, operation) if is_copy(call) else operation
+
+
+def is_copy(call: Call) -> bool:
+    """Whether the request names the source of a copy."""
+    return "x-amz-copy-source" in call.headers

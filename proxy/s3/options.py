@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of ``[filter:s3api]``; names are OpenStack Swift's where the meaning is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from martlet.conf.options import option
+
+_AT_LEAST_ONE = (
+    "max_bucket_listing",
+    "max_parts_listing",
+    "max_multi_delete_objects",
+    "multi_delete_concurrency",
+    "max_upload_part_num",
+    "allowable_clock_skew",
+)
+
+
+@dataclass(frozen=True)
+class S3Options:
+    """``[filter:s3api]``."""
+
+    storage_domain: list[str] = option(
+        [], "Domains whose first label is a bucket, for requests in virtual-host style"
+    )
+    location: str = option("us-east-1", "The region: of buckets, and in signatures of version 4")
+    bucket_namespace: str = option(
+        "account", "Where names of buckets are unique: account is the only value so far"
+    )
+    dns_compliant_bucket_names: bool = option(
+        True, "Refuse names of buckets that cannot be a part of a host name"
+    )
+    max_bucket_listing: int = option(1000, "Most entries in a listing of a bucket")
+    max_parts_listing: int = option(1000, "Most entries in a listing of parts")
+    max_multi_delete_objects: int = option(1000, "Most objects in one multi-object delete")
+    multi_delete_concurrency: int = option(2, "Objects of one request deleted in parallel")
+    max_upload_part_num: int = option(
+        1000, "The highest number of a part; not above max_manifest_segments of slo"
+    )
+    min_segment_size: int = option(5242880, "The least size of a part but the last", "bytes")
+    allow_multipart_uploads: bool = option(True, "Allow multipart uploads")
+    allowable_clock_skew: int = option(
+        900, "Most difference between the time of a request and the server's", "s"
+    )
+    ratelimit_as_client_error: bool = option(
+        False, "Answer requests over a rate limit with 429 in place of 503"
+    )
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.min_segment_size < 0:
+            raise ValueError("min_segment_size may not be negative")
+        if self.bucket_namespace != "account":
+            raise ValueError("bucket_namespace must be account")
+        if not self.location:
+            raise ValueError("location may not be empty")

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The S3 API: each request of it becomes requests to the filters and the app to the right.
+
+So users, ACLs, quotas, rate limits, encryption and the access log are those of Swift's API. A
+bucket is a container, and an object written through one API is read through the other.
+
+The way of a request: ``wire.addressing`` finds the bucket and the key, ``claims`` the signature
+that is to be checked, ``operations`` the function that serves it, with a ``Call``. The auth filter
+checks the signature. Place this filter right of cache and directly left of the auth filter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from martlet.filters.filter_options import load_filter_options
+from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import Response
+from martlet.log import fields, get_logger
+from martlet.words.names import split_path
+from proxy.info_registry import register_info
+from proxy.middleware.large_objects.row_etag import pass_listing
+from proxy.s3.call import Call
+from proxy.s3.claims import claim_of, is_for_s3, message_of
+from proxy.s3.object_headers import check_unsupported
+from proxy.s3.operations import operation_of
+from proxy.s3.options import S3Options
+from proxy.s3.rows import show_etag
+from proxy.s3.wire.addressing import Address, address_of, is_bucket_name
+from proxy.s3.wire.errors import S3Error, error_document
+from proxy.s3.wire.payload import check_content_sha256
+
+log = get_logger("proxy.s3")
+
+
+class S3Api:
+    """The filter."""
+
+    def __init__(
+        self, app: WSGIApp, options: S3Options, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Create the filter; ``clock`` returns seconds since 1970."""
+        self._app = app
+        self._options = options
+        self._domains = [domain.lower().strip(".") for domain in options.storage_domain]
+        self._clock = clock
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve requests of the S3 API; pass others on."""
+        if not is_for_s3(environ, self._domains):
+            return self._pass(environ, start_response)
+        try:
+            response = self._respond(environ)
+        except S3Error as error:
+            response = self._refuse(environ, error)
+        except Exception as error:
+            log.exception("unhandled error of an S3 request %s", fields(error=error))
+            response = self._refuse(environ, S3Error("InternalError"))
+        request_id = Request(environ).trans_id
+        response.headers["x-amz-request-id"] = request_id
+        response.headers["x-amz-id-2"] = request_id
+        return response(environ, start_response)
+
+    def _respond(self, environ: Environ) -> Response:
+        address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], self._domains)
+        message = message_of(environ, address)
+        claim = claim_of(message, self._options, self._clock())
+        check_content_sha256(claim.content_sha256)
+        self._check_address(address)
+        call = Call(self._app, self._options, environ, address, message, claim)
+        check_unsupported(call.headers)
+        self._check_owner(call)
+        return operation_of(call)(call)
+
+    def _check_address(self, address: Address) -> None:
+        must_suit_dns = self._options.dns_compliant_bucket_names
+        if address.bucket and not is_bucket_name(address.bucket, must_suit_dns):
+            raise S3Error("InvalidBucketName", fields={"BucketName": address.bucket})
+
+    def _check_owner(self, call: Call) -> None:
+        """:raises S3Error: the client expects another owner of the buckets."""
+        for name in ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"):
+            if call.headers.get(name, call.claim.access_key) != call.claim.access_key:
+                raise S3Error("AccessDenied")
+
+    def _refuse(self, environ: Environ, error: S3Error) -> Response:
+        request_id = Request(environ).trans_id
+        path = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace")
+        headers = {"Content-Type": "application/xml", **error.headers}
+        if environ["REQUEST_METHOD"] == "HEAD" or error.status == 304:
+            return Response(error.status, headers)
+        body = error_document(error, path, request_id, request_id)
+        return Response(error.status, headers, body)
+
+    def _pass(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Pass a request of Swift's API on; a listing shows the ETags of multipart uploads."""
+        if environ["REQUEST_METHOD"] == "GET" and _is_container(environ["PATH_INFO"]):
+            return pass_listing(self._app, environ, start_response, b"s3_etag=", show_etag)
+        return self._app(environ, start_response)
+
+
+def _is_container(path: str) -> bool:
+    try:
+        split_path(path, 3, 3)
+    except ValueError:
+        return False
+    return True
+
+
+def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], S3Api]:
+    """PasteDeploy's entry point."""
+    options = load_filter_options(S3Options, "s3api", global_conf, local_conf)
+    shown: dict[str, Any] = {
+        "max_bucket_listing": options.max_bucket_listing,
+        "max_parts_listing": options.max_parts_listing,
+        "max_upload_part_num": options.max_upload_part_num,
+        "max_multi_delete_objects": options.max_multi_delete_objects,
+        "allow_multipart_uploads": options.allow_multipart_uploads,
+        "min_segment_size": options.min_segment_size,
+        "s3_acl": False,
+    }
+    register_info("s3api", **shown)
+    return lambda app: S3Api(app, options)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multipart uploads that are under way: where their parts are, and what began them.
+
+The layout is that of OpenStack Swift's s3api. The container ``<bucket>+segments`` has an empty
+object ``<key>/<upload id>`` for each upload, with the metadata of the later object, and one
+``<key>/<upload id>/<number>`` for each part.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from martlet.http.headers import Headers
+from proxy.s3.bucket import SEGMENTS
+from proxy.s3.call import Call
+from proxy.s3.object_headers import ETAG, UPLOAD_ID
+from proxy.s3.wire.errors import S3Error, invalid_argument
+
+_ID = re.compile(r"[A-Za-z0-9_.~=-]{1,128}", re.ASCII)
+
+
+class Upload(NamedTuple):
+    """An upload; text.
+
+    :param headers: of the object that began it, or of the object that it became.
+    """
+
+    bucket: str
+    key: str
+    upload_id: str
+    headers: Headers
+    is_completed: bool = False
+
+    @property
+    def container(self) -> str:
+        """The container of the parts."""
+        return f"{self.bucket}{SEGMENTS}"
+
+    @property
+    def name(self) -> str:
+        """The object that began it, in that container."""
+        return f"{self.key}/{self.upload_id}"
+
+    def part(self, number: int) -> str:
+        """The object of a part."""
+        return f"{self.name}/{number}"
+
+
+def new_upload_id() -> str:
+    """An id that was never used."""
+    return secrets.token_urlsafe(36)
+
+
+def find_upload(call: Call, *, may_be_completed: bool = False) -> Upload:
+    """The upload that the parameter uploadId names.
+
+    :raises S3Error: NoSuchUpload, or an error about the bucket or the client's rights.
+    """
+    upload_id = call.params.get("uploadId", "")
+    missing = S3Error("NoSuchUpload", fields={"UploadId": upload_id})
+    if not _ID.fullmatch(upload_id):
+        call.require_bucket()
+        raise missing
+    upload = Upload(call.bucket, call.key, upload_id, Headers())
+    begun = call.ask("HEAD", upload.container, upload.name, allowed=(404,))
+    if begun.is_success:
+        return upload._replace(headers=begun.headers)
+    call.info(call.bucket)
+    if may_be_completed:
+        found = call.ask("HEAD", call.bucket, call.key, allowed=(404,))
+        if found.is_success and found.headers.get(UPLOAD_ID) == upload_id:
+            return upload._replace(headers=found.headers, is_completed=True)
+    raise missing
+
+
+def completed_etag(upload: Upload) -> str:
+    """The ETag with which the upload was completed."""
+    return str(upload.headers.get(ETAG, ""))
+
+
+def part_number(call: Call) -> int:
+    """The parameter partNumber of an upload.
+
+    :raises S3Error: it is not a number in the allowed range.
+    """
+    text = call.params.get("partNumber", "")
+    most = call.options.max_upload_part_num
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    if not is_number or not 1 <= int(text) <= most:
+        reason = f"Part number must be an integer between 1 and {most}, inclusive"
+        raise invalid_argument("partNumber", text, reason)
+    return int(text)
+
+
+def parts_of(call: Call, upload: Upload) -> list[tuple[int, dict[str, Any]]]:
+    """The parts with their rows in the container, by number."""
+    found = []
+    for row in rows_of(call, upload.container, f"{upload.name}/"):
+        number = str(row["name"]).rpartition("/")[2]
+        if row["name"] == f"{upload.name}/{number}" and number.isascii() and number.isdigit():
+            found.append((int(number), row))
+    return sorted(found, key=lambda part: part[0])
+
+
+def rows_of(call: Call, container: str, prefix: str, marker: str = "") -> Iterator[dict[str, Any]]:
+    """The rows of a container of parts, page by page; none if there is no such container."""
+    while True:
+        query = {"prefix": prefix} if prefix else {}
+        if marker:
+            query["marker"] = marker
+        try:
+            rows = call.listing(container, query)
+        except S3Error as error:
+            if error.code != "NoSuchBucket":
+                raise
+            return
+        yield from rows
+        if not rows:
+            return
+        marker = str(rows[-1]["name"])

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The content encoding ``aws-chunked``: a body in chunks, signed or not, with trailing headers.
+
+    10000;chunk-signature=<64 digits> CRLF <data> CRLF ... 0;chunk-signature=... CRLF
+    x-amz-checksum-crc32:<base64> CRLF x-amz-trailer-signature:<64 digits> CRLF CRLF
+
+Each signature covers its chunk and the signature before it. So no chunk can be changed, left out,
+repeated or moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from proxy.s3.wire.credentials import Chunks
+from proxy.s3.wire.errors import S3Error
+
+_HEADER_BYTES_MAX = 1024
+_TRAILER_BYTES_MAX = 4096
+_CHUNK_BYTES_MIN = 8192
+_PLAIN = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_SIGNED = re.compile(rb"([0-9A-Fa-f]{1,15}) *; *chunk-signature *= *([^;\r\n]{0,128})\r\n")
+#: The message about a body of another length than announced.
+OTHER_LENGTH = "You did not provide the number of bytes specified by the Content-Length HTTP header"
+_EMPTY_HASH = hashlib.sha256().hexdigest()
+_TRAILER_SIGNATURE = "x-amz-trailer-signature"
+
+
+class Source(Protocol):
+    """The encoded body."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes."""
+
+    def readline(self, size: int, /) -> bytes:
+        """A line with its end, or ``size`` bytes of it."""
+
+
+class ChunkSigner:
+    """The chain of signatures.
+
+    :param key: returns the signing key, once the auth filter has accepted the request.
+    """
+
+    def __init__(self, chunks: Chunks, key: Callable[[], bytes]) -> None:
+        self._chunks = chunks
+        self._previous = chunks.seed
+        self._key = key
+
+    def accept(self, digest: str, signature: str) -> None:
+        """Check the next chunk, whose data has the SHA-256 ``digest``.
+
+        :raises S3Error: the signature is another one.
+        """
+        self._check("AWS4-HMAC-SHA256-PAYLOAD", f"{_EMPTY_HASH}\n{digest}", signature)
+
+    def accept_trailer(self, trailer: bytes, signature: str) -> None:
+        """Check the trailing headers.
+
+        :raises S3Error: the signature is another one.
+        """
+        self._check("AWS4-HMAC-SHA256-TRAILER", hashlib.sha256(trailer).hexdigest(), signature)
+
+    def _check(self, algorithm: str, rest: str, signature: str) -> None:
+        timestamp, scope, _ = self._chunks
+        text = f"{algorithm}\n{timestamp}\n{scope}\n{self._previous}\n{rest}"
+        own = hmac.new(self._key(), text.encode("latin-1"), hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(own.encode("ascii"), signature.encode("latin-1")):
+            raise S3Error("SignatureDoesNotMatch")
+        self._previous = signature
+
+
+class _Header(NamedTuple):
+    size: int
+    signature: str
+
+
+class ChunkedSource:
+    """The decoded body. Trailing headers are in ``trailers`` once it has been read to its end.
+
+    :param signer: checks each chunk; None if they are not signed.
+    :param has_trailer: whether trailing headers must follow.
+    """
+
+    def __init__(self, source: Source, signer: ChunkSigner | None, has_trailer: bool) -> None:
+        self.trailers: dict[str, str] = {}
+        self._source = source
+        self._signer = signer
+        self._has_trailer = has_trailer
+        self._left = 0
+        self._number = 0
+        self._is_finished = False
+        self._header = _Header(0, "")
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; none at the end.
+
+        :raises S3Error: the body is malformed, or a signature does not match.
+        """
+        if self._is_finished or size <= 0:
+            return b""
+        if self._left == 0:
+            self._next_chunk()
+            if self._is_finished:
+                return b""
+        data = self._source.read(min(size, self._left))
+        if not data:
+            raise S3Error("IncompleteBody")
+        self._left -= len(data)
+        if self._signer is not None:
+            self._digest.update(data)
+        if self._left == 0:
+            self._end_chunk()
+        return data
+
+    def _next_chunk(self) -> None:
+        header = self._read_header()
+        self._number += 1
+        if header.size == 0:
+            if self._signer is not None:
+                self._signer.accept(_EMPTY_HASH, header.signature)
+            self._finish()
+            return
+        if 0 < self._header.size < _CHUNK_BYTES_MIN:
+            fields = {"Chunk": str(self._number), "BadChunkSize": str(self._header.size)}
+            raise S3Error("InvalidChunkSizeError", fields=fields)
+        self._header, self._left = header, header.size
+        self._digest = hashlib.sha256()
+
+    def _read_header(self) -> _Header:
+        line = self._source.readline(_HEADER_BYTES_MAX)
+        match = (_PLAIN if self._signer is None else _SIGNED).fullmatch(line)
+        if match is None:
+            raise S3Error("IncompleteBody")
+        signature = "" if self._signer is None else match[2].strip().decode("latin-1")
+        return _Header(int(match[1], 16), signature)
+
+    def _end_chunk(self) -> None:
+        if self._source.read(2) != b"\r\n":
+            raise S3Error("IncompleteBody")
+        if self._signer is not None:
+            self._signer.accept(self._digest.hexdigest(), self._header.signature)
+
+    def _finish(self) -> None:
+        self._is_finished = True
+        lines = []
+        left = _TRAILER_BYTES_MAX
+        while line := self._source.readline(left):
+            left -= len(line)
+            if left <= 0:
+                raise S3Error("MalformedTrailerError")
+            if not line.endswith(b"\r\n"):
+                raise S3Error("IncompleteBody")
+            if line == b"\r\n":
+                break
+            lines.append(line)
+        if lines and not self._has_trailer:
+            raise S3Error("MalformedTrailerError")
+        if self._has_trailer:
+            self._take_trailers(lines)
+        if self._source.read(1):
+            raise S3Error("IncompleteBody", OTHER_LENGTH)
+
+    def _take_trailers(self, lines: list[bytes]) -> None:
+        signed = b""
+        for line in lines:
+            name, colon, value = line.rstrip(b"\r\n").partition(b":")
+            key = name.decode("latin-1").strip().lower()
+            if not colon or key in self.trailers:
+                raise S3Error("MalformedTrailerError")
+            self.trailers[key] = value.decode("latin-1").strip()
+            if key != _TRAILER_SIGNATURE:
+                signed += f"{key}:{self.trailers[key]}\n".encode("latin-1")
+        signature = self.trailers.pop(_TRAILER_SIGNATURE, "")
+        if self._signer is not None:
+            self._signer.accept_trailer(signed, signature)

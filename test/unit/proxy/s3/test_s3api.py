@@ -1,0 +1,231 @@
+"""The filter before tempauth: which requests it serves, who is let in, and what it asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from storage_app import StorageApp
+
+from martlet.conf.options import ConfigError
+from martlet.http.call import call_app
+from martlet.http.environ import Environ
+from martlet.http.request import Request
+from martlet.http.response import Response
+from proxy.info_registry import clear_info, collect_info
+from proxy.middleware.auth.tempauth import Tempauth, TempauthOptions
+from proxy.middleware.auth.tempauth_users import Resellers, read_users
+from proxy.s3.options import S3Options
+from proxy.s3.s3api import S3Api, filter_factory
+
+USERS = {"user_test_tester": "testing .admin", "user_test_other": "otherkey"}
+HOST = "127.0.0.1:8080"
+INFO = {"status": 200, "meta": {}, "sysmeta": {}, "storage_policy": 0, "read_acl": None}
+
+
+class Pipeline:
+    """s3api and tempauth before a storage that answers as ``answer`` does."""
+
+    def __init__(self, answer: Callable[[Environ], Response] | None = None, **options: Any) -> None:
+        resellers = Resellers.from_options("AUTH", {})
+        users = read_users(USERS, resellers, "conf")
+        self.storage = StorageApp({"/v1/AUTH_test/bucket": INFO}, answer)
+        auth = Tempauth(self.storage, TempauthOptions(), users, resellers, b"secret")
+        self.app = S3Api(auth, S3Options(**options))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        user: str = "test:tester",
+        key: str = "testing",
+        sent: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Sign a request and send it; ``sent`` are headers beside the signed ones."""
+        request = AWSRequest(
+            method=method, url=f"http://{HOST}{path}", headers=headers or {}, data=body
+        )
+        S3SigV4Auth(Credentials(user, key), "s3", "us-east-1").add_auth(request)
+        signed = {"Host": HOST, **dict(request.headers.items()), **(sent or {})}
+        return self.send(method, path, signed, body)
+
+    def send(
+        self, method: str, path: str, headers: dict[str, str], body: bytes = b""
+    ) -> tuple[int, dict[str, str], bytes]:
+        environ = Request.blank(path, method, headers, body).environ
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ["wsgi.input"] = BytesIO(body)
+        environ["swift.trans_id"] = "tx1"
+        status, header_list, chunks = call_app(self.app, environ)
+        lowered = {name.lower(): value for name, value in header_list}
+        return int(status[:3]), lowered, b"".join(chunks)
+
+
+def stored(environ: Environ) -> Response:
+    return Response(201 if environ["REQUEST_METHOD"] == "PUT" else 200, {"Etag": "abc"})
+
+
+def code_of(body: bytes) -> str:
+    return body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode()
+
+
+def test_the_account_of_the_user_takes_the_place_of_the_access_key() -> None:
+    pipeline = Pipeline(stored)
+    status, headers, _ = pipeline.ask("PUT", "/bucket/test%3Atester/k", body=b"x")
+    assert (status, headers["etag"]) == (200, '"abc"')
+    assert pipeline.storage.calls == ["PUT /v1/AUTH_test/bucket/test:tester/k"]
+    assert pipeline.storage.bodies == [b"x"]
+    assert "test:tester" in pipeline.storage.environ["REMOTE_USER"].split(",")
+    assert headers["x-amz-request-id"] == "tx1"
+
+
+@pytest.mark.parametrize(
+    ("user", "key", "code"),
+    [
+        ("test:tester", "wrong", "SignatureDoesNotMatch"),
+        ("test:nobody", "testing", "InvalidAccessKeyId"),
+        ("AUTH_test", "testing", "InvalidAccessKeyId"),
+        ("test:tester/../AUTH_test2", "testing", "InvalidAccessKeyId"),
+    ],
+)
+def test_strangers_reach_nothing(user: str, key: str, code: str) -> None:
+    pipeline = Pipeline(stored)
+    status, _, body = pipeline.ask("GET", "/bucket/k", user=user, key=key)
+    assert (status, code_of(body)) == (403, code)
+    assert pipeline.storage.calls == []
+
+
+def test_a_user_without_rights_is_denied() -> None:
+    pipeline = Pipeline(stored)
+    status, _, body = pipeline.ask("GET", "/bucket/k", user="test:other", key="otherkey")
+    assert (status, code_of(body)) == (403, "AccessDenied")
+
+
+@pytest.mark.parametrize("header", ["X-Auth-Token", "X-Storage-Token", "X-Service-Token"])
+def test_a_token_adds_no_rights_to_a_signature(header: str) -> None:
+    pipeline = Pipeline(stored)
+    pipeline.ask("GET", "/bucket/k", sent={header: "AUTH_tk"})
+    assert f"HTTP_{header.upper().replace('-', '_')}" not in pipeline.storage.environ
+
+
+def test_a_header_that_came_by_another_way_is_not_taken_for_a_decision() -> None:
+    pipeline = Pipeline(stored)
+    environ = Request.blank("/bucket/k", headers={"Authorization": "AWS test:tester:x"}).environ
+    environ |= {"swift.authorize_override": True, "REMOTE_USER": ".admin", "swift_owner": True}
+    environ["HTTP_DATE"] = "Thu, 01 Jan 1970 00:00:00 GMT"
+    status, _, _ = call_app(pipeline.app, environ)
+    assert status[:3] == "403"
+    assert pipeline.storage.calls == []
+
+
+@pytest.mark.parametrize("path", ["/v1/AUTH_test/c/o", "/info", "/auth/v1.0", "/bucket/k", "/"])
+def test_requests_without_a_signature_pass(path: str) -> None:
+    pipeline = Pipeline(stored)
+    seen = []
+    pipeline.app._app = lambda environ, start: (
+        seen.append(environ["PATH_INFO"]) or Response(200)(environ, start)
+    )
+    pipeline.send("GET", path, {"Host": HOST})
+    assert seen == [path]
+
+
+def test_a_bucket_in_the_host_belongs_to_s3() -> None:
+    pipeline = Pipeline(stored, storage_domain=["s3.test"])
+    status, _, body = pipeline.send("GET", "/k", {"Host": "bucket.s3.test"})
+    assert (status, code_of(body)) == (403, "AccessDenied")
+    assert pipeline.storage.calls == []
+
+
+def test_a_head_has_no_body() -> None:
+    pipeline = Pipeline(lambda environ: Response(404))
+    status, headers, body = pipeline.ask("HEAD", "/bucket/k")
+    assert (status, body) == (404, b"")
+    assert headers["content-type"] == "application/xml"
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "expected"),
+    [
+        (400, "Metadata value longer than 256", (400, "MetadataTooLarge")),
+        (400, "Non-integer X-Delete-At", (400, "InvalidArgument")),
+        (413, "Upload exceeds quota.", (400, "EntityTooLarge")),
+        (422, "", (400, "BadDigest")),
+        (429, "", (503, "SlowDown")),
+        (498, "", (503, "SlowDown")),
+        (503, "", (503, "ServiceUnavailable")),
+        (500, "", (500, "InternalError")),
+        (507, "", (503, "ServiceUnavailable")),
+        (412, "", (412, "PreconditionFailed")),
+        (404, "", (404, "NoSuchKey")),
+        (405, "", (405, "MethodNotAllowed")),
+    ],
+)
+def test_statuses_of_the_pipeline(status: int, text: str, expected: tuple[int, str]) -> None:
+    pipeline = Pipeline(lambda environ: Response(status, {}, text))
+    found, _, body = pipeline.ask("PUT", "/bucket/k", body=b"x")
+    assert (found, code_of(body)) == expected
+
+
+def test_an_unknown_error_has_a_document_and_no_details() -> None:
+    def fail(environ: Environ) -> Response:
+        raise RuntimeError("a secret")
+
+    status, _, body = Pipeline(fail).ask("GET", "/bucket/k")
+    assert (status, code_of(body)) == (500, "InternalError")
+    assert b"secret" not in body
+
+
+def test_deletes_ask_whether_there_are_parts() -> None:
+    def answer(environ: Environ) -> Response:
+        if environ["REQUEST_METHOD"] == "HEAD":
+            return Response(200, {"X-Static-Large-Object": "True", "Etag": "e"})
+        report = {"Response Status": "200 OK", "Errors": []}
+        return Response(200, {"Content-Type": "application/json"}, json.dumps(report))
+
+    pipeline = Pipeline(answer)
+    assert pipeline.ask("DELETE", "/bucket/k")[0] == 204
+    assert pipeline.storage.environ["QUERY_STRING"] == "multipart-manifest=delete"
+
+
+def test_headers_of_metadata_in_both_directions() -> None:
+    pipeline = Pipeline(stored)
+    pipeline.ask("PUT", "/bucket/k", {"x-amz-meta-color": "blue"}, b"x")
+    assert pipeline.storage.environ["HTTP_X_OBJECT_META_COLOR"] == "blue"
+    pipeline = Pipeline(
+        lambda environ: Response(
+            200, {"Etag": "e", "X-Object-Meta-Under%5Fscore": "1", "X-Trans-Id": "tx"}, b""
+        )
+    )
+    _, headers, _ = pipeline.ask("GET", "/bucket/k")
+    assert headers["x-amz-meta-under_score"] == "1"
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"max_bucket_listing": "0"},
+        {"bucket_namespace": "cluster"},
+        {"s3_acl": "true"},
+        {"min_segment_size": "-1"},
+        {"location": ""},
+        {"unknown": "1"},
+    ],
+)
+def test_wrong_options_are_refused(conf: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        filter_factory({}, **conf)
+
+
+def test_the_limits_are_in_info() -> None:
+    clear_info()
+    filter_factory({}, max_bucket_listing="7", s3_acl="false", check_bucket_owner="true")
+    assert collect_info()["s3api"]["max_bucket_listing"] == 7
+    clear_info()
