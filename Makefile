@@ -28,6 +28,9 @@ PIP_AUDIT_VERSION := 2.10.1
 # operators. 401, 501: MD5 is Swift's ring and Etag.
 GOSEC_EXCLUDE := G103,G115,G304,G401,G501,G703,G704
 UP_ARGS ?=
+# The interpreter for which a Debian package is built.
+SYSTEM_PYTHON ?= /usr/bin/python3
+VERSION := $(shell sed -n 's/^version = //p' setup.cfg)
 # The branch that a change is for; `make quick` tests what differs from it.
 BASE ?= main
 CRASH_STATES ?= 1000000
@@ -51,7 +54,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,7 +73,7 @@ status: $(INSTALLED) ## show what runs
 test: ## everything that must pass before a change lands
 	@# First what keeps one processor busy, two of it at a time. The rest has the machine to itself:
 	@# unit tests and Go's use two processors, and the others would be late beside a load.
-	@$(MAKE) --no-print-directory -j2 --output-sync=target check go-check tidy site wheel $(KEYSTONE_INSTALLED) judge-installed
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check go-check tidy site units wheel $(KEYSTONE_INSTALLED) judge-installed
 	@$(MAKE) --no-print-directory -j1 unit go-test functional keystone judge
 	@echo "make test: all passed"
 
@@ -110,13 +113,13 @@ tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports
 	$(BIN)/pytest -q test/tidy
 
 functional: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## real processes, through the API
-	$(BIN)/pytest -q --durations=10 test/functional
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations=10 test/functional
 
 keystone: $(INSTALLED_FOR_TESTS) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## tenants and quotas with a real Keystone
 	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin $(BIN)/pytest -q --durations=5 test/keystone
 
 functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
-	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q --durations=10 test/functional
+	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q -n 2 --dist loadfile --durations=10 test/functional
 
 go-check: .go-ok ## Go: format, vet, staticcheck
 	@$(GOFMT_CHECK)
@@ -170,6 +173,12 @@ nemesis: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## random faults of 
 
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python
+
+release: $(INSTALLED_FOR_TESTS) .go-ok ## all files of a release, with checksums, in build/release (SYSTEM_PYTHON=/usr/bin/python3)
+	packaging/build-release $(BIN)/python $(SYSTEM_PYTHON) build/release
+
+units: ## check the systemd units
+	.ci/check-units
 
 bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
 	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)
@@ -257,7 +266,7 @@ $(OBJECT_SERVER): $(GO_SOURCES)
 	@.ci/preflight $(PYTHON)
 	@echo "martlet: building the object server"
 	@mkdir -p $(@D)
-	@cd object-server && go build -trimpath -buildvcs=false -o ../$@ ./cmd/martlet-object-server
+	@cd object-server && go build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o ../$@ ./cmd/martlet-object-server
 	@ln -sf $(@F) $(@D)/martlet-object-relinker
 
 test-tools:

@@ -20,10 +20,13 @@ from cluster import (
     ring_command,
     shards,
 )
+from cluster.check import command as check_command
+from cluster.deploy import command as deploy_command
 from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.object_info import Question, as_text, object_info
 from cluster.policies import parse_wanted
+from cluster.ports import PORTS_VARIABLE
 from cluster.recon import command as recon_command
 from cluster.status import down, status
 from cluster.up import up
@@ -37,7 +40,8 @@ PORT_DEFAULT = "8080"
 _EPILOG = f"""\
 environment:
   {HOME_VARIABLE}           rings, confs, devices and logs of the cluster (default ./{HOME_DEFAULT})
-  {PORT_VARIABLE}           port of the proxy (default {PORT_DEFAULT}); other ports: any free ones
+  {PORT_VARIABLE}           port of the proxy (default {PORT_DEFAULT})
+  {PORTS_VARIABLE}          range of all other ports, as LOW-HIGH (default: from 10240, free ones)
   MARTLET_OBJECT_SERVER  the object server's program, if it is not found automatically
 
 examples:
@@ -48,6 +52,9 @@ examples:
   martlet status --json                        the running services, as JSON
   martlet down                                 stop the cluster; its data stay
   martlet recon                                how each storage server is
+  martlet deploy DIR --host a=192.0.2.11 --device d1
+                                               the files of a new cluster of several hosts
+  martlet check                                what is wrong with this host, before a start
   martlet get-nodes AUTH_test photos cat.jpg   the devices of an object
   martlet object-info FILE                     the contents of a file with objects
   martlet shards AUTH_test photos              the shards of a container
@@ -74,6 +81,8 @@ examples:
 _WITH_HOME: dict[str, Any] = {
     "device": device_command,
     "recon": recon_command,
+    "check": check_command,
+    "deploy": deploy_command,
     "get-nodes": get_nodes,
     "dispersion": dispersion_command,
     "audit-account": account_audit,

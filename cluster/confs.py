@@ -88,6 +88,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
             "bind_port": layout.proxy_port,
             "workers": workers,
             "swift_dir": home.etc,
+            "metrics_from": HOST,
         },
         "pipeline:main": {"pipeline": PIPELINE},
         "app:proxy-server": {

@@ -12,6 +12,8 @@ from pathlib import Path
 from cluster.errors import ClusterError
 
 HOST = "127.0.0.1"
+#: Names the range of the ports that are picked, as LOW-HIGH.
+PORTS_VARIABLE = "MARTLET_PORTS"
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10240
 _TRIES_MAX = 2000
@@ -36,13 +38,16 @@ class PortPicker:
 
     The ports are below the kernel's range for outgoing connections. In that range a connection of
     the cluster itself could take the port of a server that is being restarted. A client of a dead
-    server could even connect to itself.
+    server could even connect to itself. ``MARTLET_PORTS`` names another range.
     """
 
     def __init__(self, taken: int) -> None:
-        """``taken`` is the proxy's port, which is never returned."""
+        """``taken`` is the proxy's port, which is never returned.
+
+        :raises ClusterError: the range in the environment is not one.
+        """
         self._taken = {taken}
-        self._highest = _ephemeral_low() - 1
+        self._lowest, self._highest = _range()
 
     def keep_or_pick(self, port: int) -> int:
         """Return ``port`` if it is still free, otherwise a new one.
@@ -52,10 +57,10 @@ class PortPicker:
         if port and self._take(port):
             return port
         for _ in range(_TRIES_MAX):
-            candidate = random.randint(_LOWEST, self._highest)
+            candidate = random.randint(self._lowest, self._highest)
             if self._take(candidate):
                 return candidate
-        raise ClusterError(f"no free port found between {_LOWEST} and {self._highest}")
+        raise ClusterError(f"no free port found between {self._lowest} and {self._highest}")
 
     def _take(self, port: int) -> bool:
         if port in self._taken or _bind_problem(port):
@@ -73,6 +78,17 @@ def _bind_problem(port: int) -> int:
         except OSError as error:
             return error.errno or errno.EADDRNOTAVAIL
     return 0
+
+
+def _range() -> tuple[int, int]:
+    """Return the lowest and the highest port to pick."""
+    text = os.environ.get(PORTS_VARIABLE, "")
+    if not text:
+        return _LOWEST, _ephemeral_low() - 1
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 65536):
+        raise ClusterError(f"{PORTS_VARIABLE} is {text!r}: give two ports as LOW-HIGH")
+    return int(low), int(high)
 
 
 def _ephemeral_low() -> int:

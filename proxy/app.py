@@ -75,6 +75,15 @@ class Application:
             _name_type(response)
         return response(environ, start_response)
 
+    def gauges(self) -> dict[tuple[str, ...], float]:
+        """The figures of this process for GET /metrics."""
+        avoided = self.core.backends.health.suppressed()
+        found: dict[tuple[str, ...], float] = {
+            ("martlet_suppressed_devices", device): 1.0 for device in avoided
+        }
+        found["martlet_hints_waiting",] = self.core.hints.waiting
+        return found
+
     def _respond(self, req: Request) -> WSGIApp:
         self._prepare(req)
         path = check_text(req.path)

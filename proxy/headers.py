@@ -13,6 +13,10 @@ from martlet.http.environ import HeaderList
 from martlet.http.header_names import lower_name, title_name
 from martlet.http.request import Request
 
+#: Of a write that is done only if the current object has this timestamp. Filters of the proxy send
+#: it, clients cannot.
+IF_TIMESTAMP = "X-Backend-If-Timestamp"
+
 # Headers of one connection, headers for the proxy only, and headers that the proxy sets itself: a
 # client must not choose the targets of the updates that object servers send. The identity headers
 # of Keystone's auth_token are for the proxy only.

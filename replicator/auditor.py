@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 
 from martlet.http.response import HTTPException
@@ -18,6 +18,7 @@ from martlet.log import fields, get_logger
 from martlet.recon.cache import write_figures
 from martlet.service.disk_calls import DiskStuck, on_disk
 from replicator.options import AuditorOptions
+from replicator.sizes import Sizes
 from replicator.walk import Held, databases_on, local_devices
 from ring.devices import Device
 from ring.ring import Ring
@@ -74,6 +75,7 @@ class Auditor:
         self._sleep = sleep
         # Since the last report to recon: its time, and the databases that passed and failed.
         self._reported_at, self._passed, self._failed = time.time(), 0, 0
+        self._sizes = Sizes()
         self._log = get_logger(f"martlet.{kind}.auditor")
 
     def run_once(self, devices: Collection[str] = ()) -> AuditFigures:
@@ -87,9 +89,11 @@ class Auditor:
             figures.errors += 1
             self._log.error("the ring has no device of this host with port %d", self._port)
         wanted = [device for device in local if not devices or device["device"] in devices]
+        self._sizes = Sizes()
         for_each(lambda device: self._audit_device(device, figures), wanted, max(1, len(wanted)))
         figures.seconds = time.monotonic() - started
-        self._report(figures.seconds)
+        # The sizes of some devices would be read as those of all.
+        self._report(figures.seconds, {} if devices else self._sizes.for_recon(self._kind))
         shown = {name: round(value, 2) for name, value in figures.as_dict().items()}
         self._log.info("pass done %s", fields(**shown))
         return figures
@@ -114,6 +118,7 @@ class Auditor:
             size = on_disk(device_path, os.path.getsize, held.path)
             faults = database.audit()
             figures.bytes += size
+            self._sizes.add(size)
             for fault in faults:
                 self._log.error(
                     "a database contradicts itself %s", fields(path=held.path, why=fault)
@@ -151,13 +156,16 @@ class Auditor:
         )
         self._sleep(max(0.0, needed - seconds))
 
-    def _report(self, pass_seconds: float | None = None) -> None:
+    def _report(
+        self, pass_seconds: float | None = None, sizes: Mapping[str, object] | None = None
+    ) -> None:
         """Write the figures since the last report where recon finds them."""
         kind = self._kind
         figures: dict[str, object] = {
             f"{kind}_audits_since": self._reported_at,
             f"{kind}_audits_passed": self._passed,
             f"{kind}_audits_failed": self._failed,
+            **(sizes or {}),
         }
         if pass_seconds is not None:
             figures[f"{kind}_auditor_pass_completed"] = pass_seconds

@@ -7,6 +7,7 @@ import argparse
 import importlib.metadata
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ NAME = "martlet-background"
 LOCK_NAME = "background.lock"
 RUN_DEFAULT = Path("/run/martlet")
 STOP_SECONDS_DEFAULT = 10.0
+# A supervisor whose parent was killed, and that ends now, has so long.
+_LAST_SECONDS = 5.0
 
 _DESCRIPTION = """\
 Runs the background jobs of a node, each as a process of its own, and restarts one that dies. A job
@@ -116,13 +119,28 @@ def _run(jobs: list[Job], arguments: Any) -> int:
     run: Path = arguments.run
     try:
         run.mkdir(parents=True, exist_ok=True)
-        lock = ProcessLock.acquire(run / LOCK_NAME)
+        lock = _lock(run / LOCK_NAME)
     except LockHeld as held:
         raise ConfigError(f"process {held.holder} already runs the jobs of {run}") from None
     except OSError as error:
         raise ConfigError(f"cannot write {run / LOCK_NAME}: {error.strerror}") from None
     supervisor = Supervisor(jobs, run / STATUS_NAME, lock.descriptor, arguments.stop_seconds)
     return supervisor.run_once() if arguments.once else supervisor.run()
+
+
+def _lock(path: Path) -> ProcessLock:
+    """Take the lock. A supervisor that is about to end has some seconds to do so.
+
+    :raises LockHeld: another supervisor runs.
+    """
+    deadline = time.monotonic() + _LAST_SECONDS
+    while True:
+        try:
+            return ProcessLock.acquire(path)
+        except LockHeld:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _list(jobs: Sequence[Job], run: Path, as_json: bool) -> int:

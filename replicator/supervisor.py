@@ -14,6 +14,7 @@ from pathlib import Path
 
 from martlet.log import fields, get_logger
 from martlet.service.child_process import exit_words
+from martlet.service.notify import say_ready
 from replicator.job_process import JobProcess, Pauses
 from replicator.jobs import Job
 from replicator.status_file import write_status
@@ -53,6 +54,7 @@ class Supervisor:
             for job in self._jobs:
                 job.start(self._mask, self._inherited)
             self._write_status()
+            say_ready()
             while True:
                 if self._wait(self._pause()) in _STOP_SIGNALS:
                     break

@@ -30,6 +30,7 @@ from martlet.http.environ import Environ, HeaderList, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response, http_error
 from martlet.log import fields, get_logger, log_request
+from martlet.metrics.requests import requests
 from martlet.service.disk_calls import limits, on_disk
 from martlet.service.gate import Admits, admits_all
 from martlet.service.server import ServerOptions, read_server_options
@@ -186,10 +187,11 @@ class StorageServer:
 
         Errors become responses, and the request gets its line in the log.
         """
-        started = time.monotonic() if self._log_requests else 0.0
+        started = time.monotonic()
         if self._requests_of_device[device] >= self._requests_of_device_max:
             # A device that is slow or stuck must not occupy the places of other devices.
             refusal = error_response(529)
+            requests.add(name.method, "", 529, 0.0)
             if self._log_requests:
                 self._log(name, refusal, 0.0)
             return refusal
@@ -200,8 +202,10 @@ class StorageServer:
             self._requests_of_device[device] -= 1
             if not self._requests_of_device[device]:
                 del self._requests_of_device[device]
+        seconds = time.monotonic() - started
+        requests.add(name.method, "", response.status, seconds)
         if self._log_requests:
-            self._log(name, response, time.monotonic() - started)
+            self._log(name, response, seconds)
         return response
 
     def _respond(self, req: Request) -> Response:

@@ -97,6 +97,14 @@ class Gate:
             "refused_http": self._refusals.counts.total(),
         }
 
+    def gauges(self) -> dict[tuple[str, ...], float]:
+        """The figures of this process for GET /metrics."""
+        return {
+            ("martlet_grid_connections",): len(self.grid.connections),
+            ("martlet_grid_refused",): self._refusals.counts.total()
+            + self.grid.refusals.counts.total(),
+        }
+
     def _is_proved(self, environ: Environ) -> bool:
         login: ServerLogin | None = environ[CONNECTION].get(_LOGIN)
         return login is not None and login.is_proved

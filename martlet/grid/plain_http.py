@@ -16,9 +16,9 @@ _KNOWN_MAX = 10_000
 class PlainHttp:
     """The value of ``grid_plain_http``: IP addresses and networks; ``ip in it`` asks for one."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        """:raises ValueError: a text is neither an address nor a network."""
-        self._networks = tuple(_network(text) for text in texts)
+    def __init__(self, texts: Iterable[str] = (), option: str = "grid_plain_http") -> None:
+        """:raises ValueError: a text is neither an address nor a network; it names the option."""
+        self._networks = tuple(_network(text, option) for text in texts)
         self._known: dict[str, bool] = {}
 
     def __contains__(self, ip: str) -> bool:
@@ -36,11 +36,11 @@ class PlainHttp:
         return address is not None and any(address in network for network in self._networks)
 
 
-def _network(text: str) -> _Network:
+def _network(text: str, option: str) -> _Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"grid_plain_http: {error}") from None
+        raise ValueError(f"{option}: {error}") from None
 
 
 def _address(ip: str) -> _Address | None:

@@ -112,7 +112,8 @@ CRYPTO_OVERRIDE = "swift.crypto.override"
 #: sends its headers to the object servers. What the request says about versions.
 VERSION_REQUEST = "martlet.version_request"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
-#: the entries of a manifest before it is stored; returns the names to refuse, with reasons.
+#: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
+#: the names to refuse, with reasons.
 SLO_MANIFEST_HOOK = "swift.callback.slo_manifest_hook"
 #: ``bool``. Written by container_sync. Read by slo. A manifest passes as it is.
 SLO_OVERRIDE = "swift.slo_override"
@@ -127,6 +128,10 @@ SYMLINK_OVERRIDE = "swift.symlink_override"
 LISTING_IS_JSON = "martlet.listing_is_json"
 #: ``bool``. Written by symlink. Read by gatekeeper. A Location without a host stays so.
 RELATIVE_LOCATION = "swift.leave_relative_location"
+
+#: ``Callable[[str], None]``. Written by the service, which counts requests. Read by the app. Takes
+#: the index of the storage policy of an object.
+TELL_POLICY = "martlet.tell_policy"
 
 # Once for each request.
 

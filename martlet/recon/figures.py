@@ -91,10 +91,14 @@ class Devices:
         """The size and use of each device, bytes; empty strings for an unusable device."""
         return [self._usage(name) for name in self.names()]
 
-    def _usage(self, name: str) -> dict[str, Any]:
-        state = self._of_device(
+    def space(self, name: str) -> os.statvfs_result | None:
+        """The space of a device; None if it cannot be used."""
+        return self._of_device(
             name, lambda path: os.statvfs(path) if self._is_there(path) else None
         )
+
+    def _usage(self, name: str) -> dict[str, Any]:
+        state = self.space(name)
         if state is None:
             return {"device": name, "mounted": False, "size": "", "used": "", "avail": ""}
         size = state.f_blocks * state.f_frsize
@@ -143,10 +147,14 @@ def _entries(folder: str) -> list[str]:
         return []
 
 
+def ring_files(folder: str) -> list[str]:
+    """The paths of the ring files, sorted."""
+    return [os.path.join(folder, name) for name in sorted(_entries(folder)) if _RING_NAME(name)]
+
+
 def ring_digests(folder: str) -> dict[str, str]:
     """The MD5 of every ring file, by path."""
-    paths = [os.path.join(folder, name) for name in sorted(_entries(folder)) if _RING_NAME(name)]
-    return {path: file_digest(path) for path in paths}
+    return {path: file_digest(path) for path in ring_files(folder)}
 
 
 def file_digest(path: str) -> str:

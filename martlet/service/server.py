@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.constraints import Constraints
 from martlet.conf.options import ConfigError, load_options, option, read_ini
 from martlet.conf.swift_options import PROXY_DEFAULTS
+from martlet.grid.plain_http import PlainHttp
 from martlet.http.environ import WSGIApp
 from martlet.log import (
     get_logger,
@@ -36,6 +37,7 @@ from martlet.log import (
     separate_request_lines,
     setup_logging,
 )
+from martlet.service.pipeline import create_pipeline
 from martlet.service.reload import (
     CHECK,
     Estate,
@@ -57,6 +59,9 @@ from martlet.service.worker_processes import (
 from martlet.wsgi.limits import Limits
 from martlet.wsgi.listener import HttpServer
 from martlet.wsgi.tls_door import TlsDoor
+
+if TYPE_CHECKING:
+    from martlet.metrics.of_service import ServiceMetrics
 
 # A request leaves some 40 objects in cycles; nearly all others are freed without the collector.
 # With Python's threshold of 700 objects the collector scans the running requests so often that it
@@ -91,11 +96,13 @@ class ServerOptions:
     swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
     devices: str = option("/srv/node", "Directory that holds the devices")
     mount_check: bool = option(True, "Refuse a device that is not a mount point")
+    metrics_from: list[str] = option([], "Addresses and networks that may GET /metrics")
 
     def __post_init__(self) -> None:
         """:raises ValueError: an option is out of its range."""
         if self.stale_worker_timeout <= 0:
             raise ValueError("stale_worker_timeout must be above 0")
+        PlainHttp(self.metrics_from, "metrics_from")
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,9 @@ class StorageServerOptions(ServerOptions):
     """``[DEFAULT]`` of a storage service; its port gives access to all data, behind a gate."""
 
     bind_ip: str = option("127.0.0.1", "Address to listen on, for proxies and other servers")
+    metrics_from: list[str] = option(
+        ["0.0.0.0/0", "::/0"], "Addresses and networks that may GET /metrics"
+    )
 
 
 def serve(
@@ -121,6 +131,7 @@ def serve(
     estate = inherit()
     try:
         options, cluster, app, tls = _load(conf_path, app_name, kind, complete_pipeline)
+        metrics = _metrics(app_name, conf_path, options)
         gc.freeze()  # the collector need not scan, and so unshare, the loaded objects
         gc.set_threshold(*_GC_THRESHOLDS)
         listeners = _listen(options, estate)
@@ -128,6 +139,7 @@ def serve(
         print(f"{app_name}: {error}", file=sys.stderr)
         return _await_next_reload(app_name, estate) if estate.workers else 1
     log = get_logger(app_name)
+    pipeline = metrics.in_front_of(app)
     host, port = listeners[0].getsockname()[:2]
     log.info("listening ip=%s port=%d workers=%d", host, port, len(listeners))
 
@@ -135,7 +147,8 @@ def serve(
         use_own_poller()
         _join_request_lines()
         on_worker_start(app)
-        _serve_requests(listeners[number], app, options, cluster, tls)
+        _count(metrics, app)
+        _serve_requests(listeners[number], pipeline, options, cluster, tls)
 
     def start_over(workers: Iterable[int]) -> None:
         execute_anew(_address(options), listeners, workers)
@@ -204,6 +217,22 @@ def _load(
     return options, cluster, app, tls
 
 
+def _metrics(app_name: str, conf_path: Path, options: ServerOptions) -> ServiceMetrics:
+    from martlet.metrics.of_service import ServiceMetrics
+    from martlet.recon.figures import Devices
+
+    is_storage = isinstance(options, StorageServerOptions)
+    devices = Devices(options.devices, options.mount_check) if is_storage else None
+    readers = PlainHttp(options.metrics_from, "metrics_from")
+    return ServiceMetrics(app_name, conf_path, options.swift_dir, readers, devices)
+
+
+def _count(metrics: ServiceMetrics, app: WSGIApp) -> None:
+    import eventlet
+
+    metrics.start_worker(app, eventlet.spawn_n, eventlet.sleep)
+
+
 def load_server_options(
     conf_path: Path, kind: type[ServerOptions] = ServerOptions
 ) -> ServerOptions:
@@ -243,7 +272,8 @@ def load_pipeline(conf_path: Path, complete_pipeline: CompletePipeline | None = 
         context = loadcontext(APP, "config:" + quote(str(conf_path.resolve())))
         if complete_pipeline is not None:
             complete_pipeline(context)
-        app: WSGIApp = context.create()
+        # The gate of a storage service walks from filter to filter: there each has the next one.
+        app: WSGIApp = context.create() if complete_pipeline is None else create_pipeline(context)
     except (LookupError, ImportError, configparser.Error) as error:
         raise ConfigError(f"{conf_path}: {error}".replace("\n", " ")) from None
     return app

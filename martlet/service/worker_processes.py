@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from martlet.log import get_logger, separate_request_lines
+from martlet.service.notify import say_ready
 from martlet.service.reload import WORD, hold_all_signals, take_signals
 
 #: Time for a worker to finish its requests after SIGTERM, or when it retires, seconds.
@@ -118,6 +119,7 @@ class _Supervisor:
         self._check: int | None = None  # the process that checks the new conf
         self._is_reload_wanted = False  # again, after the running check
         self._is_stopping = False
+        self._is_ready = False  # all workers have served
 
     def run(self, count: int) -> int:
         signal.signal(WORD, self._hear)
@@ -184,7 +186,12 @@ class _Supervisor:
                 del self._workers[pid]
                 log.error("worker retires pid=%d", pid)
                 self._spawn(number)
-        if self._old and all(word == _SERVES for word in self._words[:]):
+        if not self._workers or any(word != _SERVES for word in self._words[:]):
+            return
+        if not self._is_ready:
+            self._is_ready = True
+            say_ready()
+        if self._old:
             for pid in self._old:
                 _kill(pid, WORD)
 

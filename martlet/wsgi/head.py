@@ -19,6 +19,8 @@ _REQUEST_LINE = re.compile(rb"([A-Za-z_-]{1,32}) ([^ \x00-\x1f\x7f]+) HTTP/1\.([
 # With bytes beyond ASCII: a domain that stands for a container has the container's name.
 _HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:\x80-\xff]*")
 _ABSOLUTE_FORM = re.compile(r"(?i:https?)://([^/?]+)(/[^?]*)?(\?.*)?")
+#: A longer line is not kept: 2048 of these take a megabyte.
+_KNOWN_FIELD_BYTES_MAX = 256
 _NO_WISHES: frozenset[str] = frozenset()
 
 
@@ -112,11 +114,10 @@ def parse_fields(lines: list[bytes], limits: Limits) -> dict[str, str]:
         if len(line) > limits.header_line:
             sentence = f"Header line longer than {limits.header_line} bytes"
             raise BadRequestError(HTTPStatus.BAD_REQUEST, sentence)
-        raw_name, colon, raw_value = line.partition(b":")
-        name = _field_name(raw_name)
-        value = raw_value.strip(b" \t").decode("latin-1")
-        if not colon or name is None or not _is_field_value(value):
+        field = _known_field(line) if len(line) <= _KNOWN_FIELD_BYTES_MAX else _field(line)
+        if field is None:
             raise BadRequestError(HTTPStatus.BAD_REQUEST, "Malformed header line")
+        name, value = field
         if name in headers:
             if name == "host":
                 raise BadRequestError(HTTPStatus.BAD_REQUEST, "More than one Host")
@@ -125,10 +126,17 @@ def parse_fields(lines: list[bytes], limits: Limits) -> dict[str, str]:
     return headers
 
 
-@lru_cache(1024)  # bounded: clients choose the names
-def _field_name(raw: bytes) -> str | None:
-    """The name in lower case, or None if it is none."""
-    return lower_name(raw.decode("latin-1")) if _NAME.fullmatch(raw) else None
+def _field(line: bytes) -> tuple[str, str] | None:
+    """The name of a header line in lower case, and the value; None if it is malformed."""
+    name, colon, raw_value = line.partition(b":")
+    value = raw_value.strip(b" \t").decode("latin-1")
+    if not colon or not _NAME.fullmatch(name) or not _is_field_value(value):
+        return None
+    return lower_name(name.decode("latin-1")), value
+
+
+#: The same for lines that come again with the next request. Bounded: clients choose the lines.
+_known_field = lru_cache(2048)(_field)
 
 
 def _is_field_value(value: str) -> bool:

@@ -1,6 +1,7 @@
 package background
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -47,15 +48,20 @@ const (
 // done is the environment variable that says that the process has its priority.
 const done = "MARTLET_PRIORITY_IS_SET"
 
+// The kernel keeps for each thread which signal it gets when the parent dies, and only that of the first one was set. So the
+// goroutine of main, which calls Apply, stays on that thread.
+func init() { runtime.LockOSThread() }
+
 // Apply gives the priority to all threads of the process. Both priorities belong to a thread, and new threads inherit them.
 // But the runtime has started threads before main. So the process starts itself again, from a thread that has them. It does
-// not return then.
+// not return then. Only the goroutine of main may call it.
 func Apply(p Priority) error {
 	if os.Getenv(done) != "" {
 		return os.Unsetenv(done)
 	}
-	runtime.LockOSThread() // until Exec
-	defer runtime.UnlockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		return errors.New("the priority is set by another thread than the first one")
+	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice); err != nil {
 		return fmt.Errorf("nice_priority %d: %w", p.Nice, err)
 	}

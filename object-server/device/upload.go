@@ -176,6 +176,7 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 		s.bundle.RemoveLarge(old.large)
 	}
 	d.counters.puts.Add(1)
+	d.counters.bytesReceived.Add(uint64(m.Size))
 	return old.state, nil
 }
 

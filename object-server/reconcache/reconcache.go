@@ -45,6 +45,21 @@ func Read(directory, kind string, keys []string) map[string]any {
 	return shown
 }
 
+// Values is Read with each figure decoded, as encoding/json decodes into an any.
+func Values(directory, kind string, keys []string) map[string]any {
+	values := Read(directory, kind, keys)
+	for key, value := range values {
+		if text, ok := value.(json.RawMessage); ok {
+			var decoded any
+			if json.Unmarshal(text, &decoded) != nil {
+				decoded = nil
+			}
+			values[key] = decoded
+		}
+	}
+	return values
+}
+
 // Update sets figures. Those of a map are added to the map that is there; an empty map removes a key. Other keys stay.
 func Update(directory, kind string, figures map[string]any) error {
 	if err := os.MkdirAll(directory, 0o755); err != nil {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"martlet/object-server/device"
 	"martlet/object-server/server/message"
 )
 
-// logExchange logs one line for a request, and one more if the server failed in it.
+// logExchange counts a request. It logs one line for it, and one more if the server failed in it.
 func (s *Server) logExchange(x *exchange) {
+	s.count(x)
 	ctx := context.Background()
 	if x.cause != nil {
 		level := slog.LevelError
@@ -36,7 +36,7 @@ func (s *Server) logExchange(x *exchange) {
 		slog.Int("status", x.status),
 		slog.Int64("in", x.bytesIn),
 		slog.Int64("out", x.bytesOut),
-		slog.Int64("us", time.Since(x.received).Microseconds()),
+		slog.Int64("us", x.elapsed().Microseconds()),
 		slog.Int64("update_us", x.updateWait.Microseconds()),
 		slog.String("txn", x.header(message.TransactionID)),
 		slog.Int("policy", x.at.Policy),

@@ -41,9 +41,16 @@ func (s *Server) putCopy(x *exchange) error {
 	if err := s.checkStored(x, mount.Store, timestamp); err != nil {
 		return err
 	}
-	m, previous, err := mount.Store.Copy(request.from, x.at, request.edit)
+	var m *format.Metadata
+	var previous device.State
+	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
+		if m, previous, err = mount.Store.Copy(request.from, x.at, request.edit); err != nil {
+			return sourceFailure(err)
+		}
+		return nil
+	})
 	if err != nil {
-		return sourceFailure(err)
+		return err
 	}
 	if err := hideLate(x, mount.Store, m, previous); err != nil {
 		return err

@@ -36,7 +36,11 @@ func (s *Server) remove(x *exchange) error {
 	if expired != nil && !expired.VersionID.IsNull() {
 		return s.expireVersion(x, mount, expired, timestamp)
 	}
-	previous, err := mount.Store.Hide(x.at, timestamp, x.name())
+	var previous device.State
+	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
+		previous, err = mount.Store.Hide(x.at, timestamp, x.name())
+		return err
+	})
 	var older *device.OlderError
 	if errors.As(err, &older) {
 		return refuseDelete(x, mount.Store, older)

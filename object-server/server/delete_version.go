@@ -116,7 +116,10 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	if err != nil && !errors.As(err, &gone) && !errors.Is(err, device.ErrQuarantined) {
 		return err
 	}
-	if err := mount.Store.DeleteMarker(x.at, timestamp, id, x.name()); err != nil {
+	err = s.underCondition(x, mount.Store, timestamp, func() error {
+		return mount.Store.DeleteMarker(x.at, timestamp, id, x.name())
+	})
+	if err != nil {
 		return err
 	}
 	row := versionRow(x, versionid.Text(id), timestamp)

@@ -13,6 +13,7 @@ import (
 	"martlet/object-server/grid/frame"
 	"martlet/object-server/grid/login"
 	"martlet/object-server/server/conf"
+	"martlet/object-server/server/metrics"
 )
 
 // gridPath is where other servers open a connection of the grid.
@@ -86,6 +87,12 @@ func isOpen(r *http.Request) bool {
 // enter serves what comes over HTTP. Connections of the grid and logins do not count as clients.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
+	case metrics.Path:
+		if s.mayScrape(r) {
+			s.metrics.ServeHTTP(w, r)
+		} else if s.door.gate.Admit(w, r) {
+			s.bounded(w, r)
+		}
 	case gridPath:
 		s.door.grid.ServeHTTP(w, r)
 	case login.Path:

@@ -47,6 +47,9 @@ func (x *exchange) opensExpired() bool {
 	return x.flag(message.Replication) || x.flag(message.OpenExpired)
 }
 
+// elapsed is the time since the head of the request had come.
+func (x *exchange) elapsed() time.Duration { return time.Since(x.received) }
+
 // parsePath checks /device/partition/account/container/object and finds the object's location. It refuses a part that
 // could lead elsewhere in the file system, or that no proxy sends.
 func (s *Server) parsePath(x *exchange) error {

@@ -40,7 +40,7 @@ func newFakeStore() *fakeStore { return &fakeStore{objects: map[device.Location]
 
 func (f *fakeStore) Stats() device.Stats {
 	f.hang()
-	return device.Stats{SwiftFiles: true}
+	return device.Stats{SwiftFiles: true, Flushes: 3, RecordBytes: 10, LiveBytes: 4}
 }
 
 func (f *fakeStore) Close() error {

@@ -7,6 +7,7 @@ import (
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
 	"martlet/object-server/server/marker"
+	"martlet/object-server/server/metrics"
 	"martlet/object-server/server/recon"
 	"martlet/object-server/server/relink"
 	"martlet/object-server/updates"
@@ -47,5 +48,6 @@ func (s *Server) use(open openFunc, wait time.Duration) {
 	})
 	s.replicas.Devices = s.devices
 	s.reporter = recon.New(s.version, s.config.Devices, s.config.SwiftDir, s.config.ReconCachePath, s.devices)
+	s.metrics = metrics.New(metrics.Source{Version: s.version, Reporter: s.reporter, Own: s.ownFigures})
 	s.relinker = relink.New(s.config.SwiftDir, s.config.Policies, s.devices, s.logger)
 }

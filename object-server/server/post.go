@@ -44,7 +44,7 @@ func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) er
 		return err
 	}
 	if ok && !id.IsNull() {
-		return at.PostVersion(x.at, id, edit)
+		return at.PostVersion(x.at, id, edit) // a version never changes, so a condition holds
 	}
 	var elsewhere *format.VersionID
 	var since format.Timestamp
@@ -61,11 +61,17 @@ func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) er
 		case elsewhere != nil:
 			return errElsewhere
 		}
+		if err := checkIfTimestamp(x, m, format.Timestamp{}); err != nil {
+			return err
+		}
 		return edit(m)
 	})
 	if elsewhere != nil {
 		return at.PostVersion(x.at, *elsewhere, func(m *format.Metadata) error {
 			keepRestored(m, since)
+			if err := checkIfTimestamp(x, m, since); err != nil {
+				return err
+			}
 			return edit(m)
 		})
 	}

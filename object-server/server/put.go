@@ -50,7 +50,11 @@ func (s *Server) put(x *exchange) error {
 	if m.VersionID, err = x.newVersion(timestamp); err != nil {
 		return err
 	}
-	previous, err := upload.Commit(&m)
+	var previous device.State
+	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
+		previous, err = upload.Commit(&m)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -100,9 +104,8 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 // checkBeforeBody refuses a request that must fail before the client sends the body. For a small body that is already
 // on its way the look-up would cost more; Commit makes the same check.
 func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp format.Timestamp) error {
-	ifNoneMatch := x.header(message.IfNoneMatch)
 	isSmall := x.in.Length >= 0 && x.in.Length <= bufferBytes
-	if ifNoneMatch == "" && isSmall && x.header(message.Expect) == "" {
+	if !x.isConditionalWrite() && isSmall && x.header(message.Expect) == "" {
 		return nil
 	}
 	return s.checkStored(x, from, timestamp)
@@ -110,19 +113,26 @@ func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp form
 
 // checkStored compares the stored object of that name with the request.
 func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.Timestamp) error {
-	m, _, err := headCurrent(from, x.at)
+	m, since, err := headCurrent(from, x.at)
 	isVersion := x.header(message.VersionID) != "" // a version may come late
 	if err != nil {
 		if isVersion {
 			timestamp = format.Timestamp{Ticks: format.TicksMax}
 		}
-		return checkAbsent(err, timestamp)
+		if err := checkAbsent(err, timestamp); err != nil {
+			return err
+		}
+		return checkIfTimestamp(x, nil, since)
 	}
 	ifNoneMatch := x.header(message.IfNoneMatch)
 	if ifNoneMatch != "" && !isExpired(m, timestamp) && parseETags(ifNoneMatch).matches(m.ETag) {
-		return fail(http.StatusPreconditionFailed, "A precondition for this request was not met.")
+		return unmet()
 	}
-	if m.Timestamp.Compare(timestamp) > 0 && !isVersion { // with equal timestamps the content decides, after the body
+	if err := checkIfTimestamp(x, unlessExpired(m, timestamp), since); err != nil {
+		return err
+	}
+	mayBeLate := isVersion && !x.isConditionalWrite()
+	if m.Timestamp.Compare(timestamp) > 0 && !mayBeLate { // with equal timestamps the content decides, after the body
 		return &device.OlderError{Existing: m.Timestamp}
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"martlet/object-server/server/descriptors"
 	"martlet/object-server/server/devices"
 	"martlet/object-server/server/message"
+	"martlet/object-server/server/metrics"
 	"martlet/object-server/server/ratelimit"
 	"martlet/object-server/server/recon"
 	"martlet/object-server/server/relink"
@@ -45,7 +46,10 @@ type Server struct {
 	replicas *serve.Replicas
 	http     *http.Server
 
+	conditions conditionLocks
+
 	reporter *recon.Reporter
+	metrics  *metrics.Metrics
 	relinker *relink.Relinker
 
 	stopKeeping func() // ends the watch over devices that are not open

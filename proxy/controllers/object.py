@@ -7,6 +7,7 @@ from martlet.conf.options import is_true
 from martlet.http.environ import SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
+from proxy.controllers.conditional import delete_in_order
 from proxy.controllers.object_get import response_of
 from proxy.controllers.object_put import Store
 from proxy.controllers.object_request import (
@@ -20,7 +21,7 @@ from proxy.controllers.object_request import (
 )
 from proxy.controllers.object_write import prepare_write
 from proxy.controllers.resource import Resource, Route, authorize
-from proxy.headers import returned_headers
+from proxy.headers import IF_TIMESTAMP, returned_headers
 from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
@@ -118,12 +119,15 @@ class ObjectController:
         return Response(best.status, returned_headers(best.headers), best.body)
 
     def delete(self, req: Request, resource: Resource) -> Response:
-        """204; 404, 409 if a newer one exists, 503."""
+        """204; 404, 409 if a newer one exists, 412, 503."""
         core = self._core
         info, version = self._admit(req, resource, is_write=True)
         policy = policy_index(req, info)
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
-        outcomes = core.ask(write.request, write.nodes, write.wire_headers())
+        if IF_TIMESTAMP in write.headers:
+            outcomes = delete_in_order(core, write, write.wire_headers())
+        else:
+            outcomes = core.ask(write.request, write.nodes, write.wire_headers())
         write.note_missed(core, outcomes)
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)

@@ -2,8 +2,8 @@
 """Storing an object at its replicas.
 
 A small body is read first and sent to every device in one message, together with the headers. A
-large body, one of unknown length and one with If-None-Match is sent in pieces, after the devices
-have agreed to accept it (100-continue).
+large body, one of unknown length and one with a condition is sent in pieces, after the devices have
+agreed to accept it (100-continue). `proxy.controllers.conditional` explains conditions.
 
 In both cases a hand-off replaces a device that fails, as long as that is possible. The answer to
 the client needs a quorum. For metadata that filters know only after the body, see
@@ -20,6 +20,12 @@ from typing import NamedTuple
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
+from proxy.controllers.conditional import (
+    after_the_first,
+    is_conditional_put,
+    majority,
+    may_outvote,
+)
 from proxy.controllers.object_write import Write
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
@@ -50,9 +56,9 @@ class Store(NamedTuple):
         length = self.req.content_length
         if self.req.is_chunked:
             length = None
-        is_conditional = "HTTP_IF_NONE_MATCH" in self.req.environ
         body = None
-        if length is not None and length <= ONE_MESSAGE_BYTES_MAX and not is_conditional:
+        is_small = length is not None and length <= ONE_MESSAGE_BYTES_MAX
+        if length is not None and is_small and not is_conditional_put(self.req.environ):
             body = b"".join(self._read_client(length))
             footers = footers_of(self.req.environ)
             outcomes = self._send_in_one(body, footers)
@@ -96,34 +102,52 @@ class Store(NamedTuple):
         received = 0
         nodes = self.write.nodes
         replicas = nodes.primary_count
+        is_conditional = is_conditional_put(self.req.environ)
+        enough = majority(replicas) if is_conditional else quorum_size(replicas)
         patience = self.core.options.post_quorum_timeout
         frame = MimeBody() if has_footers(self.req.environ) else None
-        framed_length = length if frame is None else None
+        # A device stores a body of known length at its last byte, before the first primary decides.
+        framed_length = length if frame is None and not is_conditional else None
         headers = self.write.wire_headers(None if frame is None else frame.headers(length))
         uploads = Uploads(self.core.backends, self.write.request, needs_footers=frame is not None)
         try:
-            refusals = uploads.open(nodes, headers, framed_length, quorum_size(replicas), patience)
-            self._check_refusals(refusals, uploads.live_count)
+            refusals = uploads.open(nodes, headers, framed_length, enough, patience)
+            agree = uploads.accepts(nodes.primaries)
+            if agree < enough or not may_outvote(self.req.environ, refusals, nodes.first_primary):
+                self._check_refusals(refusals, uploads.live_count)
+            if is_conditional and agree < enough:
+                raise http_error(503)
             uploads.start_writers()
             if frame is not None:
                 uploads.send(frame.opening)
             for chunk in self._read_client(length):
                 received += len(chunk)
                 uploads.send(chunk)
-                if uploads.live_count < quorum_size(replicas):
+                if uploads.live_count < enough:
                     raise http_error(503, "Too few storage servers took the object.")
             footers = footers_of(self.req.environ)
             if frame is not None:
                 uploads.send(frame.closing(footers))
+            if is_conditional:
+                self._check_first(uploads.finish_first(nodes.first_primary))
         except BaseException:  # also if the green thread is killed: no half object may stay
             uploads.abort()
             raise
+        if is_conditional:
+            refusals = after_the_first(refusals)
         said = [refusal.answer.status for refusal in refusals]
         outcomes = uploads.finish(
             lambda statuses: have_quorum(said + statuses, replicas),
             patience,
         )
+        if is_conditional:
+            outcomes = after_the_first(outcomes)
         return received, footers, refusals + outcomes
+
+    def _check_first(self, answer: Answer | None) -> None:
+        if answer is None or answer.status != 201:
+            status = 503 if answer is None else answer.status
+            raise http_error(202 if status == 409 else status, _SENTENCES.get(status, ""))
 
     def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
         answers = [refusal.answer for refusal in refusals]

@@ -7,6 +7,7 @@ import mimetypes
 
 from martlet.conf.constraints import ConstraintError, Constraints
 from martlet.conf.options import is_true
+from martlet.http.environ import TELL_POLICY
 from martlet.http.request import Request
 from martlet.http.response import http_error
 from proxy.headers import object_headers
@@ -21,9 +22,13 @@ def policy_index(req: Request, info: Info) -> int:
     """The storage policy of the object, which is usually that of its container.
 
     Our own tools may name another one. The gatekeeper removes this header from requests of clients.
+    The counts of requests get the policy, too.
     """
     named = req.headers.get("X-Backend-Storage-Policy-Index", "")
     index: int = int(named) if named.isdigit() else info["storage_policy"]
+    tell_policy = req.environ.get(TELL_POLICY)
+    if tell_policy is not None:
+        tell_policy(str(index))
     return index
 
 

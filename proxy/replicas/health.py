@@ -71,6 +71,14 @@ class DeviceHealth:
         trouble = self.troubles.get(_key(node))
         return trouble is not None and self._count_of(trouble) > self._limit
 
+    def suppressed(self) -> list[str]:
+        """The devices to avoid, as ``ip:port/device``."""
+        return [
+            f"{ip}:{port}/{device}"
+            for (ip, port, device), trouble in self.troubles.items()
+            if self._count_of(trouble) > self._limit
+        ]
+
     def is_doubted(self, node: Node) -> bool:
         """Whether the device may have missed recent writes."""
         trouble = self.troubles.get(_key(node))

@@ -69,6 +69,11 @@ class Hints:
             self._is_sending = True
             threading.Thread(target=self._send_all, name="hints", daemon=True).start()
 
+    @property
+    def waiting(self) -> int:
+        """The number of hints that are not sent yet."""
+        return self._count
+
     def _add(self, node: Node, policy_index: int, partition: int) -> None:
         if self._count >= HINTS_MAX:
             return

@@ -66,6 +66,7 @@ class NodeQueue:
             if health.troubles:
                 primaries.sort(key=health.is_doubted)
         self.partition = partition
+        self.primaries = primaries
         self.primary_count = len(primaries)
         self._is_read = is_read
         self._primaries = iter(primaries)
@@ -79,6 +80,11 @@ class NodeQueue:
         self._remaining = self._usable()
         self._handoffs_expected = limit - len(primaries)
         self._handoffs_used = 0
+
+    @property
+    def first_primary(self) -> Node:
+        """The first primary; of a write it is the same in all proxies."""
+        return self.primaries[0]
 
     def __iter__(self) -> Iterator[Node]:
         return self

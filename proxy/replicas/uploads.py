@@ -83,10 +83,35 @@ class Uploads:
             if error is not None:
                 self._drop(writer, error)
 
+    def accepts(self, nodes: Iterable[Node]) -> int:
+        """The number of these devices that still accept the body."""
+        ids = {node["id"] for node in nodes}
+        return sum(writer.node["id"] in ids for writer in self._writers)
+
+    def finish_first(self, node: Node) -> Answer | None:
+        """End the body at this device alone and return its answer; None if it fails.
+
+        The other devices still wait for the end of the body.
+        """
+        first = next((w for w in self._writers if w.node["id"] == node["id"]), None)
+        if first is None:
+            return None
+        error = first.offer(b"", self._request.timeout)
+        if error is not None:
+            self._drop(first, error)
+            return None
+        first.is_ended = True
+        ended: list[_Writer] = []
+        while first not in ended:
+            ended.append(self._done.get())  # each ends by its own timeouts
+        for writer in ended:
+            self._done.put(writer)
+        return first.said
+
     def finish(self, decided: Decided, post_quorum_timeout: float) -> list[Outcome]:
         """End the body and collect the answers. No device is replaced, since the body is gone."""
         for writer in list(self._writers):
-            error = writer.offer(b"", self._request.timeout)
+            error = None if writer.is_ended else writer.offer(b"", self._request.timeout)
             if error is not None:
                 self._drop(writer, error)
         ending = _Ending(self._backends, self._request, self._writers, self._done)
@@ -214,14 +239,15 @@ def _upload_of(slot: Slot) -> BackendUpload:
 class _Writer(Attempt):
     """Sends the queued pieces to one device, and reads its answer after the empty piece.
 
-    ``said`` is that answer, before its status is checked. None in the queue ends an upload that was
-    given up: nothing more is sent.
+    ``said`` is that answer, before its status is checked. ``is_ended`` says that the empty piece
+    has been queued. None in the queue ends an upload that was given up: nothing more is sent.
     """
 
     def __init__(self, slot: Slot, done: queue.Queue[_Writer]) -> None:
         super().__init__(slot.index, slot.headers, slot.node)
         self.said: Answer | None = None
         self.error: BackendError | None = None
+        self.is_ended = False
         self._upload = _upload_of(slot)
         self._done = done
         self._chunks: queue.Queue[bytes | None] = queue.Queue(QUEUED_CHUNKS_MAX)

@@ -11,6 +11,7 @@ from typing import Any
 from martlet.http.request import Request
 from martlet.http.response import HTTPException
 from proxy.s3.call import Call
+from proxy.s3.wire.checksums import PREFIX
 from proxy.s3.wire.chunked import ChunkedSource, ChunkSigner
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody, framing_of
@@ -33,9 +34,10 @@ def content_md5(call: Call) -> str | None:
     return raw.hex()
 
 
-def framing(call: Call) -> Framing:
+def framing(call: Call, *, ignores_checksum: bool = False) -> Framing:
     """The form of the body.
 
+    :param ignores_checksum: a checksum among the headers is not that of the body.
     :raises S3Error: its headers are wrong.
     """
     request = Request(call.environ)
@@ -44,7 +46,10 @@ def framing(call: Call) -> Framing:
     except HTTPException:
         raise S3Error("InvalidArgument", "Content-Length must be a number.") from None
     is_v4 = call.claim.chunks is not None
-    return framing_of(call.headers, call.claim.content_sha256, length, is_v4)
+    headers = call.headers
+    if ignores_checksum:
+        headers = {n: v for n, v in headers.items() if not n.startswith(PREFIX)}
+    return framing_of(headers, call.claim.content_sha256, length, is_v4)
 
 
 def open_body(call: Call, form: Framing) -> CheckedBody:
@@ -59,12 +64,13 @@ def open_body(call: Call, form: Framing) -> CheckedBody:
     return CheckedBody(decoded, form, decoded.trailers)
 
 
-def read_document(call: Call, most: int) -> bytes:
+def read_document(call: Call, most: int, *, ignores_checksum: bool = False) -> bytes:
     """The whole body, which is small.
 
+    :param ignores_checksum: a checksum among the headers is not that of the body.
     :raises S3Error: it is too large, or not the one that was signed, or the client is gone.
     """
-    form = framing(call)
+    form = framing(call, ignores_checksum=ignores_checksum)
     if form.length is not None and form.length > most:
         raise S3Error("MaxMessageLengthExceeded", fields={"MaxMessageLengthBytes": str(most)})
     md5 = content_md5(call)

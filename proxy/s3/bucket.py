@@ -7,13 +7,15 @@ are not listed, since no bucket may have such a name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from martlet.http.response import Response
+from proxy.middleware.subrequest import Answered
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
+from proxy.s3.namespace import claim_bucket, release_bucket
 from proxy.s3.wire.addressing import is_bucket_name
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.times import xml_time_of_row
@@ -27,6 +29,8 @@ _BUCKETS_MAX = 10000
 
 def list_buckets(call: Call) -> Response:
     """ListBuckets."""
+    if call.claim.is_anonymous:
+        raise S3Error("AccessDenied")
     most = call.number("max-buckets", _BUCKETS_MAX)
     if not 1 <= most <= _BUCKETS_MAX:
         text = f"max-buckets must be between 1 and {_BUCKETS_MAX}"
@@ -71,10 +75,24 @@ def create_bucket(call: Call) -> Response:
     body = read_document(call, _CONFIGURATION_BYTES_MAX)
     if body:
         _check_location(call, body)
-    answered = call.ask("PUT", call.bucket, headers=acl)
+    answered = _put_container(call, acl)
     if answered.status == 202:
         raise S3Error("BucketAlreadyOwnedByYou", fields={"BucketName": call.bucket})
     return empty(200, {"Location": f"/{call.bucket}"})
+
+
+def _put_container(call: Call, acl: Mapping[str, str]) -> Answered:
+    """Make the bucket. In one namespace for the cluster, its name is claimed first."""
+    if call.owner_of is None:
+        return call.ask("PUT", call.bucket, headers=acl)
+    is_new = claim_bucket(call, call.bucket)
+    call.forget_owners()
+    try:
+        return call.ask("PUT", call.bucket, headers=acl)
+    except S3Error:
+        if is_new:
+            release_bucket(call, call.bucket)
+        raise
 
 
 def _check_location(call: Call, body: bytes) -> None:
@@ -97,6 +115,13 @@ def delete_bucket(call: Call) -> Response:
     The bucket is deleted before its parts: a bucket that is not empty keeps its uploads.
     """
     call.ask("DELETE", call.bucket)
+    _delete_parts(call)
+    if call.owner_of is not None:
+        release_bucket(call, call.bucket)
+    return empty(204)
+
+
+def _delete_parts(call: Call) -> None:
     parts = f"{call.bucket}{SEGMENTS}"
     marker = ""
     while True:
@@ -104,7 +129,7 @@ def delete_bucket(call: Call) -> Response:
             rows = call.listing(parts, {"marker": marker} if marker else {})
         except S3Error as error:
             if error.code == "NoSuchBucket":
-                return empty(204)
+                return
             raise
         if not rows:
             break
@@ -112,7 +137,6 @@ def delete_bucket(call: Call) -> Response:
             call.ask("DELETE", parts, row["name"], allowed=(404,))
         marker = rows[-1]["name"]
     call.ask("DELETE", parts, allowed=(404, 409))
-    return empty(204)
 
 
 def get_location(call: Call) -> Response:
@@ -121,29 +145,4 @@ def get_location(call: Call) -> Response:
     location = call.options.location
     document = Document("LocationConstraint")
     document.content("" if location == "us-east-1" else location)
-    return xml(document.finish())
-
-
-def get_logging(call: Call) -> Response:
-    """GetBucketLogging: there is none."""
-    call.require_bucket()
-    return xml(Document("BucketLoggingStatus").finish())
-
-
-def get_object_lock(call: Call) -> Response:
-    """GetObjectLockConfiguration: there is none."""
-    call.require_bucket()
-    fields = {"BucketName": call.bucket}
-    raise S3Error("ObjectLockConfigurationNotFoundError", fields=fields)
-
-
-def get_tagging(call: Call) -> Response:
-    """GetBucketTagging and GetObjectTagging: there are no tags."""
-    if call.key:
-        call.ask("HEAD", call.bucket, call.key)
-    else:
-        call.require_bucket()
-    document = Document("Tagging")
-    with document.inside("TagSet"):
-        pass
     return xml(document.finish())

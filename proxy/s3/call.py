@@ -8,13 +8,20 @@ the account in the place of the access key in the path.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from martlet.conf.options import is_true
 from martlet.http.call import call_app
-from martlet.http.environ import ACCESS_LOGGING, S3_AUTH_DETAILS, Environ, WSGIApp
+from martlet.http.environ import (
+    ACCESS_LOGGING,
+    KEYSTONE_IDENTITY,
+    KEYSTONE_INFO,
+    S3_AUTH_DETAILS,
+    Environ,
+    WSGIApp,
+)
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from martlet.words.names import str_to_wsgi, wsgi_to_str
@@ -40,6 +47,10 @@ _OTHER_RIGHTS = frozenset(
         "HTTP_X_AUTH_TOKEN",
         "HTTP_X_STORAGE_TOKEN",
         "HTTP_X_SERVICE_TOKEN",
+        "HTTP_X_IDENTITY_STATUS",
+        "HTTP_X_SERVICE_IDENTITY_STATUS",
+        KEYSTONE_IDENTITY,
+        KEYSTONE_INFO,
         "REMOTE_USER",
         "reseller_request",
         "swift.authorize",
@@ -75,7 +86,8 @@ class Proof:
         :raises S3Error: the signature of the request has not been accepted.
         """
         if self._signing_key is None:
-            raise S3Error("AccessDenied")
+            text = "Signed chunks cannot be checked here, since the secret is not known."
+            raise S3Error("AccessDenied", text)
         return self._signing_key
 
 
@@ -101,9 +113,22 @@ class Call:
         self.params = {_text(name): _text(value) for name, value in message.query}
         self.app = app
         self._account: str | None = None
-        environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
-        self._base = {k: v for k, v in environ.items() if k not in _OTHER_RIGHTS}
-        self._base["swift.infocache"] = environ.setdefault("swift.infocache", {})
+        self._is_authenticated = claim.is_anonymous
+        #: The accounts of buckets, where names are unique in the cluster; None for free names.
+        self._owners: dict[str, str | None] = {}
+        self.owner_of: Callable[[Call, str], str | None] | None = None
+        #: Shared by all requests to the pipeline; the auth filters keep there what they learn.
+        self._details: dict[str, Any] = {
+            "access_key": claim.access_key,
+            "signature": claim.signature,
+            "string_to_sign": claim.string_to_sign,
+            "other_string_to_sign": claim.other_string,
+            "check_signature": self.proof.check,
+        }
+        if not claim.is_anonymous:
+            environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
+        self.base = {k: v for k, v in environ.items() if k not in _OTHER_RIGHTS}
+        self.base["swift.infocache"] = environ.setdefault("swift.infocache", {})
 
     @property
     def bucket(self) -> str:
@@ -123,7 +148,7 @@ class Call:
     @property
     def owner_id(self) -> str:
         """The name of the client in answers."""
-        return _text(self.claim.access_key)
+        return _text(self.claim.access_key) or "anonymous"
 
     @property
     def method(self) -> str:
@@ -169,7 +194,7 @@ class Call:
         """The environ of a request; ``bucket`` and ``key`` are text, headers are WSGI strings."""
         path = self.path(bucket, key)
         environ = sub_environ(
-            self._base,
+            self.base,
             method,
             path,
             SOURCE,
@@ -178,28 +203,58 @@ class Call:
             body=body,
             pre_authorized=pre_authorized,
         )
-        if not pre_authorized:
-            environ[S3_AUTH_DETAILS] = {
-                "access_key": self.claim.access_key,
-                "signature": self.claim.signature,
-                "string_to_sign": self.claim.string_to_sign,
-                "check_signature": self.proof.check,
-            }
+        if not pre_authorized and not self.claim.is_anonymous:
+            environ[S3_AUTH_DETAILS] = self._details
         return environ
 
     def path(self, bucket: str = "", key: str = "") -> str:
         """The path in the pipeline, a WSGI string."""
-        account = self._account or self.claim.access_key
+        account = self.account_of(bucket) if bucket else self._account or self.claim.access_key
         parts = [account, *(str_to_wsgi(part) for part in (bucket, key) if part)]
         return f"/{_API_VERSION}/{'/'.join(parts)}"
 
+    def account_of(self, bucket: str) -> str:
+        """The account of a bucket, or what stands for the client's until it is known.
+
+        :raises S3Error: NoSuchBucket, if the name is free.
+        """
+        if self.owner_of is None:
+            return self._account or self.claim.access_key
+        name = bucket.removesuffix("+segments")
+        if name not in self._owners:
+            self._owners[name] = self.owner_of(self, name)
+        owner = self._owners[name]
+        if owner is None:
+            raise self.no_such_bucket(bucket)
+        return owner
+
+    def forget_owners(self) -> None:
+        """Look the accounts of buckets up again."""
+        self._owners.clear()
+
+    def own_account(self) -> str:
+        """The client's account, a WSGI string.
+
+        :raises S3Error: the signature is not accepted, or there is none.
+        """
+        if self.claim.is_anonymous:
+            raise S3Error("AccessDenied")
+        if self._account is None:
+            self.ask("HEAD", allowed=(403, 404))
+        if self._account is None:
+            raise S3Error("AccessDenied")
+        return self._account
+
     def send(self, environ: Environ) -> tuple[int, Headers, Iterable[bytes]]:
         """Make a request; the caller reads and closes the body."""
+        names_key = environ["PATH_INFO"].split("/", 3)[2] == self.claim.access_key
         status, header_list, chunks = call_app(self.app, environ)
         parts = environ["PATH_INFO"].split("/", 3)
         # Only the auth filter gives a request a user, and it has put the account into the path.
-        if self._account is None and environ.get("swift.authorize") and len(parts) > 2:
-            self._account = parts[2]
+        if environ.get("swift.authorize") and len(parts) > 2:
+            self._is_authenticated = True
+            if self._account is None and names_key:
+                self._account = parts[2]
         return int(status[:3]), Headers(header_list), chunks
 
     def send_or_refuse(
@@ -233,8 +288,8 @@ class Call:
 
         :raises S3Error: the bucket does not exist, or that is unknown.
         """
-        account = wsgi_to_str(self._account or "")
-        info = get_container_info(self._base, self.app, account, bucket, SOURCE)
+        account = wsgi_to_str(self.account_of(bucket))
+        info = get_container_info(self.base, self.app, account, bucket, SOURCE)
         if info["status"] == 404:
             raise self.no_such_bucket(bucket)
         if not 200 <= info["status"] < 300:
@@ -251,7 +306,7 @@ class Call:
     @property
     def is_authenticated(self) -> bool:
         """Whether the auth filter has accepted the signature."""
-        return self._account is not None
+        return self._is_authenticated
 
     def is_versioned(self, bucket: str) -> bool:
         """Whether the bucket has or had versioning. The client must have been authorized."""
@@ -282,7 +337,9 @@ class Call:
         return error_of_status(status, text, method, bool(key))
 
     def _unproved(self) -> S3Error:
-        if not self.proof.was_asked:
+        if self.claim.is_anonymous:
+            return S3Error("AccessDenied")
+        if not (self.proof.was_asked or self._details.get("is_known")):
             fields = {"AWSAccessKeyId": self.owner_id}
             return S3Error("InvalidAccessKeyId", fields=fields)
         return self.with_claim(S3Error("SignatureDoesNotMatch"))

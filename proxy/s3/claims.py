@@ -9,8 +9,8 @@ from urllib.parse import quote
 from martlet.http.environ import UNDERSCORED_HEADERS, Environ
 from martlet.words.names import str_to_wsgi
 from proxy.s3.options import S3Options
-from proxy.s3.wire.addressing import Address, bucket_in_host
-from proxy.s3.wire.credentials import Claim, Message, parse_query
+from proxy.s3.wire.addressing import Address, bucket_in_host, is_bucket_name
+from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message, parse_query
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.signature_v2 import (
     claim_of_header_v2,
@@ -40,6 +40,13 @@ def is_for_s3(environ: Environ, domains: Sequence[str]) -> bool:
             return True
     host = environ.get("HTTP_HOST", "")
     return bool(domains) and _is_for_bucket(host, environ["PATH_INFO"], domains)
+
+
+def bucket_of_path(environ: Environ) -> str:
+    """The bucket that the path of an unsigned request may name, empty if it cannot be one."""
+    name: str = environ["PATH_INFO"].removeprefix("/").partition("/")[0]
+    has_token = environ.get("HTTP_X_AUTH_TOKEN") or environ.get("HTTP_X_STORAGE_TOKEN")
+    return "" if has_token or not is_bucket_name(name, True) else name
 
 
 def _is_for_bucket(host: str, path: str, domains: Sequence[str]) -> bool:
@@ -97,4 +104,7 @@ def claim_of(message: Message, options: S3Options, now: float) -> Claim:
         return claim_of_query(message, options.location, now, skew_max)
     if is_query_v2(message):
         return claim_of_query_v2(message, now)
-    raise S3Error("AccessDenied", "Anonymous requests of the S3 API are not served.")
+    if options.bucket_namespace != "cluster":
+        text = "A request without a signature does not tell the account of the bucket."
+        raise S3Error("AccessDenied", text)
+    return ANONYMOUS

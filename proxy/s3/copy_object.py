@@ -13,6 +13,7 @@ from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.call import Call, xml
+from proxy.s3.conditions import check_done, condition_of, is_conditional
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
@@ -21,8 +22,8 @@ from proxy.s3.object_headers import (
     s3_etag,
     stored_headers,
 )
-from proxy.s3.object_writes import write_condition
 from proxy.s3.objects import check_version, conditions
+from proxy.s3.tagging import tagging_of_copy
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.times import parse_http_date, xml_time
@@ -58,10 +59,13 @@ class Source(NamedTuple):
         """The query of requests for it."""
         return {"version-id": self.version} if self.version else {}
 
-    @property
-    def header(self) -> str:
-        """X-Copy-From."""
-        return quote(f"{self.bucket}/{self.key}")
+    def headers(self, call: Call) -> dict[str, str]:
+        """X-Copy-From, and the account if it is another one."""
+        named = {"x-copy-from": quote(f"{self.bucket}/{self.key}")}
+        account = call.account_of(self.bucket)
+        if account != call.account_of(call.bucket):
+            named["x-copy-from-account"] = account
+        return named
 
 
 def source_of(call: Call) -> Source:
@@ -120,14 +124,16 @@ def copy_object(call: Call) -> Response:
     source = source_of(call)
     found = find_source(call, source)
     is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
-    if is_itself and directive == "COPY":
+    has_new_tags = call.headers.get("x-amz-tagging-directive") == "REPLACE"
+    if is_itself and directive == "COPY" and not has_new_tags:
         reason = (
             "This copy request is illegal because it is trying to copy an object to itself without "
             "changing the object's metadata, storage class, website redirect location or "
             "encryption attributes."
         )
         raise S3Error("InvalidRequest", reason)
-    headers = {"x-copy-from": source.header, **_NOT_COPIED, **write_condition(call)}
+    headers = {**source.headers(call), **_NOT_COPIED}
+    headers |= condition_of(call).headers_for(call, call.key)
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
         headers.setdefault("content-type", "binary/octet-stream")
@@ -135,7 +141,12 @@ def copy_object(call: Call) -> Response:
         headers["content-type"] = found["content-type"]
     if found.get(ETAG):
         headers[CHECKSUM] = ""
-    answer = call.ask("PUT", call.bucket, call.key, query=source.query, headers=headers)
+    headers |= tagging_of_copy(call.headers, found)
+    allowed = (409, 412) if is_conditional(headers) else ()
+    answer = call.ask(
+        "PUT", call.bucket, call.key, query=source.query, headers=headers, allowed=allowed
+    )
+    check_done(answer, headers)
     return copy_result("CopyObjectResult", answer, source)
 
 

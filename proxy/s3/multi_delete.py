@@ -12,6 +12,7 @@ from martlet.http.response import Response
 from proxy.crew import run_crew
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, xml
+from proxy.s3.conditions import Condition
 from proxy.s3.object_writes import delete
 from proxy.s3.objects import check_version
 from proxy.s3.wire.addressing import KEY_BYTES_MAX
@@ -27,6 +28,7 @@ _NO_SUM = "Missing required header for this request: Content-MD5 OR x-amz-checks
 class _Doomed(NamedTuple):
     key: str
     version: str
+    etag: str
 
     @property
     def query(self) -> dict[str, str]:
@@ -65,7 +67,11 @@ def _names(root: Element) -> Iterator[_Doomed]:
         key = child_text(element, "Key")
         if not key:
             raise S3Error("UserKeyMustBeSpecified")
-        yield _Doomed(key, child_text(element, "VersionId") or "")
+        for name in ("LastModifiedTime", "Size"):
+            if child_text(element, name) is not None:
+                raise S3Error("NotImplemented", f"Deletion by {name} is not implemented.")
+        version, etag = child_text(element, "VersionId"), child_text(element, "ETag")
+        yield _Doomed(key, version or "", etag or "")
 
 
 def _delete_all(
@@ -86,7 +92,9 @@ def _delete_all(
                 raise S3Error("AccessDenied")
             if doomed.version:
                 check_version(doomed.version)
-            outcomes[number] = delete(call, doomed.key, doomed.query)
+            outcomes[number] = delete(
+                call, doomed.key, doomed.query, Condition(if_match=doomed.etag)
+            )
         except S3Error as error:
             outcomes[number] = error
         return True

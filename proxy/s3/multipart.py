@@ -21,9 +21,21 @@ from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
+from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copy_object import copy_result, find_source, source_of
-from proxy.s3.object_headers import ETAG, SYSMETA, UPLOAD_ID, quoted, stored_headers
-from proxy.s3.object_writes import store, write_condition
+from proxy.s3.object_headers import (
+    CHECKSUM,
+    CHECKSUM_KIND,
+    ETAG,
+    SYSMETA,
+    TAGGING,
+    UPLOAD_ID,
+    quoted,
+    stored_headers,
+)
+from proxy.s3.object_writes import store
+from proxy.s3.tagging import tagging_header
+from proxy.s3.upload_checksums import WholeChecksum
 from proxy.s3.uploads import (
     Upload,
     completed_etag,
@@ -34,6 +46,7 @@ from proxy.s3.uploads import (
 )
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.part_checksums import Kind, kind_of_upload, type_of
 from proxy.s3.wire.xml_in import child_text, children, parse_xml
 from proxy.s3.wire.xml_out import Document
 
@@ -56,7 +69,10 @@ def create_upload(call: Call) -> Response:
     """CreateMultipartUpload."""
     check_key(call.key)
     container_acl_of_header(call)
-    headers = stored_headers(call.headers)
+    headers = stored_headers(call.headers) | tagging_header(call.headers)
+    kind = kind_of_upload(call.headers)
+    if kind is not None:
+        headers[CHECKSUM_KIND] = str(kind)
     content_type = headers.pop("content-type", "")
     headers[_HAS_TYPE] = "yes" if content_type else "no"
     if content_type:
@@ -70,7 +86,10 @@ def create_upload(call: Call) -> Response:
     document.text("Bucket", call.bucket)
     document.text("Key", call.key)
     document.text("UploadId", upload.upload_id)
-    return xml(document.finish())
+    if kind is None:
+        return xml(document.finish())
+    shown = {"x-amz-checksum-algorithm": kind.algorithm.upper(), "x-amz-checksum-type": kind.type}
+    return xml(document.finish(), shown)
 
 
 def _make_container(call: Call, bucket: Mapping[str, str]) -> None:
@@ -90,7 +109,9 @@ def upload_part(call: Call) -> Response:
     """UploadPart."""
     number = part_number(call)
     upload = find_upload(call)
-    stored, checksum = store(call, upload.container, upload.part(number), {})
+    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+    algorithm = "" if kind is None else kind.algorithm
+    stored, checksum = store(call, upload.container, upload.part(number), {}, algorithm)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
     if "last-modified" in stored:
         shown["Last-Modified"] = stored["last-modified"]
@@ -103,7 +124,7 @@ def copy_part(call: Call) -> Response:
     upload = find_upload(call)
     source = source_of(call)
     found = find_source(call, source)
-    headers = {"x-copy-from": source.header, "x-fresh-metadata": "true"}
+    headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
                  OVERRIDE_ETAG, f"{SYSMETA}Checksum"):  # fmt: skip
@@ -134,25 +155,27 @@ def _checked_range(text: str, size: int) -> str:
 
 def complete_upload(call: Call) -> Response:
     """CompleteMultipartUpload. It may be repeated with the same parts, after a lost answer."""
-    condition = write_condition(call)
+    condition = condition_of(call)
     upload = find_upload(call, may_be_completed=True)
-    body = read_document(call, _BODY_BYTES_MAX)
+    checks = WholeChecksum(call, upload)
+    body = read_document(call, _BODY_BYTES_MAX, ignores_checksum=True)
     if not body:
         raise S3Error("InvalidRequest", "You must specify at least one part")
-    parts = _wanted_parts(call, body)
+    parts = _wanted_parts(call, body, checks)
     etag = _etag_of([md5 for _, md5 in parts])
     if upload.is_completed:
         if completed_etag(upload) != etag:
             raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
-        return _completed(call, etag, {})
-    headers = {**_headers_of_object(upload, etag), **condition}
-    answer = _put_manifest(call, upload, parts, headers)
+        return _completed(call, etag, {}, str(upload.headers.get(CHECKSUM, "")))
+    headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
+    answer = _put_manifest(call, upload, parts, headers, checks)
     call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     version = answer.headers.get("x-object-version-id")
-    return _completed(call, etag, {"x-amz-version-id": version} if version else {})
+    shown = {"x-amz-version-id": version} if version else {}
+    return _completed(call, etag, shown, checks.stored)
 
 
-def _wanted_parts(call: Call, body: bytes) -> list[tuple[int, str]]:
+def _wanted_parts(call: Call, body: bytes, checks: WholeChecksum) -> list[tuple[int, str]]:
     """The numbers and MD5s of the parts, as the client lists them.
 
     :raises S3Error: the list is malformed.
@@ -169,6 +192,7 @@ def _wanted_parts(call: Call, body: bytes) -> list[tuple[int, str]]:
         if not _ETAG.fullmatch(md5):
             raise _invalid_part(upload_id, number, etag)
         parts.append((int(number), md5))
+        checks.expect(int(number), element)
     if not parts:
         raise S3Error("MalformedXML")
     if len(parts) > call.options.max_upload_part_num:
@@ -193,6 +217,8 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     begun = upload.headers
     headers = {name: begun[name] for name in _KEPT if name in begun}
     headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
+    if begun.get(TAGGING):
+        headers[TAGGING] = begun[TAGGING]
     content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
     headers["content-type"] = content_type or "binary/octet-stream"
     headers["accept"] = "application/json"
@@ -203,7 +229,11 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
 
 
 def _put_manifest(
-    call: Call, upload: Upload, parts: list[tuple[int, str]], headers: Mapping[str, str]
+    call: Call,
+    upload: Upload,
+    parts: list[tuple[int, str]],
+    headers: Mapping[str, str],
+    checks: WholeChecksum,
 ) -> Answered:
     """Store the manifest.
 
@@ -223,13 +253,17 @@ def _put_manifest(
     least = call.options.min_segment_size
 
     def check(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
-        return [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
+        small = [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
+        return small or checks.take(environ, entries)
 
     environ[SLO_MANIFEST_HOOK] = check
     status, answer_headers, chunks = call.send(environ)
     answer = Answered(status, answer_headers, read_body(chunks))
+    check_done(answer, headers)
     if answer.is_success:
         return answer
+    if checks.failure is not None:
+        raise checks.failure
     if status == 400:
         raise _refused_parts(upload, answer, {str(number): md5 for number, md5 in parts})
     raise call.refusal(answer, "PUT", call.bucket, call.key)
@@ -250,13 +284,17 @@ def _refused_parts(upload: Upload, answer: Answered, md5s: Mapping[str, str]) ->
     return S3Error("InvalidRequest", "; ".join(": ".join(problem) for problem in problems[:5]))
 
 
-def _completed(call: Call, etag: str, headers: Mapping[str, str]) -> Response:
+def _completed(call: Call, etag: str, headers: Mapping[str, str], checksum: str) -> Response:
     scheme, host = call.environ["wsgi.url_scheme"], call.environ.get("HTTP_HOST", "")
     document = Document("CompleteMultipartUploadResult")
     document.text("Location", f"{scheme}://{host}{call.resource}")
     document.text("Bucket", call.bucket)
     document.text("Key", call.key)
     document.text("ETag", quoted(etag))
+    algorithm, _, value = checksum.partition("=")
+    if value:
+        document.text(f"Checksum{algorithm.upper()}", value)
+        document.text("ChecksumType", type_of(value))
     return xml(document.finish(), headers)
 
 

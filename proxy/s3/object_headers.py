@@ -15,16 +15,23 @@ from martlet.http.headers import Headers
 from martlet.http.response import http_date
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.part_checksums import type_of
+from proxy.s3.wire.tags import tags_of_stored
 
 META = "x-amz-meta-"
 SYSMETA = "X-Object-Sysmeta-S3Api-"
 ETAG = f"{SYSMETA}Etag"
 UPLOAD_ID = f"{SYSMETA}Upload-Id"
 CHECKSUM = f"{SYSMETA}Checksum"
+#: Of the object that begins an upload: what checksum the whole will have.
+CHECKSUM_KIND = f"{SYSMETA}Checksum-Kind"
+#: A POST replaces it.
+TAGGING = "X-Object-Transient-Sysmeta-S3Api-Tagging"
 #: What older versions of Swift's s3api wrote.
 _OLD_ETAG = "X-Object-Sysmeta-Swift3-Etag"
 _STORED_META = "x-object-meta-"
-_STORED = (
+#: Headers other than metadata that are stored with an object.
+STORED = (
     "cache-control",
     "content-disposition",
     "content-encoding",
@@ -33,7 +40,7 @@ _STORED = (
     "x-robots-tag",
 )
 _SHOWN = frozenset(
-    {*_STORED, "content-type", "content-length", "content-range", "last-modified", "accept-ranges"}
+    {*STORED, "content-type", "content-length", "content-range", "last-modified", "accept-ranges"}
 )
 #: An underscore cannot be in the name of a stored header; Swift's s3api writes ``=5F`` for it.
 _ESCAPED = re.compile(r"[%=](25|3d|5f)", re.IGNORECASE)
@@ -45,7 +52,6 @@ _REFUSED = {
     "x-amz-server-side-encryption": "Server-side encryption by request",
     "x-amz-server-side-encryption-customer-algorithm": "Encryption with a customer's key",
     "x-amz-website-redirect-location": "Website redirection",
-    "x-amz-tagging": "Tagging",
     "x-amz-object-lock-mode": "Object lock",
     "x-amz-object-lock-retain-until-date": "Object lock",
     "x-amz-object-lock-legal-hold": "Object lock",
@@ -70,7 +76,7 @@ def stored_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
     :raises S3Error: the metadata is too large.
     """
-    stored = {name: headers[name] for name in _STORED if headers.get(name)}
+    stored = {name: headers[name] for name in STORED if headers.get(name)}
     if headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
         encoding = _without_chunked(stored.pop("content-encoding", ""))
         if encoding:
@@ -121,6 +127,9 @@ def shown_headers(stored: Headers) -> Headers:
     if stored.get("x-delete-at", "").isdecimal():
         expiry = http_date(int(stored["x-delete-at"]))
         shown["x-amz-expiration"] = f'expiry-date="{expiry}", rule-id="{_EXPIRY_RULE}"'
+    count = len(tags_of_stored(stored.get(TAGGING)))
+    if count:
+        shown["x-amz-tagging-count"] = str(count)
     if "x-parts-count" in stored and stored.get(ETAG):
         shown["x-amz-mp-parts-count"] = stored["x-parts-count"]
     return shown
@@ -146,12 +155,12 @@ def shown_checksum(stored: Headers) -> dict[str, str]:
     algorithm, _, value = str(stored.get(CHECKSUM, "")).partition("=")
     if not value:
         return {}
-    return {CHECKSUM_PREFIX + algorithm: value, "x-amz-checksum-type": "FULL_OBJECT"}
+    return {CHECKSUM_PREFIX + algorithm: value, "x-amz-checksum-type": type_of(value)}
 
 
 def response_overrides(params: Mapping[str, str]) -> dict[str, str]:
     """The headers that the parameters ``response-…`` of a GET or HEAD set."""
-    names = (*_STORED, "content-type")
+    names = (*STORED, "content-type")
     return {name: params[f"response-{name}"] for name in names if f"response-{name}" in params}
 
 

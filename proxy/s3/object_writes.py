@@ -14,6 +14,7 @@ from proxy.middleware.subrequest import Answered, ask_app, read_body
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
+from proxy.s3.conditions import Condition, check_done, condition_of
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.object_headers import (
     CHECKSUM,
@@ -21,22 +22,22 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import version_query
+from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody
 
 _DEFAULT_TYPE = "binary/octet-stream"
-_UNSUPPORTED_CONDITIONS = ("if-match", "if-modified-since", "if-unmodified-since")
 
 
 def put_object(call: Call) -> Response:
     """PutObject."""
     check_key(call.key)
     container_acl_of_header(call)  # objects have the ACL of their bucket
-    headers = stored_headers(call.headers)
+    headers = stored_headers(call.headers) | tagging_header(call.headers)
     headers.setdefault("content-type", _DEFAULT_TYPE)
-    headers |= write_condition(call)
+    headers |= condition_of(call).headers_for(call, call.key)
     stored, checksum = store(call, call.bucket, call.key, headers)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
     if "x-object-version-id" in stored:
@@ -44,28 +45,20 @@ def put_object(call: Call) -> Response:
     return empty(200, shown)
 
 
-def write_condition(call: Call) -> dict[str, str]:
-    """The header for a write that is to happen only if there is no object.
-
-    :raises S3Error: the request has another condition, which would not be atomic.
-    """
-    none_match = call.headers.get("if-none-match", "*").strip()
-    if none_match != "*" or any(name in call.headers for name in _UNSUPPORTED_CONDITIONS):
-        raise S3Error("NotImplemented", "The only condition of a write is If-None-Match: *.")
-    return {"if-none-match": "*"} if "if-none-match" in call.headers else {}
-
-
 def store(
-    call: Call, bucket: str, key: str, headers: Mapping[str, str]
+    call: Call, bucket: str, key: str, headers: Mapping[str, str], algorithm: str = ""
 ) -> tuple[Headers, dict[str, str]]:
     """PUT the body of the request as an object.
 
+    :param algorithm: of the checksum that it must have; computed if the client states none.
     :returns: the headers of the answer, and those about the checksum.
     :raises S3Error: nothing was stored.
     """
     form = framing(call)
     if form.length is None:
         raise S3Error("MissingContentLength")
+    if algorithm:
+        form = _with_checksum(form, algorithm)
     md5 = content_md5(call)
     body = open_body(call, form)
     environ = call.request("PUT", bucket, key, headers=headers)
@@ -80,6 +73,7 @@ def store(
     answer = Answered(status, stored, read_body(chunks))
     if body.failure is not None:
         raise call.with_claim(body.failure)
+    check_done(answer, headers)
     if not answer.is_success:
         error = call.refusal(answer, "PUT", bucket, key)
         if error.code == "BadDigest" and md5 is not None:
@@ -88,11 +82,20 @@ def store(
     return stored, _shown_sum(body, form)
 
 
+def _with_checksum(form: Framing, algorithm: str) -> Framing:
+    """:raises S3Error: the body has a checksum of another algorithm."""
+    if form.algorithm not in (None, algorithm):
+        text = "Checksum Type mismatch occurred, expected checksum Type: "
+        text += f"{algorithm}, actual checksum Type: {form.algorithm}"
+        raise S3Error("InvalidRequest", text)
+    return form._replace(algorithm=algorithm)
+
+
 def _keep_checksum(environ: Environ, body: CheckedBody, form: Framing) -> None:
     """Store the checksum with the object; one in a trailer is known after the body."""
     if form.checksum is not None:
         environ[environ_key(CHECKSUM)] = f"{form.algorithm}={form.checksum}"
-    elif form.has_trailer:
+    elif form.algorithm is not None:
 
         def add(footers: MutableMapping[str, str]) -> None:
             footers[CHECKSUM] = f"{form.algorithm}={body.checksum}"
@@ -107,7 +110,8 @@ def _check_empty(environ: Environ, body: CheckedBody, form: Framing) -> None:
     """
     # Of a chunk, the key of the signature is not known yet. And the pipeline answers a conditional
     # write of no bytes without its ETag. In both cases let the write read to the end.
-    if form.is_chunked or "HTTP_IF_NONE_MATCH" in environ:
+    is_conditional = {"HTTP_IF_NONE_MATCH", "HTTP_X_BACKEND_IF_TIMESTAMP"} & environ.keys()
+    if form.is_chunked or is_conditional:
         del environ["CONTENT_LENGTH"]
         environ["HTTP_TRANSFER_ENCODING"] = "chunked"
         return
@@ -127,16 +131,20 @@ def _shown_sum(body: CheckedBody, form: Framing) -> dict[str, str]:
 def delete_object(call: Call) -> Response:
     """DeleteObject, also of one version."""
     check_key(call.key)
-    headers = delete(call, call.key, version_query(call))
+    headers = delete(call, call.key, version_query(call), condition_of(call))
     return empty(204, headers)
 
 
-def delete(call: Call, key: str, version: Mapping[str, str]) -> dict[str, str]:
+def delete(
+    call: Call, key: str, version: Mapping[str, str], condition: Condition
+) -> dict[str, str]:
     """Delete an object or the version that the query ``version`` selects.
 
     :returns: the headers about versions for the client.
-    :raises S3Error: it was not deleted; it is no error if there is none.
+    :raises S3Error: it was not deleted; without a condition, it is no error if there is none.
     """
+    if condition != Condition():
+        return _delete_conditionally(call, key, version, condition)
     query = {**version, "symlink": "get"} if version else {}
     if _has_parts(call, key, version):
         query["multipart-manifest"] = "delete"
@@ -155,6 +163,36 @@ def delete(call: Call, key: str, version: Mapping[str, str]) -> dict[str, str]:
     if version:
         return {"x-amz-version-id": version["version-id"]}
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
+
+
+def _delete_conditionally(
+    call: Call, key: str, version: Mapping[str, str], condition: Condition
+) -> dict[str, str]:
+    """Delete the object if it is the one meant; the parts of a large object go after it."""
+    if version:  # a version never changes
+        condition.check(call.ask("HEAD", call.bucket, key, query=version).headers)
+        return delete(call, key, version, Condition())
+    headers = condition.headers_for(call, key)
+    if "if-none-match" in headers:  # there is nothing to delete
+        return {}
+    parts = [] if call.is_enabled(call.bucket) else parts_of_manifest(call, key)
+    answer = call.ask("DELETE", call.bucket, key, headers=headers, allowed=(202, 404, 409, 412))
+    check_done(answer, headers)
+    if answer.status == 404 and call.info(call.bucket):
+        raise S3Error("NoSuchKey", fields={"Key": key})
+    for container, name in parts:
+        call.ask("DELETE", container, name, allowed=(404,))
+    given = answer.headers.get("x-object-version-id")
+    return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
+
+
+def parts_of_manifest(call: Call, key: str) -> list[tuple[str, str]]:
+    """The containers and names of the parts of a large object, none for another object."""
+    if not is_true(call.ask("HEAD", call.bucket, key).headers.get("x-static-large-object")):
+        return []
+    manifest = call.ask("GET", call.bucket, key, query={"multipart-manifest": "get"}).body
+    paths = [str(part["name"]).removeprefix("/") for part in json.loads(manifest)]
+    return [(container, name) for container, _, name in (p.partition("/") for p in paths)]
 
 
 def _has_parts(call: Call, key: str, version: Mapping[str, str]) -> bool:

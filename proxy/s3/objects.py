@@ -58,6 +58,20 @@ def read_object(call: Call) -> Response:
     return Response(status, shown.as_list(), app_iter=chunks)
 
 
+def head_version(call: Call) -> Headers:
+    """The stored headers of the object, or of the version that the request names.
+
+    :raises S3Error: there is none, or the client may not read it.
+    """
+    query, newest = version_query(call), {"x-newest": "true"}
+    environ = call.request("HEAD", call.bucket, call.key, query=query, headers=newest)
+    status, headers, chunks = call.send(environ)
+    close_body(chunks)
+    if status != 200:
+        raise _refusal(call, Answered(status, headers, b""))
+    return headers
+
+
 def is_true_mode(call: Call) -> bool:
     """Whether the client wants checksums."""
     return call.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"

@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping
 from martlet.http.response import Response
 from proxy.s3 import (
     acl,
+    attributes,
     bucket,
     copy_object,
+    fixed,
     listing,
     multi_delete,
     multipart,
     object_writes,
     objects,
+    tagging,
     upload_lists,
     versioning,
 )
@@ -29,6 +32,7 @@ Operation = Callable[[Call], Response]
 
 _SERVICE: Mapping[tuple[str, str], Operation] = {("GET", ""): bucket.list_buckets}
 _BUCKET: Mapping[tuple[str, str], Operation] = {
+    **fixed.OPERATIONS,
     ("GET", ""): listing.list_objects,
     ("HEAD", ""): bucket.head_bucket,
     ("PUT", ""): bucket.create_bucket,
@@ -37,9 +41,9 @@ _BUCKET: Mapping[tuple[str, str], Operation] = {
     ("PUT", "acl"): acl.put_bucket_acl,
     ("POST", "delete"): multi_delete.delete_objects,
     ("GET", "location"): bucket.get_location,
-    ("GET", "logging"): bucket.get_logging,
-    ("GET", "object-lock"): bucket.get_object_lock,
-    ("GET", "tagging"): bucket.get_tagging,
+    ("GET", "tagging"): tagging.get_bucket_tagging,
+    ("PUT", "tagging"): tagging.put_bucket_tagging,
+    ("DELETE", "tagging"): tagging.delete_bucket_tagging,
     ("GET", "uploads"): upload_lists.list_uploads,
     ("GET", "versioning"): versioning.get_versioning,
     ("PUT", "versioning"): versioning.put_versioning,
@@ -52,7 +56,10 @@ _OBJECT: Mapping[tuple[str, str], Operation] = {
     ("DELETE", ""): object_writes.delete_object,
     ("GET", "acl"): acl.get_acl,
     ("PUT", "acl"): acl.put_object_acl,
-    ("GET", "tagging"): bucket.get_tagging,
+    ("GET", "attributes"): attributes.get_attributes,
+    ("GET", "tagging"): tagging.get_object_tagging,
+    ("PUT", "tagging"): tagging.put_object_tagging,
+    ("DELETE", "tagging"): tagging.delete_object_tagging,
     ("POST", "uploads"): multipart.create_upload,
     ("PUT", "uploadId"): multipart.upload_part,
     ("GET", "uploadId"): upload_lists.list_parts,

@@ -26,7 +26,7 @@ class S3Options:
     )
     location: str = option("us-east-1", "The region: of buckets, and in signatures of version 4")
     bucket_namespace: str = option(
-        "account", "Where names of buckets are unique: account is the only value so far"
+        "account", "Where names of buckets are unique: account or cluster"
     )
     dns_compliant_bucket_names: bool = option(
         True, "Refuse names of buckets that cannot be a part of a host name"
@@ -53,7 +53,7 @@ class S3Options:
                 raise ValueError(f"{name} must be at least 1")
         if self.min_segment_size < 0:
             raise ValueError("min_segment_size may not be negative")
-        if self.bucket_namespace != "account":
-            raise ValueError("bucket_namespace must be account")
+        if self.bucket_namespace not in ("account", "cluster"):
+            raise ValueError("bucket_namespace must be account or cluster")
         if not self.location:
             raise ValueError("location may not be empty")

@@ -24,12 +24,15 @@ from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import pass_listing
 from proxy.s3.call import Call
-from proxy.s3.claims import claim_of, is_for_s3, message_of
+from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
+from proxy.s3.copy_object import source_of
+from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
-from proxy.s3.operations import operation_of
+from proxy.s3.operations import is_copy, operation_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
 from proxy.s3.wire.addressing import Address, address_of, is_bucket_name
+from proxy.s3.wire.credentials import ANONYMOUS, Message
 from proxy.s3.wire.errors import S3Error, error_document
 from proxy.s3.wire.payload import check_content_sha256
 
@@ -46,11 +49,12 @@ class S3Api:
         self._app = app
         self._options = options
         self._domains = [domain.lower().strip(".") for domain in options.storage_domain]
+        self._is_cluster_wide = options.bucket_namespace == "cluster"
         self._clock = clock
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve requests of the S3 API; pass others on."""
-        if not is_for_s3(environ, self._domains):
+        if not is_for_s3(environ, self._domains) and not self._is_anonymous(environ):
             return self._pass(environ, start_response)
         try:
             response = self._respond(environ)
@@ -71,8 +75,10 @@ class S3Api:
         check_content_sha256(claim.content_sha256)
         self._check_address(address)
         call = Call(self._app, self._options, environ, address, message, claim)
+        if self._is_cluster_wide:
+            call.owner_of = look_up
         check_unsupported(call.headers)
-        self._check_owner(call)
+        _check_owner(call)
         return operation_of(call)(call)
 
     def _check_address(self, address: Address) -> None:
@@ -80,11 +86,19 @@ class S3Api:
         if address.bucket and not is_bucket_name(address.bucket, must_suit_dns):
             raise S3Error("InvalidBucketName", fields={"BucketName": address.bucket})
 
-    def _check_owner(self, call: Call) -> None:
-        """:raises S3Error: the client expects another owner of the buckets."""
-        for name in ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"):
-            if call.headers.get(name, call.claim.access_key) != call.claim.access_key:
-                raise S3Error("AccessDenied")
+    def _is_anonymous(self, environ: Environ) -> bool:
+        """Whether a request without a signature names a bucket in its path."""
+        if not self._is_cluster_wide:
+            return False
+        bucket = bucket_of_path(environ)
+        if not bucket:
+            return False
+        address, message = Address(bucket, ""), Message("", "", [], {})
+        try:
+            call = Call(self._app, self._options, environ, address, message, ANONYMOUS)
+            return look_up(call, bucket) is not None
+        except S3Error:
+            return False
 
     def _refuse(self, environ: Environ, error: S3Error) -> Response:
         request_id = Request(environ).trans_id
@@ -100,6 +114,20 @@ class S3Api:
         if environ["REQUEST_METHOD"] == "GET" and _is_container(environ["PATH_INFO"]):
             return pass_listing(self._app, environ, start_response, b"s3_etag=", show_etag)
         return self._app(environ, start_response)
+
+
+def _check_owner(call: Call) -> None:
+    """:raises S3Error: the client expects another owner of a bucket than its account."""
+    source = "x-amz-source-expected-bucket-owner"
+    for name in ("x-amz-expected-bucket-owner", source):
+        expected = call.headers.get(name)
+        if expected is None:
+            continue
+        bucket = source_of(call).bucket if name == source and is_copy(call) else call.bucket
+        own = call.own_account()
+        owner = call.account_of(bucket) if bucket else own
+        if expected != owner and not (owner == own and expected == call.claim.access_key):
+            raise S3Error("AccessDenied")
 
 
 def _is_container(path: str) -> bool:

@@ -11,8 +11,10 @@ from martlet.http.response import Response
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, xml
 from proxy.s3.listing import checked_text
+from proxy.s3.object_headers import CHECKSUM, CHECKSUM_KIND
 from proxy.s3.rows import etag_of_row
-from proxy.s3.uploads import find_upload, parts_of, rows_of
+from proxy.s3.uploads import Upload, find_upload, parts_of, rows_of
+from proxy.s3.wire.part_checksums import Kind
 from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
 
@@ -115,6 +117,10 @@ def list_parts(call: Call) -> Response:
     document.owner("Initiator", call.owner_id)
     document.owner("Owner", call.owner_id)
     document.text("StorageClass", "STANDARD")
+    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+    if kind is not None:
+        document.text("ChecksumAlgorithm", kind.algorithm.upper())
+        document.text("ChecksumType", kind.type)
     document.text("PartNumberMarker", marker)
     document.text("NextPartNumberMarker", page[-1][0] if page else 0)
     document.text("MaxParts", most)
@@ -127,4 +133,14 @@ def list_parts(call: Call) -> Response:
             document.text("LastModified", xml_time_of_row(row["last_modified"]))
             document.text("ETag", etag_of_row(row))
             document.text("Size", row["bytes"])
+            if kind is not None:
+                _write_checksum(document, call, upload, number)
     return xml(document.finish())
+
+
+def _write_checksum(document: Document, call: Call, upload: Upload, number: int) -> None:
+    """Write the checksum of a part; rows of listings have none, so the part is looked at."""
+    found = call.ask("HEAD", upload.container, upload.part(number), allowed=(404,))
+    algorithm, _, value = str(found.headers.get(CHECKSUM, "")).partition("=")
+    if value:
+        document.text(f"Checksum{algorithm.upper()}", value)

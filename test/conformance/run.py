@@ -8,8 +8,9 @@
   differences  unusual requests to real Swift and to the cluster: differences for applications
   versions     sequences of requests about versions to both, with the resulting listings
   keystone     both suites with users of a real Keystone, Swift's compared with real Swift
+  probes       OpenStack Swift's probe tests on servers and jobs of this tree, about an hour
 
-Without a name, all but the last three run. For keystone, MARTLET_KEYSTONE names a directory with
+Without a name, all but the last four run. For keystone, MARTLET_KEYSTONE names a directory with
 Keystone and a martlet-proxy-server that has keystonemiddleware. The run fails if any other judge
 fails, or if a test that passes on real Swift fails here twice, the second time alone.
 """
@@ -29,6 +30,7 @@ import judges
 from clients import run_clients
 from differences import run_differences
 from fuzz_api import run_fuzz
+from probes import run_probes
 from real_swift import real_swift
 from running_cluster import RunningCluster
 from source_tree import ROOT
@@ -55,10 +57,12 @@ from cluster.confs import render
 _EXPECTED = ROOT / "test" / "conformance" / "expected"
 EXPECTED = _EXPECTED / "swift-functional.txt"
 EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
+EXPECTED_OF_PROBES = _EXPECTED / "swift-probe.txt"
 EXPECTED_OF_S3 = _EXPECTED / "s3.txt"
 _JUDGES = ("swift", "s3", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
-_ON_REQUEST = ("differences", "versions", _KEYSTONE)
+_PROBES = "probes"
+_ON_REQUEST = ("differences", "versions", _KEYSTONE, _PROBES)
 # Needed by the tests of storage policies.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # On a busy machine a few tests may fail by timing; more failures than this are real.
@@ -72,6 +76,8 @@ def main() -> int:
     if arguments.install:
         SWIFT.install()
         return 0
+    if _PROBES in arguments.judge:
+        return _judge_probes(arguments)
     if arguments.reference and _KEYSTONE in arguments.judge:
         with real_swift_with_keystone(judges.WORK / "real-swift") as test_conf:
             return _measure(test_conf, arguments.tests, EXPECTED_WITH_KEYSTONE)
@@ -113,13 +119,16 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--reference",
         action="store_true",
-        help="run Swift's functional tests on real Swift, and keep the outcomes as expected",
+        help="run Swift's functional tests on real Swift, and keep the outcomes as expected; "
+        "with probes, keep those of this tree",
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
         parser.error(f"no such judge: {', '.join(sorted(unknown))}")
-    if arguments.url and _KEYSTONE in arguments.judge:
-        parser.error(f"{_KEYSTONE} starts a cluster of its own")
+    if arguments.url and {_KEYSTONE, _PROBES} & set(arguments.judge):
+        parser.error(f"{_KEYSTONE} and {_PROBES} start clusters of their own")
+    if _PROBES in arguments.judge and arguments.judge != [_PROBES]:
+        parser.error(f"{_PROBES} runs alone")
     return arguments
 
 
@@ -212,6 +221,22 @@ def _compare(
         f"details in {SWIFT.scratch}"
     )
     return results, failed
+
+
+def _judge_probes(arguments: argparse.Namespace) -> int:
+    """Compare with the outcomes that are kept; ``--reference`` keeps those of this run."""
+    started = time.monotonic()
+    results = run_probes(arguments.tests)
+    _tell(result for result in results if result.outcome == "failed")
+    if arguments.reference:
+        write_expected(EXPECTED_OF_PROBES, results)
+    expected = read_expected(EXPECTED_OF_PROBES)
+    ran = {result.test for result in results}
+    failed = worse({test: outcome for test, outcome in expected.items() if test in ran}, results)
+    for result in failed:
+        print(f"  it passed before: {result.test}")
+    print(f"conformance: probes: {summary(results)} in {time.monotonic() - started:.0f} s")
+    return 1 if failed or not results else 0
 
 
 def _tell_skipped(results: Sequence[Result]) -> None:

@@ -7,9 +7,10 @@ import subprocess
 import urllib.request
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import judges
 
@@ -95,7 +96,11 @@ class Suite:
         return judges.environment(self.name, *self.requirements), judges.source(self.package)
 
     def run(
-        self, test_conf: str, selection: Sequence[str] = (), output: str = "output.txt"
+        self,
+        test_conf: str,
+        selection: Sequence[str] = (),
+        output: str = "output.txt",
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> list[Result]:
         """Run all tests or those of ``selection`` (pytest's arguments); return results by name.
 
@@ -122,6 +127,7 @@ class Suite:
             "PATH": f"{binaries}:{os.environ['PATH']}",
             "PYTHONPATH": f"{source}:{_PLUGINS}",
             "SWIFT_TEST_CONFIG_FILE": str(conf),
+            **variables,
         }
         with (self.scratch / output).open("wb") as said:
             subprocess.run(
@@ -170,6 +176,20 @@ S3 = Suite(
     ("-p", "green_first"),
     ("test/functional/s3api", "test/s3api"),
 )
+#: The plugin replaces Swift's servers. doc/probes.md says why some files are left out.
+PROBES = Suite(
+    "probes",
+    "swift",
+    _FOR_SWIFT,
+    (
+        "-pprobe_plugin",
+        "--ignore=test/probe/test_reconstructor_rebuild.py",
+        "--ignore=test/probe/test_reconstructor_revert.py",
+        "--ignore=test/probe/test_sharder.py",
+        "--ignore=test/probe/test_signals.py",
+    ),
+    ("test/probe",),
+)
 #: With OpenStack's SDK and command line, which log in like swiftclient.
 SWIFTCLIENT = Suite(
     "python-swiftclient",
@@ -209,7 +229,9 @@ def read_report(report: Path) -> list[Result]:
     """Return the results of a JUnit report, by name. A failed sub-test fails its test."""
     found: dict[str, Result] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        module = case.get("classname", "").removeprefix("test.functional.")
+        module = (
+            case.get("classname", "").removeprefix("test.functional.").removeprefix("test.probe.")
+        )
         result = Result(f"{module}.{case.get('name')}", "passed")
         for child in case:
             if child.tag in ("failure", "error"):

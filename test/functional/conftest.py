@@ -12,6 +12,18 @@ from running_cluster import RunningCluster
 from swift_api import Account
 
 _numbers = itertools.count(1)
+#: The ports of each process that runs tests beside others.
+_PORTS_PER_WORKER = 5000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ports(worker_id: str) -> Iterator[None]:
+    """Ranges of ports, so that clusters which start together do not pick the same port."""
+    with pytest.MonkeyPatch.context() as patch:
+        if worker_id.startswith("gw"):
+            low = 10240 + int(worker_id.removeprefix("gw")) * _PORTS_PER_WORKER
+            patch.setenv("MARTLET_PORTS", f"{low}-{low + _PORTS_PER_WORKER - 1}")
+        yield
 
 
 @pytest.fixture(scope="session")

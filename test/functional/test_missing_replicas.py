@@ -51,12 +51,12 @@ def test_what_two_of_three_primaries_miss(new_cluster: Callable[..., RunningClus
     path = cluster.home / "devices" / f"node{away['device'][1:]}" / away["device"]
     assert account.call("PUT", container, headers={"X-Container-Read": ".r:*"}).status == 201
     assert account.call("PUT", container, "first", body=b"x").status == 201
-    aside.rename(path)
     # Then another primary loses its databases with its disk.
     for kind in ("accounts", "containers", "tmp"):
         shutil.rmtree(device_path(cluster, replaced) / kind)
     assert listed(cluster, accounts, name).count(None) == 2
     assert listed(cluster, containers, name, container).count(None) == 2
+    aside.rename(path)
 
     statuses = [account.call("PUT", f"new{number}").status for number in range(CONTAINERS)]
     assert statuses == [201] * CONTAINERS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from running_cluster import RunningCluster
-from s3_client import KEY, USER, ask, s3_client, send, sign
+from s3_client import KEY, USER, ask, new_bucket, s3_client, send, sign
 from swift_api import Account
 
 from cluster.ports import HOST
@@ -99,6 +99,17 @@ def test_wrong_credentials(cluster: RunningCluster, user: str, key: str, code: s
         with pytest.raises(ClientError) as caught:
             client.list_buckets()
         assert code_of(caught) == code
+
+
+def test_signatures_of_version_2(cluster: RunningCluster) -> None:
+    s3 = s3_client(cluster.port, signature_version="s3")
+    bucket = new_bucket(s3)
+    s3.put_object(Bucket=bucket, Key="a b", Body=b"x")
+    assert s3.get_object(Bucket=bucket, Key="a b")["Body"].read() == b"x"
+    assert keys_of(s3.list_objects_v2(Bucket=bucket)) == ["a b"]
+    s3.get_bucket_location(Bucket=bucket)
+    s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "a b"}]})
+    s3.delete_bucket(Bucket=bucket)
 
 
 def test_buckets_are_those_of_the_account(cluster: RunningCluster, bucket: str) -> None:
@@ -223,7 +234,7 @@ def test_ranges_and_conditions(s3: Any, bucket: str) -> None:
     assert s3.get_object(Bucket=bucket, Key="k", IfMatch=etag)["ETag"] == etag
     for arguments, code in (
         ({"IfNoneMatch": "*"}, "PreconditionFailed"),
-        ({"IfMatch": etag}, "NotImplemented"),
+        ({"IfMatch": wrong}, "PreconditionFailed"),
     ):
         with pytest.raises(ClientError) as caught:
             s3.put_object(Bucket=bucket, Key="k", Body=b"new", **arguments)
@@ -296,10 +307,13 @@ def test_public_buckets(s3: Any, bucket: str, account: Account, cluster: Running
 
 def test_what_is_missing_says_so(cluster: RunningCluster, bucket: str) -> None:
     for method, path in (
-        ("GET", f"/{bucket}?policy"),
+        ("PUT", f"/{bucket}?policy"),
+        ("DELETE", f"/{bucket}?policy"),
+        ("PUT", f"/{bucket}?notification"),
         ("PUT", f"/{bucket}?lifecycle"),
         ("PUT", f"/{bucket}?cors"),
-        ("PUT", f"/{bucket}/k?tagging"),
+        ("PUT", f"/{bucket}?cors"),
+        ("PUT", f"/{bucket}/k?retention"),
         ("POST", f"/{bucket}/k?restore"),
         ("POST", f"/{bucket}/k?select&select-type=2"),
     ):
@@ -308,6 +322,36 @@ def test_what_is_missing_says_so(cluster: RunningCluster, bucket: str) -> None:
     headers = {"x-amz-server-side-encryption": "AES256"}
     answer = ask(cluster.port, "PUT", f"/{bucket}/k", headers, b"x")
     assert answer.code == "NotImplemented"
+
+
+def test_what_cannot_be_set_is_absent(s3: Any, bucket: str) -> None:
+    absent = {
+        "get_bucket_cors": "NoSuchCORSConfiguration",
+        "get_bucket_encryption": "ServerSideEncryptionConfigurationNotFoundError",
+        "get_bucket_lifecycle_configuration": "NoSuchLifecycleConfiguration",
+        "get_bucket_ownership_controls": "OwnershipControlsNotFoundError",
+        "get_bucket_policy": "NoSuchBucketPolicy",
+        "get_bucket_policy_status": "NoSuchBucketPolicy",
+        "get_bucket_replication": "ReplicationConfigurationNotFoundError",
+        "get_bucket_website": "NoSuchWebsiteConfiguration",
+        "get_object_lock_configuration": "ObjectLockConfigurationNotFoundError",
+        "get_public_access_block": "NoSuchPublicAccessBlockConfiguration",
+    }
+    for name, code in absent.items():
+        for named, expected in ((bucket, code), ("no-such-bucket", "NoSuchBucket")):
+            with pytest.raises(ClientError) as caught:
+                getattr(s3, name)(Bucket=named)
+            assert code_of(caught) == expected
+    assert "LoggingEnabled" not in s3.get_bucket_logging(Bucket=bucket)
+    assert "QueueConfigurations" not in s3.get_bucket_notification_configuration(Bucket=bucket)
+    assert "Status" not in s3.get_bucket_accelerate_configuration(Bucket=bucket)
+    payment = {"Bucket": bucket, "RequestPaymentConfiguration": {"Payer": "BucketOwner"}}
+    s3.put_bucket_request_payment(**payment)
+    assert s3.get_bucket_request_payment(Bucket=bucket)["Payer"] == "BucketOwner"
+    payment["RequestPaymentConfiguration"] = {"Payer": "Requester"}
+    with pytest.raises(ClientError) as caught:
+        s3.put_bucket_request_payment(**payment)
+    assert code_of(caught) == "NotImplemented"
 
 
 @pytest.mark.parametrize(

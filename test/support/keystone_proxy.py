@@ -36,6 +36,21 @@ def authtoken(keystone: Keystone) -> dict[str, str]:
     }
 
 
+def s3token(keystone: Keystone) -> dict[str, str]:
+    """Return the section of the filter that asks Keystone about S3 signatures."""
+    return {
+        "use": "egg:martlet#s3token",
+        "auth_uri": f"{keystone.url}/v3",
+        "auth_url": keystone.url,
+        "project_domain_id": "default",
+        "user_domain_id": "default",
+        "project_name": "admin",
+        "username": "admin",
+        "password": PASSWORD,
+        "secret_cache_duration": "2",
+    }
+
+
 @contextmanager
 def keystone_proxy(
     programs: Path, keystone: Keystone, home: Path, options: Mapping[str, str]
@@ -52,10 +67,13 @@ def keystone_proxy(
     parser.read(home / "etc" / "proxy-server.conf")
     sections = {name: dict(parser[name]) for name in parser.sections()}
     port = free_port()
-    pipeline = sections["pipeline:main"]["pipeline"].replace("tempauth", "authtoken keystoneauth")
+    filters = "authtoken s3api s3token keystoneauth"
+    pipeline = sections["pipeline:main"]["pipeline"].replace("s3api tempauth", filters)
+    assert filters in pipeline
     sections["pipeline:main"]["pipeline"] = pipeline
     sections["DEFAULT"] |= {"bind_port": str(port), "workers": "2"}
     sections["filter:authtoken"] = authtoken(keystone)
+    sections["filter:s3token"] = s3token(keystone)
     sections["filter:keystoneauth"] = {"use": "egg:martlet#keystoneauth", **options}
     del sections["filter:tempauth"]
     conf, output = home / "keystone-proxy.conf", home / "keystone-proxy.log"

@@ -108,6 +108,18 @@ class Keystone:
         path = f"/v3/projects/{self.id_of('project', project)}/users/{self.id_of('user', user)}"
         self._call("PUT", f"{path}/roles/{self.id_of('role', role)}")
 
+    def ec2_credentials(self, user: str, project: str) -> tuple[str, str]:
+        """Create an access key of a user for a project; return it with its secret."""
+        wanted = {"tenant_id": self.id_of("project", project)}
+        path = f"/v3/users/{self.id_of('user', user)}/credentials/OS-EC2"
+        made = self._call("POST", path, wanted)[1]["credential"]
+        return made["access"], made["secret"]
+
+    def revoke_ec2_credentials(self, user: str, access_key: str) -> None:
+        """Delete an access key."""
+        path = f"/v3/users/{self.id_of('user', user)}/credentials/OS-EC2/{access_key}"
+        self._call("DELETE", path)
+
     def publish(self, kind: str, url: str) -> None:
         """Add a service with this address to the catalogue."""
         wanted = {"service": {"type": kind, "name": kind}}

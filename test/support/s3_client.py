@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+import itertools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +17,12 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
 
 from cluster.ports import HOST
 
 USER, KEY, REGION = "test:tester", "testing", "us-east-1"
+_numbers = itertools.count(1)
 
 
 def s3_client(port: int, user: str = USER, key: str = KEY, **config: Any) -> Any:
@@ -91,3 +97,26 @@ def ask(
     """Sign a request and send it."""
     url = f"http://{HOST}:{port}{path}"
     return send(port, method, url, sign(method, url, headers, body), body)
+
+
+def new_bucket(s3: Any) -> str:
+    """Create a bucket with a name of its own and return the name."""
+    name = f"tested-{next(_numbers)}-{os.getpid()}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+def outcomes_of(calls: Sequence[Callable[[], Any]]) -> list[str]:
+    """Make all calls at once; ``done`` or the code of the refusal of each."""
+    barrier = threading.Barrier(len(calls))
+
+    def make(call: Callable[[], Any]) -> str:
+        barrier.wait(60)
+        try:
+            call()
+        except ClientError as error:
+            return str(error.response["Error"]["Code"])
+        return "done"
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(make, calls))

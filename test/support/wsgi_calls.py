@@ -99,6 +99,29 @@ def stream_of(raw: bytes) -> ClientStream:
 
 HEAD = b"PUT /a HTTP/1.1\r\nHost: h\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+#: Bytes that change the meaning of a request wherever they get into it.
+EDITS = [
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b" ",
+    b"\t",
+    b":",
+    b"0",
+    b"3",
+    b"\x00",
+    b"chunked",
+    b"close",
+    b"Host: h",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: identity",
+    b"Content-Length: 3",
+    b"Content-Length: 03",
+    b"\r\nA: b",
+    b";x=1",
+    b"HTTP/1.0",
+    b"/",
+]
 
 
 def refuse(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

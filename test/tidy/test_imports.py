@@ -62,12 +62,13 @@ GO_LEVELS = {
     "server/devices": 6,
     "replicator/serve": 7,
     "server/recon": 7,
+    "server/metrics": 8,
     "server/relink": 7,
-    "server": 8,
-    "auditor": 9,
-    "replicator": 9,
-    "cmd": 10,
-    "bench": 10,
+    "server": 9,
+    "auditor": 10,
+    "replicator": 10,
+    "cmd": 11,
+    "bench": 11,
 }
 
 # What decides without touching a disk: it is handed bytes, or an interface to read by.

@@ -86,6 +86,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:encryption": ["proxy.middleware.encryption.encryption:EncryptionOptions"],
         "filter:keystoneauth": ["proxy.middleware.auth.keystoneauth:KeystoneauthOptions"],
         "filter:ratelimit": ["proxy.middleware.limits.ratelimit:RatelimitOptions"],
+        "filter:s3token": ["proxy.s3.s3token:S3TokenOptions"],
         "filter:tempauth": ["proxy.middleware.auth.tempauth:TempauthOptions"],
         "filter:staticweb": ["proxy.middleware.web.staticweb:StaticWebOptions"],
         "filter:slo": ["proxy.middleware.large_objects.slo_options:SloOptions"],

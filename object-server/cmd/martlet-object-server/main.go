@@ -18,6 +18,7 @@ import (
 
 	"martlet/object-server/server"
 	"martlet/object-server/server/conf"
+	"martlet/object-server/server/metrics"
 )
 
 // version is set when a release is built: -ldflags "-X main.version=1.2.3".
@@ -28,7 +29,8 @@ const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server audit [CONF] ...                         see audit --help
        martlet-object-server relinker relink | cleanup ...             see relinker --help
        martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
-       martlet-object-server --help | --version | --print-options
+       martlet-object-server --check CONF
+       martlet-object-server --help | --version | --print-options | --print-metrics
 
 Serves the objects on the devices of one host until SIGTERM or SIGINT. On SIGHUP it
 reads a new log_level, the secrets of martlet.conf and the certificates. CONF is an ini file; etc/object-server.conf-sample shows its
@@ -37,7 +39,10 @@ options.
 examples:
   martlet-object-server /etc/martlet/object-server.conf
   martlet-object-server serve /etc/martlet/object-server.conf
+  martlet-object-server --check /etc/martlet/object-server.conf
+                                           says what a start would refuse, and starts nothing
   martlet-object-server --print-options    each option and its default
+  martlet-object-server --print-metrics    each metric and its labels
 
 It prints one line with its address on standard output once it accepts
 requests, and logs to standard error. Exit status: 0 after a signal, 1 if it
@@ -68,6 +73,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	if len(arguments) > 1 && arguments[0] == "serve" {
 		arguments = arguments[1:]
 	}
+	if len(arguments) == 2 && arguments[0] == "--check" {
+		return statusOf(server.Check(arguments[1]), stderr)
+	}
 	if len(arguments) != 1 {
 		fmt.Fprint(stderr, usage)
 		return 2
@@ -80,6 +88,8 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		_, err = fmt.Fprintln(stdout, "martlet-object-server", versionText())
 	case "--print-options":
 		err = conf.PrintOptions(stdout)
+	case "--print-metrics":
+		err = metrics.Print(stdout)
 	default:
 		if argument == "serve" || argument[:min(1, len(argument))] == "-" {
 			fmt.Fprint(stderr, usage)
@@ -87,6 +97,11 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		}
 		err = serve(argument, stdout, stderr)
 	}
+	return statusOf(err, stderr)
+}
+
+// statusOf writes an error, if there is one, and returns the exit status.
+func statusOf(err error, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "martlet-object-server: %v\n", err)
 		return 1
@@ -143,6 +158,7 @@ func serve(path string, stdout, stderr io.Writer) error {
 	if _, err := fmt.Fprintf(stdout, "listening on %s\n", listener.Addr()); err != nil {
 		logger.Warn("the address could not be printed", "error", err)
 	}
+	sayReady()
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(listener) }()
 	select {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ type Config struct {
 	Devices    string // directory with one directory for each device
 	MountCheck bool
 	SwiftDir   string // directory of martlet.conf and the rings
+
+	MetricsFrom []netip.Prefix // addresses that may GET /metrics
 
 	MaxClients int // requests served at once
 

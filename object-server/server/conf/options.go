@@ -39,6 +39,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "devices", "/srv/node", option.Text(&c.Devices)),
 		option.New(defaultSection, "mount_check", "true", option.Boolean(&c.MountCheck)),
 		option.New(defaultSection, "swift_dir", "/etc/martlet", option.Text(&c.SwiftDir)),
+		option.New(defaultSection, "metrics_from", "0.0.0.0/0, ::/0", networks(&c.MetricsFrom)),
 		option.New(defaultSection, "max_clients", "1024", c.setMaxClients),
 		option.New(defaultSection, "log_level", "INFO", option.LogLevel(&c.LogLevel)),
 		option.New(defaultSection, "client_timeout", "60.0", option.Seconds(&c.ClientTimeout)),

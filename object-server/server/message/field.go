@@ -18,6 +18,7 @@ const (
 	DeleteAtContainer
 	CleanExpiringQueue
 	IfDeleteAt
+	IfTimestamp
 	IfMatch
 	IfNoneMatch
 	IfModifiedSince
@@ -66,6 +67,7 @@ var names = [fieldCount]string{
 	DeleteAtContainer:    "X-Delete-At-Container",
 	CleanExpiringQueue:   "X-Backend-Clean-Expiring-Object-Queue",
 	IfDeleteAt:           "X-If-Delete-At",
+	IfTimestamp:          "X-Backend-If-Timestamp",
 	IfMatch:              "If-Match",
 	IfNoneMatch:          "If-None-Match",
 	IfModifiedSince:      "If-Modified-Since",

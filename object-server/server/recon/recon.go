@@ -29,6 +29,8 @@ type Reporter struct {
 	disks       *calls.Group[diskFigures]
 	quarantines *calls.Group[quarantine]
 	stats       *calls.Group[deviceFigures]
+
+	scrape scrape
 }
 
 // New returns a reporter for the devices below root, the rings and martlet.conf in swiftDir, and the figures of background
@@ -37,6 +39,7 @@ func New(version, root, swiftDir, cache string, all *devices.Set) *Reporter {
 	return &Reporter{
 		version: version, root: root, swiftDir: swiftDir, cache: cache, devices: all,
 		disks: calls.New[diskFigures](true), quarantines: calls.New[quarantine](true), stats: calls.New[deviceFigures](true),
+		scrape: newScrape(),
 	}
 }
 

@@ -18,9 +18,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from martlet.http.headers import Headers
 from proxy.middleware.large_objects.byte_ranges import ByteRange, parse_ranges
 
 _OBJECT_KEYS = frozenset({"path", "etag", "size_bytes", "range"})
@@ -165,6 +166,7 @@ class Entry:
     :param etag: ETag of the object, without quotes.
     :param size: size of the object, bytes.
     :param wanted: the range of its bytes that the segment uses.
+    :param headers: those of the object, if it was just looked at.
     """
 
     name: str
@@ -175,6 +177,7 @@ class Entry:
     data: bytes | None = None
     content_type: str = ""
     last_modified: str = ""
+    headers: Headers | None = field(default=None, compare=False)
 
     @property
     def length(self) -> int:

@@ -105,7 +105,9 @@ class SloUpload:
         problems: list[Failure] = []
         entries = [entry for entry in self._look_up(upload, problems) if entry is not None]
         if not problems and check is not None:
-            problems += check([entry.as_stored() for entry in entries])
+            problems += check(
+                [{**entry.as_stored(), "headers": entry.headers} for entry in entries]
+            )
         if problems:
             return self._refusal(upload, problems)(environ, start_response)
         return self._store(upload, entries)(environ, start_response)
@@ -280,7 +282,8 @@ def _compare(
     content_type = clean_content_type(headers.get("content-type", ""))
     modified = _iso_date(headers.get("last-modified"))
     large = is_slo(headers)
-    return Entry(segment.name, etag, size, wanted, large, None, content_type, modified), []
+    entry = Entry(segment.name, etag, size, wanted, large, None, content_type, modified, headers)
+    return entry, []
 
 
 def _iso_date(http_date: str | None) -> str:

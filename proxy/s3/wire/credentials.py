@@ -48,6 +48,7 @@ class Claim:
 
     :param sign: secret -> the signature that it gives.
     :param signing_key: secret -> the key of chunks' signatures; None in version 2.
+    :param other_string: another text that clients sign for such a request, if there is one.
     :param content_sha256: the hash of the body that the signature covers, or a word in its place.
     """
 
@@ -60,11 +61,33 @@ class Claim:
     content_sha256: str = ""
     chunks: Chunks | None = None
     canonical_request: bytes = b""
+    other_string: bytes = b""
+    sign_other: Callable[[str], str] | None = None
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the request has no signature."""
+        return not self.access_key
 
     def is_proved_by(self, secret: str) -> bool:
         """Whether this secret gives the signature, compared in constant time."""
-        own = self.sign(secret).encode("latin-1")
-        return hmac.compare_digest(own, self.signature.encode("latin-1", "replace"))
+        if self._is_equal(self.sign(secret)):
+            return True
+        if self.sign_other is None or not self.other_string:
+            return False
+        return self._is_equal(self.sign_other(secret))
+
+    def _is_equal(self, own: str) -> bool:
+        given = self.signature.encode("latin-1", "replace")
+        return hmac.compare_digest(own.encode("latin-1"), given)
+
+
+def _no_signature(secret: str) -> str:
+    raise AssertionError("a request without a signature is not checked")
+
+
+#: The claim of a request without a signature.
+ANONYMOUS = Claim(access_key="", signature="", string_to_sign=b"", sign=_no_signature)
 
 
 def parse_query(query: str) -> list[tuple[str, str]]:

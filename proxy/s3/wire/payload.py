@@ -50,7 +50,8 @@ class Framing(NamedTuple):
     :param sha256: the hash that the signature covers; empty if it covers none.
     :param length: of the decoded body; None if it is unknown.
     :param algorithm: the checksum that is computed, if any.
-    :param checksum: its value in base64, if a header states it.
+    :param checksum: its value in base64, if a header states it. Without one, and without a trailer,
+        the checksum is only computed.
     """
 
     sha256: str
@@ -210,7 +211,7 @@ class CheckedBody:
             stated = self._trailers[name]
             if not is_checksum(algorithm, stated):
                 raise S3Error("InvalidRequest", f"Value for {name} trailing header is invalid.")
-        if stated != own:
+        if stated is not None and stated != own:
             text = f"The {algorithm.upper()} you specified did not match the calculated checksum."
             raise S3Error("BadDigest", text)
         self.checksum = own

@@ -117,16 +117,22 @@ def _claim(
     message: Message, access_key: str, signature: str, date: str, *, is_presigned: bool = False
 ) -> Claim:
     text = string_to_sign_v2(message, date)
+    other = b""
+    if message.resource.count("/") == 1 and message.resource != "/":
+        # Some clients sign /bucket/ for a request of /bucket.
+        other = string_to_sign_v2(message._replace(resource=f"{message.resource}/"), date)
 
-    def sign(secret: str) -> str:
+    def sign(secret: str, signed: bytes = text) -> str:
         key = secret.encode("utf-8", "surrogatepass")
-        return base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode("ascii")
+        return base64.b64encode(hmac.new(key, signed, hashlib.sha1).digest()).decode("ascii")
 
     return Claim(
         access_key=access_key,
         signature=signature,
         string_to_sign=text,
         sign=sign,
+        other_string=other,
+        sign_other=lambda secret: sign(secret, other),
         is_presigned=is_presigned,
         content_sha256=message.headers.get("x-amz-content-sha256", ""),
     )

@@ -47,3 +47,19 @@ def test_ports_lie_below_those_of_outgoing_connections(busy_port: int) -> None:
     picked = PortPicker(taken=0).keep_or_pick(0)
     with socket.create_connection((HOST, busy_port)) as connection:
         assert picked < connection.getsockname()[1]
+
+
+def test_the_range_of_ports_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = PortPicker(taken=0).keep_or_pick(0)
+    monkeypatch.setenv("MARTLET_PORTS", f"{free}-{free}")
+    picker = PortPicker(taken=0)
+    assert picker.keep_or_pick(0) == free
+    with pytest.raises(ClusterError, match=f"no free port found between {free} and {free}"):
+        picker.keep_or_pick(0)
+
+
+@pytest.mark.parametrize("text", ["10240", "a-b", "20000-10000", "0-10", "10240-70000", "-"])
+def test_a_range_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MARTLET_PORTS", text)
+    with pytest.raises(ClusterError, match="give two ports as LOW-HIGH"):
+        PortPicker(taken=0)

@@ -212,7 +212,7 @@ def test_headers_of_metadata_in_both_directions() -> None:
     "conf",
     [
         {"max_bucket_listing": "0"},
-        {"bucket_namespace": "cluster"},
+        {"bucket_namespace": "both"},
         {"s3_acl": "true"},
         {"min_segment_size": "-1"},
         {"location": ""},

@@ -1,0 +1,125 @@
+"""Checksums of multipart uploads by the S3 API, through real processes."""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from running_cluster import RunningCluster
+from s3_client import new_bucket, s3_client
+
+BODIES = [os.urandom(5 << 20), os.urandom(1000)]
+
+
+@pytest.fixture
+def s3(cluster: RunningCluster) -> Any:
+    """A client that adds no checksums of its own accord."""
+    return s3_client(cluster.port, request_checksum_calculation="when_required")
+
+
+@pytest.fixture
+def at(s3: Any) -> dict[str, str]:
+    return {"Bucket": new_bucket(s3), "Key": "k"}
+
+
+def refused(call: Any, **arguments: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        call(**arguments)
+    return str(caught.value.response["Error"]["Code"])
+
+
+def begin(s3: Any, at: dict[str, str], *, states: bool = True, **kind: str) -> dict[str, Any]:
+    """Upload the parts; the arguments that complete the upload."""
+    upload = {**at, "UploadId": s3.create_multipart_upload(**at, **kind)["UploadId"]}
+    algorithm = kind.get("ChecksumAlgorithm", "CRC32")
+    stated = {"ChecksumAlgorithm": algorithm} if states else {}
+    parts = []
+    for number, body in enumerate(BODIES, 1):
+        answer = s3.upload_part(**upload, PartNumber=number, Body=body, **stated)
+        part = {"PartNumber": number, "ETag": answer["ETag"]}
+        if states:
+            part[f"Checksum{algorithm}"] = answer[f"Checksum{algorithm}"]
+        parts.append(part)
+    return {**upload, "MultipartUpload": {"Parts": parts}}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "of_type"),
+    [
+        ("CRC32", "COMPOSITE"),
+        ("CRC32", "FULL_OBJECT"),
+        ("CRC32C", "FULL_OBJECT"),
+        ("CRC64NVME", "FULL_OBJECT"),
+        ("SHA1", "COMPOSITE"),
+        ("SHA256", "COMPOSITE"),
+    ],
+)
+@pytest.mark.parametrize("states", [True, False], ids=["stated", "computed"])
+def test_the_whole_has_a_checksum(
+    s3: Any, at: dict[str, str], algorithm: str, of_type: str, states: bool
+) -> None:
+    name = f"Checksum{algorithm}"
+    done = begin(s3, at, states=states, ChecksumAlgorithm=algorithm, ChecksumType=of_type)
+    listed = s3.list_parts(**at, UploadId=done["UploadId"])
+    assert (listed["ChecksumAlgorithm"], listed["ChecksumType"]) == (algorithm, of_type)
+    of_parts = [part[name] for part in listed["Parts"]]
+    for _ in range(2):  # the second time the upload is completed already
+        answer = s3.complete_multipart_upload(**done)
+        assert answer["ChecksumType"] == of_type
+    head = s3.head_object(**at, ChecksumMode="ENABLED")
+    assert (head[name], head["ChecksumType"]) == (answer[name], of_type)
+    assert head[name].endswith("-2") == (of_type == "COMPOSITE")
+    body = s3.get_object(**at, ChecksumMode="ENABLED")["Body"].read()  # boto3 compares a full one
+    assert body == b"".join(BODIES)
+    wanted = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"]
+    found = s3.get_object_attributes(**at, ObjectAttributes=wanted)
+    assert found["Checksum"] == {name: head[name], "ChecksumType": of_type}
+    assert found["ObjectSize"] == len(body)
+    assert found["ETag"] == head["ETag"].strip('"')
+    assert [part[name] for part in found["ObjectParts"]["Parts"]] == of_parts
+    page = s3.get_object_attributes(**at, ObjectAttributes=["ObjectParts"], MaxParts=1)
+    assert page["ObjectParts"]["IsTruncated"]
+    assert len(page["ObjectParts"]["Parts"]) == 1
+
+
+def test_what_the_client_states_must_hold(s3: Any, at: dict[str, str]) -> None:
+    kind: dict[str, Any] = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
+    done = begin(s3, at, **kind)
+    complete = s3.complete_multipart_upload
+    own = base64.b64encode(zlib.crc32(b"".join(BODIES)).to_bytes(4, "big")).decode()
+    assert refused(complete, **done, ChecksumCRC32="AAAAAA==") == "BadDigest"
+    assert refused(complete, **done, ChecksumType="COMPOSITE") == "InvalidRequest"
+    wrong = [{**part, "ChecksumCRC32": "AAAAAA=="} for part in done["MultipartUpload"]["Parts"]]
+    assert refused(complete, **{**done, "MultipartUpload": {"Parts": wrong}}) == "InvalidPart"
+    upload = {**at, "UploadId": done["UploadId"]}
+    more = {"PartNumber": 3, "Body": b"x", "ChecksumAlgorithm": "SHA1"}
+    assert refused(s3.upload_part, **upload, **more) == "InvalidRequest"
+    assert refused(s3.head_object, **at) == "404"
+    answer = complete(**done, ChecksumCRC32=own, ChecksumType="FULL_OBJECT")
+    assert answer["ChecksumCRC32"] == own
+
+
+def test_uploads_without_a_checksum(s3: Any, at: dict[str, str]) -> None:
+    s3.complete_multipart_upload(**begin(s3, at, states=False))
+    assert "ChecksumType" not in s3.head_object(**at, ChecksumMode="ENABLED")
+    found = s3.get_object_attributes(**at, ObjectAttributes=["Checksum", "ObjectParts"])
+    assert "Checksum" not in found
+    assert found["ObjectParts"] == {"TotalPartsCount": 2}
+    assert refused(s3.get_object_attributes, **at, ObjectAttributes=["X"]) == "InvalidArgument"
+    wrong = {"ChecksumAlgorithm": "SHA1", "ChecksumType": "FULL_OBJECT"}
+    assert refused(s3.create_multipart_upload, **at, **wrong) == "InvalidRequest"
+
+
+def test_attributes_of_an_object_in_one_part(s3: Any, at: dict[str, str]) -> None:
+    s3.put_object(**at, Body=b"x", ChecksumAlgorithm="SHA256")
+    wanted = ["Checksum", "ObjectParts", "ObjectSize"]
+    found = s3.get_object_attributes(**at, ObjectAttributes=wanted)
+    assert found["Checksum"]["ChecksumType"] == "FULL_OBJECT"
+    assert found["ObjectSize"] == 1
+    assert "ObjectParts" not in found
+    missing = {"Bucket": at["Bucket"], "Key": "absent", "ObjectAttributes": ["ETag"]}
+    assert refused(s3.get_object_attributes, **missing) == "NoSuchKey"
