@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from cluster_logs import last_errors
 from ill_disk import DEVICE, IllDisk, build_ill_disk
 from running_cluster import RunningCluster
 from swift_api import Account
@@ -14,6 +15,18 @@ from swift_api import Account
 _numbers = itertools.count(1)
 #: The ports of each process that runs tests beside others.
 _PORTS_PER_WORKER = 5000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure which errors the servers of each running cluster logged."""
+    report = yield
+    if report.failed:
+        for cluster in list(RunningCluster.made):
+            lines = last_errors(cluster.home) if cluster.is_running else []
+            if lines:
+                report.sections.append((f"errors in {cluster.home}", "\n".join(lines)))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 from cluster.confs import usable_processors
 from cluster.ports import HOST, PortPicker
@@ -45,6 +46,9 @@ class RunningCluster:
     Without ``background`` nothing heals: a missed write stays missed, and idle servers are quiet.
     """
 
+    #: All that some test or fixture still holds.
+    made: ClassVar[WeakSet[RunningCluster]] = WeakSet()
+
     def __init__(
         self, home: Path, *arguments: str, port: int = 0, background: bool = False
     ) -> None:
@@ -53,6 +57,7 @@ class RunningCluster:
         self.arguments = arguments if background else (*arguments, "--no-background")
         self.output: list[str] = []
         self.process: subprocess.Popen[str] | None = None
+        self.made.add(self)
 
     @property
     def url(self) -> str:
