@@ -34,8 +34,10 @@ class XfsCollector:
         if not sources:
             return
         family = counter("martlet_xfs_inode_cache_total")
+        folder = os.path.realpath(self._folder)
         for device in devices:
-            source = sources.get(os.path.realpath(os.path.join(self._folder, device)))
+            # The path of the device itself is not resolved: that would wait for one that hangs.
+            source = sources.get(os.path.join(folder, device))
             for event, value in zip(_EVENTS, self._look_ups(source), strict=False):
                 family.add_metric([device, event], value)
         yield family
@@ -43,7 +45,7 @@ class XfsCollector:
     def _sources(self) -> dict[str, str]:
         """The name of the block device by the mount point."""
         found = {}
-        for line in self._mounts.read_text().splitlines():
+        for line in self._mounts.read_text(errors="surrogateescape").splitlines():
             source, point, kind = line.split()[:3]
             if kind == "xfs":
                 found[point] = os.path.basename(os.path.realpath(source))

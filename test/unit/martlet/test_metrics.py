@@ -330,6 +330,22 @@ def test_the_inode_cache_of_xfs(tmp_path: Path) -> None:
     assert list(collector.collect(["d1"])) == []
 
 
+def test_the_inode_cache_is_read_without_a_call_to_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call to a device that hangs would stop the worker."""
+    mounts = tmp_path / "mounts"
+    mounts.write_bytes(
+        f"/dev/absent {tmp_path}/srv/d1 xfs rw 0 0\n".encode() + b"x /\xff ext4 rw\n"
+    )
+    called: list[str] = []
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path, **k: called.append(str(path)) or lstat(path, **k))
+    list(XfsCollector(f"{tmp_path}/srv", mounts, tmp_path).collect(["d1"]))
+    assert called
+    assert not [path for path in called if path.endswith("/d1")]
+
+
 def test_the_text_can_be_parsed_and_its_families_are_listed(
     table: SharedTable, tmp_path: Path
 ) -> None:
