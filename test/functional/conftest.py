@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_logs import last_errors
+from cluster_logs import errors_since
 from ill_disk import DEVICE, IllDisk, build_ill_disk
 from running_cluster import RunningCluster
 from swift_api import Account
@@ -18,12 +18,14 @@ _PORTS_PER_WORKER = 5000
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failure which errors the servers of each running cluster logged."""
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure which errors the servers of each running cluster logged meanwhile."""
     report = yield
     if report.failed:
         for cluster in list(RunningCluster.made):
-            lines = last_errors(cluster.home) if cluster.is_running else []
+            lines = errors_since(cluster.home, call.start) if cluster.is_running else []
             if lines:
                 report.sections.append((f"errors in {cluster.home}", "\n".join(lines)))
     return report
