@@ -22,7 +22,6 @@ _PAYER = "BucketOwner"
 _NONE: Mapping[str, str] = {
     "cors": "NoSuchCORSConfiguration",
     "encryption": "ServerSideEncryptionConfigurationNotFoundError",
-    "lifecycle": "NoSuchLifecycleConfiguration",
     "object-lock": "ObjectLockConfigurationNotFoundError",
     "ownershipControls": "OwnershipControlsNotFoundError",
     "policy": "NoSuchBucketPolicy",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, MutableMapping
 
 from martlet.conf.options import is_true
@@ -15,9 +16,11 @@ from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
+from proxy.s3.lifecycle import expiration
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.object_headers import (
     CHECKSUM,
+    TAGGING,
     quoted,
     stored_headers,
 )
@@ -27,6 +30,7 @@ from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody
+from proxy.s3.wire.tags import tags_of_stored
 
 _DEFAULT_TYPE = "binary/octet-stream"
 
@@ -40,6 +44,8 @@ def put_object(call: Call) -> Response:
     headers |= condition_of(call).headers_for(call, call.key)
     stored, checksum = store(call, call.bucket, call.key, headers)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
+    size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))
+    shown |= expiration(call, size, tags, time.time())
     if "x-object-version-id" in stored:
         shown["x-amz-version-id"] = stored["x-object-version-id"]
     return empty(200, shown)

@@ -14,14 +14,17 @@ from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.large_objects.byte_ranges import parse_ranges
 from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
+from proxy.s3.lifecycle import expiration
 from proxy.s3.object_headers import (
     ETAG,
+    TAGGING,
     checked_overrides,
     shown_checksum,
     shown_headers,
 )
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
 
 _CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
@@ -45,6 +48,7 @@ def read_object(call: Call) -> Response:
             body = read_body(chunks)
         raise _refusal(call, Answered(status, headers, body))
     shown = shown_headers(headers)
+    shown.update(_expiration(call, headers))
     shown.update(overrides)
     if is_true_mode(call) and status == 200:
         shown.update(shown_checksum(headers))
@@ -56,6 +60,17 @@ def read_object(call: Call) -> Response:
     elif call.method == "HEAD" and status == 200:
         status = _as_range(call, shown)
     return Response(status, shown.as_list(), app_iter=chunks)
+
+
+def _expiration(call: Call, stored: Headers) -> dict[str, str]:
+    """The header about the rule that expires the object; empty without one."""
+    written = stored.get("x-backend-data-timestamp") or stored.get("x-timestamp")
+    if "versionId" in call.params or "x-delete-at" in stored or not written:
+        return {}
+    whole = stored.get("content-range", "").rpartition("/")[2] or stored.get("content-length", "")
+    size = int(whole) if whole.isdecimal() else 0
+    tags = tags_of_stored(stored.get(TAGGING))
+    return expiration(call, size, tags, float(Timestamp(written)))
 
 
 def head_version(call: Call) -> Headers:

@@ -36,7 +36,7 @@ def tags_of_xml(root: Element, most: int) -> Tags:
         if key is None or value is None:
             raise S3Error("MalformedXML")
         pairs.append((key, value))
-    return _checked(pairs, most)
+    return checked_tags(pairs, most)
 
 
 def _value_of(tag: Element) -> str | None:
@@ -57,10 +57,14 @@ def tags_of_header(value: str) -> Tags:
         raise invalid_argument(_HEADER, value, text) from None
     if len(dict(pairs)) != len(pairs):
         raise invalid_argument(_HEADER, value, "A tag is there more than once.")
-    return _checked(pairs, OBJECT_TAGS_MAX)
+    return checked_tags(pairs, OBJECT_TAGS_MAX)
 
 
-def _checked(pairs: Iterable[tuple[str, str]], most: int) -> Tags:
+def checked_tags(pairs: Iterable[tuple[str, str]], most: int) -> Tags:
+    """The tags, at most ``most``.
+
+    :raises S3Error: InvalidTag or BadRequest.
+    """
     tags: Tags = {}
     for key, value in pairs:
         fields = {"TagKey": key, "TagValue": value}

@@ -224,6 +224,49 @@ def test_wrong_options_are_refused(conf: dict[str, str]) -> None:
         filter_factory({}, **conf)
 
 
+LIFECYCLE = (
+    b"<LifecycleConfiguration><Rule><ID>old logs</ID><Filter><Prefix>logs/</Prefix></Filter>"
+    b"<Status>Enabled</Status><Expiration><Days>2</Days></Expiration></Rule>"
+    b"</LifecycleConfiguration>"
+)
+
+
+def test_lifecycle_rules_are_stored_and_tell_when_an_object_expires() -> None:
+    pipeline = Pipeline(lambda environ: Response(204))
+    assert pipeline.ask("GET", "/bucket?lifecycle")[0] == 404
+    status, _, body = pipeline.ask("PUT", "/bucket?lifecycle", body=LIFECYCLE)
+    assert (status, body) == (200, b"")
+    environ = pipeline.storage.environ
+    assert environ["REQUEST_METHOD"] == "POST"
+    header = environ["HTTP_X_CONTAINER_SYSMETA_S3API_SETTING_LIFECYCLE"]
+    info = {**INFO, "sysmeta": {"s3api-setting-lifecycle": header}}
+    written = {
+        "X-Backend-Data-Timestamp": "1700000000.00000",
+        "X-Container-Sysmeta-S3Api-Setting-Lifecycle": header,
+        "Etag": "abc",
+    }
+    pipeline = Pipeline(lambda environ: Response(200, written))
+    pipeline.storage.infos["/v1/AUTH_test/bucket"] = info
+    status, _, body = pipeline.ask("GET", "/bucket?lifecycle")
+    assert status == 200
+    assert LIFECYCLE.partition(b"<Rule>")[2] in body.replace(b"\n", b"")
+    for method in ("GET", "HEAD"):
+        headers = pipeline.ask(method, "/bucket/logs/a")[1]
+        expected = 'expiry-date="Fri, 17 Nov 2023 00:00:00 GMT", rule-id="old%20logs"'
+        assert headers["x-amz-expiration"] == expected
+        assert "x-amz-expiration" not in pipeline.ask(method, "/bucket/other")[1]
+        by_id = pipeline.ask(method, "/bucket/logs/a?versionId=1700000000.00000")[1]
+        assert "x-amz-expiration" not in by_id
+    assert 'rule-id="old%20logs"' in pipeline.ask("PUT", "/bucket/logs/a")[1]["x-amz-expiration"]
+
+
+def test_damaged_lifecycle_rules_do_not_keep_objects_from_being_read() -> None:
+    info = {**INFO, "sysmeta": {"s3api-setting-lifecycle": "1:damaged"}}
+    pipeline = Pipeline(lambda environ: Response(200, {"X-Timestamp": "1700000000.00000"}, b"x"))
+    pipeline.storage.infos["/v1/AUTH_test/bucket"] = info
+    assert pipeline.ask("GET", "/bucket/key")[0] == 200
+
+
 def test_the_limits_are_in_info() -> None:
     clear_info()
     filter_factory({}, max_bucket_listing="7", s3_acl="false", check_bucket_owner="true")
