@@ -164,7 +164,6 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "check_bucket_owner": "each account has its own buckets, so no other owner's are found",
         "auth_pipeline_check": "the place of the filter is not checked",
         "force_swift_request_proxy_log": "the second proxy-logging logs the requests that it makes",
-        "cors_preflight_allow_origin": "preflight requests are answered as for Swift's API",
     },
     "filter:recon": {
         "recon_lock_path": "each file of figures is its own lock",

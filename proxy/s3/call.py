@@ -228,6 +228,11 @@ class Call:
             raise self.no_such_bucket(bucket)
         return owner
 
+    @property
+    def knows_account(self) -> bool:
+        """Whether the account of the bucket is known, or can be looked up without the client."""
+        return self.owner_of is not None or self._account is not None
+
     def forget_owners(self) -> None:
         """Look the accounts of buckets up again."""
         self._owners.clear()

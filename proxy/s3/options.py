@@ -43,6 +43,11 @@ class S3Options:
     allowable_clock_skew: int = option(
         900, "Most difference between the time of a request and the server's", "s"
     )
+    cors_preflight_allow_origin: list[str] = option(
+        [],
+        "Origins whose scripts may send requests to buckets whose account is not known before; "
+        "* stands for any text",
+    )
     ratelimit_as_client_error: bool = option(
         False, "Answer requests over a rate limit with 429 in place of 503"
     )
@@ -55,5 +60,7 @@ class S3Options:
             raise ValueError("min_segment_size may not be negative")
         if self.bucket_namespace not in ("account", "cluster"):
             raise ValueError("bucket_namespace must be account or cluster")
+        if any(origin.count("*") > 1 for origin in self.cors_preflight_allow_origin):
+            raise ValueError("an origin of cors_preflight_allow_origin may have one * only")
         if not self.location:
             raise ValueError("location may not be empty")

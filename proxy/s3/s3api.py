@@ -23,6 +23,7 @@ from martlet.log import fields, get_logger
 from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import pass_listing
+from proxy.s3 import cors
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
 from proxy.s3.copy_object import source_of
@@ -32,7 +33,7 @@ from proxy.s3.operations import is_copy, operation_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
 from proxy.s3.wire.addressing import Address, address_of, is_bucket_name
-from proxy.s3.wire.credentials import ANONYMOUS, Message
+from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message
 from proxy.s3.wire.errors import S3Error, error_document
 from proxy.s3.wire.payload import check_content_sha256
 
@@ -54,32 +55,58 @@ class S3Api:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve requests of the S3 API; pass others on."""
-        if not is_for_s3(environ, self._domains) and not self._is_anonymous(environ):
+        if not self._is_for_s3(environ):
             return self._pass(environ, start_response)
+        call = None
         try:
-            response = self._respond(environ)
+            address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], self._domains)
+            message = message_of(environ, address)
+            if message.method == "OPTIONS":
+                response = self._preflight(environ, address, message)
+            else:
+                if "HTTP_ORIGIN" in environ:  # in one namespace, it suffices for the bucket's rules
+                    call = self._new_call(environ, address, message, ANONYMOUS)
+                claim = claim_of(message, self._options, self._clock())
+                call = self._new_call(environ, address, message, claim)
+                response = self._respond(call)
         except S3Error as error:
             response = self._refuse(environ, error)
         except Exception as error:
             log.exception("unhandled error of an S3 request %s", fields(error=error))
             response = self._refuse(environ, S3Error("InternalError"))
+        if call is not None and "HTTP_ORIGIN" in environ:
+            cors.share(call, response)
         request_id = Request(environ).trans_id
         response.headers["x-amz-request-id"] = request_id
         response.headers["x-amz-id-2"] = request_id
         return response(environ, start_response)
 
-    def _respond(self, environ: Environ) -> Response:
-        address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], self._domains)
-        message = message_of(environ, address)
-        claim = claim_of(message, self._options, self._clock())
-        check_content_sha256(claim.content_sha256)
-        self._check_address(address)
-        call = Call(self._app, self._options, environ, address, message, claim)
-        if self._is_cluster_wide:
-            call.owner_of = look_up
+    def _is_for_s3(self, environ: Environ) -> bool:
+        return (
+            is_for_s3(environ, self._domains)
+            or self._is_anonymous(environ)
+            or cors.is_preflight(environ)
+        )
+
+    def _respond(self, call: Call) -> Response:
+        check_content_sha256(call.claim.content_sha256)
+        self._check_address(call.address)
         check_unsupported(call.headers)
         _check_owner(call)
         return operation_of(call)(call)
+
+    def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
+        call = Call(self._app, self._options, environ, address, message, claim)
+        if self._is_cluster_wide:
+            call.owner_of = look_up
+        return call
+
+    def _preflight(self, environ: Environ, address: Address, message: Message) -> Response:
+        """:raises S3Error: a script may not make the request that it asks about."""
+        self._check_address(address)
+        claim = cors.preflight_claim(message, self._options, self._clock())
+        call = None if claim is None else self._new_call(environ, address, message, claim)
+        return cors.preflight(call, address, message, self._options.cors_preflight_allow_origin)
 
     def _check_address(self, address: Address) -> None:
         must_suit_dns = self._options.dns_compliant_bucket_names

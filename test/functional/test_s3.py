@@ -310,8 +310,6 @@ def test_what_is_missing_says_so(cluster: RunningCluster, bucket: str) -> None:
         ("PUT", f"/{bucket}?policy"),
         ("DELETE", f"/{bucket}?policy"),
         ("PUT", f"/{bucket}?notification"),
-        ("PUT", f"/{bucket}?cors"),
-        ("PUT", f"/{bucket}?cors"),
         ("PUT", f"/{bucket}/k?retention"),
         ("POST", f"/{bucket}/k?restore"),
         ("POST", f"/{bucket}/k?select&select-type=2"),

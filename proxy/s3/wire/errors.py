@@ -10,6 +10,7 @@ from proxy.s3.wire.xml_out import Document
 #: Code -> status and message, those of Amazon S3 where clients compare them.
 ERRORS: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied"),
+    "AccessForbidden": (403, "AccessForbidden"),
     "AuthorizationHeaderMalformed": (400, "The Authorization header is malformed."),
     "AuthorizationQueryParametersError": (400, "The parameters of the signed URL are wrong."),
     "BadDigest": (400, "The Content-MD5 you specified did not match what we received."),
