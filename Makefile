@@ -54,7 +54,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -191,6 +191,9 @@ bench-pipeline: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of the whole pipe
 
 bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several releases (BENCH_ARGS="/src/old /src/new")
 	$(BIN)/python bench/releases.py $(BENCH_ARGS)
+
+bench-outliers: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of bulk deletes, new containers, metadata, logs, many containers
+	$(BIN)/python bench/outliers.py $(BENCH_ARGS)
 
 bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside OpenStack Swift's, some minutes
 	$(BIN)/python bench/listing.py $(BENCH_ARGS)

@@ -35,6 +35,7 @@ SELECT account, created_at, put_timestamp, delete_timestamp, container_count, ob
     bytes_used, hash, id, status, metadata
 FROM account_stat
 """
+_SCHEMA = TABLES + TRIGGERS + REPORT_TABLE
 _HASHED_ROWS = """
 SELECT name, put_timestamp || '-' || delete_timestamp || '-' || object_count || '-' || bytes_used
 FROM container
@@ -121,7 +122,6 @@ class AccountDatabase(ReplicatedDatabase):
         """
 
         def fill(connection: sqlite3.Connection) -> None:
-            connection.executescript(TABLES + TRIGGERS + REPORT_TABLE)
             database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
             connection.execute(
                 "INSERT INTO account_stat (account, created_at, id, put_timestamp,"
@@ -136,7 +136,7 @@ class AccountDatabase(ReplicatedDatabase):
                 ),
             )
 
-        self.build(fill)
+        self.build(_SCHEMA, fill)
 
     def info(self) -> AccountInfo:
         """The state of the account.

@@ -22,7 +22,10 @@ TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """The requests: ``method`` to ``prefix`` + number, for every number, in the given order."""
+    """The requests: ``method`` to ``prefix`` + number, for every number, in the given order.
+
+    With ``prefixes`` the requests go to them in turn instead.
+    """
 
     port: int
     token: str
@@ -31,6 +34,7 @@ class Load:
     numbers: list[int]
     size_bytes: int
     expected_status: int
+    prefixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,8 +161,10 @@ def _requests(load: Load) -> Iterator[bytes]:
     tail = f" HTTP/1.1\r\nHost: {HOST}\r\nX-Auth-Token: {load.token}\r\n"
     if load.method == "PUT":
         tail += f"Content-Length: {load.size_bytes}\r\nContent-Type: application/octet-stream\r\n"
+    prefixes = load.prefixes or (load.prefix,)
     for number in load.numbers:
-        head = f"{load.method} {load.prefix}{number}{tail}\r\n".encode()
+        prefix = prefixes[number % len(prefixes)]
+        head = f"{load.method} {prefix}{number}{tail}\r\n".encode()
         yield head + content_of(number, load.size_bytes) if load.method == "PUT" else head
 
 

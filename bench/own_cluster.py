@@ -77,13 +77,22 @@ def login(port: int) -> tuple[str, str]:
     return response.headers["X-Auth-Token"], urlsplit(url).path
 
 
-def must(port: int, method: str, path: str, token: str, status: int) -> bytes:
+def must(
+    port: int,
+    method: str,
+    path: str,
+    token: str,
+    status: int,
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+) -> bytes:
     """Send a request that must be answered with ``status``; return the body."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=30)
-    connection.request(method, path, headers={"X-Auth-Token": token} if token else {})
+    connection = http.client.HTTPConnection(HOST, port, timeout=600)
+    sent = {**(headers or {}), **({"X-Auth-Token": token} if token else {})}
+    connection.request(method, path, body, sent)
     response = connection.getresponse()
-    body = response.read()
+    content = response.read()
     connection.close()
     if response.status != status:
-        raise SystemExit(f"{method} {path} answered {response.status}: {body[:200]!r}")
-    return body
+        raise SystemExit(f"{method} {path} answered {response.status}: {content[:200]!r}")
+    return content

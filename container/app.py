@@ -241,16 +241,16 @@ class ContainerServer(StorageServer):
         updates: Metadata,
     ) -> tuple[bool, ContainerInfo]:
         requested, new_policy = policies
-        created = False
         while True:
             try:
-                existed = database.put(timestamp, requested, new_policy, updates, self._check)
-                return created or existed[0], existed[1]
+                return database.put(timestamp, requested, new_policy, updates, self._check)
             except DatabaseMissing:
                 if self.is_restored(req, database, account, container):
                     continue
                 self._check(updates)
-                created = self._create(database, account, container, timestamp, new_policy, updates)
+            info = self._create(database, account, container, timestamp, new_policy, updates)
+            if info is not None:
+                return True, info
 
     @staticmethod
     def _create(
@@ -260,12 +260,12 @@ class ContainerServer(StorageServer):
         timestamp: Timestamp,
         policy: int,
         metadata: Metadata,
-    ) -> bool:
+    ) -> ContainerInfo | None:
+        """Create a container; return its state, or None if another request was faster."""
         try:
-            database.create(account, container, timestamp.internal, policy, metadata)
+            return database.create(account, container, timestamp.internal, policy, metadata)
         except DatabaseExists:
-            return False  # another request was faster
-        return True
+            return None
 
     def _default_policy(self, req: Request) -> int:
         asked = self.policy_index(req, "X-Backend-Storage-Policy-Default")
@@ -413,7 +413,8 @@ class ContainerServer(StorageServer):
                     if not is_true(req.headers.get("x-backend-auto-create")):
                         self.restore(database, *names)
                         continue
-                is_new = self._create(database, *names, timestamp, policy, {})
+                info = self._create(database, *names, timestamp, policy, {})
+                is_new = info is not None
         self.reporter.mark_changed(path)
         return empty_response(201 if is_new else 202)
 

@@ -63,6 +63,7 @@ UPDATE container_info SET reported_put_timestamp = ?1, reported_delete_timestamp
 WHERE reported_put_timestamp = ?5 AND reported_delete_timestamp = ?6
     AND reported_object_count = ?7 AND reported_bytes_used = ?8
 """
+_SCHEMA = TABLES + TRIGGERS + STAT_VIEW
 _VERSION_STAT = "SELECT version_count, extra_bytes FROM version_stat"
 _OBJECTS = """
 SELECT name, created_at, size, content_type, etag, '' FROM object
@@ -252,14 +253,13 @@ class ContainerDatabase(ReplicatedDatabase):
         put_timestamp: str,
         storage_policy_index: int,
         metadata: Metadata,
-    ) -> None:
-        """Create the file, durably, with its metadata.
+    ) -> ContainerInfo:
+        """Create the file, durably, with its metadata; return its state.
 
         :raises DatabaseExists: another process created it first.
         """
 
-        def fill(connection: sqlite3.Connection) -> None:
-            connection.executescript(TABLES + TRIGGERS + STAT_VIEW)
+        def fill(connection: sqlite3.Connection) -> ContainerInfo:
             database_id = f"{uuid.uuid4()}-{os.path.basename(device_path_of(self.path))}"
             connection.execute(
                 "INSERT INTO container_info (account, container, created_at, id, put_timestamp,"
@@ -280,8 +280,9 @@ class ContainerDatabase(ReplicatedDatabase):
                 "INSERT INTO policy_stat (storage_policy_index) VALUES (?)",
                 (storage_policy_index,),
             )
+            return _info(connection)
 
-        self.build(fill)
+        return self.build(_SCHEMA, fill)
 
     def info(self) -> ContainerInfo:
         """The state of the container.
@@ -516,6 +517,26 @@ class ContainerDatabase(ReplicatedDatabase):
             return False
 
         return self.write(run)
+
+    def unreported(self, told: ContainerInfo | None) -> ContainerInfo | None:
+        """The state, if it must be reported; what the account knows already is recorded here.
+
+        :param told: a state that the account has accepted during the request that made it.
+        """
+
+        def look(connection: sqlite3.Connection) -> ContainerInfo | None:
+            info = _info(connection)
+            # A container created only by an object's row has no totals to report yet.
+            return info if info.is_unreported and Timestamp(info.put_timestamp) else None
+
+        def record(connection: sqlite3.Connection) -> ContainerInfo | None:
+            info = look(connection)
+            if info is None or told is None or told.reported_state != info.reported_state:
+                return info
+            connection.execute(_SET_REPORTED, (*info.reported_state, *info.state_reported_before))
+            return None
+
+        return self.read(look) if told is None else self.write(record)
 
     def read_stat(self, connection: sqlite3.Connection) -> Stat:
         """The facts that replicas merge."""

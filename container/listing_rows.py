@@ -61,7 +61,10 @@ def render_rows(rows: Iterable[Row | Subdir], container_path: str) -> bytes:
     """
     entries = []
     for row in rows:
-        if isinstance(row, Subdir) or row[5] not in ("", NULL) or "swift_bytes" in row[3]:
+        if isinstance(row, Subdir):
+            entries.append(f'{{"subdir": {quoted(row.name)}}}')
+            continue
+        if row[5] not in ("", NULL) or "swift_bytes" in row[3]:
             entries.append(json.dumps(object_entry(row, container_path)))
             continue
         name, created_at, size, content_type, etag, _ = row

@@ -25,7 +25,6 @@ from container.sweep import Sweeper
 from martlet.http.backend_client import BackendClient
 from martlet.log import fields, get_logger
 from martlet.service.worker_processes import at_retirement
-from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import Ring
 from storage.concurrency import for_each, repeat_in_background
@@ -150,15 +149,8 @@ class Reporter:
             self.mark_changed(path, told)
             return None
         with self._pool.use(path) as database:
-            info = database.info()
-            # A container created only by an object's row has no totals to report yet.
-            if not info.is_unreported or not Timestamp(info.put_timestamp):
-                return None
-            if told is not None and told.reported_state == info.reported_state:
-                if not database.set_reported(info):
-                    self.mark_changed(path)
-                return None
-        return _News(path, info)
+            info = database.unreported(told)
+        return None if info is None else _News(path, info)
 
     def _report_together(self, batch: Sequence[_News]) -> None:
         """Report containers of one account, unless it is suppressed."""

@@ -48,7 +48,8 @@ from storage.errors import (
     ProcessLost,
 )
 from storage.group_commit import GroupCommit
-from storage.schema import SYNC_TABLES, chexor
+from storage.new_database import write_new
+from storage.schema import chexor
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -89,30 +90,21 @@ class Database:
             lambda transactions: self._on_device(self._commit, transactions)
         )
 
-    def build(self, fill: Callable[[sqlite3.Connection], None]) -> None:
-        """Create the database file durably; ``fill`` creates its tables.
+    def build(self, schema: str, fill: Callable[[sqlite3.Connection], T]) -> T:
+        """Create the database file durably; return what ``fill`` returns.
 
+        :param schema: the statements that create its tables, beside the common ones.
+        :param fill: writes the first rows, and may read them.
         :raises DatabaseExists: another process created it first.
         :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
 
-        def write_file(temporary: str) -> None:
-            connection = sqlite3.connect(temporary, isolation_level=None)
-            with contextlib.closing(connection):
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
-                connection.execute("PRAGMA synchronous = OFF")
-                connection.execute("PRAGMA journal_mode = MEMORY")
-                connection.create_function("chexor", 3, chexor, deterministic=True)
-                connection.executescript(SYNC_TABLES)
-                fill(connection)
-                connection.execute("PRAGMA journal_mode = WAL")
-
-        def create() -> None:
+        def create() -> T:
             self._check_device(self.path)
-            create_durably(self.path, write_file)
+            return create_durably(self.path, lambda file: write_new(file, schema, fill))
 
-        self._on_files(create)
+        return self._on_files(create)
 
     def copy(self) -> str:
         """Write a consistent copy to a file, which the caller unlinks; return its path.

@@ -20,8 +20,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
+from typing import TypeVar
 
 from storage.errors import DatabaseExists
+
+T = TypeVar("T")
 
 #: The first part of the names of removed databases in ``tmp``.
 SET_ASIDE = "removed-"
@@ -49,10 +52,10 @@ def entries(directory: str) -> list[str]:
         return []
 
 
-def create_durably(path: str, build: Callable[[str], None]) -> None:
+def create_durably(path: str, build: Callable[[str], T]) -> T:
     """Create a database at ``path``; ``build`` writes the whole file to the path that it gets.
 
-    On return the file and its name are durable.
+    On return the file and its name are durable. Returns the result of ``build``.
 
     :raises DatabaseExists: another process created it first; its file is unchanged.
     :raises OSError: nothing was created.
@@ -63,7 +66,7 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
     make_private_directory(scratch)
     try:
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        build(temporary)
+        result = build(temporary)
         _fsync(temporary)
         _link(temporary, path)
     except FileExistsError:
@@ -74,6 +77,7 @@ def create_durably(path: str, build: Callable[[str], None]) -> None:
     for _ in range(5):
         _fsync(directory)
         directory = os.path.dirname(directory)
+    return result
 
 
 def _link(temporary: str, path: str) -> None:

@@ -2,8 +2,8 @@
 """Listings of names in order: prefix, delimiter, path, markers, limit, forwards or backwards.
 
 The order is that of the UTF-8 bytes, as of code points, SQLite's BINARY collation and Python's
-``str``. One new query skips a group of names that a delimiter rolls up. So the cost of a listing
-depends on its entries, not on the number of rows in its groups.
+``str``. One new query skips a large group of names that a delimiter rolls up. So the cost of a
+listing depends on its entries, not on the number of rows in its groups.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+#: The most rows of a group that are read and ignored.
+_PATIENCE_MAX = 8
 
 #: One row of a table; the name comes first.
 Row = tuple[Any, ...]
@@ -102,6 +105,7 @@ class _Walk:
         if query.is_reversed:
             low, high = high, low
         self.low_marker = low
+        self.patience = _PATIENCE_MAX  # rows of a group that are read before a query steps over it
         self.lower, self.upper = _bounds(low, high, self.prefix)
         if query.path is not None and self.lower.name == self.prefix:
             self.lower = Bound(self.prefix, is_inclusive=False)  # without the path itself
@@ -112,26 +116,55 @@ class _Walk:
     def rolled_up(self) -> list[Row | Subdir]:
         entries: list[Row | Subdir] = []
         while len(entries) < self.query.limit:
-            group = self._read_up_to_group(entries)
+            group = self._read_up_to_large_group(entries)
             if group is None or not self._step_over(group):
                 break
         return entries
 
-    def _read_up_to_group(self, entries: list[Row | Subdir]) -> str | None:
-        """Append names up to the first one of a group, and return that group's prefix."""
-        for row in self.fetch(self._rest(self.query.limit - len(entries))):
+    def _read_up_to_large_group(self, entries: list[Row | Subdir]) -> str | None:
+        """Append entries; return the group after which to go on, None at the end of all.
+
+        Rows of a small group are read and ignored: a new query costs more than some rows.
+        """
+        limit = self.query.limit - len(entries)
+        group, rows, rows_of_group, entries_to_group = None, 0, 0, 0
+        for row in self.fetch(self._rest(limit)):
+            rows += 1
             name: str = row[0]
-            found = name.find(self.delimiter, len(self.prefix))
-            group = name[: found + len(self.delimiter)] if found >= 0 else None
-            if self.query.path is not None:
-                if group is not None and len(name) > len(group):
+            if group is not None and self._is_inside(name, group):
+                rows_of_group += 1
+                if rows_of_group > self.patience:
+                    self.patience = max(self.patience // 2, 1)
                     return group
-            elif group is not None:
+                continue
+            if rows_of_group:
+                self.patience = min(self.patience * 2, _PATIENCE_MAX)
+                rows_of_group = 0
+            found = name.find(self.delimiter, len(self.prefix))
+            if found < 0:
+                entries.append(row)
+                continue
+            start = name[: found + len(self.delimiter)]
+            if self.query.path is None:
+                group, rows_of_group = start, 1
                 if group != self.low_marker:
                     entries.append(Subdir(group))
-                return group
-            entries.append(row)
-        return None
+            elif len(name) > len(start):
+                group, rows_of_group = start, 1
+            else:
+                entries.append(row)
+                continue
+            entries_to_group = len(entries)
+        if group is None or rows < limit or len(entries) == self.query.limit:
+            return None
+        # The query ended before the page is full. Entries after the group are read again: of a name
+        # with versions there may be more rows.
+        del entries[entries_to_group:]
+        return group
+
+    def _is_inside(self, name: str, group: str) -> bool:
+        """Whether a name is one of those that a group stands for."""
+        return name.startswith(group) and (self.query.path is None or name != group)
 
     def _step_over(self, group: str) -> bool:
         """Narrow the range to the names after a group; return False if there can be none."""

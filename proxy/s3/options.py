@@ -34,7 +34,7 @@ class S3Options:
     max_bucket_listing: int = option(1000, "Most entries in a listing of a bucket")
     max_parts_listing: int = option(1000, "Most entries in a listing of parts")
     max_multi_delete_objects: int = option(1000, "Most objects in one multi-object delete")
-    multi_delete_concurrency: int = option(2, "Objects of one request deleted in parallel")
+    multi_delete_concurrency: int = option(128, "Objects of one request deleted in parallel")
     max_upload_part_num: int = option(
         1000, "The highest number of a part; not above max_manifest_segments of slo"
     )

@@ -29,7 +29,7 @@ class BulkOptions:
         10.0, "Interval of the white space sent while the request is in progress", "s"
     )
     upload_concurrency: int = option(128, "Small files of one archive stored in parallel")
-    delete_concurrency: int = option(2, "Objects of one request deleted in parallel")
+    delete_concurrency: int = option(128, "Objects of one request deleted in parallel")
     delete_container_retry_count: int = option(
         0, "Retries of the delete of a container that is not empty"
     )

@@ -37,7 +37,7 @@ class SloOptions:
         86400, "How long after its start a GET may start a segment", "seconds"
     )
     concurrency: int = option(2, "Segments that one PUT checks in parallel", "count")
-    delete_concurrency: int = option(2, "Objects that one DELETE deletes in parallel", "count")
+    delete_concurrency: int = option(128, "Objects that one DELETE deletes in parallel", "count")
     allow_async_delete: bool = option(
         False, "Leave the segments of a DELETE to the object expirer; only false has an effect"
     )

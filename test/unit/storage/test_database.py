@@ -37,7 +37,7 @@ class Notes(Database):
     required_tables = frozenset({"note"})
 
     def create(self) -> None:
-        self.build(lambda sqlite: sqlite.execute("CREATE TABLE note (text TEXT)"))
+        self.build("CREATE TABLE note (text TEXT);", lambda sqlite: None)
 
     def add(self, text: str) -> None:
         self.write(lambda sqlite: sqlite.execute("INSERT INTO note VALUES (?)", (text,)))
@@ -296,7 +296,7 @@ def test_damage_in_a_file_that_was_replaced_does_not_touch_the_new_one(
 
 
 def test_a_database_of_another_kind_stays_where_it_is(path: str) -> None:
-    Database(path).build(lambda c: c.execute("CREATE TABLE other (x)"))
+    Database(path).build("CREATE TABLE other (x);", lambda c: None)
     with pytest.raises(DatabaseUnsupported, match="note is missing"):
         Notes(path).all()
     assert os.path.exists(path)
