@@ -2,8 +2,8 @@
 """Requests to other servers over the grid: one connection for each address and process.
 
 `GridClient.request` sends one request and waits. For several at a time, a `FanOut` sends to many
-servers and waits once. A request that fails is not sent again: `errors.may_have_run` tells its
-caller whether that would be a second time, to be marked with ``is_resent``.
+servers and waits once. A request that failed and may have been executed is not sent again:
+`errors.may_have_run` tells that to its caller, who marks the second one with ``is_resent``.
 
 A client belongs to one process; all of its (green) threads may use it in parallel. It works with
 plain threads, too. It connects when it is first needed, also after a fork.
@@ -40,6 +40,8 @@ from martlet.log import get_logger
 
 _BACKOFF_SECONDS_MIN = 0.1
 _BACKOFF_SECONDS_MAX = 1.0  # a server that starts again is used soon
+#: How many connections a request tries that go away before they take it.
+_ATTEMPTS_MAX = 3
 
 log = get_logger("martlet.grid")
 
@@ -102,10 +104,26 @@ class GridClient:
     ) -> bytes:
         """Send a request and wait for its answer.
 
+        If the server goes away before it takes the request, another connection carries it.
+
         :param timeout: seconds until the deadline, instead of ``node_timeout``.
         :param is_resent: the request may have been executed before.
         :raises BackendError: no answer; see `martlet.grid.errors`.
         """
+        seconds = self.node_timeout if timeout is None else timeout
+        deadline_at = time.monotonic() + seconds
+        for _ in range(_ATTEMPTS_MAX - 1):
+            try:
+                return self._request_once(address, name, payload, seconds, is_resent)
+            except RequestError as error:
+                if error.code != Code.GOING_AWAY:
+                    raise
+            seconds = deadline_at - time.monotonic()
+        return self._request_once(address, name, payload, seconds, is_resent)
+
+    def _request_once(
+        self, address: Address, name: str, payload: bytes, timeout: float, is_resent: bool
+    ) -> bytes:
         fan_out = FanOut(self, timeout)
         call = fan_out.send(address, name, payload, is_resent)
         try:

@@ -38,6 +38,8 @@ _READ_BYTES = 256 * 1024
 _SWEEP_SECONDS = 0.02
 #: With more answers to PINGs of RFC 6455 that wait, the peer is not read from.
 _PONGS_MAX = 1000
+#: How long the other side has to end an idle connection after GOAWAY, before this side does.
+_LEAVE_SECONDS = 1.0
 
 log = get_logger("martlet.grid")
 
@@ -105,7 +107,8 @@ class GridConnection:
         self._unsent = memoryview(b"")
         self._is_flush_due = False
         self._is_blocked = False  # the socket takes no more bytes now
-        self._closes_when_idle = False
+        self._leave_timer: Timer | None = None
+        self._is_leave_over = False  # the other side has had its time to end the connection
         self._watch = loop.watch(self._sock, self._on_readable, self._on_writable)
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -193,11 +196,14 @@ class GridConnection:
             self._flush_soon()
 
     def leave(self, reason: str) -> None:
-        """Accept no more requests, and end the connection once nothing is in flight."""
+        """Accept no more requests, and end the connection once nothing is in flight.
+
+        The other side ends it, so that its requests under way get an answer. If it does not within
+        a second, this side does.
+        """
         with self._loop.lock:
             if not self.is_over:
                 self.session.leave(reason)
-                self._closes_when_idle = True
                 self._flush_soon()
 
     def close(self) -> None:
@@ -247,12 +253,24 @@ class GridConnection:
         if self._must_stop_reading:
             self._watch.read(False)
         self._dispatch()  # of streams with new room, requests that may begin
-        if self._closes_when_idle or (session.is_peer_leaving and not session.is_leaving):
+        if session.is_leaving or session.is_peer_leaving:
             self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self.session.is_idle and not self._unsent and not self._streams:
+        if not self._is_idle:
+            return
+        if self.session.is_peer_leaving or self._is_leave_over:
             self._end("")
+        elif self._leave_timer is None:
+            self._leave_timer = self._loop.later(_LEAVE_SECONDS, self._on_leave_over)
+
+    def _on_leave_over(self) -> None:
+        self._is_leave_over = True
+        self._end_if_idle()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.session.is_idle and not self._unsent and not self._streams
 
     def _on_writable(self) -> None:
         self._is_blocked = False
@@ -278,7 +296,7 @@ class GridConnection:
             self._end(f"connection lost: {error.strerror or error}")
             return
         if not data:
-            self._end("the other side has closed the connection")
+            self._on_end_by_peer()
             return
         try:
             messages = self._channel.feed(data)
@@ -298,7 +316,7 @@ class GridConnection:
             return
         self._dispatch()
         if self._channel.is_closed_by_peer:
-            self._end("the other side has closed the connection")
+            self._on_end_by_peer()
             return
         if self._is_blocked and self._must_stop_reading:
             self._watch.read(False)  # until the peer takes what waits
@@ -411,13 +429,19 @@ class GridConnection:
                 pass  # the peer learns it from the end of the connection
         self._end(reason)
 
+    def _on_end_by_peer(self) -> None:
+        session = self.session
+        is_in_order = (session.is_leaving or session.is_peer_leaving) and self._is_idle
+        self._end("" if is_in_order else "the other side has closed the connection")
+
     def _end(self, reason: str) -> None:
         if self.is_over:
             return
         self.is_over = True
         self._watch.end()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._leave_timer):
+            if timer is not None:
+                timer.cancel()
         if not reason and not self._unsent:
             try:
                 self._sock.send(self._channel.close())

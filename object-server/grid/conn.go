@@ -56,6 +56,8 @@ type Conn struct {
 	ourStreams   int
 	theirStreams int
 	dataWaiters  []*Stream
+	leaveTimer   Timer // nil: not begun
+	isLeaveOver  bool  // the peer has had its time to close the connection
 	liveness     Timer
 	checkAt      time.Time // when liveness is due
 	lastPing     uint64
@@ -134,8 +136,10 @@ func (c *Conn) end(cause error) {
 	c.calls, c.active, c.streams, c.waiting, c.parked = nil, nil, nil, callList{}, taskList{}
 	c.callSweep.stop()
 	c.serveSweep.stop()
-	if c.liveness != nil {
-		c.liveness.Stop()
+	for _, timer := range []Timer{c.liveness, c.leaveTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	for _, b := range c.queue {
 		b.free()
@@ -210,7 +214,7 @@ func (c *Conn) checkLiveness() {
 	c.liveness.Reset(next)
 }
 
-// drain tells the peer that no more requests are accepted, and ends the connection when those in flight have ended.
+// drain tells the peer that no more requests are accepted. The connection ends when those in flight have ended.
 func (c *Conn) drain(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,12 +227,39 @@ func (c *Conn) drain(reason string) {
 	c.finishDrain()
 }
 
-// finishDrain ends a connection that drains and has nothing left to do. The caller holds mu.
+// leaveWait is how long the peer has to close an idle connection after GOAWAY, before this side does.
+const leaveWait = time.Second
+
+// finishDrain ends a connection on which a side has sent GOAWAY, and which has nothing left to do. The receiver of
+// GOAWAY closes it, because requests that it has sent meanwhile get an answer then. The caller holds mu.
 func (c *Conn) finishDrain() {
-	isIdle := c.inFlight == 0 && c.theirStreams == 0 && c.calling == 0 && c.ourStreams == 0 && c.waiting.head == nil
-	if c.isDraining && isIdle && len(c.queue) == 0 && !c.isWriting && c.cause == nil {
-		go c.end(ErrClosed)
+	isGone := c.isGone.Load()
+	if !c.isDraining && !isGone || c.cause != nil {
+		return
 	}
+	isIdle := c.inFlight == 0 && c.theirStreams == 0 && c.calling == 0 && c.ourStreams == 0 && c.waiting.head == nil
+	switch {
+	case !isIdle || len(c.queue) > 0 || c.isWriting:
+	case isGone || c.isLeaveOver:
+		go c.end(ErrClosed)
+	case c.leaveTimer == nil:
+		c.leaveTimer = c.grid.config.Clock.AfterFunc(leaveWait, c.endLeave)
+	}
+}
+
+// endLeave closes the connection in place of a peer that does not; it may still have to wait for requests.
+func (c *Conn) endLeave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isLeaveOver = true
+	c.finishDrain()
+}
+
+// leaves says whether a side has sent GOAWAY, or the connection has ended.
+func (c *Conn) leaves() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isDraining || c.isGone.Load()
 }
 
 // HasGoneAway says whether the peer accepts no more requests on this connection, or has lost it.

@@ -11,8 +11,8 @@ func (c *Conn) receive() {
 	for {
 		message, err := c.socket.read()
 		if err != nil {
-			if err = lostBy(err); err == errPeerClosed && c.isGone.Load() {
-				err = fmt.Errorf("%w: the peer went away as it said", ErrClosed)
+			if err = lostBy(err); err == errPeerClosed && c.leaves() {
+				err = fmt.Errorf("%w: the peer closed it after GOAWAY", ErrClosed)
 			}
 			c.end(err)
 			return
@@ -89,6 +89,7 @@ func (c *Conn) frame(f *frame.Frame, tasks *taskList) error {
 		for one := c.waiting.pop(); one != nil; one = c.waiting.pop() { // under mu, since their requesters may give up now
 			one.complete(errUnsent)
 		}
+		c.finishDrain()
 		c.mu.Unlock()
 	}
 	return nil

@@ -63,14 +63,13 @@ func (s *gridSender) update(ctx context.Context, target Target, rows []Row) erro
 	return newStatusError(status, location, body)
 }
 
-// ask sends a request, and once more if the server went away under it. Rows are merged, so they may arrive twice.
+// ask sends a request, and once more if its connection was lost. Rows are merged, so they may arrive twice.
 func (s *gridSender) ask(ctx context.Context, host string, payload []byte) ([]byte, error) {
 	peer := s.grid.Peer(host)
 	request := grid.Request{Name: updateName, Payload: payload, Timeout: s.timeout}
 	answer, err := peer.Do(ctx, request, nil)
-	isLost := errors.Is(err, grid.ErrLost)
-	if isLost || hasCode(err, grid.CodeGoingAway) {
-		request.Resent = isLost
+	if errors.Is(err, grid.ErrLost) {
+		request.Resent = true
 		return peer.Do(ctx, request, nil)
 	}
 	return answer, err

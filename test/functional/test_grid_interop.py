@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from martlet.tls.contexts import ClientTls
 
 MODULE = ROOT / "object-server"
 PROGRAM = ROOT / "test" / "support" / "grid_peer.go"
+GOAWAYS = 5
 OTHER = "another secret of another cluster here"
 
 pytestmark = pytest.mark.skipif(
@@ -153,6 +156,40 @@ def test_neither_accepts_a_certificate_of_another_authority(
     with service() as server:
         done = connect(go_peer, SECRET, server.address, *tls)
         assert "certificate signed by unknown authority" in done.stderr
+
+
+def test_python_asks_while_go_goes_away(go_peer: Path) -> None:
+    with serving(go_peer) as (address, process):
+        client = patient_client()
+        for _ in range(GOAWAYS):
+            connection = client.connection(address)
+            process.send_signal(signal.SIGHUP)
+            assert ask_in_threads(client, address, turns=20) == []
+            while not connection.is_over:
+                time.sleep(0.001)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--threads"]], ids=["green", "threads"])
+def test_go_asks_while_python_goes_away(go_peer: Path, arguments: list[str]) -> None:
+    with service(*arguments) as server:
+        command = [str(go_peer), "-secret", SECRET, "-load", "-connect"]
+        asking = subprocess.Popen(
+            [*command, f"127.0.0.1:{server.address[1]}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert asking.stdout
+        assert asking.stdout.readline() == "begun\n"
+        for _ in range(GOAWAYS):
+            before = server.counters()["requests"]
+            server.send(signal.SIGHUP)
+            while asking.poll() is None and server.counters()["requests"] < before + 100:
+                time.sleep(0.01)
+        output, errors = asking.communicate(timeout=PATIENCE_SECONDS)
+        assert output == "ok\n", errors
+        assert server.counters()["protocol_errors"] == 0
 
 
 def test_go_without_the_secret_of_python(go_peer: Path) -> None:

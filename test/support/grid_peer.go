@@ -5,7 +5,8 @@
 // With -certificate, -key and -ca it speaks TLS.
 //
 // Without -connect it serves: it prints its port; echo answers with the payload, never not at all, and the stream tee
-// sends its data back. With -connect it makes requests to grid_service.py, checks the answers and prints ok.
+// sends its data back. At SIGHUP it sends GOAWAY to all, and accepts others. With -connect it makes requests to
+// grid_service.py, checks the answers and prints ok. With -load it asks for echo until its input ends.
 package main
 
 import (
@@ -18,7 +19,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"martlet/object-server/grid"
@@ -32,6 +36,7 @@ func main() {
 	secret := flag.String("secret", "none", "")
 	checksum := flag.Bool("checksum", false, "")
 	connect := flag.String("connect", "", "")
+	load := flag.Bool("load", false, "")
 	var files certs.Files
 	flag.StringVar(&files.Certificate, "certificate", "", "")
 	flag.StringVar(&files.Key, "key", "", "")
@@ -74,14 +79,59 @@ func main() {
 	g, err := grid.New(config)
 	check(err)
 	if *connect != "" {
-		call(g.Peer(*connect))
+		ask := call
+		if *load {
+			ask = callOn
+		}
+		ask(g.Peer(*connect))
 		fmt.Println("ok")
 		return
 	}
+	var serving atomic.Pointer[grid.Grid]
+	serving.Store(g)
+	go func() {
+		hangUp := make(chan os.Signal, 1)
+		signal.Notify(hangUp, syscall.SIGHUP)
+		for range hangUp {
+			next, err := grid.New(config)
+			check(err)
+			check(serving.Swap(next).Drain(context.Background(), "SIGHUP"))
+		}
+	}()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	fmt.Println(l.Addr().(*net.TCPAddr).Port)
-	check(http.Serve(listen(l), g))
+	check(http.Serve(listen(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.Load().ServeHTTP(w, r)
+	})))
+}
+
+// callOn asks for echo until the input ends. It prints a line after the first answer.
+func callOn(p *grid.Peer) {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	var wg sync.WaitGroup
+	var first sync.Once
+	for range 16 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				_, err := p.Do(context.Background(), grid.Request{Name: "echo", Payload: []byte("x")}, nil)
+				check(err)
+				first.Do(func() { fmt.Println("begun") })
+			}
+		}()
+	}
+	wg.Wait()
 }
 
 func call(p *grid.Peer) {

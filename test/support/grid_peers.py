@@ -135,12 +135,12 @@ class RawPeer:
         return proof
 
 
-def ask_in_threads(client: GridClient, address: Address) -> list[object]:
+def ask_in_threads(client: GridClient, address: Address, turns: int = 100) -> list[object]:
     """Requests of 16 threads; the answers that were wrong."""
     wrong: list[object] = []
 
     def ask(number: int) -> None:
-        for turn in range(100):
+        for turn in range(turns):
             payload = b"%d of %d " % (turn, number) * (turn + 1)
             try:
                 if client.request(address, "echo", payload) != payload:

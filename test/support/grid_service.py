@@ -7,7 +7,7 @@
 It prints its port. Handlers: ``echo`` answers with the payload, ``slow`` after the seconds that the
 payload names, ``never`` not at all, ``bad`` with an error, ``broken`` with an exception, ``pid``
 with the process id, ``counters`` with counters as JSON. The stream ``tee`` sends its data back.
-SIGTERM lets it drain.
+SIGTERM lets it drain; at SIGHUP it sends GOAWAY to all, and accepts others.
 """
 
 from __future__ import annotations
@@ -115,6 +115,18 @@ class Service:
 
             eventlet.spawn_n(function)
 
+    def at_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
+        bell = os.eventfd(0, os.EFD_NONBLOCK)
+
+        def await_signals() -> None:
+            while True:
+                select.select([bell], [], [])
+                os.eventfd_read(bell)
+                action()
+
+        signal.signal(number, lambda _number, _frame: os.eventfd_write(bell, 1))
+        self.spawn(await_signals)
+
     def run(self) -> None:
         from martlet.tls.contexts import server_context
         from martlet.wsgi.limits import Limits
@@ -129,14 +141,8 @@ class Service:
         server = HttpServer(
             listener, self.app, Limits(), logger, self.spawn, 1024, 10_000, self.door
         )
-        bell = os.eventfd(0, os.EFD_NONBLOCK)
-
-        def await_signal() -> None:
-            select.select([bell], [], [])
-            server.stop()
-
-        signal.signal(signal.SIGTERM, lambda _number, _frame: os.eventfd_write(bell, 1))
-        self.spawn(await_signal)
+        self.at_signal(signal.SIGTERM, server.stop)
+        self.at_signal(signal.SIGHUP, self.grid.drain)
         print(listener.getsockname()[1], flush=True)
         server.run()
 
