@@ -42,14 +42,15 @@ def framing(call: Call, *, ignores_checksum: bool = False) -> Framing:
     """
     request = Request(call.environ)
     try:
-        length = None if request.is_chunked else request.content_length or 0
+        length = None if request.is_chunked else request.content_length
     except HTTPException:
         raise S3Error("InvalidArgument", "Content-Length must be a number.") from None
-    is_v4 = call.claim.chunks is not None
+    claim = call.claim
+    can_be_chunked = claim.is_anonymous or (claim.chunks is not None and not claim.is_presigned)
     headers = call.headers
     if ignores_checksum:
         headers = {n: v for n, v in headers.items() if not n.startswith(PREFIX)}
-    return framing_of(headers, call.claim.content_sha256, length, is_v4)
+    return framing_of(headers, claim.content_sha256, length, can_be_chunked)
 
 
 def open_body(call: Call, form: Framing) -> CheckedBody:
@@ -60,7 +61,7 @@ def open_body(call: Call, form: Framing) -> CheckedBody:
     signer = None
     if form.is_signed and call.claim.chunks is not None:
         signer = ChunkSigner(call.claim.chunks, call.proof.signing_key)
-    decoded = ChunkedSource(source, signer, form.has_trailer)
+    decoded = ChunkedSource(source, signer, form.has_trailer, form.length)
     return CheckedBody(decoded, form, decoded.trailers)
 
 

@@ -353,15 +353,14 @@ class Call:
         """The error; one about a signature tells what the signature should cover."""
         if error.code != "SignatureDoesNotMatch":
             return error
-        error.fields |= {
-            "AWSAccessKeyId": self.owner_id,
-            "StringToSign": self.claim.string_to_sign.decode("utf-8", "replace"),
-            "SignatureProvided": self.claim.signature,
-        }
+        texts = {"StringToSign": self.claim.string_to_sign.decode("utf-8", "replace")}
         if self.claim.canonical_request:
-            error.fields["CanonicalRequest"] = self.claim.canonical_request.decode(
-                "utf-8", "replace"
-            )
+            texts["CanonicalRequest"] = self.claim.canonical_request.decode("utf-8", "replace")
+        # An error about a chunk has the text that the chunk's signature covers.
+        texts["StringToSign"] = error.fields.get("StringToSign", texts["StringToSign"])
+        dumps = {f"{name}Bytes": text.encode().hex(" ") for name, text in texts.items()}
+        claimed = {"AWSAccessKeyId": self.owner_id, "SignatureProvided": self.claim.signature}
+        error.fields = claimed | error.fields | texts | dumps
         return error
 
     def _missing(self, method: str, bucket: str, key: str) -> S3Error:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from martlet.http.environ import UNDERSCORED_HEADERS, Environ
@@ -12,6 +13,7 @@ from proxy.s3.options import S3Options
 from proxy.s3.wire.addressing import Address, bucket_in_host, is_bucket_name
 from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message, parse_query
 from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.payload import STREAMING_UNSIGNED_TRAILER
 from proxy.s3.wire.signature_v2 import (
     claim_of_header_v2,
     claim_of_query_v2,
@@ -107,4 +109,10 @@ def claim_of(message: Message, options: S3Options, now: float) -> Claim:
     if options.bucket_namespace != "cluster":
         text = "A request without a signature does not tell the account of the bucket."
         raise S3Error("AccessDenied", text)
-    return ANONYMOUS
+    return replace(ANONYMOUS, content_sha256=_unsigned_mode(message))
+
+
+def _unsigned_mode(message: Message) -> str:
+    """Whether the body of a request without a signature is in chunks."""
+    mode = message.headers.get("x-amz-content-sha256", "")
+    return mode if mode == STREAMING_UNSIGNED_TRAILER else ""

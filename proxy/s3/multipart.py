@@ -203,7 +203,7 @@ def _wanted_parts(call: Call, body: bytes, checks: WholeChecksum) -> list[tuple[
 
 def _invalid_part(upload_id: str, number: str, etag: str) -> S3Error:
     fields = {"UploadId": upload_id, "PartNumber": number, "ETag": etag}
-    return S3Error("InvalidPart", fields={name: text for name, text in fields.items() if text})
+    return S3Error("InvalidPart", fields=fields)
 
 
 def _etag_of(md5s: list[str]) -> str:

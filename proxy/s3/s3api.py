@@ -89,7 +89,9 @@ class S3Api:
         )
 
     def _respond(self, call: Call) -> Response:
-        check_content_sha256(call.claim.content_sha256)
+        claim = call.claim
+        if claim.chunks is not None and not claim.is_presigned:
+            check_content_sha256(claim.content_sha256)
         self._check_address(call.address)
         check_unsupported(call.headers)
         _check_owner(call)

@@ -107,14 +107,14 @@ def trailing_algorithm(headers: Mapping[str, str]) -> str | None:
     trailer = headers.get("x-amz-trailer")
     if trailer is None:
         return None
-    name = trailer.strip().lower()
-    if "," in name:
+    names = [name.strip() for name in trailer.strip().rstrip(",").lower().split(",")]
+    algorithms = [name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)]
+    if len(algorithms) != len(names) or not set(algorithms) <= set(ALGORITHMS):
+        text = "The value specified in the x-amz-trailer header is not supported"
+        raise S3Error("InvalidRequest", text)
+    if len(algorithms) > 1:
         raise S3Error("InvalidRequest", _SEVERAL)
-    algorithm = name.removeprefix(PREFIX)
-    if not name.startswith(PREFIX) or algorithm not in ALGORITHMS:
-        raise S3Error("InvalidRequest", "The value specified in the x-amz-trailer header is not "
-                      "supported")  # fmt: skip
-    return algorithm
+    return algorithms[0]
 
 
 def wanted_algorithm(headers: Mapping[str, str]) -> str | None:

@@ -23,11 +23,22 @@ _HEADER_BYTES_MAX = 1024
 _TRAILER_BYTES_MAX = 4096
 _CHUNK_BYTES_MIN = 8192
 _PLAIN = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
-_SIGNED = re.compile(rb"([0-9A-Fa-f]{1,15}) *; *chunk-signature *= *([^;\r\n]{0,128})\r\n")
-#: The message about a body of another length than announced.
-OTHER_LENGTH = "You did not provide the number of bytes specified by the Content-Length HTTP header"
+_SIGNED = re.compile(rb"([0-9A-Fa-f]{1,15}) *; *chunk-signature *= *([^;\r\n]{1,128})\r\n")
+#: Something else in the place of the signature, which then is no signature that matches.
+_OTHER = re.compile(rb"([0-9A-Fa-f]{1,15}) *; *((?!chunk-signature *=)[^=\r\n]+=[^\r\n]*)\r\n")
+_OTHER_LENGTH = (
+    "You did not provide the number of bytes specified by the Content-Length HTTP header"
+)
 _EMPTY_HASH = hashlib.sha256().hexdigest()
 _TRAILER_SIGNATURE = "x-amz-trailer-signature"
+
+
+def other_length(provided: int, expected: int | None) -> S3Error:
+    """The error about a body of another length than announced."""
+    if expected is None:
+        return S3Error("IncompleteBody", _OTHER_LENGTH)
+    fields = {"NumberBytesExpected": str(expected), "NumberBytesProvided": str(provided)}
+    return S3Error("IncompleteBody", _OTHER_LENGTH, fields=fields)
 
 
 class Source(Protocol):
@@ -70,7 +81,8 @@ class ChunkSigner:
         text = f"{algorithm}\n{timestamp}\n{scope}\n{self._previous}\n{rest}"
         own = hmac.new(self._key(), text.encode("latin-1"), hashlib.sha256).hexdigest()
         if not hmac.compare_digest(own.encode("ascii"), signature.encode("latin-1")):
-            raise S3Error("SignatureDoesNotMatch")
+            fields = {"StringToSign": text, "SignatureProvided": signature}
+            raise S3Error("SignatureDoesNotMatch", fields=fields)
         self._previous = signature
 
 
@@ -84,13 +96,22 @@ class ChunkedSource:
 
     :param signer: checks each chunk; None if they are not signed.
     :param has_trailer: whether trailing headers must follow.
+    :param length: of the decoded body; None if it is unknown.
     """
 
-    def __init__(self, source: Source, signer: ChunkSigner | None, has_trailer: bool) -> None:
+    def __init__(
+        self,
+        source: Source,
+        signer: ChunkSigner | None,
+        has_trailer: bool,
+        length: int | None = None,
+    ) -> None:
         self.trailers: dict[str, str] = {}
         self._source = source
         self._signer = signer
         self._has_trailer = has_trailer
+        self._length = length
+        self._announced = 0
         self._left = 0
         self._number = 0
         self._is_finished = False
@@ -121,6 +142,9 @@ class ChunkedSource:
     def _next_chunk(self) -> None:
         header = self._read_header()
         self._number += 1
+        self._announced += header.size
+        if self._length is not None and self._announced > self._length:
+            raise other_length(self._announced, self._length)
         if header.size == 0:
             if self._signer is not None:
                 self._signer.accept(_EMPTY_HASH, header.signature)
@@ -134,7 +158,10 @@ class ChunkedSource:
 
     def _read_header(self) -> _Header:
         line = self._source.readline(_HEADER_BYTES_MAX)
-        match = (_PLAIN if self._signer is None else _SIGNED).fullmatch(line)
+        if self._signer is None:
+            match = _PLAIN.fullmatch(line)
+        else:
+            match = _SIGNED.fullmatch(line) or _OTHER.fullmatch(line)
         if match is None:
             raise S3Error("IncompleteBody")
         signature = "" if self._signer is None else match[2].strip().decode("latin-1")
@@ -148,6 +175,10 @@ class ChunkedSource:
 
     def _finish(self) -> None:
         self._is_finished = True
+        if self._length is not None and self._announced < self._length:
+            if self._signer is not None:
+                raise S3Error("IncompleteBody")
+            raise other_length(self._announced, self._length)
         lines = []
         left = _TRAILER_BYTES_MAX
         while line := self._source.readline(left):
@@ -160,22 +191,32 @@ class ChunkedSource:
                 break
             lines.append(line)
         if lines and not self._has_trailer:
-            raise S3Error("MalformedTrailerError")
+            raise S3Error("MalformedTrailerError" if self._signer is None else "IncompleteBody")
         if self._has_trailer:
             self._take_trailers(lines)
-        if self._source.read(1):
-            raise S3Error("IncompleteBody", OTHER_LENGTH)
+            self._skip_rest(left)
+        elif self._source.read(1):
+            raise other_length(self._announced + 1, self._length)
+
+    def _skip_rest(self, most: int) -> None:
+        """Ignore what follows the empty line behind trailing headers, as Amazon does."""
+        while data := self._source.read(most):
+            most -= len(data)
+            if most <= 0:
+                raise S3Error("MalformedTrailerError")
 
     def _take_trailers(self, lines: list[bytes]) -> None:
         signed = b""
         for line in lines:
             name, colon, value = line.rstrip(b"\r\n").partition(b":")
             key = name.decode("latin-1").strip().lower()
-            if not colon or key in self.trailers:
+            if not colon:
                 raise S3Error("MalformedTrailerError")
-            self.trailers[key] = value.decode("latin-1").strip()
+            self.trailers[key] = value.decode("latin-1").strip()  # the last of a name counts
             if key != _TRAILER_SIGNATURE:
                 signed += f"{key}:{self.trailers[key]}\n".encode("latin-1")
         signature = self.trailers.pop(_TRAILER_SIGNATURE, "")
         if self._signer is not None:
+            if not signature:
+                raise S3Error("IncompleteBody")
             self._signer.accept_trailer(signed, signature)

@@ -152,7 +152,7 @@ def error_document(error: S3Error, resource: str, request_id: str, host_id: str)
     document.text("Code", error.code)
     document.text("Message", error.message)
     for name, value in error.fields.items():
-        document.text(name, value)
+        document.lines(name, value)
     document.text("Resource", resource)
     document.text("RequestId", request_id)
     document.text("HostId", host_id)

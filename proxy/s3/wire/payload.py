@@ -21,7 +21,7 @@ from proxy.s3.wire.checksums import (
     trailing_algorithm,
     wanted_algorithm,
 )
-from proxy.s3.wire.chunked import OTHER_LENGTH
+from proxy.s3.wire.chunked import other_length
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.signature_v4 import UNSIGNED, is_sha256
 
@@ -47,7 +47,7 @@ _STREAMING = (STREAMING_SIGNED, STREAMING_SIGNED_TRAILER, STREAMING_UNSIGNED_TRA
 class Framing(NamedTuple):
     """The form of a body, from its headers.
 
-    :param sha256: the hash that the signature covers; empty if it covers none.
+    :param sha256: the hash that the client states; empty if it states none.
     :param length: of the decoded body; None if it is unknown.
     :param algorithm: the checksum that is computed, if any.
     :param checksum: its value in base64, if a header states it. Without one, and without a trailer,
@@ -64,11 +64,13 @@ class Framing(NamedTuple):
 
 
 def framing_of(
-    headers: Mapping[str, str], content_sha256: str, length: int | None, is_v4: bool
+    headers: Mapping[str, str], content_sha256: str, length: int | None, can_be_chunked: bool
 ) -> Framing:
     """Read the headers about a body.
 
     :param length: Content-Length; None if the transfer is chunked.
+    :param can_be_chunked: whether the signature is of version 4 in a header, or there is none. With
+        another one, the body is not decoded, and what stands for its hash is compared as it is.
     :raises S3Error: they are malformed, contradict one another, or are not supported.
     """
     trailing = trailing_algorithm(headers)
@@ -85,18 +87,22 @@ def framing_of(
         raise S3Error("InvalidRequest", _NO_CHECKSUM)
     checksum = stated[1] if stated else None
     mode = content_sha256
-    if mode.startswith("STREAMING-"):
+    is_streaming = mode.startswith("STREAMING-")
+    if trailing and not is_streaming:
+        raise S3Error("MalformedTrailerError")
+    if not can_be_chunked:
+        if is_streaming and (decoded := _decoded_length(headers)) != length:
+            raise other_length(length or 0, decoded)
+        sha256 = "" if mode == UNSIGNED else mode
+        return Framing(sha256, length, False, False, False, algorithm, checksum)
+    if is_streaming:
         check_content_sha256(mode)
         if mode not in _STREAMING:
             raise S3Error("NotImplemented", f"{mode} is not supported.")
         has_trailer = trailing is not None
         decoded = _decoded_length(headers)
         is_signed = mode != STREAMING_UNSIGNED_TRAILER
-        if is_signed and not is_v4:
-            raise S3Error("InvalidRequest", "Signed chunks need a signature of version 4.")
         return Framing("", decoded, True, is_signed, has_trailer, algorithm, checksum)
-    if trailing:
-        raise S3Error("MalformedTrailerError")
     check_content_sha256(mode)
     sha256 = mode if is_sha256(mode) else ""
     return Framing(sha256, length, False, False, False, algorithm, checksum)
@@ -111,10 +117,8 @@ def check_content_sha256(value: str) -> None:
 
 def _decoded_length(headers: Mapping[str, str]) -> int:
     text = headers.get("x-amz-decoded-content-length")
-    if text is None:
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 20):
         raise S3Error("MissingContentLength")
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise S3Error("InvalidArgument", "x-amz-decoded-content-length must be a number.")
     return int(text)
 
 
@@ -190,8 +194,8 @@ class CheckedBody:
 
     def _finish(self) -> None:
         self._is_finished = True
-        if self._framing.is_chunked and self._source.read(1):
-            raise S3Error("IncompleteBody", OTHER_LENGTH)
+        if self._framing.is_chunked:
+            self._source.read(1)  # the end, and what follows it
         if self._sha256 is not None and self._sha256.hexdigest() != self._framing.sha256.lower():
             fields = {
                 "ClientComputedContentSHA256": self._framing.sha256,

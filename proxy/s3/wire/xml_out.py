@@ -27,6 +27,11 @@ class Document:
             value = "true" if value else "false"
         self._parts.append(f"<{name}>{escape_xml(str(value))}</{name}>")
 
+    def lines(self, name: str, value: str) -> None:
+        """Add an element with text whose ends of lines stay as they are."""
+        text = "\n".join(escape_xml(line) for line in value.split("\n"))
+        self._parts.append(f"<{name}>{text}</{name}>")
+
     def content(self, value: str) -> None:
         """Add text to the element that is open."""
         self._parts.append(escape_xml(value))

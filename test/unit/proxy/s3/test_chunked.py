@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.s3.claims import claim_of
+from proxy.s3.options import S3Options
 from proxy.s3.wire.checksums import ALGORITHMS
 from proxy.s3.wire.chunked import ChunkedSource, ChunkSigner
-from proxy.s3.wire.credentials import Chunks
+from proxy.s3.wire.credentials import Chunks, Message
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import (
     STREAMING_SIGNED_TRAILER,
@@ -111,9 +113,9 @@ def test_any_changed_byte_is_found(position: int, change: int) -> None:
     ("trailer", "code"),
     [
         (TRAILER.replace(b"sOO8", b"sOO9"), "SignatureDoesNotMatch"),
-        (TRAILER.partition(b"\r\n")[0] + b"\r\n", "SignatureDoesNotMatch"),
+        (TRAILER.partition(b"\r\n")[0] + b"\r\n", "IncompleteBody"),
         (b"no colon\r\n", "MalformedTrailerError"),
-        (TRAILER.partition(b"\r\n")[0] + b"\r\n" + TRAILER, "MalformedTrailerError"),
+        (TRAILER.partition(b"\r\n")[0] + b"\r\n" + TRAILER, "SignatureDoesNotMatch"),
         (b"a:" + b"x" * 5000 + b"\r\n", "MalformedTrailerError"),
     ],
 )
@@ -208,3 +210,117 @@ def test_headers_about_the_body_that_contradict(
     with pytest.raises(S3Error) as caught:
         framing_of(headers, sha256, 10, True)
     assert caught.value.code == code
+
+
+CRC = b"x-amz-checksum-crc32:AAAAAA==\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "length", "provided"),
+    [
+        (b"40\r\n" + b"a" * 64 + b"\r\n0\r\n\r\n", 32, "64"),
+        (b"4\r\naaaa\r\n0\r\n\r\n1c\r\n" + b"a" * 28 + b"\r\n0\r\n\r\n", 32, "4"),
+    ],
+)
+def test_chunks_have_the_length_that_was_announced(body: bytes, length: int, provided: str) -> None:
+    with pytest.raises(S3Error) as caught:
+        read_all(ChunkedSource(BytesIO(body), None, has_trailer=False, length=length))
+    assert caught.value.code == "IncompleteBody"
+    assert caught.value.fields == {"NumberBytesExpected": "32", "NumberBytesProvided": provided}
+
+
+@pytest.mark.parametrize("rest", [b"", b"\r\n", b"\r\n\r\n", b"\r\nmore:x\r\n", b"\r\n\xff\x00"])
+def test_what_follows_the_trailers_is_ignored(rest: bytes) -> None:
+    source = ChunkedSource(BytesIO(b"0\r\n" + CRC + rest), None, has_trailer=True)
+    assert read_all(source) == b""
+    assert source.trailers == {"x-amz-checksum-crc32": "AAAAAA=="}
+
+
+def test_what_follows_the_trailers_is_bounded() -> None:
+    body = BytesIO(b"0\r\n" + CRC + b"\r\n" + b"x" * 100_000)
+    with pytest.raises(S3Error) as caught:
+        read_all(ChunkedSource(body, None, has_trailer=True))
+    assert caught.value.code == "MalformedTrailerError"
+    assert body.tell() < 10_000
+
+
+def test_the_last_trailer_of_a_name_counts() -> None:
+    body = b"0\r\n" + CRC.replace(b"A", b"B") + CRC
+    source = ChunkedSource(BytesIO(body), None, has_trailer=True)
+    assert read_all(source) == b""
+    assert source.trailers == {"x-amz-checksum-crc32": "AAAAAA=="}
+
+
+@pytest.mark.parametrize(
+    ("extension", "code"),
+    [
+        (b"chunk-signature=", "IncompleteBody"),
+        (b"chunk-signature=wrong", "SignatureDoesNotMatch"),
+        (b"extra=1;chunk-signature=%s" % PLAIN[0].encode(), "SignatureDoesNotMatch"),
+    ],
+)
+def test_chunks_with_another_signature(extension: bytes, code: str) -> None:
+    first = b"10000;%s\r\n%s\r\n" % (extension, PIECES[0])
+    with pytest.raises(S3Error) as caught:
+        read_all(signed([first]))
+    assert caught.value.code == code
+    if code == "SignatureDoesNotMatch":
+        assert caught.value.fields["StringToSign"].startswith("AWS4-HMAC-SHA256-PAYLOAD\n")
+
+
+@pytest.mark.parametrize("more", ["", ",", ",,", ",, "])
+def test_commas_after_the_name_of_the_trailer(more: str) -> None:
+    headers = {
+        "x-amz-trailer": f"x-amz-checksum-crc32{more}",
+        "x-amz-decoded-content-length": "1",
+    }
+    assert framing_of(headers, STREAMING_UNSIGNED_TRAILER, 10, True).algorithm == "crc32"
+
+
+@pytest.mark.parametrize(
+    ("trailer", "message"),
+    [
+        ("x-amz-checksum-crc32, ,", "not supported"),
+        (",x-amz-checksum-crc32", "not supported"),
+        ("x-amz-checksum-crc32,x-amz-foo", "not supported"),
+        ("x-amz-checksum-crc32,x-amz-checksum-sha1", "Multiple checksum Types"),
+    ],
+)
+def test_other_names_of_the_trailer(trailer: str, message: str) -> None:
+    headers = {"x-amz-trailer": trailer, "x-amz-decoded-content-length": "1"}
+    with pytest.raises(S3Error, match=message) as caught:
+        framing_of(headers, STREAMING_UNSIGNED_TRAILER, 10, True)
+    assert caught.value.code == "InvalidRequest"
+
+
+@pytest.mark.parametrize("word", ["invalid", "unsigned-payload", STREAMING_UNSIGNED_TRAILER])
+def test_other_signatures_do_not_decode_the_body(word: str) -> None:
+    """Presigned URLs and signatures of version 2: the word is compared with the body's hash."""
+    form = framing_of({"x-amz-decoded-content-length": "5"}, word, 5, False)
+    body = CheckedBody(BytesIO(b"1\r\na\r"), form)
+    with pytest.raises(RefusedBody):
+        body.read()
+    assert body.failure is not None
+    assert body.failure.code == "XAmzContentSHA256Mismatch"
+    assert body.failure.fields["ClientComputedContentSHA256"] == word
+
+
+def test_other_signatures_compare_both_lengths() -> None:
+    with pytest.raises(S3Error) as caught:
+        framing_of({"x-amz-decoded-content-length": "5"}, STREAMING_UNSIGNED_TRAILER, 9, False)
+    assert caught.value.fields == {"NumberBytesExpected": "5", "NumberBytesProvided": "9"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "mode"),
+    [
+        (STREAMING_UNSIGNED_TRAILER, STREAMING_UNSIGNED_TRAILER),
+        ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", ""),  # a word for signed requests
+        ("UNSIGNED-PAYLOAD", ""),
+    ],
+)
+def test_a_body_without_a_signature_may_be_in_chunks(sent: str, mode: str) -> None:
+    message = Message("PUT", "/bucket/k", [], {"x-amz-content-sha256": sent})
+    claim = claim_of(message, S3Options(bucket_namespace="cluster"), 0.0)
+    assert claim.is_anonymous
+    assert claim.content_sha256 == mode
