@@ -12,6 +12,9 @@ KEYSTONE_INSTALLED := $(KEYSTONE_VENV)/.installed
 # Sphinx brings thirty.
 DOC_VENV := .venv-doc
 DOC_INSTALLED := $(DOC_VENV)/.installed
+# The driver of a browser has 40 MB.
+CONSOLE_VENV := .venv-console
+CONSOLE_INSTALLED := $(CONSOLE_VENV)/.installed
 AUDIT_VENV := .venv-audit
 AUDIT_INSTALLED = $(AUDIT_VENV)/.installed-$(PIP_AUDIT_VERSION)-$(GOVULNCHECK_VERSION)
 OBJECT_SERVER := build/bin/martlet-object-server
@@ -53,7 +56,7 @@ export PIP_RETRIES ?= 8
 export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone go-check go-security audit go-test crash linear fuzz \
+.PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
 	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
@@ -117,6 +120,9 @@ functional: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## real processes
 
 keystone: $(INSTALLED_FOR_TESTS) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## tenants and quotas with a real Keystone
 	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin $(BIN)/pytest -q --durations=5 test/keystone
+
+console-test: $(CONSOLE_INSTALLED) $(OBJECT_SERVER) ## the console in a real browser, Chromium (CONSOLE_ARGS="-k sharing"; MARTLET_SCREENSHOTS=doc/images)
+	PYTHONPATH=test/console $(CONSOLE_VENV)/bin/pytest -q -p no:cacheprovider $(CONSOLE_ARGS) test/console
 
 functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
 	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q -n 2 --dist loadfile --durations=10 test/functional
@@ -217,7 +223,7 @@ bench-engine: .go-ok ## the storage engine by itself (BENCH_ARGS="throughput --r
 	$(PYTHON) bench/engine.py $(BENCH_ARGS)
 
 clean: ## remove what was built and installed; the cluster's data (MARTLET_HOME) stay
-	rm -rf $(VENV) $(KEYSTONE_VENV) $(DOC_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(KEYSTONE_VENV) $(DOC_VENV) $(CONSOLE_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps ---------------------------------------------------------------------------------------
@@ -251,6 +257,15 @@ $(DOC_INSTALLED): constraints.txt constraints-doc.txt
 	@echo "martlet: installing Sphinx into $(DOC_VENV)"
 	@$(PYTHON) -m venv $(DOC_VENV)
 	@$(DOC_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-doc.txt
+	@touch $@
+
+$(CONSOLE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-console.txt
+	@.ci/preflight $(PYTHON)
+	@echo "martlet: installing the driver of a browser into $(CONSOLE_VENV)"
+	@$(PYTHON) -m venv $(CONSOLE_VENV)
+	@$(CONSOLE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools
+	@$(CONSOLE_VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation \
+		-c constraints.txt -c constraints-console.txt -e . playwright pytest
 	@touch $@
 
 $(AUDIT_INSTALLED):

@@ -24,9 +24,11 @@ TRIAL_USERS = {
 }
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache domain_remap etag-quoter "
-    "listing_formats container_sync bulk tempurl formpost s3api tempauth staticweb copy "
+    "listing_formats container_sync console bulk tempurl formpost s3api tempauth staticweb copy "
     "container-quotas account-quotas slo dlo versioned_writes symlink proxy-logging proxy-server"
 )
+#: Where the filter console of the pipeline answers.
+CONSOLE_PATH = "/console/"
 #: Kind of server -> background jobs in its conf -> seconds from one pass to the next. They are
 #: short, since such a cluster is small.
 JOBS: Mapping[str, Mapping[str, int]] = {
@@ -109,6 +111,7 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
             "storage_domain": "localhost, example.net",
         },
         "filter:container_sync": {"use": "egg:martlet#container_sync"},
+        "filter:console": {"use": "egg:martlet#console"},
         "filter:tempurl": {"use": "egg:martlet#tempurl"},
         "filter:formpost": {"use": "egg:martlet#formpost"},
         "filter:s3api": {"use": "egg:martlet#s3api", "storage_domain": "localhost"},

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cluster.confs import write_confs
+from cluster.confs import CONSOLE_PATH, write_confs
 from cluster.errors import ClusterError, Stopped
 from cluster.layout import Home, Layout
 from cluster.lock import lock_home
@@ -199,6 +199,7 @@ def _print_ready(proxy_port: int) -> None:
     print(
         f"ready {url}\n"
         f"\n"
+        f"  console   {url}{CONSOLE_PATH}\n"
         f"  auth URL  {url}{AUTH_PATH}\n"
         f"  user      {TRIAL_USER}\n"
         f"  key       {TRIAL_KEY}\n"

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
@@ -28,6 +29,9 @@ def test_up_says_how_to_use_it(cluster: RunningCluster) -> None:
     assert after.count("swift -A ") == 2
     assert "WARNING" in after
     assert "for trials only" in after
+    console = urlsplit(after[after.index("console ") :].split()[1]).path
+    page = Account(cluster.port).send("GET", console)
+    assert (page.status, b"martlet console" in page.body) == (200, True)
 
 
 def test_status_names_every_service(cluster: RunningCluster, four_nodes: RunningCluster) -> None:

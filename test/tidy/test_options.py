@@ -79,6 +79,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:name_check": ["proxy.middleware.limits.name_check:NameCheckOptions"],
         "filter:read_only": ["proxy.middleware.limits.read_only:ReadOnlyOptions"],
         "filter:container_sync": ["proxy.middleware.auth.container_sync:ContainerSyncOptions"],
+        "filter:console": ["proxy.console.console:ConsoleOptions"],
         "filter:tempurl": ["proxy.middleware.signed_urls.tempurl:TempURLOptions"],
         "filter:s3api": ["proxy.s3.options:S3Options"],
         "filter:formpost": ["proxy.middleware.signed_urls.formpost:FormPostOptions"],

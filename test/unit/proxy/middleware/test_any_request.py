@@ -17,6 +17,7 @@ from martlet.http.call import call_app
 from martlet.http.environ import Environ, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import Response
+from proxy.console import console
 from proxy.info_registry import clear_info
 from proxy.middleware.auth import container_sync
 from proxy.middleware.limits import name_check, read_only
@@ -30,6 +31,7 @@ FILTERS: list[Callable[..., Callable[[WSGIApp], WSGIApp]]] = [
     crossdomain.filter_factory,
     domain_remap.filter_factory,
     etag_quoter.filter_factory,
+    console.filter_factory,
     container_sync.filter_factory,
     tempurl.filter_factory,
     formpost.filter_factory,

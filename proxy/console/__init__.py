@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console: a web page for users and operators, served below ``/console/`` (doc/console.md)."""
