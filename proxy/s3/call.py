@@ -112,6 +112,8 @@ class Call:
         self.proof = Proof(claim)
         self.params = {_text(name): _text(value) for name, value in message.query}
         self.app = app
+        #: Whether the body is the file of a form, whose length is not known before its end.
+        self.is_form = False
         self._account: str | None = None
         self._is_authenticated = claim.is_anonymous
         #: The accounts of buckets, where names are unique in the cluster; None for free names.

@@ -61,14 +61,14 @@ def store(
     :raises S3Error: nothing was stored.
     """
     form = framing(call)
-    if form.length is None:
+    if form.length is None and not call.is_form:
         raise S3Error("MissingContentLength")
     if algorithm:
         form = _with_checksum(form, algorithm)
     md5 = content_md5(call)
     body = open_body(call, form)
     environ = call.request("PUT", bucket, key, headers=headers)
-    environ["CONTENT_LENGTH"] = str(form.length)
+    _announce(environ, form.length)
     environ["wsgi.input"] = body
     if md5 is not None:
         environ["HTTP_ETAG"] = md5
@@ -86,6 +86,15 @@ def store(
             error.fields["ExpectedDigest"] = md5
         raise error
     return stored, _shown_sum(body, form)
+
+
+def _announce(environ: Environ, length: int | None) -> None:
+    """Set the length of the body of a write; None if it is not known."""
+    environ.pop("CONTENT_LENGTH", None)
+    if length is None:
+        environ["HTTP_TRANSFER_ENCODING"] = "chunked"
+    else:
+        environ["CONTENT_LENGTH"] = str(length)
 
 
 def _with_checksum(form: Framing, algorithm: str) -> Framing:
@@ -118,8 +127,7 @@ def _check_empty(environ: Environ, body: CheckedBody, form: Framing) -> None:
     # write of no bytes without its ETag. In both cases let the write read to the end.
     is_conditional = {"HTTP_IF_NONE_MATCH", "HTTP_X_BACKEND_IF_TIMESTAMP"} & environ.keys()
     if form.is_chunked or is_conditional:
-        del environ["CONTENT_LENGTH"]
-        environ["HTTP_TRANSFER_ENCODING"] = "chunked"
+        _announce(environ, None)
         return
     try:
         body.read(1)

@@ -27,9 +27,10 @@ from proxy.s3 import cors
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
 from proxy.s3.copy_object import source_of
+from proxy.s3.forms import is_form, post_form
 from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
-from proxy.s3.operations import is_copy, operation_of
+from proxy.s3.operations import Operation, is_copy, operation_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
 from proxy.s3.wire.addressing import Address, address_of, is_bucket_name
@@ -63,6 +64,10 @@ class S3Api:
             message = message_of(environ, address)
             if message.method == "OPTIONS":
                 response = self._preflight(environ, address, message)
+            elif is_form(environ, self._domains):
+                now = self._clock()
+                call, store = post_form(environ, address, self._options, now, self._new_call)
+                response = self._respond(call, store)
             else:
                 if "HTTP_ORIGIN" in environ:  # in one namespace, it suffices for the bucket's rules
                     call = self._new_call(environ, address, message, ANONYMOUS)
@@ -84,18 +89,19 @@ class S3Api:
     def _is_for_s3(self, environ: Environ) -> bool:
         return (
             is_for_s3(environ, self._domains)
+            or is_form(environ, self._domains)
             or self._is_anonymous(environ)
             or cors.is_preflight(environ)
         )
 
-    def _respond(self, call: Call) -> Response:
+    def _respond(self, call: Call, operation: Operation | None = None) -> Response:
         claim = call.claim
         if claim.chunks is not None and not claim.is_presigned:
             check_content_sha256(claim.content_sha256)
         self._check_address(call.address)
         check_unsupported(call.headers)
         _check_owner(call)
-        return operation_of(call)(call)
+        return (operation or operation_of(call))(call)
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
         call = Call(self._app, self._options, environ, address, message, claim)

@@ -1,10 +1,11 @@
-"""What browsers do with the S3 API, through real processes."""
+"""CORS and forms by the S3 API, through real processes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import requests
 from botocore.exceptions import ClientError
 from running_cluster import RunningCluster
 from s3_client import new_bucket, s3_client, send
@@ -62,3 +63,37 @@ def test_a_script_uploads_with_a_presigned_url(
     got = send(cluster.port, "GET", url, ORIGIN)
     assert got.body == b"from a page"
     assert "access-control-allow-origin" not in got.headers
+
+
+@pytest.mark.parametrize("version", ["s3", "s3v4"])
+def test_a_browser_posts_a_form(bucket: str, cluster: RunningCluster, version: str) -> None:
+    s3 = s3_client(cluster.port, signature_version=version)
+    conditions: list[Any] = [
+        ["content-length-range", 3, 300_000],
+        ["starts-with", "$Content-Type", "text/"],
+        {"x-amz-meta-a": "b"},
+        {"success_action_status": "201"},
+    ]
+    more = {"x-amz-meta-a": "b", "success_action_status": "201", "Content-Type": "text/x"}
+    form = s3.generate_presigned_post(bucket, "up/${filename}", more, conditions)
+
+    def post(body: bytes, **changed: str) -> requests.Response:
+        fields = {**form["fields"], **changed}
+        files = {"file": ("a b.txt", body)}
+        return requests.post(form["url"], data=fields, files=files, timeout=60)
+
+    data = bytes(range(256)) * 1000
+    answer = post(data)
+    assert (answer.status_code, "<PostResponse>" in answer.text) == (201, True), answer.text
+    stored = s3.get_object(Bucket=bucket, Key="up/a b.txt")
+    assert (stored["Body"].read(), stored["ContentType"]) == (data, "text/x")
+    assert (stored["Metadata"], stored["ETag"]) == ({"a": "b"}, answer.headers["ETag"])
+    for changed, body, code in (
+        ({"key": "up/large"}, b"x" * 300_001, "EntityTooLarge"),
+        ({"key": "up/small"}, b"xx", "EntityTooSmall"),
+        ({"key": "down"}, b"xxx", "AccessDenied"),
+        ({name: "0" for name in form["fields"] if "ignature" in name}, b"xxx",
+         "SignatureDoesNotMatch"),
+    ):  # fmt: skip
+        assert f"<Code>{code}</Code>" in post(body, **changed).text
+    assert [found["Key"] for found in s3.list_objects(Bucket=bucket)["Contents"]] == ["up/a b.txt"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
@@ -12,9 +12,9 @@ from botocore.credentials import Credentials
 from storage_app import StorageApp
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ
+from martlet.http.environ import Environ, StartResponse
 from martlet.http.request import Request
-from martlet.http.response import Response
+from martlet.http.response import HTTPException, Response
 from proxy.middleware.auth.tempauth import Tempauth, TempauthOptions
 from proxy.middleware.auth.tempauth_users import Resellers, read_users
 from proxy.s3.options import S3Options
@@ -25,13 +25,23 @@ HOST = "127.0.0.1:8080"
 INFO = {"status": 200, "meta": {}, "sysmeta": {}, "storage_policy": 0, "read_acl": None}
 
 
+class _Storage(StorageApp):
+    """A storage that stops a write whose body is refused, as the proxy's application does."""
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return super().__call__(environ, start_response)
+        except HTTPException as refused:
+            return refused(environ, start_response)
+
+
 class Pipeline:
     """s3api and tempauth before a storage that answers as ``answer`` does."""
 
     def __init__(self, answer: Callable[[Environ], Response] | None = None, **options: Any) -> None:
         resellers = Resellers.from_options("AUTH", {})
         users = read_users(USERS, resellers, "conf")
-        self.storage = StorageApp({"/v1/AUTH_test/bucket": INFO}, answer)
+        self.storage = _Storage({"/v1/AUTH_test/bucket": INFO}, answer)
         auth = Tempauth(self.storage, TempauthOptions(), users, resellers, b"secret")
         self.app = S3Api(auth, S3Options(**options))
 

@@ -98,7 +98,8 @@ class FormPost:
         if environ["REQUEST_METHOD"] != "POST":
             return self._app(environ, start_response)
         boundary = _boundary(environ)
-        if not boundary:
+        if not boundary or "/" not in environ["PATH_INFO"].strip("/"):
+            # One name alone is a bucket: the S3 API has forms of its own.
             return self._app(environ, start_response)
         form = _Form(self._app, environ, self._digests)
         try:

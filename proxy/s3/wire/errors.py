@@ -45,6 +45,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     ),
     "InvalidPartOrder": (400, "The parts must be listed in the order of their numbers."),
     "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
+    "InvalidPolicyDocument": (400, "The policy of the form is not valid."),
     "InvalidRange": (416, "The requested range is not satisfiable."),
     "InvalidRequest": (400, "The request is not valid."),
     "InvalidStorageClass": (400, "There is no such storage class."),
@@ -53,6 +54,10 @@ ERRORS: dict[str, tuple[int, str]] = {
     "InvalidURI": (400, "The URI cannot be decoded."),
     "KeyTooLongError": (400, "The key is too long."),
     "MalformedACLError": (400, "The XML is not a valid access control policy."),
+    "MalformedPOSTRequest": (
+        400,
+        "The body of your POST request is not well-formed multipart/form-data.",
+    ),
     "MalformedTrailerError": (
         400,
         "The request contained trailing data that was not well-formed or did not conform to our "
@@ -63,6 +68,10 @@ ERRORS: dict[str, tuple[int, str]] = {
         "The XML you provided was not well-formed or did not validate against our published schema",
     ),
     "MaxMessageLengthExceeded": (400, "The body is too large."),
+    "MaxPostPreDataLengthExceeded": (
+        400,
+        "Your POST request fields preceding the upload file were too large.",
+    ),
     "MetadataTooLarge": (400, "The metadata is larger than allowed."),
     "MethodNotAllowed": (405, "The method is not allowed for this resource."),
     "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),

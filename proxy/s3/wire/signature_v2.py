@@ -122,17 +122,13 @@ def _claim(
         # Some clients sign /bucket/ for a request of /bucket.
         other = string_to_sign_v2(message._replace(resource=f"{message.resource}/"), date)
 
-    def sign(secret: str, signed: bytes = text) -> str:
-        key = secret.encode("utf-8", "surrogatepass")
-        return base64.b64encode(hmac.new(key, signed, hashlib.sha1).digest()).decode("ascii")
-
     return Claim(
         access_key=access_key,
         signature=signature,
         string_to_sign=text,
-        sign=sign,
+        sign=lambda secret: _signature(secret, text),
         other_string=other,
-        sign_other=lambda secret: sign(secret, other),
+        sign_other=lambda secret: _signature(secret, other),
         is_presigned=is_presigned,
         content_sha256=message.headers.get("x-amz-content-sha256", ""),
     )
@@ -154,3 +150,14 @@ def string_to_sign_v2(message: Message, date: str) -> bytes:
         resource,
     ]
     return "\n".join(lines).encode("latin-1", "replace")
+
+
+def claim_of_policy_v2(policy: str, access_key: str, signature: str) -> Claim:
+    """The claim of a form whose policy, in Base64, is signed."""
+    text = policy.encode("utf-8")
+    return Claim(access_key, signature, text, sign=lambda secret: _signature(secret, text))
+
+
+def _signature(secret: str, text: bytes) -> str:
+    key = secret.encode("utf-8", "surrogatepass")
+    return base64.b64encode(hmac.new(key, text, hashlib.sha1).digest()).decode("ascii")

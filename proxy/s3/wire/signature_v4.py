@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
 from proxy.s3.wire.credentials import Chunks, Claim, Message
-from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.times import NO_DATE, amz_date, parse_amz_date, parse_http_date
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -234,6 +234,29 @@ def _claim(
         chunks=Chunks(timestamp, str(stated.scope), stated.signature),
         canonical_request=request,
     )
+
+
+def claim_of_policy(policy: str, fields: Mapping[str, str], region: str) -> Claim:
+    """The claim of a form whose policy, in Base64, is signed; names of fields in lower case.
+
+    :raises S3Error: a field is malformed, or the region is wrong.
+    """
+    if fields.get("x-amz-algorithm") != ALGORITHM:
+        text = f"X-Amz-Algorithm only supports {ALGORITHM}"
+        raise invalid_argument("x-amz-algorithm", fields.get("x-amz-algorithm", ""), text)
+    scope = _parse_scope(fields.get("x-amz-credential", ""), "InvalidArgument")
+    _check_scope(scope, region, "InvalidArgument")
+    timestamp = fields.get("x-amz-date", "")
+    if parse_amz_date(timestamp) is None or timestamp[:8] != scope.date:
+        reason = 'X-Amz-Date must have the form "yyyyMMddTHHmmssZ" and the date of the credential.'
+        raise invalid_argument("x-amz-date", timestamp, reason)
+    signed = policy.encode("utf-8")
+
+    def sign(secret: str) -> str:
+        key = signing_key_of(secret, scope.date, scope.region)
+        return hmac.new(key, signed, hashlib.sha256).hexdigest()
+
+    return Claim(scope.access_key, fields.get("x-amz-signature", ""), signed, sign=sign)
 
 
 def canonical_request(

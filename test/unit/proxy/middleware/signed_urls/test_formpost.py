@@ -89,6 +89,12 @@ def test_each_file_becomes_an_object(
     assert inner.environ["swift.source"] == "FP"
 
 
+@pytest.mark.parametrize("path", ["/", "/bucket", "/bucket/"])
+def test_forms_of_the_s3_api_pass(ask: Any, app: Any, inner: StorageApp, path: str) -> None:
+    post(ask, app, form(), path)
+    assert inner.calls == [f"POST {path}"]
+
+
 @pytest.mark.parametrize("path", ["/v1/AUTH_a/c", "/v1/AUTH_a/c/"])
 def test_into_the_container_itself(ask: Any, app: Any, inner: StorageApp, path: str) -> None:
     assert post(ask, app, form(path=path), path).status == 201
