@@ -8,7 +8,7 @@ is filled before the workers are forked and only read afterwards.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _RESERVED = ("admin", "disallowed_sections")
@@ -40,6 +40,11 @@ def collect_info(*, admin: bool = False, disallowed_sections: Iterable[str] = ()
     if admin:
         info["admin"] = {**copy.deepcopy(_admin), "disallowed_sections": disallowed}
     return info
+
+
+def admin_info(name: str) -> Mapping[str, Any]:
+    """The values of a section that only signed requests show; none if no filter added it."""
+    return _admin.get(name, {})
 
 
 def clear_info() -> None:

@@ -9,6 +9,7 @@ from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.middleware.subrequest import ask_app
+from proxy.s3 import customer_keys
 from proxy.s3.call import Call, xml
 from proxy.s3.object_headers import CHECKSUM, ETAG, s3_etag
 from proxy.s3.objects import head_version, version_query
@@ -32,6 +33,7 @@ def get_attributes(call: Call) -> Response:
     most = _number(call, "x-amz-max-parts", _PARTS_MAX)
     marker = _number(call, "x-amz-part-number-marker", 0)
     stored = head_version(call)
+    customer_keys.check_key(call, stored)
     document = Document("GetObjectAttributesResponse")
     if "ETag" in wanted:
         document.text("ETag", s3_etag(stored))

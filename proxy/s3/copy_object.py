@@ -13,7 +13,7 @@ from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.call import Call, xml
-from proxy.s3.conditions import check_done, condition_of, is_conditional
+from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
@@ -23,6 +23,7 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import check_version, conditions
+from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_of_copy
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
@@ -125,14 +126,15 @@ def copy_object(call: Call) -> Response:
     found = find_source(call, source)
     is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
     has_new_tags = call.headers.get("x-amz-tagging-directive") == "REPLACE"
-    if is_itself and directive == "COPY" and not has_new_tags:
+    keys = keys_of_copy(call, found)
+    if is_itself and directive == "COPY" and not has_new_tags and not keys.differ:
         reason = (
             "This copy request is illegal because it is trying to copy an object to itself without "
             "changing the object's metadata, storage class, website redirect location or "
             "encryption attributes."
         )
         raise S3Error("InvalidRequest", reason)
-    headers = {**source.headers(call), **_NOT_COPIED}
+    headers = {**source.headers(call), **_NOT_COPIED, **keys.headers(found)}
     headers |= condition_of(call).headers_for(call, call.key)
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
@@ -142,12 +144,18 @@ def copy_object(call: Call) -> Response:
     if found.get(ETAG):
         headers[CHECKSUM] = ""
     headers |= tagging_of_copy(call.headers, found)
-    allowed = (409, 412) if is_conditional(headers) else ()
-    answer = call.ask(
-        "PUT", call.bucket, call.key, query=source.query, headers=headers, allowed=allowed
-    )
+    if keys.differ:
+        answer = rewrite(call, source.bucket, source.key, source.query, headers, keys)
+    else:
+        environ = call.request("PUT", call.bucket, call.key, query=source.query, headers=headers)
+        status, given, chunks = call.send(environ)
+        answer = Answered(status, given, read_body(chunks))
     check_done(answer, headers)
-    return copy_result("CopyObjectResult", answer, source)
+    if not answer.is_success:
+        raise call.refusal(answer, "PUT", call.bucket, call.key)
+    response = copy_result("CopyObjectResult", answer, source)
+    response.headers.update(keys.shown())
+    return response
 
 
 def copy_result(root: str, answer: Answered, source: Source) -> Response:

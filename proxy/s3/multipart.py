@@ -23,6 +23,7 @@ from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copy_object import copy_result, find_source, source_of
+from proxy.s3.customer_keys import SEALED, refuse_customer_key
 from proxy.s3.object_headers import (
     CHECKSUM,
     CHECKSUM_KIND,
@@ -68,6 +69,7 @@ _TOO_SMALL = "Too small"
 def create_upload(call: Call) -> Response:
     """CreateMultipartUpload."""
     check_key(call.key)
+    refuse_customer_key(call)
     container_acl_of_header(call)
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     kind = kind_of_upload(call.headers)
@@ -107,6 +109,7 @@ def _make_container(call: Call, bucket: Mapping[str, str]) -> None:
 
 def upload_part(call: Call) -> Response:
     """UploadPart."""
+    refuse_customer_key(call)
     number = part_number(call)
     upload = find_upload(call)
     kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
@@ -120,10 +123,14 @@ def upload_part(call: Call) -> Response:
 
 def copy_part(call: Call) -> Response:
     """UploadPartCopy, of an object or a range of it."""
+    refuse_customer_key(call)
     number = part_number(call)
     upload = find_upload(call)
     source = source_of(call)
     found = find_source(call, source)
+    if SEALED in found:
+        text = "Copies of parts of an object with a customer's key are not implemented."
+        raise S3Error("NotImplemented", text)
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",

@@ -49,8 +49,6 @@ _METADATA_BYTES_MAX = 4096
 _EXPIRY_RULE = "swift-object-expiration"
 _REFUSED = {
     "x-amz-mfa": "MFA delete",
-    "x-amz-server-side-encryption": "Server-side encryption by request",
-    "x-amz-server-side-encryption-customer-algorithm": "Encryption with a customer's key",
     "x-amz-website-redirect-location": "Website redirection",
     "x-amz-object-lock-mode": "Object lock",
     "x-amz-object-lock-retain-until-date": "Object lock",

@@ -16,6 +16,8 @@ from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
+from proxy.s3.customer_keys import Sealing, customer_key
+from proxy.s3.encryption import shown_encryption
 from proxy.s3.lifecycle import expiration
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.object_headers import (
@@ -42,8 +44,10 @@ def put_object(call: Call) -> Response:
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key)
-    stored, checksum = store(call, call.bucket, call.key, headers)
-    shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
+    key = customer_key(call)
+    sealing = None if key is None else Sealing(key)
+    stored, checksum = store(call, call.bucket, call.key, headers, sealing=sealing)
+    shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
     size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))
     shown |= expiration(call, size, tags, time.time())
     if "x-object-version-id" in stored:
@@ -52,11 +56,17 @@ def put_object(call: Call) -> Response:
 
 
 def store(
-    call: Call, bucket: str, key: str, headers: Mapping[str, str], algorithm: str = ""
+    call: Call,
+    bucket: str,
+    key: str,
+    headers: Mapping[str, str],
+    algorithm: str = "",
+    sealing: Sealing | None = None,
 ) -> tuple[Headers, dict[str, str]]:
     """PUT the body of the request as an object.
 
     :param algorithm: of the checksum that it must have; computed if the client states none.
+    :param sealing: the encryption with the client's key.
     :returns: the headers of the answer, and those about the checksum.
     :raises S3Error: nothing was stored.
     """
@@ -67,10 +77,11 @@ def store(
         form = _with_checksum(form, algorithm)
     md5 = content_md5(call)
     body = open_body(call, form)
-    environ = call.request("PUT", bucket, key, headers=headers)
+    sent = {**headers, **sealing.headers} if sealing else headers
+    environ = call.request("PUT", bucket, key, headers=sent)
     _announce(environ, form.length)
-    environ["wsgi.input"] = body
-    if md5 is not None:
+    environ["wsgi.input"] = sealing.body(body, form.length, md5) if sealing else body
+    if md5 is not None and not (sealing and form.length):
         environ["HTTP_ETAG"] = md5
     _keep_checksum(environ, body, form)
     if form.length == 0:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from martlet.conf.options import is_true
 from martlet.http.environ import Environ
@@ -14,6 +14,8 @@ from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.large_objects.byte_ranges import parse_ranges
 from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
+from proxy.s3.customer_keys import check_key, customer_key, opened
+from proxy.s3.encryption import shown_of_stored
 from proxy.s3.lifecycle import expiration
 from proxy.s3.object_headers import (
     ETAG,
@@ -22,7 +24,8 @@ from proxy.s3.object_headers import (
     shown_checksum,
     shown_headers,
 )
-from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire import addressing
+from proxy.s3.wire.customer_key import CustomerKey
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
@@ -35,7 +38,7 @@ _UNKNOWN_COUNT = "-N"
 
 def read_object(call: Call) -> Response:
     """GetObject and HeadObject."""
-    check_key(call.key)
+    addressing.check_key(call.key)
     overrides = checked_overrides(call.params)
     number = part_number(call)
     environ = _request(call, number)
@@ -47,7 +50,9 @@ def read_object(call: Call) -> Response:
         else:
             body = read_body(chunks)
         raise _refusal(call, Answered(status, headers, body))
+    key, chunks = _open(call, status, headers, chunks)
     shown = shown_headers(headers)
+    shown.update(shown_of_stored(key, headers))
     shown.update(_expiration(call, headers))
     shown.update(overrides)
     if is_true_mode(call) and status == 200:
@@ -60,6 +65,23 @@ def read_object(call: Call) -> Response:
     elif call.method == "HEAD" and status == 200:
         status = _as_range(call, shown)
     return Response(status, shown.as_list(), app_iter=chunks)
+
+
+def _open(
+    call: Call, status: int, stored: Headers, chunks: Iterable[bytes]
+) -> tuple[CustomerKey | None, Iterable[bytes]]:
+    """The key of the client that encrypts the object, if one does, and the plain body.
+
+    :raises S3Error: it is not the key of the request.
+    """
+    if status == 304:
+        return None, chunks
+    try:
+        key = check_key(call, stored)
+        return key, opened(key, stored, chunks) if key else chunks
+    except S3Error:
+        close_body(chunks)
+        raise
 
 
 def _expiration(call: Call, stored: Headers) -> dict[str, str]:
@@ -140,7 +162,7 @@ def _request(call: Call, number: int | None) -> Environ:
     for name in ("if-match", "if-none-match"):
         if _UNKNOWN_COUNT in headers.get(name, ""):
             headers[name] += f", {headers[name].replace(_UNKNOWN_COUNT, '')}"
-    if "range" in call.headers:
+    if "range" in call.headers and not ("," in call.headers["range"] and customer_key(call)):
         headers["range"] = call.headers["range"]
     environ = call.request(call.method, call.bucket, call.key, query=query, headers=headers)
     etag_is_at(environ, ETAG)

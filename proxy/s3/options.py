@@ -48,6 +48,11 @@ class S3Options:
         "Origins whose scripts may send requests to buckets whose account is not known before; "
         "* stands for any text",
     )
+    allow_customer_keys_over_http: bool = option(
+        False,
+        "Accept keys of clients (SSE-C) over connections without TLS; else a request needs "
+        "X-Forwarded-Proto: https",
+    )
     ratelimit_as_client_error: bool = option(
         False, "Answer requests over a rate limit with 429 in place of 503"
     )

@@ -27,6 +27,7 @@ from proxy.s3 import cors
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
 from proxy.s3.copy_object import source_of
+from proxy.s3.encryption import check_encryption
 from proxy.s3.forms import is_form, post_form
 from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
@@ -100,6 +101,7 @@ class S3Api:
             check_content_sha256(claim.content_sha256)
         self._check_address(call.address)
         check_unsupported(call.headers)
+        check_encryption(call.headers)
         _check_owner(call)
         return (operation or operation_of(call))(call)
 

@@ -1,4 +1,4 @@
-"""CORS and forms by the S3 API, through real processes."""
+"""CORS, forms and keys of clients by the S3 API, through real processes."""
 
 from __future__ import annotations
 
@@ -97,3 +97,27 @@ def test_a_browser_posts_a_form(bucket: str, cluster: RunningCluster, version: s
     ):  # fmt: skip
         assert f"<Code>{code}</Code>" in post(body, **changed).text
     assert [found["Key"] for found in s3.list_objects(Bucket=bucket)["Contents"]] == ["up/a b.txt"]
+
+
+def test_a_customers_key(s3: Any, bucket: str) -> None:
+    def come_by_tls(request: Any, **_: Any) -> None:
+        request.headers["X-Forwarded-Proto"] = "https"
+
+    s3.meta.events.register("before-sign.s3", come_by_tls)
+    key, other = {"SSECustomerAlgorithm": "AES256"}, {"SSECustomerAlgorithm": "AES256"}
+    key["SSECustomerKey"], other["SSECustomerKey"] = "k" * 32, "o" * 32
+    at, body = {"Bucket": bucket, "Key": "k"}, bytes(range(251)) * 4000
+    put = s3.put_object(**at, Body=body, **key)
+    assert put["SSECustomerAlgorithm"] == "AES256"
+    assert s3.get_object(**at, **key)["Body"].read() == body
+    part = s3.get_object(**at, **key, Range="bytes=100001-700000")
+    assert part["Body"].read() == body[100001:700001]
+    assert s3.head_object(**at, **key)["ETag"] == put["ETag"]
+    for wrong, status in (({}, 400), (other, 403)):
+        with pytest.raises(ClientError) as caught:
+            s3.get_object(**at, **wrong)
+        assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+    of_source = {f"CopySource{name}": value for name, value in key.items()}
+    for name, wanted in (("same", key), ("other", other), ("plain", {})):
+        s3.copy_object(**{**at, "Key": name}, CopySource=f"{bucket}/k", **of_source, **wanted)
+        assert s3.get_object(Bucket=bucket, Key=name, **wanted)["Body"].read() == body

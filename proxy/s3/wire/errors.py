@@ -37,6 +37,10 @@ ERRORS: dict[str, tuple[int, str]] = {
         "Only the last chunk is allowed to have a size less than 8192 bytes",
     ),
     "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
+    "InvalidEncryptionAlgorithmError": (
+        400,
+        "The encryption request you specified is not valid. Supported value: AES256.",
+    ),
     "InvalidLocationConstraint": (400, "The location constraint is not valid."),
     "InvalidPart": (
         400,

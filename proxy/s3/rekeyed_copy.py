@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of objects that a client's key encrypts, or will encrypt.
+
+With the same key for both, the ciphertext is copied as it is. Else the body goes through the proxy,
+which decrypts and encrypts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from martlet.http.headers import Headers
+from proxy.middleware.body_reader import BodyReader
+from proxy.middleware.subrequest import Answered, close_body, read_body
+from proxy.s3.call import Call, Query
+from proxy.s3.customer_keys import SEALED, Sealing, check_key, customer_key, opened
+from proxy.s3.object_headers import CHECKSUM, STORED
+from proxy.s3.wire.customer_key import COPY_PREFIX, CustomerKey
+
+_OF_COPIES = ("x-copy-from", "x-copy-from-account", "x-fresh-metadata")
+
+
+class Keys(NamedTuple):
+    """The keys of the source and of the copy."""
+
+    source: CustomerKey | None
+    copy: CustomerKey | None
+
+    @property
+    def differ(self) -> bool:
+        """Whether the ciphertext of the source is no use for the copy."""
+        return (self.source and self.source.key) != (self.copy and self.copy.key)
+
+    def headers(self, found: Headers) -> dict[str, str]:
+        """The headers of a copy of the ciphertext."""
+        return {SEALED: found[SEALED]} if self.source and not self.differ else {}
+
+    def shown(self) -> dict[str, str]:
+        """The headers of the answer."""
+        return self.copy.shown() if self.copy else {}
+
+
+def keys_of_copy(call: Call, found: Headers) -> Keys:
+    """The keys of a copy; ``found`` are the stored headers of the source.
+
+    :raises S3Error: one is missing, wrong or malformed.
+    """
+    return Keys(check_key(call, found, COPY_PREFIX), customer_key(call))
+
+
+def rewrite(
+    call: Call, bucket: str, key: str, query: Query, headers: Mapping[str, str], keys: Keys
+) -> Answered:
+    """Copy an object through the proxy.
+
+    :param bucket: of the source, as ``key`` and ``query``.
+    :param headers: of a copy by the pipeline.
+    :raises S3Error: the source cannot be read.
+    """
+    environ = call.request("GET", bucket, key, query=query)
+    status, found, chunks = call.send_or_refuse(environ, bucket, key)
+    try:
+        key_now = check_key(call, found, COPY_PREFIX)
+        body = opened(key_now, found, chunks) if key_now else chunks
+        sealing = Sealing(keys.copy) if keys.copy else None
+        sent = {} if "x-fresh-metadata" in headers else _metadata(found)
+        sent |= {name: value for name, value in headers.items() if name not in _OF_COPIES}
+        sent |= sealing.headers if sealing else {}
+        write = call.request("PUT", call.bucket, call.key, headers=sent)
+        write["CONTENT_LENGTH"] = str(found.get("content-length", ""))
+        reader = BodyReader(body)
+        write["wsgi.input"] = sealing.body(reader, None, None) if sealing else reader
+        status, given, answer = call.send(write)
+        return Answered(status, given, read_body(answer))
+    finally:
+        close_body(chunks)
+
+
+def _metadata(found: Headers) -> dict[str, str]:
+    """The headers that a copy takes along."""
+    taken = (*STORED, "content-type", CHECKSUM.lower())
+    return {
+        name: str(value)
+        for name, value in found.items()
+        if name.lower() in taken or name.lower().startswith("x-object-meta-")
+    }
