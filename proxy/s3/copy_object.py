@@ -17,8 +17,10 @@ from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
+    REDIRECT,
     UPLOAD_ID,
     quoted,
+    redirect_header,
     s3_etag,
     stored_headers,
 )
@@ -136,6 +138,7 @@ def copy_object(call: Call) -> Response:
         raise S3Error("InvalidRequest", reason)
     headers = {**source.headers(call), **_NOT_COPIED, **keys.headers(found)}
     headers |= condition_of(call).headers_for(call, call.key)
+    headers |= {REDIRECT: "", **redirect_header(call.headers)}
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
         headers.setdefault("content-type", "binary/octet-stream")

@@ -26,7 +26,6 @@ _NONE: Mapping[str, str] = {
     "policyStatus": "NoSuchBucketPolicy",
     "publicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
     "replication": "ReplicationConfigurationNotFoundError",
-    "website": "NoSuchWebsiteConfiguration",
 }
 #: Sub-resource -> the root of the empty document that says that there is none.
 _EMPTY: Mapping[str, str] = {

@@ -28,6 +28,7 @@ from proxy.s3.object_headers import (
     CHECKSUM,
     CHECKSUM_KIND,
     ETAG,
+    REDIRECT,
     SYSMETA,
     TAGGING,
     UPLOAD_ID,
@@ -224,8 +225,7 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     begun = upload.headers
     headers = {name: begun[name] for name in _KEPT if name in begun}
     headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
-    if begun.get(TAGGING):
-        headers[TAGGING] = begun[TAGGING]
+    headers |= {name: begun[name] for name in (TAGGING, REDIRECT) if begun.get(name)}
     content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
     headers["content-type"] = content_type or "binary/octet-stream"
     headers["accept"] = "application/json"

@@ -17,6 +17,7 @@ from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import type_of
 from proxy.s3.wire.tags import tags_of_stored
+from proxy.s3.wire.website import check_location
 
 META = "x-amz-meta-"
 SYSMETA = "X-Object-Sysmeta-S3Api-"
@@ -25,6 +26,9 @@ UPLOAD_ID = f"{SYSMETA}Upload-Id"
 CHECKSUM = f"{SYSMETA}Checksum"
 #: Of the object that begins an upload: what checksum the whole will have.
 CHECKSUM_KIND = f"{SYSMETA}Checksum-Kind"
+#: Where the website of the bucket redirects to in place of showing the object.
+REDIRECT = f"{SYSMETA}Redirect"
+_REDIRECT = "x-amz-website-redirect-location"
 #: A POST replaces it.
 TAGGING = "X-Object-Transient-Sysmeta-S3Api-Tagging"
 #: What older versions of Swift's s3api wrote.
@@ -49,7 +53,6 @@ _METADATA_BYTES_MAX = 4096
 _EXPIRY_RULE = "swift-object-expiration"
 _REFUSED = {
     "x-amz-mfa": "MFA delete",
-    "x-amz-website-redirect-location": "Website redirection",
     "x-amz-object-lock-mode": "Object lock",
     "x-amz-object-lock-retain-until-date": "Object lock",
     "x-amz-object-lock-legal-hold": "Object lock",
@@ -89,10 +92,23 @@ def stored_headers(headers: Mapping[str, str]) -> dict[str, str]:
         raise S3Error("MetadataTooLarge", fields=fields)
     if headers.get("content-type"):
         stored["content-type"] = headers["content-type"]
+    stored |= redirect_header(headers)
     for name in ("x-delete-at", "x-delete-after"):  # as in Swift's s3api
         if name in headers:
             stored[name] = headers[name]
     return stored
+
+
+def redirect_header(headers: Mapping[str, str]) -> dict[str, str]:
+    """The stored header for x-amz-website-redirect-location; empty without it.
+
+    :raises S3Error: it is malformed.
+    """
+    location = headers.get(_REDIRECT)
+    if not location:
+        return {}
+    check_location(location)
+    return {REDIRECT: location}
 
 
 def _without_chunked(encoding: str) -> str:
@@ -118,6 +134,8 @@ def shown_headers(stored: Headers) -> Headers:
             shown[META + _unescape(lowered.removeprefix(_STORED_META))] = value
         elif lowered in _SHOWN:
             shown[name] = value
+    if stored.get(REDIRECT):
+        shown[_REDIRECT] = stored[REDIRECT]
     if "etag" in stored:
         shown["ETag"] = quoted(s3_etag(stored))
     if "x-object-version-id" in stored:

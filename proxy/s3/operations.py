@@ -27,6 +27,7 @@ from proxy.s3 import (
     tagging,
     upload_lists,
     versioning,
+    website,
 )
 from proxy.s3.call import Call
 from proxy.s3.wire.errors import S3Error
@@ -59,6 +60,9 @@ _BUCKET: Mapping[tuple[str, str], Operation] = {
     ("GET", "uploads"): upload_lists.list_uploads,
     ("GET", "versioning"): versioning.get_versioning,
     ("PUT", "versioning"): versioning.put_versioning,
+    ("GET", "website"): website.get_website,
+    ("PUT", "website"): website.put_website,
+    ("DELETE", "website"): website.delete_website,
     ("GET", "versions"): listing.list_object_versions,
 }
 _OBJECT: Mapping[tuple[str, str], Operation] = {

@@ -24,6 +24,9 @@ class S3Options:
     storage_domain: list[str] = option(
         [], "Domains whose first label is a bucket, for requests in virtual-host style"
     )
+    website_domain: list[str] = option(
+        [], "Domains whose first label is a bucket, for its website; needs one namespace"
+    )
     location: str = option("us-east-1", "The region: of buckets, and in signatures of version 4")
     bucket_namespace: str = option(
         "account", "Where names of buckets are unique: account or cluster"
@@ -67,5 +70,7 @@ class S3Options:
             raise ValueError("bucket_namespace must be account or cluster")
         if any(origin.count("*") > 1 for origin in self.cors_preflight_allow_origin):
             raise ValueError("an origin of cors_preflight_allow_origin may have one * only")
+        if self.website_domain and self.bucket_namespace != "cluster":
+            raise ValueError("website_domain needs bucket_namespace = cluster")
         if not self.location:
             raise ValueError("location may not be empty")

@@ -34,7 +34,8 @@ from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import Operation, is_copy, operation_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
-from proxy.s3.wire.addressing import Address, address_of, is_bucket_name
+from proxy.s3.website import serve_page
+from proxy.s3.wire.addressing import Address, address_of, bucket_in_host, is_bucket_name
 from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message
 from proxy.s3.wire.errors import S3Error, error_document
 from proxy.s3.wire.payload import check_content_sha256
@@ -52,6 +53,7 @@ class S3Api:
         self._app = app
         self._options = options
         self._domains = [domain.lower().strip(".") for domain in options.storage_domain]
+        self._sites = [domain.lower().strip(".") for domain in options.website_domain]
         self._is_cluster_wide = options.bucket_namespace == "cluster"
         self._clock = clock
 
@@ -61,10 +63,14 @@ class S3Api:
             return self._pass(environ, start_response)
         call = None
         try:
-            address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], self._domains)
+            domains = [*self._sites, *self._domains]
+            address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], domains)
             message = message_of(environ, address)
             if message.method == "OPTIONS":
                 response = self._preflight(environ, address, message)
+            elif self._is_page(environ):
+                call = self._new_call(environ, address, message, ANONYMOUS)
+                response = serve_page(call)
             elif is_form(environ, self._domains):
                 now = self._clock()
                 call, store = post_form(environ, address, self._options, now, self._new_call)
@@ -89,11 +95,16 @@ class S3Api:
 
     def _is_for_s3(self, environ: Environ) -> bool:
         return (
-            is_for_s3(environ, self._domains)
+            self._is_page(environ)
+            or is_for_s3(environ, self._domains)
             or is_form(environ, self._domains)
             or self._is_anonymous(environ)
             or cors.is_preflight(environ)
         )
+
+    def _is_page(self, environ: Environ) -> bool:
+        """Whether the request is for the website of a bucket."""
+        return bool(self._sites) and bool(bucket_in_host(environ.get("HTTP_HOST", ""), self._sites))
 
     def _respond(self, call: Call, operation: Operation | None = None) -> Response:
         claim = call.claim

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from other_proxy import OtherProxy
 from running_cluster import RunningCluster
-from s3_client import outcomes_of, s3_client, send
+from s3_client import new_bucket, outcomes_of, s3_client, send
 from swift_api import Account
 
 from cluster.confs import PIPELINE
@@ -31,7 +31,8 @@ def ports(
     """Two proxies with one namespace."""
     directory = tmp_path_factory.mktemp("proxies")
     options = {"use": "egg:martlet#s3api", "bucket_namespace": "cluster"}
-    sections = {"filter:s3api": {**options, "storage_domain": "s3.example.com"}}
+    domains = {"storage_domain": "s3.example.com", "website_domain": "web.example.com"}
+    sections = {"filter:s3api": {**options, **domains}}
     with (
         OtherProxy(cluster, directory, PIPELINE, sections) as first,
         OtherProxy(cluster, directory, PIPELINE, sections) as second,
@@ -161,3 +162,37 @@ def test_what_names_no_bucket_is_for_swifts_api(ports: tuple[int, int]) -> None:
     for path, status in (("/info", 200), ("/v1/AUTH_test", 401), ("/no-such-bucket/k", 400)):
         answer = send(ports[0], "GET", f"http://{HOST}:{ports[0]}{path}", {})
         assert (answer.status, answer.code) == (status, "")
+
+
+def test_a_website(blue: Any, ports: tuple[int, int]) -> None:
+    bucket = new_bucket(blue)
+    rules = [
+        {"Condition": {"KeyPrefixEquals": "old/"}, "Redirect": {"ReplaceKeyPrefixWith": "new/"}}
+    ]
+    site = {
+        "IndexDocument": {"Suffix": "index.html"},
+        "ErrorDocument": {"Key": "sorry.html"},
+        "RoutingRules": rules,
+    }
+    blue.put_bucket_website(Bucket=bucket, WebsiteConfiguration=site)
+    found = blue.get_bucket_website(Bucket=bucket)
+    assert {name: found[name] for name in site} == site
+    blue.put_bucket_acl(Bucket=bucket, ACL="public-read")
+    for key, more in (("a/index.html", {}), ("sorry.html", {}), ("moved", {"to": "/a/"})):
+        location = {"WebsiteRedirectLocation": more["to"]} if more else {}
+        blue.put_object(Bucket=bucket, Key=key, Body=key.encode(), **location)
+    assert blue.head_object(Bucket=bucket, Key="moved")["WebsiteRedirectLocation"] == "/a/"
+    base = f"http://{bucket}.web.example.com"
+    for path, status, expected in (
+        ("/a/", 200, b"a/index.html"),
+        ("/no", 404, b"sorry.html"),
+        ("/a", 302, f"{base}/a/"),
+        ("/old/x", 301, f"{base}/new/x"),
+        ("/moved", 301, "/a/"),
+    ):
+        url = f"{base}{path}"
+        answer = send(ports[1], "GET", url, {"Host": f"{bucket}.web.example.com"})
+        assert (answer.status, answer.headers.get("location", answer.body)) == (status, expected)
+    blue.delete_bucket_website(Bucket=bucket)
+    with pytest.raises(ClientError, match="NoSuchWebsiteConfiguration"):
+        blue.get_bucket_website(Bucket=bucket)

@@ -51,6 +51,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
     "InvalidPolicyDocument": (400, "The policy of the form is not valid."),
     "InvalidRange": (416, "The requested range is not satisfiable."),
+    "InvalidRedirectLocation": (400, "The website redirect location is not valid."),
     "InvalidRequest": (400, "The request is not valid."),
     "InvalidStorageClass": (400, "There is no such storage class."),
     "InvalidTag": (400, "A tag is not valid."),
