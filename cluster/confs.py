@@ -38,7 +38,12 @@ JOBS: Mapping[str, Mapping[str, int]] = {
         "container-auditor": 600,
         "container-sharder": 10,
     },
-    "object": {"object-replicator": 10, "object-auditor": 60, "object-expirer": 10},
+    "object": {
+        "object-replicator": 10,
+        "object-auditor": 60,
+        "object-lifecycle": 600,
+        "object-expirer": 10,
+    },
 }
 _CLUSTER_HEADER = (
     "# Written by `martlet up` at every start. Changes in [grid], [storage-policy:N] and\n"

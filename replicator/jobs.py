@@ -48,6 +48,12 @@ JOB_KINDS = (
         ("martlet-object-server", "audit"),
     ),
     JobKind(
+        "object-lifecycle",
+        "object-server.conf",
+        "object-lifecycle",
+        ("martlet-object-server", "lifecycle"),
+    ),
+    JobKind(
         "container-replicator",
         "container-server.conf",
         "container-replicator",

@@ -164,6 +164,18 @@ def _expirer(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell]]:
     )
 
 
+def _lifecycle(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell]]:
+    found = _map(_map(value).get("object_lifecycle"))
+    yield (
+        cells.age(found.get("start_time"), here.now),
+        cells.span(found.get("pass_time")),
+        *(
+            cells.count(found.get(name))
+            for name in ("expired", "removed", "aborted", "refused", "failures")
+        ),
+    )
+
+
 def _sharding(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell]]:
     found, stats = _map(value), _map(_map(value).get("sharding_stats"))
     yield (
@@ -379,6 +391,15 @@ QUESTIONS = (
         "expirer/object",
         ("took", "expired"),
         _expirer,
+        OBJECT,
+    ),
+    Question(
+        "lifecycle",
+        "the last pass of the lifecycle rules of buckets",
+        "lifecycle rules",
+        "lifecycle/object",
+        ("began", "took", "expired", "removed", "aborted", "refused", "failures"),
+        _lifecycle,
         OBJECT,
     ),
     Question(

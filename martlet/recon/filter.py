@@ -54,6 +54,7 @@ _REPORTED: dict[str, tuple[str, Sequence[str]]] = {
     "auditor/object": ("object", ("object_auditor_stats_ALL", "object_auditor_stats_ZBF")),
     "driveaudit": ("drive", ("drive_audit_errors",)),
     "expirer/object": ("object", ("object_expiration_pass", "expired_last_pass")),
+    "lifecycle/object": ("object", ("object_lifecycle",)),
     "reconstruction/object": (
         "object",
         ("object_reconstruction_last", "object_reconstruction_time"),

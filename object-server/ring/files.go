@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Files keeps the object rings that were read last, by policy. Safe for concurrent use.
+// Files keeps the rings that were read last, by name. Safe for concurrent use.
 type Files struct {
 	Directory string
 
 	mu   sync.Mutex
-	read map[int]readRing // guarded by mu
+	read map[string]readRing // guarded by mu
 }
 
 type readRing struct {
@@ -26,21 +26,27 @@ type readRing struct {
 
 // Object reads the object ring of a policy if its file has changed; nil if there is none.
 func (r *Files) Object(policy int) (*Ring, error) {
-	name := "object.ring.gz"
+	name := "object"
 	if policy > 0 {
-		name = fmt.Sprintf("object-%d.ring.gz", policy)
+		name = fmt.Sprintf("object-%d", policy)
 	}
-	path := filepath.Join(r.Directory, name)
-	info, err := os.Stat(path)
+	found, err := r.Named(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	return found, err
+}
+
+// Named reads a ring by its name, e.g. "container", if its file has changed.
+func (r *Files) Named(name string) (*Ring, error) {
+	path := filepath.Join(r.Directory, name+".ring.gz")
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.read[policy]; ok && known.modified.Equal(info.ModTime()) && known.size == info.Size() {
+	if known, ok := r.read[name]; ok && known.modified.Equal(info.ModTime()) && known.size == info.Size() {
 		return known.Ring, nil
 	}
 	loaded, err := Load(path)
@@ -48,9 +54,9 @@ func (r *Files) Object(policy int) (*Ring, error) {
 		return nil, err
 	}
 	if r.read == nil {
-		r.read = map[int]readRing{}
+		r.read = map[string]readRing{}
 	}
-	r.read[policy] = readRing{loaded, info.ModTime(), info.Size()}
+	r.read[name] = readRing{loaded, info.ModTime(), info.Size()}
 	return loaded, nil
 }
 

@@ -13,6 +13,9 @@ import (
 // remove answers a DELETE: 204 if there was an object, 404 if there was none (a tombstone is written in both cases), 400,
 // 409, 412, 503 or 507.
 func (s *Server) remove(x *exchange) error {
+	if x.flag(message.VersionList) {
+		return s.removeListed(x)
+	}
 	id, ok, err := x.version()
 	switch {
 	case err != nil:

@@ -66,6 +66,7 @@ GO_LEVELS = {
     "server/relink": 7,
     "server": 9,
     "auditor": 10,
+    "lifecycle": 10,
     "replicator": 10,
     "cmd": 11,
     "bench": 11,

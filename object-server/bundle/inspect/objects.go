@@ -38,18 +38,23 @@ func Objects(files *bundle.Files, id bundle.ID, versions bool, use func(*Object)
 		return err
 	}
 	defer v.Close()
+	for _, e := range newestInOrder(entries, segments) {
+		if err := object(v, e.Hash, versions, use); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newestInOrder are the newest records of the names that have more than a tombstone, in the order in which they lie.
+func newestInOrder(entries []bundle.Found, segments []bundle.Recovered) []bundle.Found {
 	names := slices.DeleteFunc(entries, func(e bundle.Found) bool {
 		return !e.IsNewest || e.Type == format.TypeTombstone && !e.IsChained()
 	})
 	slices.SortFunc(names, func(x, y bundle.Found) int {
 		return cmp.Or(cmp.Compare(segments[x.Segment].Sequence, segments[y.Segment].Sequence), cmp.Compare(x.Unit, y.Unit))
 	})
-	for i := range names {
-		if err := object(v, names[i].Hash, versions, use); err != nil {
-			return err
-		}
-	}
-	return nil
+	return names
 }
 
 // object calls use for one name.

@@ -90,16 +90,16 @@ func auditorConfig(j *job) auditor.Config {
 		Intervals:   [2]time.Duration{auditor.Full: c.Interval, auditor.Fast: c.FastInterval},
 		Logger:      j.logger,
 
-		ReconCachePath: figuresOf(j),
+		ReconCachePath: figuresOf(j, c.ReconCachePath),
 	}
 }
 
-// figuresOf is the directory for the figures; none if only a part is audited, which would be read as all.
-func figuresOf(j *job) string {
+// figuresOf is the directory for the figures; none if only a part is worked on, which would be read as all.
+func figuresOf(j *job, directory string) string {
 	if len(j.options.devices)+len(j.options.policies) > 0 {
 		return ""
 	}
-	return j.config.Auditor.ReconCachePath
+	return directory
 }
 
 func ratesOf(c *conf.Auditor) auditor.Rates {

@@ -27,6 +27,7 @@ var version = ""
 const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server replicate [CONF] ...                     see replicate --help
        martlet-object-server audit [CONF] ...                         see audit --help
+       martlet-object-server lifecycle [CONF] ...                     see lifecycle --help
        martlet-object-server relinker relink | cleanup ...             see relinker --help
        martlet-object-server bundle ls | dump | verify | repair | damages ...    see bundle --help
        martlet-object-server --check CONF
@@ -66,6 +67,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	}
 	if len(arguments) > 0 && arguments[0] == "audit" {
 		return runAudit(arguments[1:], stdout, stderr)
+	}
+	if len(arguments) > 0 && arguments[0] == "lifecycle" {
+		return runLifecycle(arguments[1:], stdout, stderr)
 	}
 	if len(arguments) > 0 && arguments[0] == "bundle" {
 		return runBundle(arguments[1:], stdout, stderr)

@@ -48,6 +48,7 @@ type Config struct {
 	ReconCachePath string // directory to which background programs write figures
 	Replicator     Replicator
 	Auditor        Auditor
+	Lifecycle      Lifecycle
 	WithoutEffect  []string // options of OpenStack Swift without a meaning here, each with the reason
 
 	// From martlet.conf.
@@ -74,7 +75,7 @@ func ReadIn(path, swiftDir string) (*Config, error) {
 	if swiftDir != "" {
 		config.SwiftDir = swiftDir
 	}
-	for _, path := range []*string{&config.Replicator.ReconCachePath, &config.Auditor.ReconCachePath} {
+	for _, path := range []*string{&config.Replicator.ReconCachePath, &config.Auditor.ReconCachePath, &config.Lifecycle.ReconCachePath} {
 		if *path == "" {
 			*path = config.ReconCachePath
 		}

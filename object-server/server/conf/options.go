@@ -23,11 +23,12 @@ const (
 
 	replicatorSection = "object-replicator"
 	auditorSection    = "object-auditor"
+	lifecycleSection  = "object-lifecycle"
 	reconSection      = "filter:recon"
 )
 
 var ownSections = []string{
-	defaultSection, appSection, updaterSection, replicatorSection, auditorSection, reconSection, ratelimit.Section,
+	defaultSection, appSection, updaterSection, replicatorSection, auditorSection, lifecycleSection, reconSection, ratelimit.Section,
 }
 
 // options lists every option; etc/object-server.conf-sample describes them. [app:object-server] may set those of
@@ -69,7 +70,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "reclaim_age", "604800", option.Seconds(&c.Device.ReclaimAge)),
 		option.New(updaterSection, "interval", "300", option.Seconds(&c.UpdaterInterval)),
 		option.New(reconSection, "recon_cache_path", reconcache.DefaultDirectory, option.Text(&c.ReconCachePath)),
-	}, slices.Concat(c.Replicator.options(), c.Auditor.options(), c.Ratelimit.Options())...)
+	}, slices.Concat(c.Replicator.options(), c.Auditor.options(), c.Lifecycle.options(), c.Ratelimit.Options())...)
 }
 
 // PrintOptions writes one line for each option: its section, name and default.

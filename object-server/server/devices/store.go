@@ -32,6 +32,9 @@ type VersionStore interface {
 	DeleteVersion(
 		at device.Location, id format.VersionID, timestamp format.Timestamp, name string,
 	) (device.State, error)
+	DeleteVersions(
+		at device.Location, ids []format.VersionID, timestamp format.Timestamp, name string,
+	) ([]device.Removal, error)
 }
 
 // Upload receives the body of an object.

@@ -42,6 +42,7 @@ const (
 	VersionMarker
 	VersionRestore
 	VersionHide
+	VersionList
 	MetadataFooter
 	MIMEBoundary
 	ObjectContentLength
@@ -91,6 +92,7 @@ var names = [fieldCount]string{
 	VersionMarker:        "X-Backend-Version-Marker",
 	VersionRestore:       "X-Backend-Version-Restore",
 	VersionHide:          "X-Backend-Version-Hide",
+	VersionList:          "X-Backend-Version-List",
 	MetadataFooter:       "X-Backend-Obj-Metadata-Footer",
 	MIMEBoundary:         "X-Backend-Obj-Multipart-Mime-Boundary",
 	ObjectContentLength:  "X-Backend-Obj-Content-Length",

@@ -45,6 +45,7 @@ var reported = map[string]report{
 	"auditor/object":        {"object", []string{"object_auditor_stats_ALL", "object_auditor_stats_ZBF"}},
 	"driveaudit":            {"drive", []string{"drive_audit_errors"}},
 	"expirer/object":        {"object", []string{"object_expiration_pass", "expired_last_pass"}},
+	"lifecycle/object":      {"object", []string{"object_lifecycle"}},
 	"reconstruction/object": {"object", []string{"object_reconstruction_last", "object_reconstruction_time"}},
 	"replication/account":   {"account", replicationKeys},
 	"replication/container": {"container", replicationKeys},

@@ -163,6 +163,9 @@ var passes = []struct {
 		map[string]string{"attempted": "attempted", "in_sync": "in_sync", "failure": "failed", "handoffs": "handoffs"}},
 	{"object-auditor", "", "", "object_auditor_stats_ALL", 1,
 		map[string]string{"passes": "passed", "quarantined": "damaged", "errors": "failed"}},
+	{"object-lifecycle", "", "", "object_lifecycle", 1, map[string]string{
+		"expired": "expired", "removed": "removed", "aborted": "aborted", "refused": "refused", "changed": "changed", "failures": "failed",
+	}},
 	{"object-expirer", "", "object_expiration_pass", "", 1, nil},
 }
 

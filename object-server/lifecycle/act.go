@@ -1,0 +1,310 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/server/message"
+	"martlet/object-server/server/versionid"
+)
+
+// place is where a name is.
+type place struct {
+	policy   int
+	replicas []*remote
+}
+
+func (l *Lifecycle) placeOf(policy int, p *plan) (*place, error) {
+	current, err := l.config.Rings.Object(policy)
+	if err != nil || current == nil {
+		return nil, fmt.Errorf("lifecycle: the ring of policy %d cannot be read: %w", policy, err)
+	}
+	return &place{policy, l.replicas(current, l.config.Hasher.Object(p.account, p.container, p.key))}, nil
+}
+
+// verdict is what the replicas of a name say of its current version.
+type verdict int
+
+const (
+	isTheSame  verdict = iota
+	isChanged          // one has another one
+	isNotKnown         // too few answer
+)
+
+// agree asks all replicas of a name for its current version. It returns those that answer.
+func (p *plan) agree(ctx context.Context, at *place) (reached []*remote, v verdict) {
+	answers, _ := everywhere(ctx, at.replicas, func(int) *request { return p.head(at) })
+	for i, a := range answers {
+		switch {
+		case a == nil || a.status/100 == 5:
+			continue
+		case !p.current.isIn(a):
+			return nil, isChanged
+		}
+		reached = append(reached, at.replicas[i])
+	}
+	if len(reached) <= len(at.replicas)/2 {
+		return nil, isNotKnown
+	}
+	return reached, isTheSame
+}
+
+func (p *plan) path() string { return "/" + p.account + "/" + p.container + "/" + p.key }
+
+func (p *plan) head(at *place) *request {
+	return &request{name: "object.head", path: p.path(), headers: map[string]string{
+		message.PolicyIndex.Name(): strconv.Itoa(at.policy), message.OpenExpired.Name(): "true",
+	}}
+}
+
+// isIn tells whether an answer to a HEAD is about this version, and sure of it.
+func (c *current) isIn(a *answer) bool {
+	id := ""
+	if c.isVersioned && (c.isLive || c.isMarker) {
+		id = versionid.Text(c.id)
+	}
+	if a.headers["x-backend-doubt"] != "" || a.headers["x-backend-version-id"] != id {
+		return false
+	}
+	switch {
+	case c.isLive:
+		return a.status == http.StatusOK && a.headers["x-backend-data-timestamp"] == c.since.String()
+	case c.isMarker:
+		return a.status == http.StatusNotFound && a.headers["x-backend-version-marker"] != ""
+	}
+	return a.status == http.StatusNotFound
+}
+
+// stampMargin is how long before now a deletion is dated at most, so that a write which is under way wins over it.
+const stampMargin = time.Minute
+
+// stamp is the timestamp of the deletion of what was written at a time.
+func stamp(since format.Timestamp) format.Timestamp {
+	ticks := now().Ticks
+	if ticks <= since.Ticks { // a clock is wrong
+		return format.Timestamp{Ticks: since.Ticks + 1}
+	}
+	margin := min((ticks-since.Ticks)/2, uint64(stampMargin/time.Second)*format.TicksPerSecond)
+	return format.Timestamp{Ticks: ticks - margin}
+}
+
+// deletion is a DELETE at the replicas of a name.
+type deletion struct {
+	*plan
+	at      *place
+	reached []*remote
+	update  []map[string]string // the headers that name the container's replicas, for each of reached
+}
+
+// prepare makes the deletions of a plan possible: its container's replicas are told, too, each by one of the object's.
+func (d *device) prepare(p *plan, at *place, reached []*remote) (*deletion, error) {
+	containers, err := d.containerReplicas(p.account, p.container)
+	if err != nil {
+		return nil, err
+	}
+	x := &deletion{plan: p, at: at, reached: reached, update: make([]map[string]string, len(reached))}
+	for i, c := range containers {
+		u := &x.update[i%len(reached)]
+		if *u == nil {
+			*u = map[string]string{
+				message.ContainerPartition.Name(): strconv.FormatUint(uint64(c.partition), 10),
+				message.ContainerHost.Name():      c.address, message.ContainerDevice.Name(): c.device,
+			}
+			continue
+		}
+		(*u)[message.ContainerHost.Name()] += "," + c.address
+		(*u)[message.ContainerDevice.Name()] += "," + c.device
+	}
+	return x, nil
+}
+
+// send sends a DELETE to the replicas of the name.
+func (x *deletion) send(ctx context.Context, t format.Timestamp, headers map[string]string, body []byte) ([]*answer, []error) {
+	return everywhere(ctx, x.reached, func(i int) *request {
+		q := &request{name: "object.delete", path: x.path(), body: body, headers: map[string]string{
+			message.Timestamp.Name(): t.String(), message.PolicyIndex.Name(): strconv.Itoa(x.at.policy),
+		}}
+		for _, more := range []map[string]string{headers, x.update[i]} {
+			for name, value := range more {
+				q.headers[name] = value
+			}
+		}
+		return q
+	})
+}
+
+// outcome is what became of a deletion.
+type outcome int
+
+const (
+	isDone outcome = iota
+	isRefused
+	isOvertaken // by another write
+	isFailed
+)
+
+// outcomeOf is that of an answer to a DELETE.
+func outcomeOf(status int) outcome {
+	switch status {
+	case http.StatusOK, http.StatusNoContent, http.StatusNotFound:
+		return isDone
+	case http.StatusForbidden: // a lock
+		return isRefused
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return isOvertaken
+	}
+	return isFailed
+}
+
+// worst is the outcome at all replicas.
+func worst(answers []*answer) (o outcome) {
+	for _, a := range answers {
+		if a == nil {
+			return isFailed
+		}
+		o = max(o, outcomeOf(a.status))
+	}
+	return o
+}
+
+// carryOut does what is due for a name.
+func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
+	reached, v := p.agree(ctx, at)
+	switch v {
+	case isChanged:
+		d.count(func(r *Report) { r.Changed++ })
+		return
+	case isNotKnown:
+		d.count(func(r *Report) { r.Failures++ })
+		return
+	}
+	x, err := d.prepare(p, at, reached)
+	if err != nil {
+		d.config.Logger.Warn("the container ring cannot be read", "device", d.name, "error", err)
+		d.count(func(r *Report) { r.Failures++ })
+		return
+	}
+	isAllDone := d.removeVersions(ctx, x)
+	isAllDone = d.removeNull(ctx, x) && isAllDone
+	switch {
+	case p.marker:
+		d.removeMarker(ctx, x)
+	case p.expire:
+		isAllDone = d.expire(ctx, x) && isAllDone
+	case p.begun != nil:
+		d.abort(ctx, x)
+	}
+	if isAllDone {
+		d.dropLater(p.partsPolicy, p.uploads)
+	}
+}
+
+// told counts an outcome, and tells whether it is done.
+func (d *device) told(o outcome, done func(r *Report)) bool {
+	d.count(func(r *Report) {
+		switch o {
+		case isDone:
+			done(r)
+		case isRefused:
+			r.Refused++
+		case isOvertaken:
+			r.Changed++
+		case isFailed:
+			r.Failures++
+		}
+	})
+	return o == isDone
+}
+
+// expire deletes the current version: a delete marker hides it where the container has versions.
+func (d *device) expire(ctx context.Context, x *deletion) bool {
+	if d.objects.Wait(ctx, 1) != nil {
+		return false
+	}
+	t := stamp(x.current.since)
+	headers := map[string]string{message.IfTimestamp.Name(): x.current.since.String()}
+	if x.isMarked {
+		headers[message.VersionID.Name()], headers[message.VersionMarker.Name()] = t.String(), "true"
+	}
+	answers, _ := x.send(ctx, t, headers, nil)
+	return d.told(worst(answers), func(r *Report) { r.Expired++ })
+}
+
+// removeMarker removes a delete marker. What is older and comes late stays hidden.
+func (d *device) removeMarker(ctx context.Context, x *deletion) {
+	if d.objects.Wait(ctx, 1) != nil {
+		return
+	}
+	answers, _ := x.send(ctx, stamp(x.current.since), map[string]string{
+		message.VersionID.Name(): versionid.Text(x.current.id), message.VersionHide.Name(): "true",
+	}, nil)
+	d.told(worst(answers), func(r *Report) { r.Markers++ })
+}
+
+// removeNull removes the null version, under the id that it got when it was replaced.
+func (d *device) removeNull(ctx context.Context, x *deletion) bool {
+	if x.null.IsZero() {
+		return true
+	}
+	if d.objects.Wait(ctx, 1) != nil {
+		return false
+	}
+	headers := map[string]string{message.VersionID.Name(): versionid.Text(versionid.Of(x.null))}
+	answers, _ := x.send(ctx, stamp(x.null), headers, nil)
+	return d.told(worst(answers), func(r *Report) { r.Removed++ })
+}
+
+// listMax is how many versions one request removes.
+const listMax = 2048
+
+// removeVersions removes versions that are not current, many with one request.
+func (d *device) removeVersions(ctx context.Context, x *deletion) bool {
+	isAllDone := true
+	for left := x.versions; len(left) > 0; {
+		some := left[:min(listMax, len(left))]
+		left = left[len(some):]
+		if d.objects.Wait(ctx, int64(len(some))) != nil {
+			return false
+		}
+		isAllDone = d.removeSome(ctx, x, some) && isAllDone
+	}
+	return isAllDone
+}
+
+func (d *device) removeSome(ctx context.Context, x *deletion, ids []string) bool {
+	body, _ := json.Marshal(ids) // strings
+	answers, _ := x.send(ctx, now(), map[string]string{message.VersionList.Name(): "true"}, body)
+	all := make([]outcome, len(ids))
+	for _, a := range answers {
+		var statuses []int
+		if a == nil || a.status != http.StatusOK || json.Unmarshal(a.body, &statuses) != nil || len(statuses) != len(ids) {
+			d.count(func(r *Report) { r.Failures += len(ids) })
+			return false
+		}
+		for i, status := range statuses {
+			all[i] = max(all[i], outcomeOf(status))
+		}
+	}
+	isAllDone := true
+	for _, o := range all {
+		isAllDone = d.told(o, func(r *Report) { r.Removed++ }) && isAllDone
+	}
+	return isAllDone
+}
+
+// abort ends an upload: no part can be added to it from now on, and it cannot be completed. Its parts go later, when a
+// request to complete it that was under way has ended.
+func (d *device) abort(ctx context.Context, x *deletion) {
+	if d.objects.Wait(ctx, 1) != nil {
+		return
+	}
+	answers, _ := x.send(ctx, stamp(x.current.since), map[string]string{message.IfTimestamp.Name(): x.current.since.String()}, nil)
+	if d.told(worst(answers), func(r *Report) { r.Aborted++ }) {
+		d.dropLater(x.partsPolicy, []upload{*x.begun})
+	}
+}

@@ -1,0 +1,289 @@
+package lifecycle
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/inspect"
+	"martlet/object-server/server/versionid"
+)
+
+// Headers that are stored with objects; doc/formats has their meaning.
+const (
+	taggingHeader  = "X-Object-Transient-Sysmeta-S3api-Tagging"
+	uploadHeader   = "X-Object-Sysmeta-S3api-Upload-Id"        // of an object that was an upload
+	beginHeader    = "X-Object-Sysmeta-S3api-Has-Content-Type" // of the object that begins an upload
+	sloSizeHeader  = "X-Object-Sysmeta-Slo-Size"
+	restoredHeader = "X-Object-Sysmeta-Current-Version"
+)
+
+// current is what a name is when no version is named, and what all replicas must say that it is.
+type current struct {
+	isLive      bool
+	isMarker    bool
+	isVersioned bool // the name has versions
+	id          format.VersionID
+	since       format.Timestamp // when it became current
+}
+
+// plan is what is due for a name.
+type plan struct {
+	account, container, key string
+
+	hash     format.Hash
+	current  current
+	expire   bool             // the current version
+	isMarked bool             // that is done by a delete marker
+	marker   bool             // the current version is a delete marker, which goes
+	versions []string         // ids of those that go
+	null     format.Timestamp // of the null version if that goes; else zero
+	begun    *upload          // the upload that is aborted
+	uploads  []upload         // whose parts go when all of this is done
+
+	partsPolicy int // of the container of these parts
+}
+
+func (p *plan) isEmpty() bool {
+	return !p.expire && !p.marker && len(p.versions) == 0 && p.null.IsZero() && p.begun == nil
+}
+
+// upload is a multipart upload, whose parts have names of their own.
+type upload struct {
+	Account string `json:"account"`
+	Bucket  string `json:"bucket"`
+	Key     string `json:"key"`
+	ID      string `json:"id"`
+}
+
+func timeOf(t format.Timestamp) time.Time {
+	return time.Unix(int64(t.Ticks/format.TicksPerSecond), int64(t.Ticks%format.TicksPerSecond)*int64(time.Second/format.TicksPerSecond))
+}
+
+// examiner finds what is due for the names of a partition.
+type examiner struct {
+	bucket *bucket
+	now    time.Time
+	day    time.Duration
+	plan   plan
+}
+
+// factsOf are those of a version with its metadata.
+func factsOf(key string, m *format.Metadata, written format.Timestamp) Facts {
+	f := Facts{Key: key, Size: m.Size, Written: timeOf(written)}
+	if size, err := strconv.ParseInt(m.System[sloSizeHeader], 10, 64); err == nil {
+		f.Size = size
+	}
+	if text := m.User[taggingHeader]; text != "" {
+		f.Tags = map[string]string{}
+		values, _ := url.ParseQuery(text) // what cannot be read is no tag
+		for name, all := range values {
+			f.Tags[name] = all[len(all)-1]
+		}
+	}
+	return f
+}
+
+func (e *examiner) decide(f *Facts) Action {
+	action, _ := Decide(e.bucket.rules, f, e.now, e.day)
+	return action
+}
+
+// examine looks at a name, and returns what is due; nil for nothing.
+func (e *examiner) examine(n *inspect.Name, m *format.Metadata) (*plan, error) {
+	p := &e.plan
+	p.hash = n.Head.Hash()
+	var err error
+	switch {
+	case e.bucket.isPartial:
+		e.upload(n, m)
+	case n.Head.Versioned():
+		err = e.versions(n)
+		p.current.isVersioned = true
+	case n.Head.Live():
+		e.alone(m)
+	}
+	if err != nil || p.isEmpty() {
+		return nil, err
+	}
+	return p, nil
+}
+
+// upload looks at the container of the parts of uploads.
+func (e *examiner) upload(n *inspect.Name, m *format.Metadata) {
+	p := &e.plan
+	at := strings.LastIndexByte(p.key, '/')
+	if at <= 0 || n.Head.Versioned() || !n.Head.Live() || m.System[beginHeader] == "" {
+		return
+	}
+	f := Facts{Key: p.key[:at], State: Upload, Written: timeOf(m.Timestamp)}
+	if e.decide(&f) != Abort {
+		return
+	}
+	p.current = current{isLive: true, since: m.Timestamp}
+	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:]}
+}
+
+// alone looks at an object without versions.
+func (e *examiner) alone(m *format.Metadata) {
+	p := &e.plan
+	f := factsOf(p.key, m, m.Timestamp)
+	f.IsOnly = true
+	if e.isExpired(m) || e.decide(&f) != Expire {
+		return
+	}
+	p.current = current{isLive: true, since: m.Timestamp}
+	p.expire, p.isMarked = true, e.bucket.isVersioned
+	if !p.isMarked {
+		e.dropParts(m)
+	}
+}
+
+// isExpired tells whether the object expirer removes an object.
+func (e *examiner) isExpired(m *format.Metadata) bool {
+	return m.DeleteAt != 0 && m.DeleteAt <= e.now.Unix()
+}
+
+// dropParts notes the upload that an object was made of.
+func (e *examiner) dropParts(m *format.Metadata) {
+	if id := m.System[uploadHeader]; id != "" && e.bucket.hasParts {
+		e.plan.uploads = append(e.plan.uploads, upload{e.plan.account, e.plan.container, e.plan.key, id})
+	}
+}
+
+// chainWalk is a walk over the versions of a name.
+type chainWalk struct {
+	*examiner
+	name      *inspect.Name
+	previous  format.Timestamp // of the entry before
+	count     int              // of versions
+	newer     int              // of them, those that are not current
+	target    format.VersionID // that was made current again
+	isPointed bool             // one was
+	isHidden  bool             // none is current
+	found     *format.Version  // the current one
+}
+
+// versions looks at the versions of a name, newest first.
+func (e *examiner) versions(n *inspect.Name) error {
+	w := &chainWalk{examiner: e, name: n}
+	if err := n.EachVersion(w.visit); err != nil {
+		return err
+	}
+	if w.found == nil || w.isHidden {
+		return nil
+	}
+	return w.decideCurrent()
+}
+
+// visit looks at one entry of the chain.
+func (w *chainWalk) visit(v *format.Version) (err error) {
+	defer func() { w.previous = v.Timestamp }()
+	isFirst := w.previous.IsZero()
+	switch {
+	case v.Type == format.TypeVersionDirectory: // its data were lost, and a peer has them
+		return format.ErrQuarantined
+	case !v.ID.IsNull() && !versionid.IsClient(v.ID):
+		if isFirst {
+			return w.visitOwn(v)
+		}
+		return nil // replaced by what is newer
+	}
+	w.count++
+	isCurrent := w.isPointed && v.ID == w.target || !w.isPointed && w.found == nil
+	if isCurrent && w.found == nil {
+		found := *v
+		w.found = &found
+		if !w.isPointed {
+			w.plan.current = current{isLive: v.Type != format.TypeDeleteMarker, isMarker: v.Type == format.TypeDeleteMarker, id: v.ID, since: v.Timestamp}
+		}
+		return nil
+	}
+	err = w.decideOld(v)
+	w.newer++
+	return err
+}
+
+// visitOwn looks at an entry of the engine that tells which version is current.
+func (w *chainWalk) visitOwn(v *format.Version) error {
+	if w.isPointed = versionid.IsRestored(v.ID); !w.isPointed {
+		w.isHidden = true
+		return nil
+	}
+	m, err := w.name.Version(v)
+	if err != nil {
+		return err
+	}
+	if w.target, err = versionid.Parse(m.System[restoredHeader]); err != nil {
+		return err
+	}
+	w.plan.current = current{isLive: true, id: w.target, since: v.Timestamp}
+	return nil
+}
+
+// decideOld looks at a version that is not current.
+func (w *chainWalk) decideOld(v *format.Version) error {
+	f := Facts{Key: w.plan.key, Size: int64(v.Size), Written: timeOf(v.Timestamp), State: Noncurrent, Since: timeOf(w.previous), Newer: w.newer}
+	var m *format.Metadata
+	switch {
+	case v.Type == format.TypeDeleteMarker:
+		f.State = NoncurrentMarker
+	case w.bucket.readsHeads():
+		var err error
+		if m, err = w.name.Version(v); err != nil {
+			return err
+		}
+		of := factsOf(f.Key, m, v.Timestamp)
+		f.Size, f.Tags = of.Size, of.Tags
+	}
+	if w.decide(&f) != Remove {
+		return nil
+	}
+	if m != nil {
+		w.dropParts(m)
+	}
+	if v.ID.IsNull() {
+		w.plan.null = v.Timestamp
+	} else {
+		w.plan.versions = append(w.plan.versions, versionid.Text(v.ID))
+	}
+	return nil
+}
+
+// readsHeads tells whether the metadata of old versions count: their tags, and their parts.
+func (b *bucket) readsHeads() bool {
+	if b.hasParts {
+		return true
+	}
+	for i := range b.rules {
+		if len(b.rules[i].Tags) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decideCurrent looks at the current version, once all are counted.
+func (w *chainWalk) decideCurrent() error {
+	p := &w.plan
+	if p.current.isMarker {
+		f := Facts{Key: p.key, Written: timeOf(p.current.since), State: Marker, IsOnly: w.count == 1}
+		p.marker = w.decide(&f) == Remove
+		return nil
+	}
+	m, err := w.name.Version(w.found)
+	if err != nil {
+		return err
+	}
+	f := factsOf(p.key, m, p.current.since)
+	if w.isExpired(m) || w.decide(&f) != Expire {
+		return nil
+	}
+	p.expire, p.isMarked = true, w.bucket.isVersioned
+	if !p.isMarked && w.found.ID.IsNull() {
+		w.dropParts(m)
+	}
+	return nil
+}
