@@ -14,6 +14,7 @@ from proxy.middleware.subrequest import Answered, read_body
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
+from proxy.s3.customer_keys import Place
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
@@ -148,7 +149,8 @@ def copy_object(call: Call) -> Response:
         headers[CHECKSUM] = ""
     headers |= tagging_of_copy(call.headers, found)
     if keys.differ:
-        answer = rewrite(call, source.bucket, source.key, source.query, headers, keys)
+        at = Place(source.bucket, source.key, source.query)
+        answer = rewrite(call, at, (call.bucket, call.key), headers, keys.copy)
     else:
         environ = call.request("PUT", call.bucket, call.key, query=source.query, headers=headers)
         status, given, chunks = call.send(environ)

@@ -8,18 +8,21 @@ after it came from them. They see the ciphertext alone, and the ETag is its MD5.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from proxy.middleware.encryption.cipher import Transform, transform
-from proxy.middleware.subrequest import close_body
-from proxy.s3.call import Call
-from proxy.s3.object_headers import SYSMETA
+from proxy.middleware.subrequest import ask_app, close_body
+from proxy.s3.call import Call, Query
+from proxy.s3.object_headers import SYSMETA, UPLOAD_ID
 from proxy.s3.wire.customer_key import (
     PREFIX,
     CustomerKey,
+    Derived,
     key_of_headers,
     seal,
     unseal,
@@ -38,6 +41,22 @@ _NEEDED = (
     "The object was stored using a form of Server Side Encryption. The correct parameters must be "
     "provided to retrieve the object."
 )
+_PART_NEEDS = (
+    "The multipart upload initiate requested encryption. Subsequent part requests must include the "
+    "appropriate encryption parameters."
+)
+_PART_HAS = (
+    "The multipart upload initiate did not request encryption. Please resend the request without "
+    "sending encryption parameters."
+)
+
+
+class Place(NamedTuple):
+    """An object, with the query that selects its version; text."""
+
+    bucket: str
+    key: str
+    query: Query
 
 
 def customer_key(call: Call, prefix: str = PREFIX) -> CustomerKey | None:
@@ -60,11 +79,27 @@ def customer_key(call: Call, prefix: str = PREFIX) -> CustomerKey | None:
     return found
 
 
-def refuse_customer_key(call: Call) -> None:
-    """:raises S3Error: NotImplemented, for a request with a key that would have no effect."""
-    if customer_key(call) is not None:
-        text = "Uploads in parts with a customer's key are not implemented."
-        raise S3Error("NotImplemented", text)
+def sealing_of(call: Call) -> Sealing | None:
+    """The encryption that a write asks for; None without a key.
+
+    :raises S3Error: as ``customer_key``.
+    """
+    key = customer_key(call)
+    return None if key is None else Sealing(key)
+
+
+def key_of_part(call: Call, begun: Headers) -> CustomerKey | None:
+    """The key of a part: that of its upload, which the headers ``begun`` tell.
+
+    :raises S3Error: it is another one, or one of both has none.
+    """
+    sealed, key = str(begun.get(SEALED, "")), customer_key(call)
+    if bool(sealed) != (key is not None):
+        raise S3Error("InvalidRequest", _PART_NEEDS if sealed else _PART_HAS)
+    if key is not None and unseal(key.key, sealed) is None:
+        text = "The provided encryption parameters did not match the ones used originally."
+        raise S3Error("InvalidRequest", text)
+    return key
 
 
 class Sealing:
@@ -137,24 +172,92 @@ def check_key(call: Call, stored: Headers, prefix: str = PREFIX) -> CustomerKey 
     return key
 
 
-def opened(key: CustomerKey, stored: Headers, chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """The plain body of an answer, which has the whole object or one range of it."""
-    derived = unseal(key.key, stored[SEALED])
+def opened(
+    call: Call, at: Place, key: CustomerKey, stored: Headers, chunks: Iterable[bytes]
+) -> Iterable[bytes]:
+    """The plain body of an answer, which has the whole object or one range of it.
+
+    :raises S3Error: it cannot be decrypted.
+    """
+    found = _RANGE_START.match(stored.get("content-range", ""))
+    start = int(found[1]) if found else 0
+    if is_true(stored.get("x-static-large-object")):
+        return _Opened(chunks, decrypted_parts(chunks, _parts(call, at, key, stored, start)))
+    derived = _unsealed(key, stored)
+    stream = transform(derived.key, derived.iv, start)
+    return _Opened(chunks, map(stream.update, chunks))
+
+
+def _unsealed(key: CustomerKey, stored: Headers) -> Derived:
+    derived = unseal(key.key, stored.get(SEALED, ""))
     if derived is None:
         raise S3Error("AccessDenied")
-    found = _RANGE_START.match(stored.get("content-range", ""))
-    return _Opened(chunks, transform(derived.key, derived.iv, int(found[1]) if found else 0))
+    return derived
+
+
+def _parts(
+    call: Call, at: Place, key: CustomerKey, stored: Headers, start: int
+) -> Iterator[tuple[int, Transform]]:
+    """The parts from the byte ``start`` on: how much is left of each, and how it is decrypted.
+
+    :raises S3Error: the object was replaced meanwhile.
+    """
+    query = {**at.query, "multipart-manifest": "get"}
+    manifest = call.ask("GET", at.bucket, at.key, query=query)
+    if manifest.headers.get(UPLOAD_ID) != stored.get(UPLOAD_ID):
+        raise S3Error("ServiceUnavailable")
+    entries = json.loads(manifest.body)
+
+    def each() -> Iterator[tuple[int, Transform]]:
+        skipped = start
+        for entry in entries:
+            size = int(entry["bytes"])
+            if skipped >= size:
+                skipped -= size
+                continue
+            derived = _unsealed(key, _headers_of_part(call, str(entry["name"])))
+            yield size - skipped, transform(derived.key, derived.iv, skipped)
+            skipped = 0
+
+    return each()
+
+
+def _headers_of_part(call: Call, path: str) -> Headers:
+    """The headers of a part, asked for without the client: its rights are about the object."""
+    container, _, name = path.removeprefix("/").partition("/")
+    request = call.request("HEAD", container, name, pre_authorized=True)
+    return ask_app(call.app, request).headers
+
+
+def decrypted_parts(
+    chunks: Iterable[bytes], parts: Iterator[tuple[int, Transform]]
+) -> Iterator[bytes]:
+    """The plain bytes of parts; each comes with the number of its bytes.
+
+    :raises OSError: the body is longer than the parts.
+    """
+    left, stream = 0, None
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            if stream is None or not left:
+                left, stream = next(parts, (0, None))
+            if stream is None:
+                raise OSError("an object is longer than its parts")
+            piece, rest = rest[:left], rest[left:]
+            left -= len(piece)
+            yield stream.update(piece)
 
 
 class _Opened:
     """A decrypted body; close() closes the encrypted one."""
 
-    def __init__(self, sealed: Iterable[bytes], stream: Transform) -> None:
+    def __init__(self, sealed: Iterable[bytes], plain: Iterator[bytes]) -> None:
         self._sealed = sealed
-        self._stream = stream
+        self._plain = plain
 
     def __iter__(self) -> Iterator[bytes]:
-        return map(self._stream.update, self._sealed)
+        return self._plain
 
     def close(self) -> None:
         """Discard the unread rest."""

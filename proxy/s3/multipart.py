@@ -23,7 +23,8 @@ from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copy_object import copy_result, find_source, source_of
-from proxy.s3.customer_keys import SEALED, refuse_customer_key
+from proxy.s3.customer_keys import SEALED, Place, Sealing, key_of_part, sealing_of
+from proxy.s3.encryption import shown_encryption
 from proxy.s3.object_headers import (
     CHECKSUM,
     CHECKSUM_KIND,
@@ -36,6 +37,7 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.object_writes import store
+from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
 from proxy.s3.upload_checksums import WholeChecksum
 from proxy.s3.uploads import (
@@ -70,7 +72,7 @@ _TOO_SMALL = "Too small"
 def create_upload(call: Call) -> Response:
     """CreateMultipartUpload."""
     check_key(call.key)
-    refuse_customer_key(call)
+    sealing = sealing_of(call)
     container_acl_of_header(call)
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     kind = kind_of_upload(call.headers)
@@ -81,6 +83,8 @@ def create_upload(call: Call) -> Response:
     if content_type:
         headers[_TYPE] = content_type
     headers["content-type"] = _BEGUN_TYPE
+    if sealing is not None:
+        headers |= sealing.headers
     bucket = call.require_bucket()
     upload = Upload(call.bucket, call.key, new_upload_id(), bucket)
     _make_container(call, bucket)
@@ -89,9 +93,10 @@ def create_upload(call: Call) -> Response:
     document.text("Bucket", call.bucket)
     document.text("Key", call.key)
     document.text("UploadId", upload.upload_id)
-    if kind is None:
-        return xml(document.finish())
-    shown = {"x-amz-checksum-algorithm": kind.algorithm.upper(), "x-amz-checksum-type": kind.type}
+    shown = shown_encryption(sealing)
+    if kind is not None:
+        shown |= {"x-amz-checksum-algorithm": kind.algorithm.upper()}
+        shown |= {"x-amz-checksum-type": kind.type}
     return xml(document.finish(), shown)
 
 
@@ -110,13 +115,15 @@ def _make_container(call: Call, bucket: Mapping[str, str]) -> None:
 
 def upload_part(call: Call) -> Response:
     """UploadPart."""
-    refuse_customer_key(call)
     number = part_number(call)
     upload = find_upload(call)
     kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
     algorithm = "" if kind is None else kind.algorithm
-    stored, checksum = store(call, upload.container, upload.part(number), {}, algorithm)
-    shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum}
+    key = key_of_part(call, upload.headers)
+    sealing = Sealing(key) if key else None
+    place = upload.container, upload.part(number)
+    stored, checksum = store(call, *place, {}, algorithm, sealing)
+    shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
     if "last-modified" in stored:
         shown["Last-Modified"] = stored["last-modified"]
     return empty(200, shown)
@@ -124,14 +131,11 @@ def upload_part(call: Call) -> Response:
 
 def copy_part(call: Call) -> Response:
     """UploadPartCopy, of an object or a range of it."""
-    refuse_customer_key(call)
     number = part_number(call)
     upload = find_upload(call)
     source = source_of(call)
     found = find_source(call, source)
-    if SEALED in found:
-        text = "Copies of parts of an object with a customer's key are not implemented."
-        raise S3Error("NotImplemented", text)
+    key, keys = key_of_part(call, upload.headers), keys_of_copy(call, found)
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
@@ -140,10 +144,17 @@ def copy_part(call: Call) -> Response:
     stated = call.headers.get("x-amz-copy-source-range")
     if stated is not None:
         headers["range"] = _checked_range(stated, int(found.get("content-length", "0")))
-    answer = call.ask(
-        "PUT", upload.container, upload.part(number), query=source.query, headers=headers
-    )
-    return copy_result("CopyPartResult", answer, source)
+    place = upload.container, upload.part(number)
+    if key is None and keys.source is None:
+        answer = call.ask("PUT", *place, query=source.query, headers=headers)
+    else:
+        at = Place(source.bucket, source.key, source.query)
+        answer = rewrite(call, at, place, headers, key)
+        if not answer.is_success:
+            raise call.refusal(answer, "PUT", *place)
+    response = copy_result("CopyPartResult", answer, source)
+    response.headers.update(keys.shown())
+    return response
 
 
 def _checked_range(text: str, size: int) -> str:
@@ -225,7 +236,7 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     begun = upload.headers
     headers = {name: begun[name] for name in _KEPT if name in begun}
     headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
-    headers |= {name: begun[name] for name in (TAGGING, REDIRECT) if begun.get(name)}
+    headers |= {name: begun[name] for name in (TAGGING, REDIRECT, SEALED) if begun.get(name)}
     content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
     headers["content-type"] = content_type or "binary/octet-stream"
     headers["accept"] = "application/json"

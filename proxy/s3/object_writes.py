@@ -16,7 +16,7 @@ from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
-from proxy.s3.customer_keys import Sealing, customer_key
+from proxy.s3.customer_keys import Sealing, sealing_of
 from proxy.s3.encryption import shown_encryption
 from proxy.s3.lifecycle import expiration
 from proxy.s3.listing import is_delete_marker
@@ -44,8 +44,7 @@ def put_object(call: Call) -> Response:
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key)
-    key = customer_key(call)
-    sealing = None if key is None else Sealing(key)
+    sealing = sealing_of(call)
     stored, checksum = store(call, call.bucket, call.key, headers, sealing=sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
     size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))

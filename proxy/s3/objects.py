@@ -14,7 +14,7 @@ from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.large_objects.byte_ranges import parse_ranges
 from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
-from proxy.s3.customer_keys import check_key, customer_key, opened
+from proxy.s3.customer_keys import Place, check_key, customer_key, opened
 from proxy.s3.encryption import shown_of_stored
 from proxy.s3.lifecycle import expiration
 from proxy.s3.object_headers import (
@@ -78,7 +78,11 @@ def _open(
         return None, chunks
     try:
         key = check_key(call, stored)
-        return key, opened(key, stored, chunks) if key else chunks
+        if key is None:
+            return None, chunks
+        at = Place(call.bucket, call.key, version_query(call))
+        is_read = call.method == "GET"
+        return key, opened(call, at, key, stored, chunks) if is_read else chunks
     except S3Error:
         close_body(chunks)
         raise

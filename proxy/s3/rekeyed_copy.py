@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.subrequest import Answered, close_body, read_body
-from proxy.s3.call import Call, Query
-from proxy.s3.customer_keys import SEALED, Sealing, check_key, customer_key, opened
+from proxy.s3.call import Call
+from proxy.s3.customer_keys import SEALED, Place, Sealing, check_key, customer_key, opened
 from proxy.s3.object_headers import CHECKSUM, STORED
 from proxy.s3.wire.customer_key import COPY_PREFIX, CustomerKey
 
-_OF_COPIES = ("x-copy-from", "x-copy-from-account", "x-fresh-metadata")
+_OF_COPIES = ("x-copy-from", "x-copy-from-account", "x-fresh-metadata", "range")
 
 
 class Keys(NamedTuple):
@@ -27,9 +28,13 @@ class Keys(NamedTuple):
     source: CustomerKey | None
     copy: CustomerKey | None
 
+    is_of_parts: bool
+
     @property
     def differ(self) -> bool:
         """Whether the ciphertext of the source is no use for the copy."""
+        if self.source and self.is_of_parts:
+            return True  # each part has its own salt
         return (self.source and self.source.key) != (self.copy and self.copy.key)
 
     def headers(self, found: Headers) -> dict[str, str]:
@@ -46,28 +51,35 @@ def keys_of_copy(call: Call, found: Headers) -> Keys:
 
     :raises S3Error: one is missing, wrong or malformed.
     """
-    return Keys(check_key(call, found, COPY_PREFIX), customer_key(call))
+    is_of_parts = is_true(found.get("x-static-large-object"))
+    return Keys(check_key(call, found, COPY_PREFIX), customer_key(call), is_of_parts)
 
 
 def rewrite(
-    call: Call, bucket: str, key: str, query: Query, headers: Mapping[str, str], keys: Keys
+    call: Call,
+    source: Place,
+    target: tuple[str, str],
+    headers: Mapping[str, str],
+    key: CustomerKey | None,
 ) -> Answered:
-    """Copy an object through the proxy.
+    """Copy an object, or a range of it, through the proxy.
 
-    :param bucket: of the source, as ``key`` and ``query``.
+    :param target: the container and the name of the copy.
     :param headers: of a copy by the pipeline.
+    :param key: of the copy.
     :raises S3Error: the source cannot be read.
     """
-    environ = call.request("GET", bucket, key, query=query)
-    status, found, chunks = call.send_or_refuse(environ, bucket, key)
+    ranged = {"range": headers["range"]} if "range" in headers else {}
+    environ = call.request("GET", source.bucket, source.key, query=source.query, headers=ranged)
+    _, found, chunks = call.send_or_refuse(environ, source.bucket, source.key)
     try:
-        key_now = check_key(call, found, COPY_PREFIX)
-        body = opened(key_now, found, chunks) if key_now else chunks
-        sealing = Sealing(keys.copy) if keys.copy else None
+        own = check_key(call, found, COPY_PREFIX)
+        body = opened(call, source, own, found, chunks) if own else chunks
+        sealing = Sealing(key) if key else None
         sent = {} if "x-fresh-metadata" in headers else _metadata(found)
         sent |= {name: value for name, value in headers.items() if name not in _OF_COPIES}
         sent |= sealing.headers if sealing else {}
-        write = call.request("PUT", call.bucket, call.key, headers=sent)
+        write = call.request("PUT", *target, headers=sent)
         write["CONTENT_LENGTH"] = str(found.get("content-length", ""))
         reader = BodyReader(body)
         write["wsgi.input"] = sealing.body(reader, None, None) if sealing else reader

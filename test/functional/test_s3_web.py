@@ -117,7 +117,45 @@ def test_a_customers_key(s3: Any, bucket: str) -> None:
         with pytest.raises(ClientError) as caught:
             s3.get_object(**at, **wrong)
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+    sealed_again = in_parts(s3, bucket, body, key)
+    got = s3.get_object(Bucket=bucket, Key="parts", **key)
+    assert got["Body"].read() == sealed_again
+    across = f"bytes={len(sealed_again) - 600_000}-{len(sealed_again) - 400_000}"
+    got = s3.get_object(Bucket=bucket, Key="parts", **key, Range=across)
+    assert got["Body"].read() == sealed_again[-600_000:-399_999]
+    second = s3.get_object(Bucket=bucket, Key="parts", **key, PartNumber=2)
+    assert second["Body"].read() == body[1000:501_000]
     of_source = {f"CopySource{name}": value for name, value in key.items()}
     for name, wanted in (("same", key), ("other", other), ("plain", {})):
-        s3.copy_object(**{**at, "Key": name}, CopySource=f"{bucket}/k", **of_source, **wanted)
-        assert s3.get_object(Bucket=bucket, Key=name, **wanted)["Body"].read() == body
+        for source, expected in (("k", body), ("parts", sealed_again)):
+            s3.copy_object(
+                Bucket=bucket, Key=name, CopySource=f"{bucket}/{source}", **of_source, **wanted
+            )
+            got = s3.get_object(Bucket=bucket, Key=name, **wanted)
+            assert got["Body"].read() == expected
+
+
+def in_parts(s3: Any, bucket: str, body: bytes, key: dict[str, str]) -> bytes:
+    """Upload ``parts`` in two parts: new bytes, and a range of the object ``k``."""
+    first = bytes(range(253)) * 21_000
+    at = {"Bucket": bucket, "Key": "parts"}
+    upload = s3.create_multipart_upload(**at, **key)
+    assert upload["SSECustomerAlgorithm"] == "AES256"
+    at["UploadId"] = upload["UploadId"]
+    with pytest.raises(ClientError, match="requested encryption"):
+        s3.upload_part(**at, PartNumber=1, Body=first)
+    put = s3.upload_part(**at, PartNumber=1, Body=first, **key)
+    copied = s3.upload_part_copy(
+        **at,
+        PartNumber=2,
+        CopySource=f"{bucket}/k",
+        CopySourceRange="bytes=1000-500999",
+        **{f"CopySource{name}": value for name, value in key.items()},
+        **key,
+    )
+    parts = [
+        {"PartNumber": 1, "ETag": put["ETag"]},
+        {"PartNumber": 2, "ETag": copied["CopyPartResult"]["ETag"]},
+    ]
+    s3.complete_multipart_upload(**at, MultipartUpload={"Parts": parts})
+    return first + body[1000:501_000]

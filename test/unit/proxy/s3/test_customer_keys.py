@@ -16,7 +16,8 @@ from s3_pipeline import Pipeline, code_of
 from martlet.http.environ import Environ
 from martlet.http.response import Response
 from proxy.info_registry import clear_info, register_info
-from proxy.middleware.encryption.cipher import transform
+from proxy.middleware.encryption.cipher import Transform, transform
+from proxy.s3.customer_keys import decrypted_parts
 from proxy.s3.wire.customer_key import COPY_PREFIX, PREFIX, key_of_headers, seal, unseal
 from proxy.s3.wire.errors import S3Error
 
@@ -201,14 +202,44 @@ def test_copies(old: bytes | None, new: bytes | None) -> None:
     assert (stored == body) == (new is None)
 
 
-def test_uploads_in_parts_are_refused() -> None:
-    pipeline = Bucket().pipeline
-    for method, path in (
-        ("POST", "/bucket/k?uploads"),
-        ("PUT", "/bucket/k?uploadId=x&partNumber=1"),
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 99), st.integers(1, 50))
+def test_parts_are_decrypted_from_any_byte_in_any_pieces(
+    sizes: list[int], start: int, piece: int
+) -> None:
+    plain = bytes(range(250))[: sum(sizes)]
+    start = min(start, len(plain) - 1)
+    keys = [seal(KEY) for _ in sizes]
+    sealed, at = b"", 0
+    for size, part in zip(sizes, keys, strict=True):
+        sealed += transform(part.key, part.iv).update(plain[at : at + size])
+        at += size
+
+    def parts() -> Iterator[tuple[int, Transform]]:
+        skipped = start
+        for size, part in zip(sizes, keys, strict=True):
+            if skipped < size:
+                yield size - skipped, transform(part.key, part.iv, skipped)
+            skipped = max(0, skipped - size)
+
+    chunks = [sealed[n : n + piece] for n in range(start, len(sealed), piece)]
+    assert b"".join(decrypted_parts(chunks, parts())) == plain[start:]
+    with pytest.raises(OSError, match="longer"):
+        list(decrypted_parts([*chunks, b"x"], parts()))
+
+
+def test_a_part_needs_the_key_of_its_upload() -> None:
+    begun = {"Etag": "e", "X-Object-Sysmeta-S3Api-Customer-Key": seal(KEY).stored}
+    for stored, sent, text in (
+        (begun, {}, b"did not|initiate requested encryption"),
+        (begun, headers_of(OTHER), b"did not match the ones used originally"),
+        ({"Etag": "e"}, headers_of(KEY), b"initiate did not request encryption"),
     ):
-        _, _, body = pipeline.ask(method, path, {**SECURE, **headers_of(KEY)})
-        assert code_of(body) == "NotImplemented"
+        pipeline = Pipeline(lambda environ, stored=stored: Response(200, stored))
+        path = "/bucket/k?uploadId=x&partNumber=1"
+        status, _, body = pipeline.ask("PUT", path, {**SECURE, **sent}, b"x")
+        assert (status, code_of(body)) == (400, "InvalidRequest")
+        assert re.search(text, body)
+        assert all(call.startswith("HEAD") for call in pipeline.storage.calls)
 
 
 # --- encryption by the server
