@@ -57,7 +57,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +94,7 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis $(BIN)/mypy bench/*.py test/support/*.py test/tidy/*.py \
+	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis $(BIN)/mypy bench/*.py bench/compare/*.py test/support/*.py test/tidy/*.py \
 		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
@@ -200,6 +200,9 @@ bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several 
 
 bench-outliers: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of bulk deletes, new containers, metadata, logs, many containers
 	$(BIN)/python bench/outliers.py $(BENCH_ARGS)
+
+bench-compare: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## beside other object stores; their build takes long, once (BENCH_ARGS="--help")
+	PYTHONPATH=$(CURDIR):bench $(BIN)/python -m compare $(BENCH_ARGS)
 
 bench-listing: $(INSTALLED_FOR_TESTS) ## listings of 1,000,000 objects beside OpenStack Swift's, some minutes
 	$(BIN)/python bench/listing.py $(BENCH_ARGS)

@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GO_MODULE = "object-server"
 UNIT_TESTS = "test/unit"
-TEST_SUPPORT = ("test/support", "test/conformance")
+TEST_SUPPORT = ("test/support", "test/conformance", "bench")
 GO_TEST = re.compile(r"^func ((?:Test|Fuzz|Example)\w*)\(", re.MULTILINE)
 # Folders that hold no modules of ours.
 SKIPPED = {"build", "var", "node_modules"}
@@ -69,7 +69,7 @@ def python_files(root: Path) -> Iterator[Path]:
 
 
 def module_name(path: str) -> str:
-    """The name under which a file is imported; tests find test/support by its file names."""
+    """The name under which a file is imported; tests find TEST_SUPPORT by its file names."""
     for folder in TEST_SUPPORT:
         if path.startswith(f"{folder}/"):
             path = path.removeprefix(f"{folder}/")

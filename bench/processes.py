@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 FLUSH_CALLS = "fsync,fdatasync,syncfs,sync_file_range,msync"
+# A call that another thread interrupts has a second line: "<... fsync resumed>".
+_FLUSH = re.compile(rf"\b(?:{FLUSH_CALLS.replace(',', '|')})\(|\bopenat\(.*\bO_D?SYNC\b")
 _ATTACH_SECONDS_MAX = 10.0
 
 
@@ -85,8 +88,9 @@ def count_inodes(devices: Path) -> int:
 class FlushCount:
     """A count of flushes with strace, for each service, between ``start`` and ``stop``."""
 
-    def __init__(self, home: Path, scratch: Path) -> None:
-        self._home = home
+    def __init__(self, pids: Mapping[str, int], scratch: Path) -> None:
+        """``pids``: the process of each service, by name; its workers are found."""
+        self._pids = pids
         self._scratch = scratch
         self._traces: dict[str, subprocess.Popen[bytes]] = {}
         self._process_counts: dict[str, int] = {}
@@ -101,16 +105,14 @@ class FlushCount:
 
         :raises RuntimeError: strace is not allowed to.
         """
-        for name, pid in services(self._home).items():
-            if name == "supervisor":
-                continue
+        for name, pid in self._pids.items():
             tree = process_tree(pid)
             self._process_counts[name] = len(tree)
             members = [option for member in tree for option in ("-p", str(member))]
-            command = ["strace", "-f", "-c", "-o", str(self._scratch / f"{name}.flushes")]
+            command = ["strace", "-f", "-o", str(self._scratch / f"{name}.flushes")]
             with (self._scratch / f"{name}.strace").open("wb") as messages:
                 self._traces[name] = subprocess.Popen(
-                    [*command, "-e", f"trace={FLUSH_CALLS}", *members], stderr=messages
+                    [*command, "-e", f"trace={FLUSH_CALLS},openat", *members], stderr=messages
                 )
         deadline = time.monotonic() + _ATTACH_SECONDS_MAX
         for name, trace in self._traces.items():
@@ -127,15 +129,11 @@ class FlushCount:
         for name, trace in self._traces.items():
             trace.send_signal(signal.SIGINT)
             trace.wait(30)
-            counts[name] = _sum_of_calls((self._scratch / f"{name}.flushes").read_text())
+            with (self._scratch / f"{name}.flushes").open(errors="replace") as lines:
+                counts[name] = count_flushes(lines)
         return counts
 
 
-def _sum_of_calls(summary: str) -> int:
-    """Sum the calls in strace's table: percent, seconds, us per call, calls, errors, name."""
-    total = 0
-    for line in summary.splitlines():
-        fields = line.split()
-        if fields and fields[-1] in FLUSH_CALLS.split(","):
-            total += int(fields[3])
-    return total
+def count_flushes(lines: Iterable[str]) -> int:
+    """Count the flushes in strace's lines; a file opened with O_SYNC or O_DSYNC counts as one."""
+    return sum(_FLUSH.search(line) is not None for line in lines)

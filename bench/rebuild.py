@@ -20,7 +20,6 @@ import json
 import shutil
 import statistics
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import time
@@ -32,6 +31,7 @@ from pathlib import Path
 
 from load import HOST, content_of
 from own_cluster import free_port
+from pypi_swift import swift_command
 
 from martlet.service.programs import find_object_server
 from martlet.words.timestamp import Timestamp
@@ -63,19 +63,6 @@ use = egg:swift#object
 sync_method = ssync
 """
 SALT = "[swift-hash]\nswift_hash_path_suffix = bench\n"
-#: Swift reads policies and the salt from a fixed path, whatever swift_dir is.
-SWIFT = """
-import sys
-from importlib import import_module
-from swift.common import storage_policy, utils
-from swift.common.utils import config
-module, folder, *arguments = sys.argv[1:]
-for each in (storage_policy, utils, config):
-    each.SWIFT_CONF_FILE = folder + "/swift.conf"
-storage_policy.reload_storage_policies()
-sys.argv[1:] = arguments
-sys.exit(import_module(module).main())
-"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +87,7 @@ def ours() -> Side:
 def _swifts() -> Side:
     def run(module: str, conf: Path, *arguments: str) -> list[str]:
         folder = str(conf.parent.parent)
-        return [sys.executable, "-c", SWIFT, module, folder, str(conf), *arguments]
+        return swift_command(module, folder, str(conf), *arguments)
 
     return Side(
         "swift",

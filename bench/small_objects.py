@@ -19,7 +19,7 @@ from typing import Any
 
 from load import Load, Outcome, percentile, run
 from own_cluster import login, must, own_cluster
-from processes import FlushCount, Usage, count_inodes, usage
+from processes import FlushCount, Usage, count_inodes, services, usage
 
 REPLICAS = 3
 WARM_UP_OBJECTS = 256
@@ -105,8 +105,10 @@ def _count_flushes(home: Path, work: Any) -> dict[str, Any] | None:
     """Count the flushes of each service during the work; None if that is not possible."""
     if not FlushCount.is_possible():
         return None
+    pids = services(home)
+    del pids["supervisor"]  # its tree has the others
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as scratch:
-        trace = FlushCount(home, Path(scratch))
+        trace = FlushCount(pids, Path(scratch))
         trace.start()
         outcome = work()
         counts = trace.stop()
