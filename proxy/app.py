@@ -14,6 +14,7 @@ from martlet.conf.swift_options import PROXY_DEFAULTS, RANDOM
 from martlet.http.environ import (
     ACCOUNT_INFO,
     AUTHORIZE,
+    CONTAINER_INFO,
     LOOK_UP,
     ORIGINAL_METHOD,
     TRANS_ID,
@@ -52,6 +53,7 @@ class Application:
     ) -> None:
         self.core = Core(options, cluster, rings, logger)
         self._account_info = functools.partial(account_info, self.core)
+        self._container_info = functools.partial(container_info, self.core)
         self._account_routes = AccountController(self.core).routes
         self._container_routes = ContainerController(self.core).routes
         self._object_routes = ObjectController(self.core).routes
@@ -136,7 +138,9 @@ class Application:
         if TRANS_ID not in environ:
             environ[TRANS_ID] = new_trans_id()
         environ.setdefault(ORIGINAL_METHOD, req.method)
-        environ[ACCOUNT_INFO] = self._account_info  # auth reads account ACLs there
+        # Auth reads account ACLs and bucket policies there.
+        environ[ACCOUNT_INFO] = self._account_info
+        environ[CONTAINER_INFO] = self._container_info
 
     def _resource(self, path: str) -> Resource:
         try:

@@ -70,6 +70,10 @@ SYNC_KEY = "swift_sync_key"
 #: filters made for Swift. The access key, the signature, the signed text, and a callable that
 #: takes the secret of the access key and returns whether the signature is its.
 S3_AUTH_DETAILS = "s3api.auth_details"
+#: ``proxy.s3.policies.acts.Access``. Written by s3api in the requests that it makes. Read by
+#: `proxy.s3.policies.guard`, which writes the client there. What the S3 request does, for bucket
+#: policies.
+S3_ACCESS = "martlet.s3_access"
 #: ``bool``. Written by keystoneauth. Read by its authorization. Whether `SYNC_KEY` lets this
 #: request write.
 SYNC_KEY_COUNTS = "martlet.sync_key_counts"
@@ -96,6 +100,9 @@ LOOK_UP = "martlet.look_up"
 #: ``Callable[[Request, str], Info]``. Written by the app, and by tempauth for the filters before
 #: the app. Read by tempauth's authorization. What is known of an account.
 ACCOUNT_INFO = "martlet.account_info"
+#: ``Callable[[Request, str, str], Info]``. Written by the app. Read by `proxy.s3.policies.guard`,
+#: which asks the app by a request of its own where it is missing. What is known of a container.
+CONTAINER_INFO = "martlet.container_info"
 
 # Objects.
 

@@ -13,6 +13,7 @@ from martlet.http.response import Response
 from proxy.middleware.auth.acl import parse_acl, referrer_allowed
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
+from proxy.s3.public_access import check_acls
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.xml_in import child_text, children, parse_xml
 from proxy.s3.wire.xml_out import Document
@@ -73,6 +74,7 @@ def put_bucket_acl(call: Call) -> Response:
     from_header = container_acl_of_header(call)
     call.require_bucket()
     body = read_document(call, _DOCUMENT_BYTES_MAX)
+    check_acls(call)
     if body and from_header:
         raise S3Error("UnexpectedContent")
     if not body and not from_header:

@@ -16,6 +16,7 @@ from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.namespace import claim_bucket, release_bucket
+from proxy.s3.public_access import ownership_of_header
 from proxy.s3.wire.addressing import is_bucket_name
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.times import xml_time_of_row
@@ -75,7 +76,7 @@ def create_bucket(call: Call) -> Response:
     body = read_document(call, _CONFIGURATION_BYTES_MAX)
     if body:
         _check_location(call, body)
-    answered = _put_container(call, acl)
+    answered = _put_container(call, {**acl, **ownership_of_header(call)})
     if answered.status == 202:
         raise S3Error("BucketAlreadyOwnedByYou", fields={"BucketName": call.bucket})
     return empty(200, {"Location": f"/{call.bucket}"})

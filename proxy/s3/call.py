@@ -18,6 +18,7 @@ from martlet.http.environ import (
     ACCESS_LOGGING,
     KEYSTONE_IDENTITY,
     KEYSTONE_INFO,
+    S3_ACCESS,
     S3_AUTH_DETAILS,
     Environ,
     WSGIApp,
@@ -34,6 +35,7 @@ from proxy.middleware.subrequest import (
     sub_environ,
 )
 from proxy.s3.options import S3Options
+from proxy.s3.policies.acts import Access
 from proxy.s3.wire.addressing import Address
 from proxy.s3.wire.credentials import Claim, Message
 from proxy.s3.wire.errors import S3Error, invalid_argument
@@ -114,6 +116,8 @@ class Call:
         self.app = app
         #: Whether the body is the file of a form, whose length is not known before its end.
         self.is_form = False
+        #: What the request does, in the words of policies; the requests to the pipeline have it.
+        self.access: Access | None = None
         self._account: str | None = None
         self._is_authenticated = claim.is_anonymous
         #: The accounts of buckets, where names are unique in the cluster; None for free names.
@@ -131,6 +135,12 @@ class Call:
             environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
         self.base = {k: v for k, v in environ.items() if k not in _OTHER_RIGHTS}
         self.base["swift.infocache"] = environ.setdefault("swift.infocache", {})
+
+    def judge_as(self, access: Access | None) -> None:
+        """Have the requests to the pipeline judged as what the client asked for."""
+        self.access = access
+        if access is not None:
+            self.base[S3_ACCESS] = access
 
     @property
     def bucket(self) -> str:
@@ -309,6 +319,14 @@ class Call:
         :raises S3Error: NoSuchBucket, AccessDenied or another one.
         """
         return self.ask("HEAD", self.bucket).headers
+
+    def may_see_bucket(self) -> bool:
+        """HEAD of the bucket as the client, whose signature it proves; whether it is allowed.
+
+        :raises S3Error: NoSuchBucket, or the signature is wrong.
+        """
+        denials = (401, 403) if self.claim.is_anonymous else (403,)
+        return self.ask("HEAD", self.bucket, allowed=denials).status not in denials
 
     @property
     def is_authenticated(self) -> bool:

@@ -26,6 +26,7 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import check_version, conditions
+from proxy.s3.public_access import check_object_acl
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_of_copy
 from proxy.s3.wire.addressing import check_key
@@ -119,6 +120,7 @@ def copy_object(call: Call) -> Response:
     """CopyObject."""
     check_key(call.key)
     container_acl_of_header(call)
+    check_object_acl(call)
     if "x-amz-copy-source-range" in call.headers:
         value = call.headers["x-amz-copy-source-range"]
         raise invalid_argument("x-amz-copy-source-range", value, "Illegal copy header")

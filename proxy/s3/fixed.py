@@ -21,10 +21,6 @@ _PAYER = "BucketOwner"
 #: Sub-resource -> the error that says that there is none.
 _NONE: Mapping[str, str] = {
     "object-lock": "ObjectLockConfigurationNotFoundError",
-    "ownershipControls": "OwnershipControlsNotFoundError",
-    "policy": "NoSuchBucketPolicy",
-    "policyStatus": "NoSuchBucketPolicy",
-    "publicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
     "replication": "ReplicationConfigurationNotFoundError",
 }
 #: Sub-resource -> the root of the empty document that says that there is none.

@@ -37,6 +37,7 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.object_writes import store
+from proxy.s3.public_access import check_object_acl
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
 from proxy.s3.upload_checksums import WholeChecksum
@@ -74,6 +75,7 @@ def create_upload(call: Call) -> Response:
     check_key(call.key)
     sealing = sealing_of(call)
     container_acl_of_header(call)
+    check_object_acl(call)
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     kind = kind_of_upload(call.headers)
     if kind is not None:

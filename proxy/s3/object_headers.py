@@ -16,7 +16,7 @@ from martlet.http.response import http_date
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import type_of
-from proxy.s3.wire.tags import tags_of_stored
+from proxy.s3.wire.tags import OBJECT_TAGS, tags_of_stored
 from proxy.s3.wire.website import check_location
 
 META = "x-amz-meta-"
@@ -29,8 +29,7 @@ CHECKSUM_KIND = f"{SYSMETA}Checksum-Kind"
 #: Where the website of the bucket redirects to in place of showing the object.
 REDIRECT = f"{SYSMETA}Redirect"
 _REDIRECT = "x-amz-website-redirect-location"
-#: A POST replaces it.
-TAGGING = "X-Object-Transient-Sysmeta-S3Api-Tagging"
+TAGGING = OBJECT_TAGS
 #: What older versions of Swift's s3api wrote.
 _OLD_ETAG = "X-Object-Sysmeta-Swift3-Etag"
 _STORED_META = "x-object-meta-"

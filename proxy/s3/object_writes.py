@@ -27,6 +27,7 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import version_query
+from proxy.s3.public_access import check_object_acl
 from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
@@ -41,6 +42,7 @@ def put_object(call: Call) -> Response:
     """PutObject."""
     check_key(call.key)
     container_acl_of_header(call)  # objects have the ACL of their bucket
+    check_object_acl(call)
     headers = stored_headers(call.headers) | tagging_header(call.headers)
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key)
@@ -255,11 +257,19 @@ def _make_newest_current(call: Call, key: str) -> None:
     In Swift's API no version is current from then on; in S3 the newest that is left is. If that
     is a delete marker, the object stays deleted.
     """
-    rows = call.listing(call.bucket, {"versions": "true", "prefix": key, "limit": "2"})
-    for row in rows:
+    # The client may delete; it need not have the right to list or to write.
+    query = {"format": "json", "versions": "true", "prefix": key, "limit": "2"}
+    request = call.request("GET", call.bucket, "", query=query, pre_authorized=True)
+    listed = ask_app(call.app, request)
+    if not listed.is_success:
+        raise call.refusal(listed, "GET", call.bucket, "")
+    for row in json.loads(listed.body):
         if row["name"] != key or is_delete_marker(row) or row.get("version_id") == "null":
             return
         query = {"version-id": row["version_id"]}
-        answer = call.ask("PUT", call.bucket, key, query=query, allowed=(404, 412))
+        put = call.request("PUT", call.bucket, key, query=query, pre_authorized=True)
+        answer = ask_app(call.app, put)
         if answer.is_success:
             return
+        if answer.status not in (404, 412):
+            raise call.refusal(answer, "PUT", call.bucket, key)

@@ -24,6 +24,8 @@ from proxy.s3 import (
     multipart,
     object_writes,
     objects,
+    policy,
+    public_access,
     tagging,
     upload_lists,
     versioning,
@@ -37,6 +39,8 @@ Operation = Callable[[Call], Response]
 _SERVICE: Mapping[tuple[str, str], Operation] = {("GET", ""): bucket.list_buckets}
 _BUCKET: Mapping[tuple[str, str], Operation] = {
     **fixed.OPERATIONS,
+    **policy.OPERATIONS,
+    **public_access.OPERATIONS,
     ("GET", ""): listing.list_objects,
     ("HEAD", ""): bucket.head_bucket,
     ("PUT", ""): bucket.create_bucket,

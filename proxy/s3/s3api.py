@@ -24,6 +24,7 @@ from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import pass_listing
 from proxy.s3 import cors
+from proxy.s3.actions import access_of
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
 from proxy.s3.copy_object import source_of
@@ -31,7 +32,7 @@ from proxy.s3.encryption import check_encryption
 from proxy.s3.forms import is_form, post_form
 from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
-from proxy.s3.operations import Operation, is_copy, operation_of
+from proxy.s3.operations import Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
 from proxy.s3.website import serve_page
@@ -114,7 +115,9 @@ class S3Api:
         check_unsupported(call.headers)
         check_encryption(call.headers)
         _check_owner(call)
-        return (operation or operation_of(call))(call)
+        chosen = operation or operation_of(call)
+        call.judge_as(access_of(call, subresource_of(call.params)))
+        return chosen(call)
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
         call = Call(self._app, self._options, environ, address, message, claim)

@@ -71,9 +71,11 @@ def get_object_tagging(call: Call) -> Response:
 def put_object_tagging(call: Call) -> Response:
     """PutObjectTagging."""
     check_key(call.key)
-    call.require_bucket()
     root = parse_xml(read_document(call, _DOCUMENT_BYTES_MAX), "Tagging")
-    return _change(call, stored_text(tags_of_xml(root, OBJECT_TAGS_MAX)), 200)
+    tags = tags_of_xml(root, OBJECT_TAGS_MAX)
+    if call.access is not None:
+        call.access.tags = tags  # a policy may look at them
+    return _change(call, stored_text(tags), 200)
 
 
 def delete_object_tagging(call: Call) -> Response:

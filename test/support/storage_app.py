@@ -25,6 +25,8 @@ class StorageApp:
     ) -> None:
         self.infos = dict(infos or {})
         self.answer = answer or (lambda environ: Response(200, {}, b"body"))
+        #: The ACL that applies to each request.
+        self.acl: str | None = None
         self.seen: list[Environ] = []
         self.bodies: list[bytes] = []
 
@@ -36,7 +38,9 @@ class StorageApp:
             return Response(204)(environ, start_response)
         self.seen.append(environ)
         self.bodies.append(environ["wsgi.input"].read())
-        refusal = environ.get("swift.authorize", lambda request: None)(Request(environ))
+        request = Request(environ)
+        request.acl = self.acl
+        refusal = environ.get("swift.authorize", lambda request: None)(request)
         response = refusal or self.answer(environ)
         return response(environ, start_response)
 

@@ -15,6 +15,7 @@ from proxy.middleware.auth.keystone_identity import Identity
 from proxy.middleware.auth.keystone_rules import AccountRules
 from proxy.middleware.auth.tempauth_authorize import account_in
 from proxy.middleware.auth.tempauth_login import unauthorized
+from proxy.s3.wire.policy import NOBODY, Client
 
 _READS = ("GET", "HEAD")
 
@@ -37,6 +38,14 @@ class KeystoneAuthorizer:
     def is_reseller_admin(self, identity: Identity) -> bool:
         """Whether the user may do everything in every account."""
         return self._reseller_admin_role in identity.roles
+
+    def client_of(self, identity: Identity) -> Client:
+        """The user as policies name it: ids are unique, names are not."""
+        if identity.project_id is None or not identity.user_id:
+            return NOBODY
+        account = self._rules.account_of(identity.project_id)
+        grantee = f"{identity.project_id}:{identity.user_id}"
+        return Client(account, identity.user_id, identity.user_name or "", grantee)
 
     def authorize(self, identity: Identity, request: Request) -> Response | None:
         """Return None if an authenticated user is authorized; otherwise 403 or 404."""

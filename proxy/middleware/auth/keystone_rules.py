@@ -44,6 +44,10 @@ class AccountRules:
         prefix = self._resellers.prefix_of(account)
         return None not in (project_id, prefix) and account == f"{prefix}{project_id}"
 
+    def account_of(self, project_id: str) -> str:
+        """The account of a project, under the first prefix."""
+        return f"{self._resellers.first}{project_id}"
+
     @property
     def option_names(self) -> frozenset[str]:
         """The names of all possible options about roles."""

@@ -23,6 +23,8 @@ from proxy.middleware.auth.keystone_authorize import KeystoneAuthorizer
 from proxy.middleware.auth.keystone_domains import SYSMETA_HEADER, ProjectDomains
 from proxy.middleware.auth.keystone_identity import make_wsgi_headers, read_identity, read_roles
 from proxy.middleware.auth.keystone_rules import AccountRules
+from proxy.s3.policies.guard import guarded
+from proxy.s3.wire.policy import NOBODY
 
 log = get_logger("proxy.keystoneauth")
 
@@ -78,10 +80,13 @@ class Keystoneauth:
         if self._allow_overrides and environ.get("swift.authorize_override"):
             return self._app(environ, start_response)
         if identity is None:
-            environ["swift.authorize"] = self._authorizer.authorize_anonymous
+            check = self._authorizer.authorize_anonymous
+            environ["swift.authorize"] = guarded(self._app, check, NOBODY)
         else:
             environ["REMOTE_USER"] = identity.project_id or ""
-            environ["swift.authorize"] = functools.partial(self._authorizer.authorize, identity)
+            check = functools.partial(self._authorizer.authorize, identity)
+            client = self._authorizer.client_of(identity)
+            environ["swift.authorize"] = guarded(self._app, check, client)
             if self._authorizer.is_reseller_admin(identity):
                 environ["reseller_request"] = True
             access_logging = environ.setdefault("swift.access_logging", {})

@@ -53,6 +53,8 @@ from proxy.middleware.auth.tempauth_users import (
     read_users,
 )
 from proxy.middleware.subrequest import get_account_info
+from proxy.s3.policies.guard import guarded
+from proxy.s3.wire.policy import NOBODY, Client
 
 #: Tokens that a worker caches after it has checked their signatures.
 _KNOWN_TOKENS_MAX = 8192
@@ -109,6 +111,10 @@ class Tempauth:
         """Create the filter; ``secret`` signs the tokens, ``clock`` returns seconds since 1970."""
         self._app = app
         self._users = users
+        self._clients = {
+            user.id: Client(resellers.first + user.account, user.name, user.name, user.id)
+            for user in users.values()
+        }
         self._resellers = resellers
         self._authorizer = TempauthAuthorizer(resellers)
         self._clock = clock
@@ -190,8 +196,9 @@ class Tempauth:
         user = self._users.get(user_id)
         return user.key if user else None
 
-    def _take_charge(self, environ: Environ) -> None:
-        environ["swift.authorize"] = self._authorizer.authorize
+    def _take_charge(self, environ: Environ, user: User | None = None) -> None:
+        client = NOBODY if user is None else self._clients[user.id]
+        environ["swift.authorize"] = guarded(self._app, self._authorizer.authorize, client)
         environ["swift.clean_acl"] = clean_acl
         # For filters to the right; the proxy application replaces this function with its own.
         environ.setdefault(ACCOUNT_INFO, self._account_info)
@@ -210,7 +217,7 @@ class Tempauth:
         environ.setdefault("swift.access_logging", {})["user_id"] = user.id
         if RESELLER_ADMIN in groups:
             environ["reseller_request"] = True
-        self._take_charge(environ)
+        self._take_charge(environ, user)
 
 
 def derive_secret(cluster: ClusterConf, users: Mapping[str, User]) -> bytes:

@@ -186,7 +186,9 @@ class _Form:
             path += "/"
         upload = sub_environ(self._environ, "PUT", path + str_to_wsgi(part.filename), _SOURCE)
         is_of_account = self._key is not None and self._key.is_of_account
-        authorize_within(upload, self._account, None if is_of_account else self._container)
+        authorize_within(
+            self._app, upload, self._account, None if is_of_account else self._container
+        )
         upload["REMOTE_USER"] = ".wsgi.formpost"
         upload.pop("CONTENT_LENGTH")
         upload["HTTP_TRANSFER_ENCODING"] = "chunked"

@@ -21,6 +21,8 @@ from martlet.http.request import Request
 from martlet.http.response import Response, error_response
 from martlet.words.names import BadNameError, wsgi_to_str
 from proxy.middleware.subrequest import get_account_info, get_container_info
+from proxy.s3.policies.guard import guarded
+from proxy.s3.wire.policy import Client
 
 DIGESTS = ("sha1", "sha256", "sha512")
 #: Still accepted, but listed in /info as deprecated.
@@ -102,8 +104,10 @@ def _keys(meta: Mapping[str, str]) -> list[bytes]:
     return [meta[name].encode("utf-8", "surrogateescape") for name in _KEY_NAMES if meta.get(name)]
 
 
-def authorize_within(environ: Environ, account: str, container: str | None) -> None:
+def authorize_within(app: WSGIApp, environ: Environ, account: str, container: str | None) -> None:
     """Override auth for the request, within the account or one container only.
+
+    Bucket policies hold: the request is one of the account, without a user.
 
     :param account: a WSGI string, as in the path; so is ``container``.
     """
@@ -114,7 +118,8 @@ def authorize_within(environ: Environ, account: str, container: str | None) -> N
             return None
         return unauthorized()
 
-    environ["swift.authorize"] = authorize
+    client = Client(wsgi_to_str(account))
+    environ["swift.authorize"] = guarded(app, authorize, client)
     environ["swift.authorize_override"] = True
 
 

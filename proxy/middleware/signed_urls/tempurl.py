@@ -121,7 +121,9 @@ class TempURL:
         refusal = self._clean_request(environ)
         if refusal is not None:
             return refusal(environ, start_response)
-        authorize_within(environ, claimed.account, None if key.is_of_account else claimed.container)
+        authorize_within(
+            self._app, environ, claimed.account, None if key.is_of_account else claimed.container
+        )
         environ["REMOTE_USER"] = TEMPURL_USER
         environ["QUERY_STRING"] = _passed_query(claim)
         return self._answer(environ, start_response, claim, expires, claimed)

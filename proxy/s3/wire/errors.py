@@ -11,6 +11,7 @@ from proxy.s3.wire.xml_out import Document
 ERRORS: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied"),
     "AccessForbidden": (403, "AccessForbidden"),
+    "AccessControlListNotSupported": (400, "The bucket does not allow ACLs"),
     "AuthorizationHeaderMalformed": (400, "The Authorization header is malformed."),
     "AuthorizationQueryParametersError": (400, "The parameters of the signed URL are wrong."),
     "BadDigest": (400, "The Content-MD5 you specified did not match what we received."),
@@ -30,6 +31,10 @@ ERRORS: dict[str, tuple[int, str]] = {
     "InternalError": (500, "An internal error occurred. Try again."),
     "InvalidAccessKeyId": (403, "There is no such access key."),
     "InvalidArgument": (400, "Invalid Argument"),
+    "InvalidBucketAclWithObjectOwnership": (
+        400,
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
+    ),
     "InvalidBucketName": (400, "The name of the bucket is not valid."),
     "InvalidBucketState": (409, "The state of the bucket does not allow this."),
     "InvalidChunkSizeError": (
@@ -63,6 +68,7 @@ ERRORS: dict[str, tuple[int, str]] = {
         400,
         "The body of your POST request is not well-formed multipart/form-data.",
     ),
+    "MalformedPolicy": (400, "The policy is not valid."),
     "MalformedTrailerError": (
         400,
         "The request contained trailing data that was not well-formed or did not conform to our "

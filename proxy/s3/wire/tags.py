@@ -12,6 +12,8 @@ from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.xml_in import child_text, children
 from proxy.s3.wire.xml_out import Document
 
+#: The header that stores those of an object; a POST replaces it.
+OBJECT_TAGS = "X-Object-Transient-Sysmeta-S3Api-Tagging"
 OBJECT_TAGS_MAX, BUCKET_TAGS_MAX = 10, 50
 _KEY_CHARACTERS_MAX, _VALUE_CHARACTERS_MAX = 128, 256
 #: Stored as one header; servers limit those to 8192 bytes.

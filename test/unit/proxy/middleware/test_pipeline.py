@@ -64,6 +64,7 @@ def app(environ, start_response):
     from martlet.http.response import Response
     if environ["PATH_INFO"].endswith("/broken"):
         raise RuntimeError("boom")
+    environ["martlet.container_info"] = lambda *names: {"status": 404, "sysmeta": {}}
     refusal = environ["swift.authorize"](Request(environ))
     if refusal:
         return refusal(environ, start_response)

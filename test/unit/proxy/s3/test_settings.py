@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.s3.settings import DOCUMENT_BYTES_MAX, PIECE_BYTES, document_of, headers_of
 from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.stored_documents import DOCUMENT_BYTES_MAX, PIECE_BYTES, document_of, headers_of
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "s3-settings.json"
 PREFIX = "X-Container-Sysmeta-"

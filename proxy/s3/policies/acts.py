@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests in the words of policies: their actions, their resources and their facts.
+
+An S3 request becomes several requests to the pipeline. They all carry its `Access`, so each of them
+is judged as the operation that the client asked for. A request of Swift's API has none, and its
+method says what it does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from martlet.http.environ import Environ
+from martlet.http.request import Request
+from proxy.s3.wire.policy import BUCKET_ARN, Client
+
+SEGMENTS = "+segments"
+_READS = ("GET", "HEAD")
+#: Condition key -> the parameter of a request of Swift's API.
+_SWIFT_PARAMETERS = {
+    "s3:prefix": "prefix",
+    "s3:delimiter": "delimiter",
+    "s3:max-keys": "limit",
+    "s3:versionid": "version-id",
+}
+ACL_HEADERS = (
+    "HTTP_X_CONTAINER_READ",
+    "HTTP_X_CONTAINER_WRITE",
+    "HTTP_X_REMOVE_CONTAINER_READ",
+    "HTTP_X_REMOVE_CONTAINER_WRITE",
+)
+
+FactsOf = Callable[[str], tuple[str, ...]]
+
+
+def _no_facts(key: str) -> tuple[str, ...]:
+    return ()
+
+
+class Act(NamedTuple):
+    """Something that is done to a bucket or an object; text.
+
+    :param actions: in lower case; all must be allowed.
+    :param facts: condition key -> its values.
+    """
+
+    actions: tuple[str, ...]
+    bucket: str
+    key: str = ""
+    facts: FactsOf = _no_facts
+    version: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The ARN."""
+        return f"{BUCKET_ARN}{self.bucket}/{self.key}" if self.key else BUCKET_ARN + self.bucket
+
+
+@dataclass
+class Access:
+    """The acts of an S3 request, and what was learned about its client.
+
+    :param source: what it reads, if it is a copy.
+    :param deletes_keys: it deletes many keys, each of which is judged by itself.
+    """
+
+    main: Act
+    source: Act | None = None
+    deletes_keys: bool = False
+    #: Tags in the body, once that was read.
+    tags: Mapping[str, str] = field(default_factory=dict)
+    #: The client, once the auth filter knows it.
+    client: Client | None = None
+    #: A policy has denied the request, so that no ACL can allow it.
+    is_denied: bool = False
+
+    def act_of(self, method: str, container: str, key: str, version: str) -> Act | None:
+        """The act of a request to the pipeline; None if it is about something else.
+
+        :param version: in the query.
+        """
+        source, main = self.source, self.main
+        if source is not None and method in _READS and _is_about(source, container, key):
+            return source
+        if self.deletes_keys and container == main.bucket and key:
+            return main._replace(actions=(delete_action(version),), key=key, version=version)
+        if self.deletes_keys:
+            return None
+        is_bucket = container.removesuffix(SEGMENTS) == main.bucket
+        if _is_about(main, container, key) or (is_bucket and not (key and main.key)):
+            return main
+        return None
+
+
+def _is_about(act: Act, container: str, key: str) -> bool:
+    """Whether the names are those of the object, or of one of its parts."""
+    if container == act.bucket:
+        return key == act.key
+    return container == act.bucket + SEGMENTS and bool(key) and key.startswith(f"{act.key}/")
+
+
+def delete_action(version: str) -> str:
+    """The action of a DELETE of an object."""
+    return "s3:deleteobjectversion" if version else "s3:deleteobject"
+
+
+def act_of_swift(request: Request, container: str, key: str) -> Act | None:
+    """The act of a request of Swift's API; None for what policies say nothing about."""
+    environ, method = request.environ, request.method
+    bucket = container.removesuffix(SEGMENTS)
+    if bucket != container and key:
+        key = _key_of_part(key)
+    actions = _object_actions(request) if key else _container_actions(request)
+    if not actions:
+        return None
+    version = ""
+    if method != "PUT" and "version-id" in environ.get("QUERY_STRING", ""):
+        version = request.params.get("version-id", "")
+    return Act(actions, bucket, key, _facts_of_swift(request), version)
+
+
+def _key_of_part(name: str) -> str:
+    """The key for the name of a part, or of the object that began its upload."""
+    key, _, last = name.rpartition("/")
+    if last.isdecimal():
+        key = key.rpartition("/")[0]
+    return key or name
+
+
+def _object_actions(request: Request) -> tuple[str, ...]:
+    method = request.method
+    version = "version-id" in request.environ.get("QUERY_STRING", "")
+    if method in _READS:
+        return ("s3:getobjectversion" if version else "s3:getobject",)
+    if method == "DELETE":
+        return (delete_action("x" if version else ""),)
+    return ("s3:putobject",) if method in ("PUT", "POST") else ()
+
+
+def _container_actions(request: Request) -> tuple[str, ...]:
+    environ, method = request.environ, request.method
+    if method in _READS:
+        is_of_versions = "versions" in environ.get("QUERY_STRING", "")
+        return ("s3:listbucketversions" if is_of_versions else "s3:listbucket",)
+    if method == "DELETE":
+        return ("s3:deletebucket",)
+    if method in ("PUT", "POST") and any(name in environ for name in ACL_HEADERS):
+        return ("s3:putbucketacl",)
+    return ()
+
+
+def _facts_of_swift(request: Request) -> FactsOf:
+    def facts(key: str) -> tuple[str, ...]:
+        name = _SWIFT_PARAMETERS.get(key)
+        if name is not None:
+            value = request.params.get(name)
+            return () if value is None else (value,)
+        if key == "s3:x-amz-copy-source":
+            source = request.environ.get("HTTP_X_COPY_FROM")
+            return (source,) if source else ()
+        return ()
+
+    return facts
+
+
+def _header(key: str) -> Callable[[Environ, Client], str | None]:
+    def fact(environ: Environ, client: Client) -> str | None:
+        value = environ.get(key)
+        return None if value is None else wsgi_to_text(value)
+
+    return fact
+
+
+def _kind_of(environ: Environ, client: Client) -> str:
+    return "Anonymous" if not client.account else "User" if client.user else "Account"
+
+
+#: Condition key -> its value for any request; None or empty if it is unknown.
+COMMON_FACTS: Mapping[str, Callable[[Environ, Client], str | None]] = {
+    "aws:currenttime": lambda environ, client: datetime.now(UTC).isoformat(),
+    "aws:epochtime": lambda environ, client: str(int(time.time())),
+    "aws:sourceip": _header("REMOTE_ADDR"),
+    "aws:securetransport": lambda environ, client: (
+        "true" if environ.get("wsgi.url_scheme") == "https" else "false"
+    ),
+    "aws:useragent": _header("HTTP_USER_AGENT"),
+    "aws:referer": _header("HTTP_REFERER"),
+    "aws:principaltype": _kind_of,
+    "aws:principalarn": lambda environ, client: client.arn,
+    "aws:principalaccount": lambda environ, client: client.account,
+    "aws:userid": lambda environ, client: client.grantee,
+    "aws:username": lambda environ, client: client.name,
+}
+
+
+def wsgi_to_text(value: str) -> str:
+    """The text of a WSGI string; bytes that are not UTF-8 become U+FFFD."""
+    return value.encode("latin-1", "replace").decode("utf-8", "replace")

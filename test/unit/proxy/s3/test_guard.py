@@ -1,0 +1,229 @@
+"""Bucket policies at work: both APIs, before tempauth's own rules."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from policed_bucket import REFUSED, Cluster, allow, deny, for_box
+
+#: Operations and the actions that they need.
+OPERATIONS = [
+    ("GET", "/box/k", "GetObject"),
+    ("HEAD", "/box/k", "GetObject"),
+    ("GET", "/box/k?versionId=1.00000", "GetObjectVersion"),
+    ("PUT", "/box/k", "PutObject"),
+    ("DELETE", "/box/k", "DeleteObject"),
+    ("DELETE", "/box/k?versionId=1.00000", "DeleteObjectVersion"),
+    ("GET", "/box/k?tagging", "GetObjectTagging"),
+    ("GET", "/box/k?tagging&versionId=1.00000", "GetObjectVersionTagging"),
+    ("DELETE", "/box/k?tagging", "DeleteObjectTagging"),
+    ("GET", "/box/k?attributes", "GetObject GetObjectAttributes"),
+    ("GET", "/box/k?acl", "GetObjectAcl"),
+    ("GET", "/box", "ListBucket"),
+    ("HEAD", "/box", "ListBucket"),
+    ("GET", "/box?list-type=2", "ListBucket"),
+    ("GET", "/box?versions", "ListBucketVersions"),
+    ("GET", "/box?uploads", "ListBucketMultipartUploads"),
+    ("GET", "/box?location", "GetBucketLocation"),
+    ("GET", "/box?acl", "GetBucketAcl"),
+    ("GET", "/box?versioning", "GetBucketVersioning"),
+    ("GET", "/box?policyStatus", "GetBucketPolicyStatus"),
+    ("DELETE", "/box?tagging", "PutBucketTagging"),
+    ("POST", "/box/k?uploads", "PutObject"),
+    ("PUT", "/box/k?partNumber=1&uploadId=abc", "PutObject"),
+    ("GET", "/box/k?uploadId=abc", "ListMultipartUploadParts"),
+    ("DELETE", "/box/k?uploadId=abc", "AbortMultipartUpload"),
+]
+HEADERS = {"x-amz-object-attributes": "ETag"}
+
+
+@pytest.mark.parametrize(("method", "path", "actions"), OPERATIONS)
+def test_each_operation_is_judged_by_its_action(method: str, path: str, actions: str) -> None:
+    code = "" if method == "HEAD" else "AccessDenied"
+    cluster = Cluster(deny(*actions.split()[-1:]))
+    assert cluster.ask("blue:ann", method, path, HEADERS) == (403, code)
+    cluster = Cluster(allow(*actions.split()))
+    status, _ = cluster.ask("red:rob", method, path, HEADERS)
+    assert 200 <= status < 300
+    others = {"ListBucket", "PutBucketTagging", "GetObject"} - set(actions.split())
+    cluster = Cluster(allow(*others))
+    assert cluster.ask("red:rob", method, path, HEADERS) == (403, code)
+
+
+def test_without_a_policy_nothing_changes() -> None:
+    cluster = Cluster()
+    assert cluster.ask("blue:ann", "GET", "/box/k")[0] == 200
+    assert cluster.ask("blue:bob", "GET", "/box/k") == REFUSED
+    assert cluster.ask("red:rob", "GET", "/box/k") == REFUSED
+    assert cluster.ask(None, "GET", "/box/k") == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("principal", "allowed"),
+    [
+        ("*", {"blue:bob", "red:rob", None}),
+        ({"AWS": "AUTH_red"}, {"red:rob"}),
+        ({"AWS": "arn:aws:iam::AUTH_blue:root"}, {"blue:bob"}),
+        ({"AWS": "arn:aws:iam::AUTH_blue:user/bob"}, {"blue:bob"}),
+        ({"AWS": "arn:aws:iam::AUTH_red:user/bob"}, set()),
+    ],
+)
+def test_who_is_let_in(principal: Any, allowed: set[str | None]) -> None:
+    cluster = Cluster(allow("GetObject", Principal=principal))
+    users = ("blue:bob", "red:rob", None)
+    assert {user for user in users if cluster.ask(user, "GET", "/box/k")[0] == 200} == allowed
+    assert {user for user in users if cluster.swift(user, "GET", "box/k") == 200} == allowed
+    assert cluster.ask("blue:ann", "GET", "/box/k")[0] == 200
+
+
+def test_a_denial_holds_for_the_owner_in_both_apis() -> None:
+    cluster = Cluster(deny("GetObject", "PutObject", Resource="arn:aws:s3:::box/secret/*"))
+    assert cluster.ask("blue:ann", "GET", "/box/secret/k") == REFUSED
+    assert cluster.ask("blue:ann", "GET", "/box/k")[0] == 200
+    assert cluster.swift("blue:ann", "GET", "box/secret/k") == 403
+    assert cluster.swift("blue:ann", "PUT", "box/secret/k") == 403
+    assert cluster.swift("blue:ann", "POST", "box/secret/k") == 403
+    assert cluster.swift("blue:ann", "DELETE", "box/secret/k") == 204
+    assert cluster.swift("blue:ann", "GET", "box/k") == 200
+    # The parts of uploads are in another container.
+    assert cluster.swift("blue:ann", "GET", "box+segments/secret/k/upload/1") == 403
+    assert cluster.swift("blue:ann", "GET", "box+segments/k/upload/1") == 200
+
+
+def test_the_methods_of_swift_have_actions() -> None:
+    cluster = Cluster(deny("ListBucket"))
+    assert cluster.swift("blue:ann", "GET", "box") == 403
+    assert cluster.swift("blue:ann", "GET", "box?versions") == 200
+    cluster = Cluster(deny("ListBucketVersions", "DeleteObjectVersion", "GetObjectVersion"))
+    assert cluster.swift("blue:ann", "GET", "box?versions") == 403
+    assert cluster.swift("blue:ann", "GET", "box/k?version-id=1.00000") == 403
+    assert cluster.swift("blue:ann", "DELETE", "box/k?version-id=1.00000") == 403
+    assert cluster.swift("blue:ann", "GET", "box/k") == 200
+    cluster = Cluster(deny("DeleteBucket", "PutBucketAcl"))
+    assert cluster.swift("blue:ann", "DELETE", "box") == 403
+    assert cluster.swift("blue:ann", "POST", "box", X_Container_Read=".r:*") == 403
+    assert cluster.swift("blue:ann", "POST", "box", X_Container_Meta_A="b") == 204
+
+
+def test_the_owner_cannot_be_locked_out() -> None:
+    cluster = Cluster(deny("*"))
+    assert cluster.ask("blue:ann", "GET", "/box") == REFUSED
+    assert cluster.ask("blue:ann", "GET", "/box?policy")[0] == 200
+    assert cluster.ask("blue:ann", "DELETE", "/box?policy")[0] == 204
+    body = json.dumps({"Statement": for_box(allow("GetObject", Resource="*"))}).encode()
+    assert cluster.ask("blue:ann", "PUT", "/box?policy", body=body)[0] == 204
+    assert cluster.ask("blue:bob", "GET", "/box?policy") == REFUSED
+
+
+def test_a_policy_lets_only_the_account_manage_policies() -> None:
+    cluster = Cluster(allow("*"))
+    for method in ("GET", "DELETE"):
+        assert cluster.ask("red:rob", method, "/box?policy") == REFUSED
+        assert cluster.ask(None, method, "/box?policy") == REFUSED
+        assert cluster.ask("blue:bob", method, "/box?policy")[0] in (200, 204)
+
+
+def test_both_ends_of_a_copy_are_judged() -> None:
+    headers = {"x-amz-copy-source": "box/from"}
+    both = [
+        allow("GetObject", Resource="arn:aws:s3:::box/from"),
+        allow("PutObject", Resource="arn:aws:s3:::box/to"),
+    ]
+    assert Cluster(*both).ask("red:rob", "PUT", "/box/to", headers)[0] == 200
+    for statement in both:
+        assert Cluster(statement).ask("red:rob", "PUT", "/box/to", headers) == REFUSED
+    cluster = Cluster(deny("GetObject", Resource="arn:aws:s3:::box/from"))
+    assert cluster.ask("blue:ann", "PUT", "/box/to", headers) == REFUSED
+    versioned = {"x-amz-copy-source": "box/from?versionId=1.00000"}
+    assert cluster.ask("blue:ann", "PUT", "/box/to", versioned)[0] == 200
+
+
+def test_each_key_of_a_multiple_delete_is_judged() -> None:
+    document = b"<Delete><Object><Key>a/1</Key></Object><Object><Key>b/1</Key></Object></Delete>"
+    digest = hashlib.md5(document, usedforsecurity=False).digest()
+    headers = {"Content-MD5": base64.b64encode(digest).decode()}
+    for user, statement in (
+        ("red:rob", allow("DeleteObject", Resource="arn:aws:s3:::box/a/*")),
+        (None, allow("DeleteObject", Resource="arn:aws:s3:::box/a/*")),
+        ("blue:ann", deny("DeleteObject", Resource="arn:aws:s3:::box/b/*")),
+    ):
+        cluster = Cluster(statement)
+        status, code = cluster.ask(user, "POST", "/box?delete", headers, document)
+        assert (status, code) == (200, "AccessDenied")
+        deletes = [call for call in cluster.storage.calls if call.startswith("DELETE")]
+        assert "DELETE /v1/AUTH_blue/box/a/1" in deletes
+
+
+def test_conditions_see_the_request() -> None:
+    def decide(condition: Any, path: str = "/box/k", method: str = "GET", **headers: str) -> int:
+        cluster = Cluster(allow("*", Condition=condition))
+        cluster.head = {"X-Object-Transient-Sysmeta-S3Api-Tagging": "team=x"}
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return cluster.ask("red:rob", method, path, sent)[0]
+
+    assert decide({"IpAddress": {"aws:SourceIp": "192.0.2.0/24"}}) == 200
+    assert decide({"IpAddress": {"aws:SourceIp": "198.51.100.0/24"}}) == 403
+    assert decide({"Bool": {"aws:SecureTransport": "true"}}) == 403
+    assert decide({"StringEquals": {"aws:username": "rob"}}) == 200
+    assert decide({"StringEquals": {"aws:PrincipalAccount": "AUTH_red"}}) == 200
+    assert decide({"StringLike": {"aws:Referer": "http://a/*"}}, referer="http://a/b") == 200
+    assert decide({"StringLike": {"aws:Referer": "http://a/*"}}) == 403
+    assert decide({"StringEquals": {"s3:signatureversion": "AWS4-HMAC-SHA256"}}) == 200
+    assert decide({"StringEquals": {"s3:authType": "REST-QUERY-STRING"}}) == 403
+    assert decide({"StringEquals": {"s3:prefix": "a"}}, "/box?prefix=a") == 200
+    assert decide({"StringEquals": {"s3:prefix": "a"}}, "/box?prefix=b") == 403
+    assert decide({"NumericLessThanEquals": {"s3:max-keys": 5}}, "/box?max-keys=5") == 200
+    assert decide({"NumericLessThanEquals": {"s3:max-keys": 5}}, "/box?max-keys=6") == 403
+    assert decide({"StringEquals": {"s3:ExistingObjectTag/team": "x"}}) == 200
+    assert decide({"StringEquals": {"s3:ExistingObjectTag/team": "y"}}) == 403
+    wanted = {"StringEquals": {"s3:RequestObjectTag/team": "x"}}
+    assert decide(wanted, method="PUT", x_amz_tagging="team=x") == 200
+    assert decide(wanted, method="PUT", x_amz_tagging="team=y") == 403
+    assert decide({"Null": {"s3:x-amz-acl": "false"}}, method="PUT") == 403
+
+
+def test_the_tags_in_a_body_count() -> None:
+    body = b"<Tagging><TagSet><Tag><Key>team</Key><Value>x</Value></Tag></TagSet></Tagging>"
+    for value, status in (("x", 200), ("y", 403)):
+        condition = {"StringEquals": {"s3:RequestObjectTag/team": value}}
+        cluster = Cluster(allow("PutObjectTagging", Condition=condition))
+        assert cluster.ask("red:rob", "PUT", "/box/k?tagging", {}, body)[0] == status
+
+
+def test_what_cannot_be_known_is_refused() -> None:
+    cluster = Cluster(allow("*"))
+    cluster.sysmeta["s3api-setting-policy"] = "1:damaged"
+    assert cluster.ask("red:rob", "GET", "/box/k")[0] == 503
+    assert cluster.ask("blue:ann", "GET", "/box/k")[0] == 503
+    assert cluster.ask("blue:ann", "DELETE", "/box?policy")[0] == 204
+    for info in cluster.storage.infos.values():
+        info["status"] = 503
+    assert cluster.swift("blue:ann", "GET", "box/k") == 503
+
+
+def test_each_account_has_its_buckets_and_policies_hold_there_too() -> None:
+    cluster = Cluster(deny("PutObject"), allow("GetObject"), namespace="account")
+    assert cluster.ask("blue:ann", "PUT", "/box/k") == REFUSED
+    assert cluster.ask("blue:bob", "GET", "/box/k")[0] == 200
+    cluster.ask("red:rob", "GET", "/box/k")
+    assert cluster.storage.calls[-1] == "GET /v1/AUTH_red/box/k"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"Statement": 1}', b"{" + b" " * 30000])
+def test_bad_policies_are_not_stored(body: bytes) -> None:
+    cluster = Cluster()
+    status, code = cluster.ask("blue:ann", "PUT", "/box?policy", body=body)
+    assert status == 400
+    assert code in ("MalformedPolicy", "MissingRequestBodyError", "MaxMessageLengthExceeded")
+    assert not [call for call in cluster.storage.calls if call.startswith("POST")]
+
+
+def test_there_may_be_no_policy() -> None:
+    cluster = Cluster()
+    assert cluster.ask("blue:ann", "GET", "/box?policy") == (404, "NoSuchBucketPolicy")
+    assert cluster.ask("blue:ann", "GET", "/box?policyStatus") == (404, "NoSuchBucketPolicy")
+    assert cluster.ask("blue:ann", "DELETE", "/box?policy")[0] == 204
