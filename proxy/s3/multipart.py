@@ -192,7 +192,9 @@ def complete_upload(call: Call) -> Response:
     answer = _put_manifest(call, upload, parts, headers, checks)
     call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     version = answer.headers.get("x-object-version-id")
-    shown = {"x-amz-version-id": version} if version else {}
+    shown = {} if upload.headers.get(SEALED) else shown_encryption(None)
+    if version:
+        shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, checks.stored)
 
 

@@ -16,6 +16,7 @@ from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
 from proxy.s3.customer_keys import SEALED, Place, Sealing, check_key, customer_key, opened
+from proxy.s3.encryption import shown_encryption
 from proxy.s3.object_headers import CHECKSUM, STORED
 from proxy.s3.wire.customer_key import COPY_PREFIX, CustomerKey
 
@@ -43,7 +44,7 @@ class Keys(NamedTuple):
 
     def shown(self) -> dict[str, str]:
         """The headers of the answer."""
-        return self.copy.shown() if self.copy else {}
+        return self.copy.shown() if self.copy else shown_encryption(None)
 
 
 def keys_of_copy(call: Call, found: Headers) -> Keys:

@@ -26,7 +26,8 @@ _TOKEN_HEADERS = frozenset(
 )
 _is_key_header = re.compile(
     r"cookie|x-auth-key|x-storage-pass|x-container-sync-key"
-    r"|x-(?:account|container)-meta-temp-url-key(?:-2)?",
+    r"|x-(?:account|container)-meta-temp-url-key(?:-2)?"
+    r"|x-amz-(?:copy-source-)?server-side-encryption-customer-key",
     re.IGNORECASE,
 ).fullmatch
 _HIDDEN = "..."

@@ -130,6 +130,8 @@ KEYS = {
     "X-Auth-Key": "short",
     "X-Storage-Pass": "short",
     "Cookie": "session=short",
+    "X-Amz-Server-Side-Encryption-Customer-Key": "short",
+    "X-Amz-Copy-Source-Server-Side-Encryption-Customer-Key": "short",
 }
 SIGNATURE = "0123456789abcdef"
 SIGNED = {
