@@ -20,6 +20,7 @@ from martlet.grid.refusals import Refusal, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.server import GridServer
 from martlet.grid.websocket import PATH as GRID_PATH
+from martlet.http.backend_response import REFUSED_HEADER
 from martlet.http.environ import CONNECTION, Environ, StartResponse, WSGIApp
 from martlet.http.response import Response
 
@@ -113,7 +114,8 @@ class Gate:
         remote_addr: str = environ["REMOTE_ADDR"]
         sentence = f"{environ['REQUEST_METHOD']} on a connection without proof"
         self._refusals.add(UNPROVED, remote_addr, sentence)
-        return Response(403, _PLAIN, _WHAT_TO_DO.format(remote_addr))
+        headers = {REFUSED_HEADER: UNPROVED, **_PLAIN}
+        return Response(403, headers, _WHAT_TO_DO.format(remote_addr))
 
     def _log_in(self, environ: Environ) -> Response:
         if environ["REQUEST_METHOD"] != "GET":

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 
 from martlet.http.backend_login import Login, LoginError, StartLogin, answer_login
 from martlet.http.backend_response import (
+    REFUSED_HEADER,
     Address,
     BackendError,
     BackendResponse,
@@ -279,13 +280,14 @@ class BackendExchange:
         call abort().
 
         :param timeout: seconds for each read, instead of the request's node_timeout.
-        :raises BackendError: no answer, or an answer that is not HTTP.
+        :raises BackendError: no answer, an answer that is not HTTP, or the refusal of a client
+            without a proof.
         """
         self._log_in(timeout)
         while not self._incoming.has_final_headers:
             self._read_some(timeout)
             self._log_in(timeout)
-        return BackendResponse(self._incoming, self.timeout)
+        return self._final_answer()
 
     def abort(self) -> None:
         """Close the connection; to the server the request or upload is aborted.
@@ -293,6 +295,15 @@ class BackendExchange:
         It may be called while another thread sends: that send then fails.
         """
         self._incoming.abort()
+
+    def _final_answer(self) -> BackendResponse:
+        """:raises ConnectError: it says that the server serves no connection without a proof."""
+        incoming = self._incoming
+        if incoming.status == 403 and REFUSED_HEADER in incoming.headers:
+            incoming.drop()
+            reason = "demands a proof of the cluster's secret: set grid_secret in martlet.conf"
+            raise ConnectError(self.address, reason)
+        return BackendResponse(incoming, self.timeout)
 
     def _read_some(self, timeout: float | None) -> None:
         try:
@@ -407,7 +418,7 @@ class BackendUpload(BackendExchange):
             incoming = self._incoming
         if incoming.has_final_headers:
             incoming.never_reuse()  # the server may read the next bytes as the body
-            return BackendResponse(incoming, self.timeout)
+            return self._final_answer()
         self._reused = False  # the body follows, which cannot be sent again
         return None
 

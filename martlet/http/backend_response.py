@@ -25,6 +25,9 @@ DRAIN_SECONDS_MAX = 0.1
 # Lower-case names by their wire form: the servers use the same few names repeatedly.
 _HEADER_NAMES_MAX = 4096
 
+#: A header of the answer 403 to a connection that lacks the proof of the cluster's secret.
+REFUSED_HEADER = "x-grid-refused"
+
 
 class BackendError(Exception):
     """A storage service gave no usable answer; the message names the service and the reason."""

@@ -324,3 +324,30 @@ func TestAServerThatIsGoneIsLeftAtOnce(t *testing.T) {
 	p = attach(t, u, root)
 	await(t, "replay", func() bool { return len(next.taken()) == 20 && p.Count() == 0 })
 }
+
+func TestAServerThatGetsNoRowsIsForgotten(t *testing.T) {
+	g := newGrid(t, nil, payloadMax)
+	s := newGridSender(g, time.Minute)
+	var hosts []string
+	payload, _ := appendUpdate(nil, Target{Device: "d1", Partition: "1"}, []Row{{Name: "o"}})
+	for range 2 {
+		host := newGridServer(t, payloadMax, updateName).Listener.Addr().String()
+		if _, err := s.ask(t.Context(), host, payload); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, host)
+	}
+	now := time.Now()
+	s.plain["gone:1"] = now
+	s.note(hosts[1], now.Add(idleMax/2))
+	if n := len(g.Connections()); n != 2 || len(s.plain) != 0 {
+		t.Errorf("%d connections, plain: %v", n, s.plain)
+	}
+	s.note(hosts[1], now.Add(idleMax+time.Second))
+	if all := g.Connections(); len(all) != 1 || all[0].Address() != hosts[1] || len(s.used) != 1 {
+		t.Errorf("%d connections, used: %v", len(all), s.used)
+	}
+	if _, err := s.ask(t.Context(), hosts[0], payload); err != nil { // it is there again
+		t.Error(err)
+	}
+}

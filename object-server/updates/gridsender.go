@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // plainPause is how long a server without a grid is asked over HTTP alone.
 const plainPause = time.Minute
 
+// idleMax is how long a server that gets no rows keeps its connection: it may have left the ring.
+const idleMax = time.Hour
+
 // errPlain says that HTTP has to carry rows. The server may have merged them already; a second time does no harm.
 var errPlain = errors.New("not over the grid")
 
@@ -21,8 +25,14 @@ type gridSender struct {
 	grid    *grid.Grid
 	timeout time.Duration // for one request, with the connection
 
-	mu    sync.Mutex
-	plain map[string]time.Time // by host: until then it is taken to have no grid
+	mu      sync.Mutex
+	plain   map[string]time.Time // by host: until then it is taken to have no grid
+	used    map[string]time.Time // by host: when rows were sent
+	sweptAt time.Time            // when used was last looked through
+}
+
+func newGridSender(g *grid.Grid, timeout time.Duration) *gridSender {
+	return &gridSender{grid: g, timeout: timeout, plain: map[string]time.Time{}, used: map[string]time.Time{}}
 }
 
 // update sends rows in one request; in several, if the request or its answer is too large. Errors: errPlain if HTTP has to
@@ -65,6 +75,7 @@ func (s *gridSender) update(ctx context.Context, target Target, rows []Row) erro
 
 // ask sends a request, and once more if its connection was lost. Rows are merged, so they may arrive twice.
 func (s *gridSender) ask(ctx context.Context, host string, payload []byte) ([]byte, error) {
+	s.note(host, time.Now())
 	peer := s.grid.Peer(host)
 	request := grid.Request{Name: updateName, Payload: payload, Timeout: s.timeout}
 	answer, err := peer.Do(ctx, request, nil)
@@ -73,6 +84,27 @@ func (s *gridSender) ask(ctx context.Context, host string, payload []byte) ([]by
 		return peer.Do(ctx, request, nil)
 	}
 	return answer, err
+}
+
+// note says that rows go to a host now, and forgets the hosts that get none any more.
+func (s *gridSender) note(host string, now time.Time) {
+	s.mu.Lock()
+	s.used[host] = now
+	var idle []string
+	if now.Sub(s.sweptAt) >= idleMax/4 {
+		s.sweptAt = now
+		for other, at := range s.used {
+			if now.Sub(at) >= idleMax {
+				idle = append(idle, other)
+				delete(s.used, other)
+			}
+		}
+		maps.DeleteFunc(s.plain, func(_ string, until time.Time) bool { return !now.Before(until) })
+	}
+	s.mu.Unlock()
+	for _, other := range idle {
+		s.grid.Peer(other).Forget()
+	}
 }
 
 func (s *gridSender) isPlain(host string) bool {

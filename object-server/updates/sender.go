@@ -72,7 +72,7 @@ func newSender(options *Options) *sender {
 		userAgent:   "object-server " + strconv.Itoa(os.Getpid()),
 	}
 	if options.Grid != nil {
-		s.grid = &gridSender{grid: options.Grid, timeout: s.nodeTimeout, plain: map[string]time.Time{}}
+		s.grid = newGridSender(options.Grid, s.nodeTimeout)
 	}
 	return s
 }

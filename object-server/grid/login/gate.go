@@ -29,6 +29,9 @@ const (
 	proofHeader = "X-Grid-Proof"
 )
 
+// refusedHeader tells a client of ours the refusal of its connection from another 403.
+const refusedHeader = "X-Grid-Refused"
+
 // Gate refuses requests on connections without proof. Its exported fields do not change once it is used; safe for
 // concurrent use.
 type Gate struct {
@@ -143,6 +146,7 @@ func (g *Gate) Admit(w http.ResponseWriter, r *http.Request) bool {
 	if g.isPlain(r.RemoteAddr) {
 		return true
 	}
+	w.Header().Set(refusedHeader, "unproved")
 	g.refuse(w, r, "This connection has no proof of the cluster's secret; see grid_secret in martlet.conf.")
 	return false
 }

@@ -226,6 +226,21 @@ def test_a_request_that_loses_two_connections_fails(cluster: FakeCluster) -> Non
     assert cluster.holders("/a/c/o") == ["sd1", "sd2", "sd3"]
 
 
+def test_a_refusal_for_want_of_a_proof_is_no_answer_to_the_client(
+    make_cluster: MakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster()
+    for device in cluster.devices:
+        device.grid = None
+    cluster.make_container()
+    for device in cluster.devices:
+        device.fault = 403
+        device.fault_headers = {"X-Grid-Refused": "unproved"}
+    for method, body in (("PUT", b"x" * 100_000), ("GET", b""), ("DELETE", b"")):
+        assert cluster.call(method, "/v1/a/c/o", body).status == 503
+    assert "demands a proof of the cluster's secret: set grid_secret" in caplog.text
+
+
 def test_a_server_that_goes_away_loses_nothing(cluster: FakeCluster) -> None:
     for number in range(4):
         for device in cluster.devices:

@@ -96,6 +96,18 @@ def test_the_refusal_says_what_to_do(door: Door) -> None:
     assert "list the address 127.0.0.1 in grid_plain_http" in sentence
 
 
+def test_a_client_without_a_secret_takes_the_refusal_for_no_answer(door: Door) -> None:
+    """Else the proxy would pass the 403 on to its client."""
+    client = BackendClient(30, 30)
+    with pytest.raises(ConnectError, match="demands a proof of the cluster's secret: set grid_se"):
+        client.request(door.address, "GET", "/d1/7/a", {})
+    upload = client.start_upload(door.address, "PUT", "/d1/7/a", {}, 100_000)
+    with pytest.raises(ConnectError, match="demands a proof"):
+        upload.expect_continue()
+    upload.abort()
+    client.close()
+
+
 def test_what_needs_no_proof(door: Door) -> None:
     for method, path in (
         ("GET", "/healthcheck"),
