@@ -67,6 +67,8 @@ class S3Api:
             domains = [*self._sites, *self._domains]
             address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], domains)
             message = message_of(environ, address)
+            if "HTTP_ORIGIN" in environ:  # in one namespace, it suffices for the bucket's rules
+                call = self._new_call(environ, address, message, ANONYMOUS)
             if message.method == "OPTIONS":
                 response = self._preflight(environ, address, message)
             elif self._is_page(environ):
@@ -77,8 +79,6 @@ class S3Api:
                 call, store = post_form(environ, address, self._options, now, self._new_call)
                 response = self._respond(call, store)
             else:
-                if "HTTP_ORIGIN" in environ:  # in one namespace, it suffices for the bucket's rules
-                    call = self._new_call(environ, address, message, ANONYMOUS)
                 claim = claim_of(message, self._options, self._clock())
                 call = self._new_call(environ, address, message, claim)
                 response = self._respond(call)

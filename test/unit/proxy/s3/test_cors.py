@@ -248,6 +248,12 @@ def test_refusals_name_the_origin_where_the_account_is_known() -> None:
     status, headers, body = pipeline.send("GET", "/bucket/k", sent)
     assert (status, code_of(body)) == (400, "AuthorizationHeaderMalformed")
     assert headers["access-control-allow-origin"] == "https://x.a.test"
+    kind = "multipart/form-data; boundary=x"
+    post = {"Host": HOST, "Origin": "https://x.a.test", "Content-Type": kind}
+    pipeline = pipeline_with(cors(ALL + "<AllowedMethod>POST</AllowedMethod>"), **options)
+    status, headers, body = pipeline.send("POST", "/bucket", post, b"no form")
+    assert (status, code_of(body)) == (400, "MalformedPOSTRequest")
+    assert headers["access-control-allow-origin"] == "https://x.a.test"
     status, headers, _ = pipeline_with(cors(ALL)).send("GET", "/bucket/k", sent)
     assert status == 400
     assert "access-control-allow-origin" not in headers
