@@ -26,6 +26,7 @@ from proxy.s3 import (
     objects,
     policy,
     public_access,
+    snowball,
     tagging,
     upload_lists,
     versioning,
@@ -154,7 +155,11 @@ def operation_of(call: Call) -> Operation:
     is_refused = name in _MULTIPART and not call.options.allow_multipart_uploads
     if operation is None or is_refused:
         raise S3Error("NotImplemented")
-    return _COPIES.get(operation, operation) if is_copy(call) else operation
+    if is_copy(call):
+        return _COPIES.get(operation, operation)
+    if operation is object_writes.put_object and snowball.is_archive(call):
+        return snowball.put_archive
+    return operation
 
 
 def is_copy(call: Call) -> bool:

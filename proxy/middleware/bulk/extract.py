@@ -36,6 +36,10 @@ READ_AHEAD_MAX = 64 * 1024
 _REFUSED_SKIPS_MAX = 16 * 1024 * 1024
 
 _XATTR = re.compile(r"(?:SCHILY|LIBARCHIVE)\.xattr\.user\.(?:(mime_type)|meta\.(.+))", re.DOTALL)
+#: What clients of MinIO write into archives.
+_MINIO = re.compile(
+    r"minio\.metadata\.(?:(content-type)|x-amz-meta-(.+))", re.DOTALL | re.IGNORECASE
+)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z_\x80-\xff-]+")  # WSGI strings
 _KEPT_HEADERS = ("x-delete-at", "x-delete-after")
 
@@ -245,7 +249,7 @@ def _headers_of(member: tarfile.TarInfo) -> Environ | None:
     """Return headers from a file's extended attributes; None if one cannot be a header."""
     found: Environ = {}
     for key, value in member.pax_headers.items():
-        match = _XATTR.fullmatch(key)
+        match = _XATTR.fullmatch(key) or _MINIO.fullmatch(key)
         if match is None:
             continue  # times, access rights, and attributes that are not metadata of objects
         name = "Content-Type" if match[1] else f"X-Object-Meta-{str_to_wsgi(match[2])}"
