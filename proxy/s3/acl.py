@@ -1,122 +1,182 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ACLs: canned ones, as ACLs of the container. Objects have those of their bucket.
+"""ACLs of buckets and of objects: GetBucketAcl, PutBucketAcl, GetObjectAcl, PutObjectAcl.
 
-The mapping is that of OpenStack Swift's s3api without ``s3_acl``.
+What lets all clients read a bucket is the ACL of the container, so Swift's API has it too; the
+mapping is that of OpenStack Swift's s3api without ``s3_acl``. Other grants of a bucket are a
+setting, those of an object are system metadata of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from xml.etree.ElementTree import Element
 
+from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.middleware.auth.acl import parse_acl, referrer_allowed
+from proxy.middleware.subrequest import ask_app
+from proxy.s3 import settings
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
-from proxy.s3.public_access import check_acls
-from proxy.s3.wire.errors import S3Error, invalid_argument
-from proxy.s3.wire.xml_in import child_text, children, parse_xml
+from proxy.s3.objects import head_version
+from proxy.s3.policies.acts import OBJECT_PERMISSIONS, is_granted
+from proxy.s3.policies.guard import ACL, PUBLIC_ACCESS_BLOCK
+from proxy.s3.public_access import check_acls, check_object_acl, has_acls
+from proxy.s3.replaced import replace_metadata
+from proxy.s3.wire.acl import (
+    ALL_USERS,
+    OBJECT_ACL,
+    Grant,
+    Grants,
+    grants_of_headers,
+    grants_of_stored,
+    grants_of_xml,
+    has_grants,
+    is_public,
+    stored_text,
+    without_public,
+    write_grant,
+)
+from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.public_access import parse_block
+from proxy.s3.wire.xml_in import parse_xml
 from proxy.s3.wire.xml_out import Document
 
-_ALL_USERS = "http://acs.amazonaws.com/groups/global/AllUsers"
 _DOCUMENT_BYTES_MAX = 200 * 1024
 _READ, _WRITE = "X-Container-Read", "X-Container-Write"
-_PRIVATE = {_READ: ".", _WRITE: "."}
-_CANNED: Mapping[str, Mapping[str, str]] = {
-    "private": _PRIVATE,
-    "bucket-owner-full-control": _PRIVATE,
-    "bucket-owner-read": _PRIVATE,
-    "public-read": {_READ: ".r:*,.rlistings"},
-    "public-read-write": {_READ: ".r:*,.rlistings", _WRITE: ".r:*"},
-}
-_UNSUPPORTED = ("authenticated-read", "log-delivery-write", "aws-exec-read")
+_READ_BY_ALL = Grant(ALL_USERS, "READ")
 
 
 def container_acl_of_header(call: Call) -> Mapping[str, str]:
-    """The headers of a container for ``x-amz-acl``, empty without it.
+    """The headers of a container for the ACL in the headers of a request, empty without one.
 
-    :raises S3Error: it is unknown or not supported.
+    :raises S3Error: it is malformed or not supported.
     """
-    canned = call.headers.get("x-amz-acl")
-    if canned is None:
+    grants = grants_of_headers(call.headers)
+    return {} if grants is None else _container_headers(grants)
+
+
+def _container_headers(grants: Grants) -> dict[str, str]:
+    others = tuple(grant for grant in grants if grant != _READ_BY_ALL)
+    headers = settings.headers_of(ACL, stored_text(others).encode("ascii"))
+    headers |= {_READ: ".", _WRITE: "."}
+    if _READ_BY_ALL in grants:
+        headers[_READ] = ".r:*,.rlistings"
+    return headers
+
+
+def object_acl_of_header(call: Call) -> dict[str, str]:
+    """The stored header of a new object for the ACL in the headers of a request.
+
+    :raises S3Error: it is malformed or not supported, or the bucket does not allow it.
+    """
+    grants = grants_of_headers(call.headers)
+    if grants is None:
         return {}
-    if canned in _UNSUPPORTED:
-        raise S3Error("NotImplemented", f"The canned ACL {canned} is not implemented.")
-    if canned not in _CANNED:
-        raise invalid_argument("x-amz-acl", canned)
-    return _CANNED[canned]
+    check_object_acl(call)
+    if is_public(grants):
+        call.may_see_bucket()  # from now on the account of the bucket is known
+        _check_block(call)
+    return {OBJECT_ACL: stored_text(grants)} if grants else {}
+
+
+def _check_block(call: Call) -> None:
+    """:raises S3Error: AccessDenied, if the bucket has a block of public ACLs."""
+    block = settings.read(call, PUBLIC_ACCESS_BLOCK)
+    if block and parse_block(block).block_public_acls:
+        text = "The public-access block of the bucket forbids this ACL."
+        raise S3Error("AccessDenied", text)
+
+
+def is_lent(call: Call) -> bool:
+    """Whether the ACL of an object allows what was refused; the request can then be repeated."""
+    access = call.access
+    if access is None or access.client is None or access.refused is None or access.is_denied:
+        return False
+    act = access.refused
+    known = frozenset[str]().union(*OBJECT_PERMISSIONS.values())
+    if act.name in access.lent or not act.key or known.isdisjoint(act.actions):
+        return False
+    query = {"version-id": act.version} if act.version else {}
+    request = call.request("HEAD", act.bucket, act.key, query=query, pre_authorized=True)
+    grants = grants_of_stored(ask_app(call.app, request).headers.get(OBJECT_ACL))
+    if not grants or not has_acls(call, act.bucket):
+        return False
+    block = settings.read(call, PUBLIC_ACCESS_BLOCK, act.bucket)
+    if block and parse_block(block).ignore_public_acls:
+        grants = without_public(grants)
+    if not is_granted(act, grants, access.client, OBJECT_PERMISSIONS):
+        return False
+    access.lent.add(act.name)
+    return True
 
 
 def get_acl(call: Call) -> Response:
     """GetBucketAcl and GetObjectAcl."""
-    headers = call.require_bucket()
     if call.key:
-        call.ask("HEAD", call.bucket, call.key)
+        check_key(call.key)
+        stored = head_version(call)
+        version = stored.get("x-object-version-id")
+        shown = {"x-amz-version-id": version} if version else {}
+        return _answer(call, grants_of_stored(stored.get(OBJECT_ACL)), shown)
+    return _answer(call, _grants_of_bucket(call, call.require_bucket()), {})
+
+
+def _grants_of_bucket(call: Call, headers: Headers) -> Grants:
+    found = []
+    for name, permission in ((_READ, "READ"), (_WRITE, "WRITE")):
+        if referrer_allowed("unknown", parse_acl(headers.get(name)).referrers):
+            found.append(Grant(ALL_USERS, permission))
+    stored = settings.read_now(call, ACL)
+    others = grants_of_stored(stored.decode("ascii") if stored else None)
+    return tuple(dict.fromkeys([*found, *others]))
+
+
+def _answer(call: Call, grants: Grants, headers: Mapping[str, str]) -> Response:
     document = Document("AccessControlPolicy")
     document.owner("Owner", call.owner_id)
     with document.inside("AccessControlList"):
-        with document.inside("Grant"):
-            with document.inside("Grantee", document.grantee("CanonicalUser")):
-                document.text("ID", call.owner_id)
-                document.text("DisplayName", call.owner_id)
-            document.text("Permission", "FULL_CONTROL")
-        for name, permission in ((_READ, "READ"), (_WRITE, "WRITE")):
-            if referrer_allowed("unknown", parse_acl(headers.get(name)).referrers):
-                with document.inside("Grant"):
-                    with document.inside("Grantee", document.grantee("Group")):
-                        document.text("URI", _ALL_USERS)
-                    document.text("Permission", permission)
-    return xml(document.finish())
+        for grant in (Grant(call.owner_id, "FULL_CONTROL"), *grants):
+            write_grant(document, grant)
+    return xml(document.finish(), headers)
 
 
 def put_bucket_acl(call: Call) -> Response:
-    """PutBucketAcl, by x-amz-acl or by a document that says the same as a canned ACL."""
-    from_header = container_acl_of_header(call)
+    """PutBucketAcl."""
+    from_header = grants_of_headers(call.headers)
     call.require_bucket()
-    body = read_document(call, _DOCUMENT_BYTES_MAX)
+    grants = _wanted(call, from_header)
     check_acls(call)
-    if body and from_header:
-        raise S3Error("UnexpectedContent")
-    if not body and not from_header:
-        raise S3Error("MissingSecurityHeader", fields={"MissingHeaderName": "x-amz-acl"})
-    headers = from_header or _CANNED[_canned_of(parse_xml(body, "AccessControlPolicy",
-                                                          "MalformedACLError"))]  # fmt: skip
-    call.ask("POST", call.bucket, headers={_READ: "", _WRITE: "", **headers})
+    if is_public(grants):
+        _check_block(call)
+    call.ask("POST", call.bucket, headers=_container_headers(grants))
     return empty(200)
 
 
 def put_object_acl(call: Call) -> Response:
-    """PutObjectAcl: an object has no ACL of its own, so only what changes nothing is accepted."""
-    raise S3Error("NotImplemented", "ACLs of single objects are not implemented.")
+    """PutObjectAcl; of versions, the current one's can be changed."""
+    check_key(call.key)
+    from_header = grants_of_headers(call.headers)
+    head_version(call)
+    grants = _wanted(call, from_header)
+    if grants or from_header is None:
+        check_acls(call)
+    if is_public(grants):
+        _check_block(call)
+    return empty(200, replace_metadata(call, {OBJECT_ACL: stored_text(grants)}))
 
 
-def _canned_of(policy: Element) -> str:
-    """The canned ACL with the same grants.
+def _wanted(call: Call, from_header: Grants | None) -> Grants:
+    """The grants of the headers or of the body.
 
-    :raises S3Error: there is none.
+    :raises S3Error: there are none, or both, or they are malformed.
     """
-    canned = ""
-    for control in children(policy, "AccessControlList"):
-        for grant in children(control, "Grant"):
-            kind = _kind_of(next(children(grant, "Grantee"), None))
-            permission = child_text(grant, "Permission")
-            if permission == "FULL_CONTROL" and kind == "CanonicalUser":
-                canned = canned or "private"
-            elif permission == "READ" and kind == "Group":
-                canned = "public-read" if canned != "public-read-write" else canned
-            elif permission == "WRITE" and kind == "Group":
-                canned = "public-read-write"
-            else:
-                raise S3Error("NotImplemented", "Such grants are not implemented.")
-    if not canned:
-        raise S3Error("MalformedACLError")
-    return canned
-
-
-def _kind_of(grantee: Element | None) -> str:
-    if grantee is None:
-        raise S3Error("MalformedACLError")
-    kinds = [value for name, value in grantee.attrib.items() if name.rpartition("}")[2] == "type"]
-    if kinds == ["Group"] and child_text(grantee, "URI") not in (None, _ALL_USERS):
-        raise S3Error("NotImplemented", "Grants to this group are not implemented.")
-    return kinds[0] if kinds else ""
+    body = read_document(call, _DOCUMENT_BYTES_MAX)
+    if body and has_grants(call.headers):
+        raise S3Error("UnexpectedContent")
+    if from_header is not None:
+        return from_header
+    if not body:
+        raise S3Error("MissingSecurityHeader", fields={"MissingHeaderName": "x-amz-acl"})
+    root = parse_xml(body, "AccessControlPolicy", "MalformedACLError")
+    return grants_of_xml(root, call.owner_id)

@@ -11,7 +11,7 @@ from martlet.http.response import Response
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
 from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.subrequest import Answered, read_body
-from proxy.s3.acl import container_acl_of_header
+from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.customer_keys import Place
@@ -26,9 +26,9 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import check_version, conditions
-from proxy.s3.public_access import check_object_acl
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_of_copy
+from proxy.s3.wire.acl import OBJECT_ACL
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.times import parse_http_date, xml_time
@@ -119,8 +119,7 @@ def find_source(call: Call, source: Source) -> Headers:
 def copy_object(call: Call) -> Response:
     """CopyObject."""
     check_key(call.key)
-    container_acl_of_header(call)
-    check_object_acl(call)
+    acl = object_acl_of_header(call)
     if "x-amz-copy-source-range" in call.headers:
         value = call.headers["x-amz-copy-source-range"]
         raise invalid_argument("x-amz-copy-source-range", value, "Illegal copy header")
@@ -149,7 +148,7 @@ def copy_object(call: Call) -> Response:
         headers["content-type"] = found["content-type"]
     if found.get(ETAG):
         headers[CHECKSUM] = ""
-    headers |= tagging_of_copy(call.headers, found)
+    headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}
     if keys.differ:
         at = Place(source.bucket, source.key, source.query)
         answer = rewrite(call, at, (call.bucket, call.key), headers, keys.copy)

@@ -17,7 +17,7 @@ from martlet.http.environ import SLO_MANIFEST_HOOK
 from martlet.http.response import Response
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
-from proxy.s3.acl import container_acl_of_header
+from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
@@ -37,7 +37,6 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.object_writes import store
-from proxy.s3.public_access import check_object_acl
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
 from proxy.s3.upload_checksums import WholeChecksum
@@ -49,6 +48,7 @@ from proxy.s3.uploads import (
     part_number,
     parts_of,
 )
+from proxy.s3.wire.acl import OBJECT_ACL
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import Kind, kind_of_upload, type_of
@@ -74,9 +74,8 @@ def create_upload(call: Call) -> Response:
     """CreateMultipartUpload."""
     check_key(call.key)
     sealing = sealing_of(call)
-    container_acl_of_header(call)
-    check_object_acl(call)
-    headers = stored_headers(call.headers) | tagging_header(call.headers)
+    acl = object_acl_of_header(call)
+    headers = stored_headers(call.headers) | tagging_header(call.headers) | acl
     kind = kind_of_upload(call.headers)
     if kind is not None:
         headers[CHECKSUM_KIND] = str(kind)
@@ -141,7 +140,7 @@ def copy_part(call: Call) -> Response:
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
-                 OVERRIDE_ETAG, f"{SYSMETA}Checksum"):  # fmt: skip
+                 OVERRIDE_ETAG, f"{SYSMETA}Checksum", OBJECT_ACL):  # fmt: skip
         headers[name] = ""
     stated = call.headers.get("x-amz-copy-source-range")
     if stated is not None:
@@ -240,7 +239,8 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     begun = upload.headers
     headers = {name: begun[name] for name in _KEPT if name in begun}
     headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
-    headers |= {name: begun[name] for name in (TAGGING, REDIRECT, SEALED) if begun.get(name)}
+    kept = (TAGGING, REDIRECT, SEALED, OBJECT_ACL)
+    headers |= {name: begun[name] for name in kept if begun.get(name)}
     content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
     headers["content-type"] = content_type or "binary/octet-stream"
     headers["accept"] = "application/json"

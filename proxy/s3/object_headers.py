@@ -65,8 +65,6 @@ def check_unsupported(headers: Mapping[str, str]) -> None:
     for name, subject in _REFUSED.items():
         if name in headers and headers[name].lower() not in ("", "false"):
             raise S3Error("NotImplemented", f"{subject} is not implemented.")
-    if any(name.startswith("x-amz-grant-") for name in headers):
-        raise S3Error("NotImplemented", "Grants in headers are not implemented.")
     if headers.get("x-amz-storage-class", "STANDARD") != "STANDARD":
         raise S3Error("InvalidStorageClass")
 

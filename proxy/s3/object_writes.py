@@ -12,7 +12,7 @@ from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
-from proxy.s3.acl import container_acl_of_header
+from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
@@ -27,7 +27,6 @@ from proxy.s3.object_headers import (
     stored_headers,
 )
 from proxy.s3.objects import version_query
-from proxy.s3.public_access import check_object_acl
 from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
@@ -41,9 +40,8 @@ _DEFAULT_TYPE = "binary/octet-stream"
 def put_object(call: Call) -> Response:
     """PutObject."""
     check_key(call.key)
-    container_acl_of_header(call)  # objects have the ACL of their bucket
-    check_object_acl(call)
-    headers = stored_headers(call.headers) | tagging_header(call.headers)
+    acl = object_acl_of_header(call)
+    headers = stored_headers(call.headers) | tagging_header(call.headers) | acl
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key)
     sealing = sealing_of(call)

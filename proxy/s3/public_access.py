@@ -12,7 +12,8 @@ from martlet.http.response import Response
 from proxy.s3 import settings
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
-from proxy.s3.policies.guard import PUBLIC_ACCESS_BLOCK
+from proxy.s3.policies.guard import ACL, PUBLIC_ACCESS_BLOCK
+from proxy.s3.wire.acl import OWNERS_CANNED
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.public_access import (
     ENFORCED,
@@ -25,8 +26,6 @@ from proxy.s3.wire.public_access import (
 OWNERSHIP = "Ownership"
 _DOCUMENT_BYTES_MAX = 10240
 _ACLS = ("x-container-read", "x-container-write")
-#: The canned ACLs that change nothing for the owner of a bucket.
-_OWNERS_ACLS = ("bucket-owner-full-control",)
 
 
 def get_block(call: Call) -> Response:
@@ -65,7 +64,8 @@ def put_ownership(call: Call) -> Response:
     """PutBucketOwnershipControls. Without ACLs, none may let others in."""
     headers = call.require_bucket()
     ownership = parse_ownership(read_document(call, _DOCUMENT_BYTES_MAX))
-    if ownership == ENFORCED and any(headers.get(name, ".") not in ("", ".") for name in _ACLS):
+    has_acl = any(headers.get(name, ".") not in ("", ".") for name in _ACLS)
+    if ownership == ENFORCED and (has_acl or settings.read_now(call, ACL)):
         raise S3Error("InvalidBucketAclWithObjectOwnership")
     settings.write(call, OWNERSHIP, ownership.encode("ascii"))
     return empty(200)
@@ -87,14 +87,14 @@ def ownership_of_header(call: Call) -> dict[str, str]:
     if value is None:
         return {}
     canned = call.headers.get("x-amz-acl", "private")
-    if check_ownership(value) == ENFORCED and canned not in ("private", *_OWNERS_ACLS):
+    if check_ownership(value) == ENFORCED and canned not in ("private", OWNERS_CANNED):
         raise S3Error("InvalidBucketAclWithObjectOwnership")
     return settings.headers_of(OWNERSHIP, value.encode("ascii"))
 
 
-def has_acls(call: Call) -> bool:
+def has_acls(call: Call, bucket: str = "") -> bool:
     """Whether ACLs count in the bucket. The client must have been authorized."""
-    return settings.read(call, OWNERSHIP) != ENFORCED.encode("ascii")
+    return settings.read(call, OWNERSHIP, bucket) != ENFORCED.encode("ascii")
 
 
 def check_acls(call: Call) -> None:
@@ -104,14 +104,12 @@ def check_acls(call: Call) -> None:
 
 
 def check_object_acl(call: Call) -> None:
-    """Check the ACL in the headers of a write.
+    """Check that ACLs count, for the ACL in the headers of a write.
 
     :raises S3Error: AccessControlListNotSupported.
     """
-    canned = call.headers.get("x-amz-acl")
-    has_grants = any(name.startswith("x-amz-grant-") for name in call.headers)
-    if (canned is not None and canned not in _OWNERS_ACLS) or has_grants:
-        call.may_see_bucket()
+    if call.headers.get("x-amz-acl") != OWNERS_CANNED:
+        call.may_see_bucket()  # from now on the account of the bucket is known
         check_acls(call)
 
 

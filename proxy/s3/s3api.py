@@ -24,6 +24,7 @@ from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import pass_listing
 from proxy.s3 import cors
+from proxy.s3.acl import is_lent
 from proxy.s3.actions import access_of
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
@@ -117,6 +118,11 @@ class S3Api:
         _check_owner(call)
         chosen = operation or operation_of(call)
         call.judge_as(access_of(call, subresource_of(call.params)))
+        try:
+            return chosen(call)
+        except S3Error as error:
+            if error.code != "AccessDenied" or not is_lent(call):
+                raise
         return chosen(call)
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:

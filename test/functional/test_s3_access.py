@@ -130,6 +130,34 @@ def test_a_stranger_uploads_in_parts_copies_and_deletes(blue: Any, red: Any, buc
     assert blue.get_object(**other)["Body"].read() == b"open"
 
 
+def test_acls_of_an_object_and_grants_of_a_bucket(
+    blue: Any, red: Any, nobody: Any, bucket: str
+) -> None:
+    name = {"Bucket": bucket, "Key": "k"}
+    assert refused(nobody.get_object, **name) == "AccessDenied"
+    blue.put_object_acl(**name, ACL="public-read")
+    assert nobody.get_object(**name)["Body"].read() == b"closed"
+    groups = [g["Grantee"].get("URI", "") for g in blue.get_object_acl(**name)["Grants"]]
+    assert groups == ["", "http://acs.amazonaws.com/groups/global/AllUsers"]
+    blue.put_object_tagging(**name, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+    assert nobody.head_object(**name)["ContentLength"] == 6
+    assert refused(nobody.list_objects_v2, Bucket=bucket) == "AccessDenied"
+    assert refused(nobody.put_object, **name, Body=b"x") == "AccessDenied"
+    blue.put_object(**name, Body=b"new", GrantRead="id=test2:tester2")
+    assert red.get_object(**name)["Body"].read() == b"new"
+    assert refused(nobody.get_object, **name) == "AccessDenied"
+    blue.put_bucket_acl(Bucket=bucket, GrantWrite="id=test2:tester2")
+    red.put_object(Bucket=bucket, Key="from red", Body=b"x")
+    assert refused(red.get_object, Bucket=bucket, Key="from red") == "AccessDenied"
+    enforced = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    controls = {"Bucket": bucket, "OwnershipControls": enforced}
+    conflict = "InvalidBucketAclWithObjectOwnership"
+    assert refused(blue.put_bucket_ownership_controls, **controls) == conflict
+    blue.put_bucket_acl(Bucket=bucket, ACL="private")
+    blue.put_bucket_ownership_controls(**controls)
+    assert refused(red.get_object, **name) == "AccessDenied"
+
+
 def test_bad_policies_are_refused(blue: Any, red: Any, bucket: str) -> None:
     for text in (
         "[]",

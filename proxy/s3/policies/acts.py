@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from martlet.http.environ import Environ
 from martlet.http.request import Request
+from proxy.s3.wire.acl import Grants, permits
 from proxy.s3.wire.policy import BUCKET_ARN, Client
 
 SEGMENTS = "+segments"
@@ -33,6 +34,20 @@ ACL_HEADERS = (
     "HTTP_X_REMOVE_CONTAINER_READ",
     "HTTP_X_REMOVE_CONTAINER_WRITE",
 )
+
+#: Permissions of a bucket's ACL -> the actions that they allow.
+BUCKET_PERMISSIONS: Mapping[str, frozenset[str]] = {
+    "READ": frozenset(["s3:listbucket", "s3:listbucketversions", "s3:listbucketmultipartuploads"]),
+    "WRITE": frozenset(["s3:putobject", "s3:deleteobject"]),
+    "READ_ACP": frozenset(["s3:getbucketacl"]),
+    "WRITE_ACP": frozenset(["s3:putbucketacl"]),
+}
+#: The same of an object's.
+OBJECT_PERMISSIONS: Mapping[str, frozenset[str]] = {
+    "READ": frozenset(["s3:getobject", "s3:getobjectversion"]),
+    "READ_ACP": frozenset(["s3:getobjectacl", "s3:getobjectversionacl"]),
+    "WRITE_ACP": frozenset(["s3:putobjectacl", "s3:putobjectversionacl"]),
+}
 
 FactsOf = Callable[[str], tuple[str, ...]]
 
@@ -53,6 +68,11 @@ class Act(NamedTuple):
     key: str = ""
     facts: FactsOf = _no_facts
     version: str = ""
+
+    @property
+    def name(self) -> tuple[tuple[str, ...], str, str]:
+        """The actions, the resource and the version."""
+        return self.actions, self.resource, self.version
 
     @property
     def resource(self) -> str:
@@ -77,6 +97,10 @@ class Access:
     client: Client | None = None
     #: A policy has denied the request, so that no ACL can allow it.
     is_denied: bool = False
+    #: What the client may not do by the rights of its account and the container.
+    refused: Act | None = None
+    #: The same for what the ACL of an object allows nevertheless, by `Act.name`.
+    lent: set[tuple[tuple[str, ...], str, str]] = field(default_factory=set)
 
     def act_of(self, method: str, container: str, key: str, version: str) -> Act | None:
         """The act of a request to the pipeline; None if it is about something else.
@@ -200,3 +224,11 @@ COMMON_FACTS: Mapping[str, Callable[[Environ, Client], str | None]] = {
 def wsgi_to_text(value: str) -> str:
     """The text of a WSGI string; bytes that are not UTF-8 become U+FFFD."""
     return value.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def is_granted(
+    act: Act, grants: Grants, client: Client, permissions: Mapping[str, frozenset[str]]
+) -> bool:
+    """Whether the grants of an ACL allow all actions."""
+    given = [actions for name, actions in permissions.items() if permits(grants, client, name)]
+    return bool(act.actions) and all(any(a in found for found in given) for a in act.actions)

@@ -20,12 +20,15 @@ from proxy.lookup.info import Info
 from proxy.middleware.subrequest import ask_app, get_container_info, sub_environ
 from proxy.s3.policies.acts import (
     ACL_HEADERS,
+    BUCKET_PERMISSIONS,
     COMMON_FACTS,
     SEGMENTS,
     Access,
     Act,
     act_of_swift,
+    is_granted,
 )
+from proxy.s3.wire.acl import Grants, grants_of_stored, without_public
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.policy import Client, Decision, Policy, combine, evaluate
 from proxy.s3.wire.policy_conditions import EXISTING_TAG
@@ -36,10 +39,12 @@ from proxy.s3.wire.tags import OBJECT_TAGS, tags_of_stored
 
 log = get_logger("proxy.s3")
 
-POLICY, PUBLIC_ACCESS_BLOCK = "Policy", "PublicAccessBlock"
+POLICY, PUBLIC_ACCESS_BLOCK, ACL = "Policy", "PublicAccessBlock", "Acl"
 #: What the owner of a bucket may do, whatever a policy says, so that none locks the owner out.
 OWNERS_ACTIONS = frozenset(["s3:getbucketpolicy", "s3:putbucketpolicy", "s3:deletebucketpolicy"])
-_FIRST_PIECES = frozenset(f"s3api-setting-{name}".lower() for name in (POLICY, PUBLIC_ACCESS_BLOCK))
+_FIRST_PIECES = frozenset(
+    f"s3api-setting-{name}".lower() for name in (POLICY, PUBLIC_ACCESS_BLOCK, ACL)
+)
 _PREFIXES = tuple(_FIRST_PIECES)
 _SOURCE = "S3"
 #: What stands before the colon in those elements of an ACL that let in clients without a user.
@@ -53,6 +58,7 @@ class _Rules(NamedTuple):
 
     policy: Policy | None = None
     block: PublicAccessBlock = PublicAccessBlock()
+    grants: Grants = ()
 
 
 class _Asked(NamedTuple):
@@ -90,16 +96,28 @@ def _check(app: WSGIApp, check: Check, client: Client, request: Request) -> Resp
             return check(request)  # a new container, most often
         bucket = container.removesuffix(SEGMENTS)
         info = _info(app, request, account, bucket)
-        if info["status"] < 500 and not has_rules(info):
+        is_free = info["status"] < 500 and not has_rules(info)
+        if is_free and access is None:
             return check(request)
         act = _act_of(access, request, container, key)
     except BadNameError:
         return check(request)  # the app refuses it
-    if act is None:
-        return check(request)
+    if act is None or is_free:
+        denial = check(request)
+        return denial if act is None else _unless_lent(access, act, denial)
     if info["status"] >= 500:
         return error_response(503)  # there may be a policy that denies this
     return _judge(app, check, _Asked(request, client, account), act, info, access)
+
+
+def _unless_lent(access: Access | None, act: Act, denial: Response | None) -> Response | None:
+    """The denial, unless the ACL of the object allows the act."""
+    if access is None or denial is None:
+        return denial
+    if act.name in access.lent:
+        return None
+    access.refused = act
+    return denial
 
 
 def _info(app: WSGIApp, request: Request, account: str, bucket: str) -> Info:
@@ -152,11 +170,18 @@ def _judge(
         return error_response(403, "A policy denies this.")
     if rules.block.block_public_acls and _sets_public_acl(environ):
         return error_response(403, "The public-access block of the bucket forbids this ACL.")
-    if decision is Decision.ALLOW and denial is not None and _may_be_lent(asked, act, rules):
+    if denial is not None and _is_allowed(asked, act, rules, decision):
         if not act.key:
             environ[OWNER] = True  # the app shows and sets ACLs only with it
         return None
-    return denial
+    return _unless_lent(access, act, denial)
+
+
+def _is_allowed(asked: _Asked, act: Act, rules: _Rules, decision: Decision) -> bool:
+    """Whether the policy or the ACL of the bucket allows what the check refuses."""
+    if decision is Decision.ALLOW and _may_be_lent(asked, act, rules):
+        return True
+    return is_granted(act, rules.grants, asked.client, BUCKET_PERMISSIONS)
 
 
 def _may_be_lent(asked: _Asked, act: Act, rules: _Rules) -> bool:
@@ -241,9 +266,14 @@ def _parse(bucket: str, pieces: tuple[tuple[str, str], ...]) -> _Rules:
     try:
         text = document_of(dict(pieces), POLICY)
         block = document_of(dict(pieces), PUBLIC_ACCESS_BLOCK)
-        return _Rules(
+        acl = document_of(dict(pieces), ACL)
+        rules = _Rules(
             parse_policy(text, bucket) if text else None,
             parse_block(block) if block else PublicAccessBlock(),
+            grants_of_stored(acl.decode("ascii")) if acl else (),
         )
-    except (S3Error, PolicyError) as error:
+    except (S3Error, PolicyError, UnicodeDecodeError) as error:
         raise DamagedError(str(error)) from None
+    if rules.block.ignore_public_acls:
+        rules = rules._replace(grants=without_public(rules.grants))
+    return rules

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata of an object that change without a new object: its tags and its ACL.
+
+A POST replaces all metadata. So the others are sent again, on the condition that the object is
+still the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from martlet.http.headers import Headers
+from proxy.headers import IF_TIMESTAMP
+from proxy.s3.call import Call
+from proxy.s3.object_headers import STORED
+from proxy.s3.objects import head_version
+from proxy.s3.wire.errors import S3Error
+
+#: What a POST replaces beside metadata.
+_REPLACED = frozenset({*STORED, "x-delete-at"})
+_REPLACED_PREFIXES = ("x-object-meta-", "x-object-transient-sysmeta-")
+
+
+def replace_metadata(call: Call, changes: Mapping[str, str]) -> dict[str, str]:
+    """Change headers of the object, which must be the current version.
+
+    :returns: the headers about its version for the client.
+    :raises S3Error: it is not the current version, or it has changed meanwhile.
+    """
+    stored = head_version(call)
+    headers = {
+        name: value
+        for name, value in stored.items()
+        if name.lower() in _REPLACED or name.lower().startswith(_REPLACED_PREFIXES)
+    }
+    changed = {name.lower() for name in changes}
+    headers = {name: value for name, value in headers.items() if name.lower() not in changed}
+    headers |= changes
+    since = stored.get("x-backend-data-timestamp")
+    if since is not None:
+        headers[IF_TIMESTAMP] = since
+    if call.params.get("versionId") is not None:
+        _check_current(call, since)
+    answer = call.ask("POST", call.bucket, call.key, headers=headers, allowed=(412,))
+    if answer.status == 412:
+        raise S3Error("OperationAborted")
+    return version_of(stored)
+
+
+def _check_current(call: Call, since: str | None) -> None:
+    """:raises S3Error: the version that the request names is not the current one."""
+    current = call.ask("HEAD", call.bucket, call.key, headers={"x-newest": "true"}, allowed=(404,))
+    if since is None or current.headers.get("x-backend-data-timestamp") != since:
+        text = "Only the tags and the ACL of the current version can be changed."
+        raise S3Error("NotImplemented", text)
+
+
+def version_of(stored: Headers) -> dict[str, str]:
+    """The headers about a version for the client."""
+    version = stored.get("x-object-version-id")
+    return {"x-amz-version-id": version} if version else {}
