@@ -92,7 +92,8 @@ def _check(app: WSGIApp, check: Check, client: Client, request: Request) -> Resp
         if len(parts) < 4 or not parts[3]:
             return check(request)
         account, container, key = parts[2], parts[3], parts[4] if len(parts) > 4 else ""
-        if request.method == "PUT" and not key and act_of_swift(request, container, key) is None:
+        is_put = access is None and request.method == "PUT" and not key
+        if is_put and act_of_swift(request, container, key) is None:
             return check(request)  # a new container, most often
         bucket = container.removesuffix(SEGMENTS)
         info = _info(app, request, account, bucket)

@@ -127,6 +127,13 @@ def test_a_policy_lets_only_the_account_manage_policies() -> None:
         assert cluster.ask("blue:bob", method, "/box?policy")[0] in (200, 204)
 
 
+def test_the_container_of_parts_is_made_for_whom_a_policy_allows() -> None:
+    cluster = Cluster(allow("PutObject"))
+    del cluster.storage.infos["/v1/AUTH_blue/box+segments"]
+    assert cluster.ask("red:rob", "POST", "/box/k?uploads")[0] == 200
+    assert "PUT /v1/AUTH_blue/box+segments" in cluster.storage.calls
+
+
 def test_both_ends_of_a_copy_are_judged() -> None:
     headers = {"x-amz-copy-source": "box/from"}
     both = [
