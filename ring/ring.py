@@ -7,7 +7,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +89,14 @@ class _Snapshot:
             for found, tier in zip(tiers, tiers_of(self.device(dev_id)), strict=True):
                 found.add(tier)
         return tuple(len(found) for found in tiers)
+
+    @cached_property
+    def partitions_by_device(self) -> Mapping[int, int]:
+        """The number of replicas of partitions on each device, by its id."""
+        counts: Counter[int] = Counter()
+        for row in self.data.table:
+            counts.update(row)
+        return counts
 
     def device(self, dev_id: int) -> Device:
         return _device(self.data.devs, dev_id)
@@ -205,6 +214,11 @@ class Ring:
     def devs(self) -> list[Device | None]:
         """The devices by id; None for a removed one."""
         return self._current().data.devs
+
+    @property
+    def partitions_by_device(self) -> Mapping[int, int]:
+        """The number of replicas of partitions on each device, by its id; 0 is left out."""
+        return self._current().partitions_by_device
 
     @property
     def partition_count(self) -> int:

@@ -10,10 +10,11 @@ import time
 from cluster import swift_dir
 from cluster.errors import ClusterError
 from cluster.layout import Home
-from cluster.recon.ask import Which, ask_all, clients_of, servers_of
+from cluster.recon.ask import Which, clients_of, servers_of
 from cluster.recon.questions import QUESTIONS
 from cluster.recon.report import OVERVIEW, Report, look_here
 from cluster.swift_dir import KINDS, ClusterFiles
+from martlet.recon.ask import ask_all
 
 EXIT_WRONG = 1
 EXIT_NO_ANSWER = 3

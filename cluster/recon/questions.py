@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.recon import cells
-from cluster.recon.ask import KIND_PATH, Reply
 from cluster.recon.cells import Cell
 from cluster.swift_dir import KINDS
+from martlet.recon.ask import KIND_PATH, Reply
 
 OBJECT = ("object",)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from cluster.recon import cells
-from cluster.recon.ask import Reply
 from cluster.recon.cells import Cell
 from cluster.recon.questions import (
     BY_NAME,
@@ -23,6 +22,7 @@ from cluster.recon.questions import (
     rings_differ,
 )
 from martlet.conf.cluster import CONF_NAME
+from martlet.recon.ask import Reply
 from martlet.recon.figures import file_digest, ring_digests
 
 #: The questions of a command line without any.

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.recon import cells
-from cluster.recon.ask import Reply, Which, ask_all, clients_of, servers_of
+from cluster.recon.ask import Which, clients_of, servers_of
 from cluster.recon.questions import replication_moment
 from cluster.swift_dir import KINDS, ClusterFiles
+from martlet.recon.ask import Reply, ask_all
 
 _SECONDS = 2.0
 

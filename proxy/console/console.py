@@ -2,8 +2,8 @@
 """Serves the console below ``/console/``: files that run in the browser of a user.
 
 The page logs in with the user's own credentials and talks to the Swift API of this proxy. The
-filter itself answers files and settings only, so it needs no token. Place it left of s3api and of
-the auth filters.
+files need no token. Only reseller admins get the view of the cluster below ``/console/api/``. Place
+the filter left of s3api and of the auth filters.
 
 Objects come from the same origin as the page. A browser gets them as documents in a sandbox, so
 that a script in one of them cannot read the token of the page.
@@ -22,9 +22,11 @@ from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.response import Response, plain_error
+from proxy.console.operators import Operators
 from proxy.console.static_files import StaticFile, read_files
 
 PREFIX = "/console/"
+API = "/console/api/"
 SETTINGS = "settings.json"
 #: A signed request of the S3 API is about a bucket of the name "console".
 _IS_S3_QUERY = re.compile(r"(^|&)(X-Amz-Signature|AWSAccessKeyId)=").search
@@ -75,8 +77,9 @@ class ConsoleOptions:
 class Console:
     """The filter."""
 
-    def __init__(self, app: WSGIApp, options: ConsoleOptions) -> None:
+    def __init__(self, app: WSGIApp, options: ConsoleOptions, swift_dir: str) -> None:
         self._app = app
+        self._operators = Operators(app, swift_dir)
         settings = json.dumps(options.settings).encode("utf-8")
         self._files = {**read_files(), SETTINGS: StaticFile.of(settings, "application/json")}
         self._sandbox_objects = options.sandbox_objects
@@ -106,6 +109,11 @@ class Console:
             return plain_error(405, "The console answers GET and HEAD only.\n", allowed).response
         if not path.startswith(PREFIX):
             return Response(301, {**self._headers, "Location": PREFIX})
+        if path.startswith(API):
+            answer = self._operators.answer(environ, path.removeprefix(API))
+            for name, value in {**self._headers, "Cache-Control": "no-store"}.items():
+                answer.headers[name] = value
+            return answer
         file = self._files.get(path.removeprefix(PREFIX))
         if file is None:
             text = f"The console has no such file; its page is {PREFIX}\n"
@@ -143,4 +151,5 @@ def _sandboxed(start_response: StartResponse) -> StartResponse:
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Console]:
     """PasteDeploy's entry point."""
     options = load_filter_options(ConsoleOptions, "console", global_conf, local_conf)
-    return lambda app: Console(app, options)
+    swift_dir = global_conf.get("swift_dir", "/etc/martlet")
+    return lambda app: Console(app, options, swift_dir)

@@ -341,6 +341,25 @@ def take_pictures(console: Console, account: Account) -> None:
     press(page, "Close")
 
 
+def test_the_cluster(console: Console, bucket: str) -> None:
+    page = console.page
+    expect(page.get_by_role("link", name="Cluster")).to_have_count(0)
+    console.open("#/cluster")
+    expect(page.get_by_role("alert")).to_contain_text("Only a reseller admin")
+    page.get_by_role("button", name="Log out").click()
+    console.log_in("admin:admin", "admin")
+    page.get_by_role("link", name="Cluster").click()
+    expect(page.get_by_role("alert")).to_contain_text("its replicator has finished no pass yet")
+    picture = page.get_by_role("img", name="The ring")
+    expect(picture.locator("g.good")).to_have_count(4)
+    expect(picture).to_contain_text("partitions × 3")
+    console.picture("cluster")
+    page.get_by_role("combobox", name="Ring").select_option("account")
+    expect(page.get_by_role("row", name="in use")).to_have_count(4)
+    page.set_viewport_size({"width": 360, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_every_control_has_a_name(console: Console, bucket: str, account: Account) -> None:
     page = console.page
     put(account, bucket, "one", body=b"1")

@@ -4,6 +4,7 @@
 import { html, nothing, render } from "./vendor/lit-html.js";
 import { AccountView } from "./views/account.js";
 import { BucketView } from "./views/bucket.js";
+import { ClusterView } from "./views/cluster.js";
 import { LoginView } from "./views/login.js";
 import { ObjectView } from "./views/object.js";
 import { SettingsView } from "./views/settings.js";
@@ -24,6 +25,7 @@ import { isSending, transfersTemplate } from "./transfers.js";
 const VIEWS = {
   "": AccountView,
   bucket: BucketView,
+  cluster: ClusterView,
   object: ObjectView,
   settings: SettingsView,
   versions: VersionsView,
@@ -79,11 +81,18 @@ function expire() {
 
 function headTemplate() {
   return html`<header>
-    <a class="brand" href="#/"><img src="martlet.svg" alt="" width="28" height="28" />martlet</a>
+    <a class="brand" href="#/" aria-label="martlet">
+      <img src="martlet.svg" alt="" width="28" height="28" /><span class="wide-only">martlet</span>
+    </a>
     <nav aria-label="Main">
       <a href="#/" aria-current=${view.section === "buckets" ? "page" : nothing}>
         ${icon("bucket")}Buckets
       </a>
+      ${session.isOperator
+        ? html`<a href="#/cluster" aria-current=${view.section === "cluster" ? "page" : nothing}>
+            ${icon("ring")}Cluster
+          </a>`
+        : nothing}
     </nav>
     <span class="who" title="You are logged in as this user">${session.user}</span>
     <button @click=${leave}>Log out</button>

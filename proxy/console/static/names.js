@@ -95,3 +95,12 @@ export function containerProblem(name) {
   if (new TextEncoder().encode(name).length > 256) return "The name is longer than 256 bytes.";
   return "";
 }
+
+/** A number of seconds for people: "40 s", "3 min", "5 h", "2 days". */
+export function spanText(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}

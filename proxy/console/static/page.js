@@ -244,7 +244,7 @@ const SHAPES = {
   history: svg`<path d="M4 5v5h5"/><path d="M4.6 10A8 8 0 1 1 4 13"/><path d="M12 8v4.5l3 2"/>`,
   plus: svg`<path d="M12 5v14M5 12h14"/>`,
   reload: svg`<path d="M20 5v5h-5"/><path d="M19.4 10A8 8 0 1 0 20 13"/>`,
-  ring: svg`<circle cx="12" cy="12" r="8.5"/><circle cx="12" cy="12" r="4"/><path d="M12 3.5V8M19.4 16.2l-3.9-2.2M4.6 16.2L8.5 14"/>`,
+  ring: svg`<circle cx="12" cy="12" r="8.5"/><circle cx="12" cy="12" r="3.5"/><path d="M12 3.5v5M19.4 16.2l-4.4-2.5M4.6 16.2l4.4-2.5"/>`,
   share: svg`<path d="M10 14a4 4 0 0 0 6 .4l2.6-2.6a4 4 0 0 0-5.7-5.7L11.5 7.5"/><path d="M14 10a4 4 0 0 0-6-.4l-2.6 2.6a4 4 0 0 0 5.7 5.7l1.4-1.4"/>`,
   trash: svg`<path d="M5 7h14M10 4h4M7 7l.8 12a1.5 1.5 0 0 0 1.5 1.4h5.4a1.5 1.5 0 0 0 1.5-1.4L17 7M10.5 11v5.5M13.5 11v5.5"/>`,
   upload: svg`<path d="M12 16V5m0 0L7.5 9.5M12 5l4.5 4.5M4 20h16"/>`,

@@ -6,7 +6,7 @@ import { toHeader } from "./names.js";
 
 const KEY = "martlet.session";
 
-/** `{token, account, user}` of the user who is logged in; null without one. */
+/** `{token, account, user, isOperator}` of the user who is logged in; null without one. */
 export let session = restore();
 let settings = null;
 
@@ -18,9 +18,21 @@ function restore() {
   }
 }
 
-function keep(token, account, user) {
-  session = { token, account, user };
+async function keep(token, account, user) {
+  const isOperator = await askIsOperator(token);
+  session = { token, account, user, isOperator };
   sessionStorage.setItem(KEY, JSON.stringify(session));
+}
+
+/** Whether the user may see the cluster; without an answer, the rest of the console works. */
+async function askIsOperator(token) {
+  try {
+    const headers = { "X-Auth-Token": token };
+    const answer = await ask("api/user", { headers, cache: "no-store" });
+    return answer.ok && (await answer.json()).is_operator;
+  } catch {
+    return false;
+  }
 }
 
 /** Forget the user and the token. */
@@ -47,7 +59,7 @@ export async function logInToTempauth({ user, key }) {
   if (answer.status === 401) throw wrongCredentials("user name or key");
   if (!answer.ok) throw new ApiError(answer.status, { detail: plainText(await answer.text()) });
   const token = answer.headers.get("X-Auth-Token");
-  keep(token, accountPath(answer.headers.get("X-Storage-Url")), user);
+  await keep(token, accountPath(answer.headers.get("X-Storage-Url")), user);
 }
 
 /** Log in at Keystone with a password, for one project. */
@@ -72,7 +84,7 @@ export async function logInToKeystone({ user, key, userDomain, project, projectD
       next: "Ask your operator to add the endpoint to Keystone's catalog.",
     });
   }
-  keep(answer.headers.get("X-Subject-Token"), accountPath(endpoint.url), `${user} · ${project}`);
+  await keep(answer.headers.get("X-Subject-Token"), accountPath(endpoint.url), `${user} · ${project}`);
 }
 
 function wrongCredentials(which) {

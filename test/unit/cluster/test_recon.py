@@ -14,11 +14,11 @@ import pytest
 
 from cluster.command import main
 from cluster.recon import cells
-from cluster.recon.ask import KIND_PATH, Answer, Reply, Server
 from cluster.recon.cells import Cell, footer, table
 from cluster.recon.questions import BY_NAME, QUESTIONS, Here
 from cluster.recon.report import Report
 from cluster.recon.summary import as_line
+from martlet.recon.ask import KIND_PATH, Answer, Reply, Server
 
 NOW = 1_800_000_000.0
 MD5 = "0" * 32
