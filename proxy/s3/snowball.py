@@ -135,7 +135,7 @@ def _compression_of(file: IO[bytes]) -> str:
 
 
 class _Files:
-    """What an extraction sends its requests to: a PUT of a file becomes a PutObject."""
+    """The pipeline of an extraction, in which a PUT of a file becomes a PutObject."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
