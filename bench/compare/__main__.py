@@ -49,8 +49,6 @@ def main() -> int:
         if measured is None:
             return 0
         result = measured
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result.to_json(), indent=1) + "\n")
     print(markdown(result), end="")
     if arguments.plot:
         size = arguments.plot_size or min((one.size_bytes for one in result.samples), default=0)
@@ -84,7 +82,10 @@ def _measure(arguments: argparse.Namespace) -> Result | None:
         session.measure_versions(arguments.versions)
         sizes = {"objects": options.objects, "clients": options.clients}
         machine |= meter.facts() | sizes | {"rounds": arguments.rounds}
-        return Result(machine, session.facts(), session.samples, session.versions)
+        result = Result(machine, session.facts(), session.samples, session.versions)
+        if arguments.json:  # before the peers are stopped, which may fail
+            arguments.json.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+        return result
 
 
 def _parser() -> argparse.ArgumentParser:
