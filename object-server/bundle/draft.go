@@ -116,6 +116,9 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 	if kind == format.TypePut || kind == format.TypeSpill {
 		h.Size = uint64(m.Size)
 	}
+	if m.Lock != nil {
+		h.Flags = format.FlagLock
+	}
 	return d.complete(h, m.Msgsize(), table, func(b []byte) ([]byte, error) { return m.MarshalMsg(b) })
 }
 
@@ -124,6 +127,7 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 // It is not for SPILL records.
 func (d *Draft) SealImported(r *format.Record) error {
 	h := format.Header{Type: r.Head.Type, Hash: r.Head.Hash, VersionID: r.Head.VersionID, Timestamp: r.Head.Timestamp, Size: r.Head.Size}
+	h.Flags = r.Head.Flags & format.FlagLock
 	return d.complete(h, len(r.EncodedMetadata), r.Table, func(b []byte) ([]byte, error) { return append(b, r.EncodedMetadata...), nil })
 }
 

@@ -27,10 +27,11 @@ type erasure struct {
 	id   format.VersionID
 	name string
 
-	hides   bool             // of a name with versions, all are hidden and none is removed
-	renames bool             // it removes a null version that has been kept, no other
-	kept    format.Timestamp // of the null version that has been kept
-	current format.Reference // what was current; of a hiding erasure
+	hides    bool             // of a name with versions, all are hidden and none is removed
+	renames  bool             // it removes a null version that has been kept, no other
+	bypasses bool             // the governance of a lock does not count
+	kept     format.Timestamp // of the null version that has been kept
+	current  format.Reference // what was current; of a hiding erasure
 }
 
 // succeed continues a chain of versions with the erasure.
@@ -84,7 +85,10 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	defer d.locks.unlock(at.Hash)
 	needsChain := e.kind == format.TypeDeleteMarker || !e.id.IsNull() || e.renames
 	m := format.Metadata{Name: e.name, Timestamp: e.time, MetaTimestamp: e.time, TypeTimestamp: e.time, VersionID: e.id}
-	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m}
+	if e.bypasses {
+		m.Lock = &format.Lock{Bypass: true}
+	}
+	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now()}
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })
 	if err != nil {
 		return State{}, err

@@ -30,6 +30,7 @@ func (d *Device) Copy(from, to Location, edit func(m *format.Metadata) error) (
 	}
 	defer source.Close()
 	m := source.metadata
+	m.Lock = nil // it is the source's alone
 	if err := edit(m); err != nil {
 		return nil, State{}, err
 	}

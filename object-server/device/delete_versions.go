@@ -58,7 +58,7 @@ func (d *Device) deleteBatch(at Location, ids []format.VersionID, t format.Times
 	d.locks.lock(at.Hash)
 	defer d.locks.unlock(at.Hash)
 	r := removalBatch{
-		bundle: s.bundle, hash: at.Hash,
+		bundle: s.bundle, hash: at.Hash, now: d.now(),
 		metadata: format.Metadata{Name: name, Timestamp: t, MetaTimestamp: t, TypeTimestamp: t},
 	}
 	defer r.free()
@@ -86,6 +86,7 @@ type removalBatch struct {
 	buffer   *buffers.Buffer // what head points into
 	chain    *versions.Chain
 	metadata format.Metadata
+	now      uint64 // ticks, by the clock of this host
 	drafts   []*bundle.Draft
 	large    []uint64 // large files that no version names then
 }
@@ -123,7 +124,8 @@ func (r *removalBatch) add(id format.VersionID) (State, error) {
 	}
 	m := r.metadata
 	m.VersionID = id
-	old, err := lengthen(r.bundle, r.hash, r.head, r.chain, func(c *versions.Chain) (versions.Addition, error) {
+	w := rival{bundle: r.bundle, hash: r.hash, kind: format.TypeTombstone, metadata: &m, now: r.now}
+	old, err := lengthen(&w, r.head, r.chain, func(c *versions.Chain) (versions.Addition, error) {
 		return c.Remove(id, m.Timestamp)
 	})
 	if err != nil {

@@ -34,6 +34,8 @@ var (
 	ErrChanged = errors.New("device: the partition has changed")
 	// ErrUnfinished: the split of a partition has failed at its end, and is tried again.
 	ErrUnfinished = errors.New("device: a partition is not split to its end")
+	// ErrLocked: the version is locked, so it is neither removed nor replaced.
+	ErrLocked = errors.New("device: the version is locked")
 	// ErrInvalid: the caller broke the contract of a method.
 	ErrInvalid = errors.New("device: invalid argument")
 )

@@ -11,8 +11,18 @@ import (
 // in place of the null version. The state is that of what was current. Errors as
 // of Upload.Commit.
 func (d *Device) Hide(at Location, t format.Timestamp, name string) (State, error) {
+	return d.hideBy(at, erasure{kind: format.TypeTombstone, time: t, name: name, hides: true})
+}
+
+// BypassHide is Hide in spite of a lock of governance.
+func (d *Device) BypassHide(at Location, t format.Timestamp, name string) (State, error) {
+	return d.hideBy(at, erasure{kind: format.TypeTombstone, time: t, name: name, hides: true, bypasses: true})
+}
+
+func (d *Device) hideBy(at Location, e erasure) (State, error) {
 	return d.keepingNull(at, func(kept format.Timestamp) (State, error) {
-		return d.erase(at, erasure{kind: format.TypeTombstone, time: t, name: name, hides: true, kept: kept})
+		e.kept = kept
+		return d.erase(at, e)
 	})
 }
 

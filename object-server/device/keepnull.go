@@ -51,7 +51,7 @@ func (d *Device) checkNull(c *versions.Chain, t, kept format.Timestamp) error {
 
 // keepNull stores the null version once more, as the version of its time, and
 // returns it; nil if it is a delete marker, damaged, or removed under that id. Its
-// data are copied as Copy does.
+// data are copied as Copy does. ErrLocked if it is locked.
 func (d *Device) keepNull(at Location) (*format.Metadata, error) {
 	source, err := d.OpenVersion(at, format.VersionID{})
 	var gone *NotFoundError
@@ -62,6 +62,9 @@ func (d *Device) keepNull(at Location) (*format.Metadata, error) {
 		return nil, err
 	}
 	defer source.Close()
+	if source.metadata.Lock.Protects(d.now(), false) { // what is to replace it is refused
+		return nil, ErrLocked
+	}
 	u, err := d.NewUpload(at, -1)
 	if err != nil {
 		return nil, err

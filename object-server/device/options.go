@@ -59,6 +59,8 @@ type Options struct {
 	// KeptID is the id under which a null version is kept when a version has been written since; its timestamp is
 	// given. Default nil: a write without an id replaces the null version wherever it stands.
 	KeptID func(format.Timestamp) format.VersionID
+	// Clock tells the time that locks of versions are compared with; default time.Now.
+	Clock func() time.Time
 
 	busyAfter  time.Duration // for tests; default busyAfter
 	stuckAfter time.Duration // the same
@@ -99,6 +101,9 @@ func openFilesDefault() int {
 
 // complete fills in the defaults and checks the limits.
 func (o Options) complete() (Options, error) {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	if o.SyncMethod == "" {
 		o.SyncMethod = SyncAuto
 	}

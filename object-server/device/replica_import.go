@@ -47,7 +47,11 @@ func (r Replica) Import(records []RawRecord) ([]Imported, error) {
 			if !errors.As(x.result.Err, &old) {
 				continue
 			}
-			if _, x.result.Err = r.device.keepNull(x.at); x.result.Err == nil {
+			_, err := r.device.keepNull(x.at)
+			switch x.result.Err = err; {
+			case errors.Is(err, ErrLocked): // what is stored counts more
+				x.result.Err = nil
+			case err == nil:
 				x.kept = old.timestamp
 				all = append([]*incoming{x}, all...)
 			}
@@ -106,6 +110,7 @@ func newIncoming(r Replica, raw *RawRecord) (*incoming, error) {
 		h.Signature != h.SignatureOf(record.EncodedMetadata),
 		m.Timestamp != h.Timestamp || h.Timestamp.IsZero(),
 		max(m.MetaTimestamp.Ticks, m.TypeTimestamp.Ticks) > format.TicksMax,
+		!m.Lock.IsInBounds(), (m.Lock != nil) != (h.Flags&format.FlagLock != 0),
 		record.Live() && m.Size != record.Size():
 		return nil, fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(raw.Bytes))
 	}
@@ -210,7 +215,7 @@ func (d *Device) prepareImport(x *incoming) error {
 	switch {
 	case errors.As(err, &older) && w.kind == format.TypePut:
 		return d.preparePost(x)
-	case errors.As(err, &older):
+	case errors.As(err, &older), errors.Is(err, ErrLocked): // what is stored counts more
 		return nil
 	case err != nil:
 		return err
@@ -218,7 +223,7 @@ func (d *Device) prepareImport(x *incoming) error {
 		return nil // it came to count meanwhile; the next export has it
 	}
 	merged := *m
-	if w.kind == format.TypePut {
+	if w.kind == format.TypePut && !w.revives {
 		outlive(&merged, old.state.Metadata)
 	}
 	x.gone = old.large
@@ -231,7 +236,7 @@ func (x *incoming) seal(old *replaced, m *format.Metadata) error {
 	x.draft.Continue(old.chain)
 	x.draft.Replaces(old.record)
 	x.draft.Write(x.record.Data)
-	if old.state.Metadata == nil || x.metadata.CompareMeta(m) == 0 && x.metadata.CompareType(m) == 0 {
+	if old.state.Metadata == nil || sameAttributes(x.metadata, m) {
 		return x.draft.SealImported(x.record)
 	}
 	return x.draft.SealPut(x.at.Hash, m, x.record.Table)
@@ -250,7 +255,7 @@ func (d *Device) preparePost(x *incoming) error {
 	if err == nil && !o.metadata.Doubtful {
 		before := *o.metadata
 		outlive(o.metadata, x.metadata)
-		if before.CompareMeta(o.metadata) != 0 || before.CompareType(o.metadata) != 0 {
+		if !sameAttributes(&before, o.metadata) {
 			x.draft, err = o.redraft()
 			x.posted = o
 			return err
@@ -262,6 +267,11 @@ func (d *Device) preparePost(x *incoming) error {
 		return nil
 	}
 	return err
+}
+
+// sameAttributes tells whether two metadata of the same data are equal.
+func sameAttributes(m, o *format.Metadata) bool {
+	return m.CompareMeta(o) == 0 && m.CompareType(o) == 0 && format.SameLock(m.Lock, o.Lock)
 }
 
 // commitImport writes what has been prepared.

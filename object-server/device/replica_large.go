@@ -22,7 +22,7 @@ func (d *Device) importLarge(round []*incoming) error {
 		switch {
 		case err == nil:
 			x.result.Stored = true
-		case errors.As(err, &older):
+		case errors.As(err, &older), errors.Is(err, ErrLocked):
 		case errors.Is(err, ErrOut), errors.Is(err, ErrClosed), errors.Is(err, ErrNoSpace):
 			return err
 		default:

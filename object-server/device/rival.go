@@ -22,6 +22,8 @@ type rival struct {
 	metadata *format.Metadata
 	isLost   func(lsn uint64) bool // of a record whose data are known to be damaged; nil: none is
 	isOfPeer bool                  // it is a record of another replica
+	now      uint64                // ticks, by the clock of this host; 0 for a record of a peer
+	revives  bool                  // its lock wins over what is stored, set by previous and by add
 }
 
 // winsTie tells whether the write replaces a record of the same time: a delete
@@ -56,7 +58,17 @@ func (w *rival) add(c *versions.Chain) (versions.Addition, error) {
 	id, t := w.metadata.VersionID, w.metadata.Timestamp
 	a, refused := c.Add(id, t)
 	var older *OlderError
-	if !errors.As(refused, &older) || older.Existing != t {
+	if errors.As(refused, &older) {
+		isLocked, err := w.outlasts(c)
+		if err != nil {
+			return a, err
+		}
+		if isLocked {
+			w.revives = true
+			return c.Revive(id, t)
+		}
+	}
+	if older == nil || older.Existing != t {
 		return a, refused
 	}
 	stored, err := c.Find(id)

@@ -151,7 +151,10 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 	defer s.done()
 	d.locks.lock(u.at.Hash)
 	defer d.locks.unlock(u.at.Hash)
-	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m, isOfPeer: u.ofPeer}
+	w := rival{bundle: s.bundle, hash: u.at.Hash, kind: format.TypePut, metadata: m}
+	if w.isOfPeer = u.ofPeer; !w.isOfPeer {
+		w.now = d.now()
+	}
 	old, err := d.previous(&w, !m.VersionID.IsNull(), func(c *versions.Chain) (versions.Addition, error) {
 		if m.VersionID.IsNull() {
 			if err := d.checkNull(c, m.Timestamp, kept); err != nil {
@@ -163,7 +166,9 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 	if err != nil {
 		return State{}, err
 	}
-	outlive(m, old.state.Metadata)
+	if !w.revives {
+		outlive(m, old.state.Metadata)
+	}
 	if u.large != nil {
 		err = u.commitLarge(s.bundle, m, &old)
 	} else if err = u.sealPut(m, &old); err == nil {
@@ -262,13 +267,15 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 		return old, err
 	}
 	if needsChain || record != nil && record.Versioned() {
-		return succeed(b, w.hash, record, damage, change)
+		return succeed(w, record, damage, change)
 	}
 	if record == nil || record.LSN() == 0 { // nothing, or nothing that can be told
 		return old, nil
 	}
 	if c := t.Compare(record.Timestamp()); c < 0 || c == 0 && !w.winsTie(record, damage) && !w.mends(record) {
-		return old, &OlderError{Existing: record.Timestamp()}
+		if w.revives = damage == nil && w.isKeptFrom(record); !w.revives {
+			return old, &OlderError{Existing: record.Timestamp()}
+		}
 	}
 	if !record.Live() {
 		old.state.Tombstone = record.Timestamp()
@@ -280,6 +287,9 @@ func previous(w *rival, needsChain bool, change succession) (replaced, error) {
 	m, err := metadata(b, record)
 	if err != nil {
 		return old, nil
+	}
+	if err := w.checkLock(m); err != nil {
+		return old, err
 	}
 	old.state = State{Existed: true, Metadata: m}
 	if record.Type() == format.TypeSpill && !record.Doubtful() {
@@ -330,5 +340,8 @@ func outlive(m *format.Metadata, old *format.Metadata) {
 	}
 	if isType {
 		m.TypeTimestamp, m.ContentType = old.TypeTimestamp, old.ContentType
+	}
+	if m.VersionID == old.VersionID && m.CompareData(old) == 0 {
+		m.Lock = format.MergeLocks(m.Lock, old.Lock)
 	}
 }

@@ -184,9 +184,14 @@ func (d *Device) DeleteMarker(at Location, t format.Timestamp, id format.Version
 
 // DeleteVersion removes one version, and returns what it was. A version that
 // is not there, or not yet, is removed all the same: should it arrive later it
-// is refused, unless it is newer than t. Errors as of Upload.Commit.
+// is refused, unless it is newer than t, or locked. Errors as of Upload.Commit; ErrLocked.
 func (d *Device) DeleteVersion(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
 	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name})
+}
+
+// BypassVersion is DeleteVersion in spite of a lock of governance.
+func (d *Device) BypassVersion(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name, bypasses: true})
 }
 
 // succession is how a change continues the chain of a name.
@@ -194,16 +199,17 @@ type succession func(c *versions.Chain) (versions.Addition, error)
 
 // succeed tells how a change continues the versions of a name whose head is the
 // record, and what it replaces. The object's lock is held.
-func succeed(b *bundle.Bundle, hash format.Hash, head *bundle.Record, damage error, change succession) (replaced, error) {
-	chain, err := writableChain(b, hash, head, damage)
+func succeed(w *rival, head *bundle.Record, damage error, change succession) (replaced, error) {
+	chain, err := writableChain(w.bundle, w.hash, head, damage)
 	if err != nil {
 		return replaced{record: head}, err
 	}
-	return lengthen(b, hash, head, chain, change)
+	return lengthen(w, head, chain, change)
 }
 
 // lengthen is succeed with the chain at hand.
-func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *versions.Chain, change succession) (replaced, error) {
+func lengthen(w *rival, head *bundle.Record, chain *versions.Chain, change succession) (replaced, error) {
+	b, hash := w.bundle, w.hash
 	old := replaced{record: head}
 	a, err := change(chain)
 	if err != nil {
@@ -236,6 +242,9 @@ func lengthen(b *bundle.Bundle, hash format.Hash, head *bundle.Record, chain *ve
 	m, err := metadata(b, record)
 	if err != nil {
 		return old, nil
+	}
+	if err := w.checkLock(m); err != nil {
+		return old, err
 	}
 	old.state = State{Existed: true, Metadata: m}
 	if !chain.Doubts(v) { // else its large file stays until nothing is lost

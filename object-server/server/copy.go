@@ -138,6 +138,7 @@ func (c *copyRequest) edit(m *format.Metadata) error {
 		return fail(http.StatusRequestEntityTooLarge, "Your request is too large.")
 	}
 	m.VersionID, _ = c.x.newVersion(c.timestamp) // checked before
+	m.Lock, _ = c.x.newLock(c.timestamp)         // the same
 	m.Name, m.Timestamp, m.MetaTimestamp, m.TypeTimestamp = c.x.name(), c.timestamp, c.timestamp, c.timestamp
 	if c.isFresh {
 		m.System, m.User, m.DeleteAt = nil, nil, 0

@@ -41,7 +41,11 @@ func (s *Server) remove(x *exchange) error {
 	}
 	var previous device.State
 	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
-		previous, err = mount.Store.Hide(x.at, timestamp, x.name())
+		hide := mount.Store.Hide
+		if x.flag(message.LockBypass) {
+			hide = mount.Store.BypassHide
+		}
+		previous, err = hide(x.at, timestamp, x.name())
 		return err
 	})
 	var older *device.OlderError
@@ -109,5 +113,5 @@ func (s *Server) checkIfDeleteAt(x *exchange, from devices.Store, timestamp form
 	if stored != expected {
 		return nil, fail(http.StatusPreconditionFailed, "X-If-Delete-At and X-Delete-At do not match")
 	}
-	return m, nil
+	return m, checkUnlocked(m, timestamp, false)
 }

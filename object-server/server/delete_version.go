@@ -35,6 +35,9 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if x.flag(message.VersionMarker) {
 		return s.putMarker(x, mount, id, timestamp)
 	}
+	if err := x.refuseLocked(mount.Store, id, timestamp); err != nil {
+		return err
+	}
 	var rows []updates.Row
 	if x.flag(message.VersionHide) {
 		row, err := s.hideOlder(x, mount.Store, id)
@@ -59,7 +62,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		x.tellRows([]updates.Row{row})
 	}
 	// This is done for a null version too: a replica that misses this request may keep it under its id.
-	previous, err := mount.Store.DeleteVersion(x.at, id, timestamp, x.name())
+	previous, err := x.removeAs(mount.Store, id, timestamp)
 	if err != nil {
 		return err
 	}
@@ -97,8 +100,10 @@ func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, 
 	if _, err := s.hideOlder(x, at, id); err != nil { // as the row says
 		return device.State{}, err
 	}
-	since.Offset++
-	previous, err := at.DeleteVersion(x.at, format.VersionID{}, since, x.name())
+	if since.Offset++; m.Lock != nil { // which is compared with the time of the removal
+		since = timestamp
+	}
+	previous, err := x.removeAs(at, format.VersionID{}, since)
 	var replaced *device.OlderError
 	if errors.As(err, &replaced) {
 		return device.State{}, nil

@@ -127,9 +127,9 @@ func (x *exchange) timestampOrNow() (format.Timestamp, error) {
 // unixSeconds is the whole seconds of a timestamp.
 func unixSeconds(t format.Timestamp) int64 { return int64(t.Ticks / format.TicksPerSecond) }
 
-// isExpired reports whether an object with metadata m has expired at a time.
+// isExpired reports whether an object with metadata m has expired at a time. A locked one does not.
 func isExpired(m *format.Metadata, at format.Timestamp) bool {
-	return m.DeleteAt != 0 && m.DeleteAt <= unixSeconds(at)
+	return m.DeleteAt != 0 && m.DeleteAt <= unixSeconds(at) && !m.Lock.Protects(at.Ticks, false)
 }
 
 // set sets a header of the answer by its canonical name.

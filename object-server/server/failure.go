@@ -77,6 +77,8 @@ func failureOf(err error) *failure {
 			f.with(versionHeader, versionid.Text(notFound.VersionID)).with(markerHeader, "true")
 		}
 		return f
+	case errors.Is(err, device.ErrLocked):
+		return lockedFailure()
 	case errors.As(err, &older):
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, older.Existing.String())

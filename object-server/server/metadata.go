@@ -140,6 +140,7 @@ func (x *exchange) describe(m *format.Metadata) {
 	if m.DeleteAt != 0 {
 		x.set(deleteAtHeader, strconv.FormatInt(m.DeleteAt, 10))
 	}
+	x.describeLock(m.Lock)
 	data, meta := m.Timestamp.String(), m.MetaTimestamp.String()
 	x.set("X-Timestamp", m.MetaTimestamp.Normal())
 	x.set(timestampHeader, meta)

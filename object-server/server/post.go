@@ -14,6 +14,9 @@ import (
 // post answers 202, 400, 404, 409, 503 or 507. It replaces the user metadata as a whole, keeps system metadata, and changes
 // the content type if its own timestamp is newer than that of the stored one.
 func (s *Server) post(x *exchange) error {
+	if x.in.Has(message.LockMode) || x.in.Has(message.LockHold) {
+		return s.postLock(x)
+	}
 	edit, err := s.newEdit(x)
 	if err != nil {
 		return err

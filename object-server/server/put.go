@@ -95,6 +95,9 @@ func (s *Server) checkCreation(x *exchange) (format.Timestamp, error) {
 	if _, err := x.newVersion(timestamp); err != nil {
 		return timestamp, err
 	}
+	if _, err := x.newLock(timestamp); err != nil {
+		return timestamp, err
+	}
 	if err := checkDeleteAt(x, timestamp); err != nil {
 		return timestamp, err
 	}
@@ -168,7 +171,7 @@ func (x *exchange) sizeHint() int64 {
 }
 
 // newMetadata describes the object that was received.
-func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *receivedBody) (format.Metadata, error) {
+func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *receivedBody) (m format.Metadata, err error) {
 	expected := unquote(x.header(message.ETag))
 	if etag := received.footers["Etag"]; etag != "" {
 		expected = unquote(strings.ToLower(etag))
@@ -176,11 +179,12 @@ func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *
 	if expected != "" && expected != received.etag {
 		return format.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
 	}
-	m := format.Metadata{
+	m = format.Metadata{
 		Name: x.name(), ContentType: x.header(message.ContentType), ETag: received.etag, Size: received.size,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
 	}
 	s.allowed.collect(&x.in, &m, false)
 	s.allowed.collectFooters(received.footers, &m)
-	return m, nil
+	m.Lock, err = x.newLock(timestamp)
+	return m, err
 }

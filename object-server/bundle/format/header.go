@@ -31,6 +31,8 @@ const (
 	// a version block precedes the metadata. A record has both or none.
 	FlagVersions = 1 << 8
 	FlagBlock    = 1 << 9
+	// FlagLock says that the metadata have a lock, which a reader must not ignore.
+	FlagLock = 1 << 10
 
 	// flagsMustKnow are the flags a reader must know.
 	flagsMustKnow = 0xff00
@@ -211,8 +213,11 @@ func (h *Header) isKnown() bool {
 	flags := h.Flags & flagsMustKnow
 	switch h.Type {
 	case TypePut, TypeSpill, TypeTombstone:
+		flags &^= FlagLock
 		return flags == 0 || flags == FlagVersions|FlagBlock
-	case TypeDeleteMarker, TypeVersionDirectory:
+	case TypeDeleteMarker:
+		return flags&^FlagLock == FlagVersions|FlagBlock
+	case TypeVersionDirectory:
 		return flags == FlagVersions|FlagBlock
 	case TypePad, TypeCheckpoint, TypeSeal:
 		return flags == 0
@@ -236,6 +241,7 @@ func (h *Header) Fits(offset, size int64) bool { return offset+int64(h.Units)*Un
 // Without makes a record of the header and a version block, nil for none, that has
 // neither metadata nor data.
 func (h Header) Without(t Type, block []byte) []byte {
+	h.Flags &^= FlagLock
 	if h.Type = t; block != nil {
 		h.Flags |= FlagVersions | FlagBlock
 	}

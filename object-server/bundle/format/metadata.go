@@ -23,6 +23,8 @@ type Metadata struct {
 	System Headers `msg:"x"` // survives a POST
 	User   Headers `msg:"u"` // replaced as a whole by a POST
 
+	Lock *Lock `msg:"l,omitempty"` // nil: none; survives a POST
+
 	// These two are in the record's header. VersionID is zero for the null
 	// version; Versioned says that the name has or had others.
 	VersionID VersionID `msg:"-"`

@@ -9,56 +9,82 @@ import (
 // MarshalMsg implements msgp.Marshaler
 func (z *Metadata) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 10
-	// string "n"
-	o = append(o, 0x8a, 0xa1, 0x6e)
-	o = msgp.AppendString(o, z.Name)
-	// string "c"
-	o = append(o, 0xa1, 0x63)
-	o = msgp.AppendString(o, z.ContentType)
-	// string "e"
-	o = append(o, 0xa1, 0x65)
-	o = msgp.AppendString(o, z.ETag)
-	// string "s"
-	o = append(o, 0xa1, 0x73)
-	o = msgp.AppendInt64(o, z.Size)
-	// string "d"
-	o = append(o, 0xa1, 0x64)
-	o = msgp.AppendInt64(o, z.DeleteAt)
-	// string "t"
-	o = append(o, 0xa1, 0x74)
-	o, err = z.Timestamp.MarshalMsg(o)
-	if err != nil {
-		err = msgp.WrapError(err, "Timestamp")
-		return
+	// check for omitted fields
+	zb0001Len := uint32(11)
+	var zb0001Mask uint16 /* 11 bits */
+	_ = zb0001Mask
+	if z.Lock == nil {
+		zb0001Len--
+		zb0001Mask |= 0x400
 	}
-	// string "m"
-	o = append(o, 0xa1, 0x6d)
-	o, err = z.MetaTimestamp.MarshalMsg(o)
-	if err != nil {
-		err = msgp.WrapError(err, "MetaTimestamp")
-		return
-	}
-	// string "y"
-	o = append(o, 0xa1, 0x79)
-	o, err = z.TypeTimestamp.MarshalMsg(o)
-	if err != nil {
-		err = msgp.WrapError(err, "TypeTimestamp")
-		return
-	}
-	// string "x"
-	o = append(o, 0xa1, 0x78)
-	o, err = z.System.MarshalMsg(o)
-	if err != nil {
-		err = msgp.WrapError(err, "System")
-		return
-	}
-	// string "u"
-	o = append(o, 0xa1, 0x75)
-	o, err = z.User.MarshalMsg(o)
-	if err != nil {
-		err = msgp.WrapError(err, "User")
-		return
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "n"
+		o = append(o, 0xa1, 0x6e)
+		o = msgp.AppendString(o, z.Name)
+		// string "c"
+		o = append(o, 0xa1, 0x63)
+		o = msgp.AppendString(o, z.ContentType)
+		// string "e"
+		o = append(o, 0xa1, 0x65)
+		o = msgp.AppendString(o, z.ETag)
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendInt64(o, z.Size)
+		// string "d"
+		o = append(o, 0xa1, 0x64)
+		o = msgp.AppendInt64(o, z.DeleteAt)
+		// string "t"
+		o = append(o, 0xa1, 0x74)
+		o, err = z.Timestamp.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "Timestamp")
+			return
+		}
+		// string "m"
+		o = append(o, 0xa1, 0x6d)
+		o, err = z.MetaTimestamp.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "MetaTimestamp")
+			return
+		}
+		// string "y"
+		o = append(o, 0xa1, 0x79)
+		o, err = z.TypeTimestamp.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "TypeTimestamp")
+			return
+		}
+		// string "x"
+		o = append(o, 0xa1, 0x78)
+		o, err = z.System.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "System")
+			return
+		}
+		// string "u"
+		o = append(o, 0xa1, 0x75)
+		o, err = z.User.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "User")
+			return
+		}
+		if (zb0001Mask & 0x400) == 0 { // if not omitted
+			// string "l"
+			o = append(o, 0xa1, 0x6c)
+			if z.Lock == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Lock.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Lock")
+					return
+				}
+			}
+		}
 	}
 	return
 }
@@ -141,6 +167,23 @@ func (z *Metadata) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "User")
 				return
 			}
+		case "l":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Lock = nil
+			} else {
+				if z.Lock == nil {
+					z.Lock = new(Lock)
+				}
+				bts, err = z.Lock.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Lock")
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -155,6 +198,11 @@ func (z *Metadata) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Metadata) Msgsize() (s int) {
-	s = 1 + 2 + msgp.StringPrefixSize + len(z.Name) + 2 + msgp.StringPrefixSize + len(z.ContentType) + 2 + msgp.StringPrefixSize + len(z.ETag) + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + z.Timestamp.Msgsize() + 2 + z.MetaTimestamp.Msgsize() + 2 + z.TypeTimestamp.Msgsize() + 2 + z.System.Msgsize() + 2 + z.User.Msgsize()
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Name) + 2 + msgp.StringPrefixSize + len(z.ContentType) + 2 + msgp.StringPrefixSize + len(z.ETag) + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + z.Timestamp.Msgsize() + 2 + z.MetaTimestamp.Msgsize() + 2 + z.TypeTimestamp.Msgsize() + 2 + z.System.Msgsize() + 2 + z.User.Msgsize() + 2
+	if z.Lock == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Lock.Msgsize()
+	}
 	return
 }

@@ -51,13 +51,32 @@ type Shown struct {
 	TypeTimestamp string            `json:"type_timestamp"`
 	System        map[string]string `json:"system"` // headers that survive a POST
 	User          map[string]string `json:"user"`
+	Lock          *Lock             `json:"lock,omitempty"`
+}
+
+// Lock is the lock of a version, or how a removal was asked for.
+type Lock struct {
+	Compliance string `json:"compliance"`
+	Governance string `json:"governance"`
+	Governed   string `json:"governance_set"`
+	Hold       bool   `json:"hold"`
+	Held       string `json:"hold_set"`
+	Bypass     bool   `json:"bypass"`
+}
+
+func showLock(l *format.Lock) *Lock {
+	if l == nil {
+		return nil
+	}
+	at := func(ticks uint64) string { return format.Timestamp{Ticks: ticks}.Normal() }
+	return &Lock{at(l.Compliance), at(l.Governance), l.Governed.String(), l.Hold, l.Held.String(), l.Bypass}
 }
 
 func show(m *format.Metadata) *Shown {
 	return &Shown{
 		Name: m.Name, ContentType: m.ContentType, ETag: m.ETag, Size: m.Size, DeleteAt: m.DeleteAt,
 		Timestamp: m.Timestamp.String(), MetaTimestamp: m.MetaTimestamp.String(), TypeTimestamp: m.TypeTimestamp.String(),
-		System: m.System, User: m.User,
+		System: m.System, User: m.User, Lock: showLock(m.Lock),
 	}
 }
 

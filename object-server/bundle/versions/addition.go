@@ -57,7 +57,8 @@ func (a *Addition) Replaced() format.Reference {
 // encoded version block to b, which is empty.
 func (a *Addition) Continue(h *format.Header, b []byte) []byte {
 	b = a.block.Append(b)
-	h.Flags, h.Previous, h.Versions = format.FlagVersions|format.FlagBlock, a.previous, a.versions
+	h.Flags |= format.FlagVersions | format.FlagBlock
+	h.Previous, h.Versions = a.previous, a.versions
 	h.BlockLength = uint32(len(b))
 	return b
 }
@@ -108,6 +109,45 @@ func (c *Chain) add(id format.VersionID, t format.Timestamp, winsTie bool) (Addi
 		a.block.Newest = self
 	}
 	return a, nil
+}
+
+// Revive continues the chain with a version that its lock keeps: what was written for its
+// id later, a removal or another null version, does not count.
+func (c *Chain) Revive(id format.VersionID, t format.Timestamp) (Addition, error) {
+	a, err := c.start()
+	if err != nil {
+		return a, err
+	}
+	self := format.Reference{Timestamp: t, ID: id}
+	if id.IsNull() {
+		c.replaceNull(&a)
+		a.block.Null, a.block.NullLives = self, true
+	}
+	if a.replaced.LSN == 0 {
+		a.versions++
+	} else if a.replaces(a.block.Newest) {
+		if a.block.Newest, err = c.newestBut(id, t); err != nil {
+			return a, err
+		}
+	}
+	newest := a.block.Newest
+	if wrote := (format.Version{ID: id, Timestamp: t}); wrote.Compare(newest.Timestamp, newest.ID) >= 0 {
+		a.block.Newest = self
+	}
+	return a, nil
+}
+
+// LastWrite refers to the last write or removal of a version; ok is false if there is none.
+func (c *Chain) LastWrite(id format.VersionID) (r format.Reference, ok bool, err error) {
+	if c.head == nil {
+		return r, false, nil
+	}
+	if id.IsNull() {
+		r = c.head.resolve(c.head.Block.Null)
+		return r, r.LSN != 0, nil
+	}
+	v, ok, err := c.last(id, format.Timestamp{})
+	return format.Reference{LSN: v.LSN, Timestamp: v.Timestamp, ID: id}, ok, err
 }
 
 // Rewrite continues the chain with new metadata of a live version.
@@ -181,13 +221,22 @@ func (c *Chain) supersedeNull(a *Addition, t format.Timestamp, winsTie bool) err
 	if !null.Timestamp.IsZero() && null.Timestamp.Compare(t) >= 0 && !isAgain {
 		return &OlderError{Existing: null.Timestamp}
 	}
+	c.replaceNull(a)
+	return nil
+}
+
+// replaceNull notes what a write of the null version replaces.
+func (c *Chain) replaceNull(a *Addition) {
+	if c.head == nil {
+		return
+	}
+	null := c.head.resolve(c.head.Block.Null)
 	if c.head.Block.NullLives {
 		a.replaced = format.Version{Timestamp: null.Timestamp, LSN: null.LSN}
 	} else if !null.Timestamp.IsZero() {
 		removal := format.Header{Type: format.TypeTombstone, Hash: c.head.Head.Hash, Timestamp: null.Timestamp}
 		a.gone = removal.Entry(0)
 	}
-	return nil
 }
 
 // hasLost tells whether the data of a version that counts were lost: a replica may

@@ -40,5 +40,10 @@ func (c *Chain) repeat(h *format.Header) (Addition, error) {
 	case err != nil && !errors.Is(err, ErrNoVersion):
 		return Addition{}, err
 	}
-	return c.Add(h.VersionID, h.Timestamp)
+	a, err := c.Add(h.VersionID, h.Timestamp)
+	var older *OlderError
+	if errors.As(err, &older) && h.Flags&format.FlagLock != 0 {
+		return c.Revive(h.VersionID, h.Timestamp)
+	}
+	return a, err
 }

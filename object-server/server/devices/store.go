@@ -35,6 +35,10 @@ type VersionStore interface {
 	DeleteVersions(
 		at device.Location, ids []format.VersionID, timestamp format.Timestamp, name string,
 	) ([]device.Removal, error)
+	BypassHide(at device.Location, timestamp format.Timestamp, name string) (device.State, error)
+	BypassVersion(
+		at device.Location, id format.VersionID, timestamp format.Timestamp, name string,
+	) (device.State, error)
 }
 
 // Upload receives the body of an object.

@@ -43,6 +43,10 @@ const (
 	VersionRestore
 	VersionHide
 	VersionList
+	LockMode
+	LockUntil
+	LockHold
+	LockBypass
 	MetadataFooter
 	MIMEBoundary
 	ObjectContentLength
@@ -93,6 +97,10 @@ var names = [fieldCount]string{
 	VersionRestore:       "X-Backend-Version-Restore",
 	VersionHide:          "X-Backend-Version-Hide",
 	VersionList:          "X-Backend-Version-List",
+	LockMode:             "X-Backend-Lock-Mode",
+	LockUntil:            "X-Backend-Lock-Until",
+	LockHold:             "X-Backend-Lock-Hold",
+	LockBypass:           "X-Backend-Lock-Bypass",
 	MetadataFooter:       "X-Backend-Obj-Metadata-Footer",
 	MIMEBoundary:         "X-Backend-Obj-Multipart-Mime-Boundary",
 	ObjectContentLength:  "X-Backend-Obj-Content-Length",
