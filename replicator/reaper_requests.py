@@ -108,7 +108,7 @@ class ReaperRequests:
     def delete_object(self, account: str, container: str, entry: Entry, policy_index: int) -> None:
         """Delete an object, or one version, and its row.
 
-        :raises ReapError: no replica of it did, or there is no such storage policy.
+        :raises ReapError: no replica of it did, it is locked, or there is no such storage policy.
         """
         ring = self._rings.objects.get(policy_index)
         if ring is None:
@@ -123,6 +123,8 @@ class ReaperRequests:
         updates = update_headers(len(nodes), "Container", target, holders)
         names = account, container, entry.name
         statuses = self._delete(nodes, partition, names, headers, updates)
+        if 403 in statuses:
+            raise ReapError(f"/{'/'.join(names)} is locked")
         if not any(status // 100 == 2 or status == 404 for status in statuses):
             raise ReapError(f"no replica of /{'/'.join(names)} deleted it: {statuses}")
 

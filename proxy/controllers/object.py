@@ -7,7 +7,8 @@ from martlet.conf.options import is_true
 from martlet.http.environ import SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
-from proxy.controllers.conditional import delete_in_order
+from proxy.controllers.conditional import delete_in_order, majority
+from proxy.controllers.locked import check_unlocked
 from proxy.controllers.object_get import response_of
 from proxy.controllers.object_put import Store
 from proxy.controllers.object_request import (
@@ -26,9 +27,22 @@ from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
 from proxy.replicas.grid_fanout import ask_all
+from proxy.replicas.locks import (
+    LOCK_CHANGES,
+    LOCK_MODE,
+    is_lockable,
+    lock_by_rule,
+    refuse_locked,
+)
 from proxy.replicas.quorum import own_write_done, quorum_size
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
-from proxy.replicas.versions import VERSION_MARKER, VersionRequest, rows_of_delete, version_request
+from proxy.replicas.versions import (
+    VERSION_MARKER,
+    VERSION_RESTORE,
+    VersionRequest,
+    rows_of_delete,
+    version_request,
+)
 from proxy.wire_headers import WireHeaders
 
 
@@ -77,6 +91,8 @@ class ObjectController:
         expires = delete_at(req)
         policy = policy_index(req, info)
         headers = put_headers(req, version, resource.obj, limits)
+        if LOCK_MODE not in headers and VERSION_RESTORE not in headers:
+            headers |= lock_by_rule(info["sysmeta"], float(req.timestamp))
         write = prepare_write(core, req, resource, policy, headers, expires)
         return Store(core, req, write).run()
 
@@ -113,7 +129,10 @@ class ObjectController:
             )
         write.note_missed(core, outcomes)
         answers = [o.answer for o in outcomes]
-        best = core.best(write.request, answers, replicas, quorum=quorum_size(replicas))
+        refuse_locked(answers)
+        is_lock = any(name in headers for name in LOCK_CHANGES)
+        needed = majority(replicas) if is_lock else quorum_size(replicas)
+        best = core.best(write.request, answers, replicas, quorum=needed)
         if best.status == 404 and found:
             raise http_error(503)  # a replica has the object, so 404 would be wrong
         return Response(best.status, returned_headers(best.headers), best.body)
@@ -124,6 +143,8 @@ class ObjectController:
         info, version = self._admit(req, resource, is_write=True)
         policy = policy_index(req, info)
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
+        if is_lockable(info["sysmeta"]) and VERSION_MARKER not in write.headers:
+            check_unlocked(core, write)
         if IF_TIMESTAMP in write.headers:
             outcomes = delete_in_order(core, write, write.wire_headers())
         else:
@@ -131,6 +152,7 @@ class ObjectController:
         write.note_missed(core, outcomes)
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 204)
+        refuse_locked(answers)
         answer = core.best(write.request, answers, write.nodes.primary_count, {404: 204})
         told = told_by(outcomes)
         # A delete marker is added even if the object did not exist.

@@ -30,6 +30,7 @@ from proxy.controllers.object_write import Write
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
+from proxy.replicas.locks import refuse_locked
 from proxy.replicas.quorum import Answer, have_quorum, own_write_done, quorum_size
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
 from proxy.replicas.uploads import Uploads
@@ -151,6 +152,7 @@ class Store(NamedTuple):
 
     def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
         answers = [refusal.answer for refusal in refusals]
+        refuse_locked(answers)
         statuses = {answer.status for answer in answers}
         if 412 in statuses:
             raise http_error(412)
@@ -191,6 +193,7 @@ class Store(NamedTuple):
             raise http_error(499, "The client went away before the end of the object.")
 
     def _response(self, answers: list[Answer]) -> Response:
+        refuse_locked(answers)
         statuses = {answer.status for answer in answers}
         if 412 in statuses:
             raise http_error(412)

@@ -11,10 +11,12 @@ from typing import Any
 from martlet.http.request import Request
 from martlet.http.response import HTTPException
 from proxy.s3.call import Call
-from proxy.s3.wire.checksums import PREFIX
+from proxy.s3.wire.checksums import PREFIX, stated_checksum, trailing_algorithm
 from proxy.s3.wire.chunked import ChunkedSource, ChunkSigner
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody, framing_of
+
+_NO_SUM = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"
 
 
 def content_md5(call: Call) -> str | None:
@@ -32,6 +34,13 @@ def content_md5(call: Call) -> str | None:
     if len(raw) != 16:
         raise S3Error("InvalidDigest", fields={"Content-MD5": text})
     return raw.hex()
+
+
+def require_sum(call: Call) -> None:
+    """:raises S3Error: nothing but the signature could tell that the body is whole."""
+    has_sum = "content-md5" in call.headers or stated_checksum(call.headers)
+    if not has_sum and not trailing_algorithm(call.headers):
+        raise S3Error("InvalidRequest", _NO_SUM)
 
 
 def framing(call: Call, *, ignores_checksum: bool = False) -> Framing:

@@ -12,6 +12,7 @@ from typing import Any
 
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered
+from proxy.replicas.locks import ENABLED_SYSMETA, WITHOUT_RULE
 from proxy.s3.acl import container_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
@@ -25,6 +26,7 @@ from proxy.s3.wire.xml_out import Document
 
 SEGMENTS = "+segments"
 _CONFIGURATION_BYTES_MAX = 10240
+_LOCK_HEADER = "x-amz-bucket-object-lock-enabled"
 _BUCKETS_MAX = 10000
 
 
@@ -76,10 +78,23 @@ def create_bucket(call: Call) -> Response:
     body = read_document(call, _CONFIGURATION_BYTES_MAX)
     if body:
         _check_location(call, body)
-    answered = _put_container(call, {**acl, **ownership_of_header(call)})
+    answered = _put_container(call, {**acl, **ownership_of_header(call), **_object_lock(call)})
     if answered.status == 202:
         raise S3Error("BucketAlreadyOwnedByYou", fields={"BucketName": call.bucket})
     return empty(200, {"Location": f"/{call.bucket}"})
+
+
+def _object_lock(call: Call) -> Mapping[str, str]:
+    """The headers of a bucket with object lock. It has versioning, for good.
+
+    :raises S3Error: the header is malformed.
+    """
+    value = call.headers.get(_LOCK_HEADER, "false").lower()
+    if value not in ("true", "false"):
+        raise invalid_argument(_LOCK_HEADER, value)
+    if value == "false":
+        return {}
+    return {"x-versions-enabled": "true", ENABLED_SYSMETA: WITHOUT_RULE}
 
 
 def _put_container(call: Call, acl: Mapping[str, str]) -> Answered:

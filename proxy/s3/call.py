@@ -34,6 +34,7 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
+from proxy.replicas.locks import LOCKED
 from proxy.s3.options import S3Options
 from proxy.s3.policies.acts import Access
 from proxy.s3.wire.addressing import Address
@@ -62,6 +63,9 @@ _OTHER_RIGHTS = frozenset(
 )
 
 Query = Mapping[str, str]
+
+#: Of AccessDenied, as Amazon says it.
+PROTECTED = "Access Denied because object protected by object lock."
 
 
 class Proof:
@@ -354,6 +358,8 @@ class Call:
             return self._unproved()
         if status == 404:
             return self._missing(method, bucket, key)
+        if status == 403 and LOCKED in answered.headers:
+            return S3Error("AccessDenied", PROTECTED)
         if status in (429, 498) and self.options.ratelimit_as_client_error:
             error = S3Error("SlowDown")
             error.status = 429

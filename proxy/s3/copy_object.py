@@ -15,6 +15,7 @@ from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.customer_keys import Place
+from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
@@ -149,6 +150,7 @@ def copy_object(call: Call) -> Response:
     if found.get(ETAG):
         headers[CHECKSUM] = ""
     headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}
+    headers |= lock_headers(call)
     if keys.differ:
         at = Place(source.bucket, source.key, source.query)
         answer = rewrite(call, at, (call.bucket, call.key), headers, keys.copy)

@@ -20,7 +20,6 @@ _DOCUMENT_BYTES_MAX = 10240
 _PAYER = "BucketOwner"
 #: Sub-resource -> the error that says that there is none.
 _NONE: Mapping[str, str] = {
-    "object-lock": "ObjectLockConfigurationNotFoundError",
     "replication": "ReplicationConfigurationNotFoundError",
 }
 #: Sub-resource -> the root of the empty document that says that there is none.

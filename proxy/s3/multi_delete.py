@@ -10,20 +10,18 @@ from xml.etree.ElementTree import Element
 
 from martlet.http.response import Response
 from proxy.crew import run_crew
-from proxy.s3.bodies import read_document
+from proxy.s3.bodies import read_document, require_sum
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import Condition
 from proxy.s3.object_writes import delete
 from proxy.s3.objects import check_version
 from proxy.s3.policies.guard import has_rules
 from proxy.s3.wire.addressing import KEY_BYTES_MAX
-from proxy.s3.wire.checksums import stated_checksum, trailing_algorithm
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.xml_in import child_text, children, parse_xml
 from proxy.s3.wire.xml_out import Document
 
 _BODY_BYTES_MAX = 10 * 1024 * 1024
-_NO_SUM = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"
 
 
 class _Doomed(NamedTuple):
@@ -44,7 +42,7 @@ def delete_objects(call: Call) -> Response:
         raise S3Error("AccessDenied")
     per_key = 2 * KEY_BYTES_MAX
     most = min(per_key * call.options.max_multi_delete_objects + 4096, _BODY_BYTES_MAX)
-    _require_sum(call)
+    require_sum(call)
     body = read_document(call, most)
     if not body:
         raise S3Error("MissingRequestBodyError")
@@ -55,13 +53,6 @@ def delete_objects(call: Call) -> Response:
     is_quiet = (child_text(root, "Quiet") or "").lower() == "true"
     outcomes = _delete_all(call, names, is_denied)
     return xml(_result(names, outcomes, is_quiet))
-
-
-def _require_sum(call: Call) -> None:
-    """:raises S3Error: nothing but the signature could tell that the body is whole."""
-    has_sum = "content-md5" in call.headers or stated_checksum(call.headers)
-    if not has_sum and not trailing_algorithm(call.headers):
-        raise S3Error("InvalidRequest", _NO_SUM)
 
 
 def _names(root: Element) -> Iterator[_Doomed]:

@@ -17,6 +17,7 @@ from martlet.http.environ import SLO_MANIFEST_HOOK
 from martlet.http.response import Response
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
+from proxy.replicas.locks import LOCK_HOLD, LOCK_MODE, LOCK_UNTIL
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.bucket import SEGMENTS
@@ -25,6 +26,7 @@ from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copy_object import copy_result, find_source, source_of
 from proxy.s3.customer_keys import SEALED, Place, Sealing, key_of_part, sealing_of
 from proxy.s3.encryption import shown_encryption
+from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
     CHECKSUM,
     CHECKSUM_KIND,
@@ -36,6 +38,7 @@ from proxy.s3.object_headers import (
     quoted,
     stored_headers,
 )
+from proxy.s3.object_lock import lock_of_object, lock_parts
 from proxy.s3.object_writes import store
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
@@ -57,6 +60,8 @@ from proxy.s3.wire.xml_out import Document
 
 _BODY_BYTES_MAX = 2 * 1024 * 1024
 _HAS_TYPE, _TYPE = f"{SYSMETA}Has-Content-Type", f"{SYSMETA}Content-Type"
+#: Before the name of a header of the lock that the object and its parts get.
+_LOCK = f"{SYSMETA}Lock-"
 _BEGUN_TYPE = "application/directory"
 _KEPT = (
     "cache-control",
@@ -79,6 +84,7 @@ def create_upload(call: Call) -> Response:
     kind = kind_of_upload(call.headers)
     if kind is not None:
         headers[CHECKSUM_KIND] = str(kind)
+    headers |= {_LOCK + name: value for name, value in lock_headers(call).items()}
     content_type = headers.pop("content-type", "")
     headers[_HAS_TYPE] = "yes" if content_type else "no"
     if content_type:
@@ -188,6 +194,7 @@ def complete_upload(call: Call) -> Response:
             raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
         return _completed(call, etag, {}, str(upload.headers.get(CHECKSUM, "")))
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
+    headers |= _lock_of(call, upload)
     answer = _put_manifest(call, upload, parts, headers, checks)
     call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     version = answer.headers.get("x-object-version-id")
@@ -250,6 +257,16 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     return headers
 
 
+def _lock_of(call: Call, upload: Upload) -> dict[str, str]:
+    """The headers of the lock of the object and its parts."""
+    begun = {
+        name: upload.headers[_LOCK + name]
+        for name in (LOCK_MODE, LOCK_UNTIL, LOCK_HOLD)
+        if upload.headers.get(_LOCK + name)
+    }
+    return lock_of_object(call, begun)
+
+
 def _put_manifest(
     call: Call,
     upload: Upload,
@@ -273,10 +290,14 @@ def _put_manifest(
         body=json.dumps(manifest).encode("ascii"),
     )
     least = call.options.min_segment_size
+    lock = {name: headers[name] for name in (LOCK_MODE, LOCK_UNTIL, LOCK_HOLD) if name in headers}
 
     def check(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
         small = [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
-        return small or checks.take(environ, entries)
+        problems = small or checks.take(environ, entries)
+        if not problems and lock:
+            lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
+        return problems
 
     environ[SLO_MANIFEST_HOOK] = check
     status, answer_headers, chunks = call.send(environ)

@@ -52,10 +52,6 @@ _METADATA_BYTES_MAX = 4096
 _EXPIRY_RULE = "swift-object-expiration"
 _REFUSED = {
     "x-amz-mfa": "MFA delete",
-    "x-amz-object-lock-mode": "Object lock",
-    "x-amz-object-lock-retain-until-date": "Object lock",
-    "x-amz-object-lock-legal-hold": "Object lock",
-    "x-amz-bucket-object-lock-enabled": "Object lock",
     "x-amz-write-offset-bytes": "Appending",
 }
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
 
 from martlet.conf.options import is_true
 from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
+from proxy.replicas.locks import LOCK_BYPASS
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
@@ -20,6 +22,7 @@ from proxy.s3.customer_keys import Sealing, sealing_of
 from proxy.s3.encryption import shown_encryption
 from proxy.s3.lifecycle import expiration
 from proxy.s3.listing import is_delete_marker
+from proxy.s3.lock_headers import bypass_header, lock_headers, refuse_locked
 from proxy.s3.object_headers import (
     CHECKSUM,
     TAGGING,
@@ -43,7 +46,7 @@ def put_object(call: Call) -> Response:
     acl = object_acl_of_header(call)
     headers = stored_headers(call.headers) | tagging_header(call.headers) | acl
     headers.setdefault("content-type", _DEFAULT_TYPE)
-    headers |= condition_of(call).headers_for(call, call.key)
+    headers |= condition_of(call).headers_for(call, call.key) | lock_headers(call, has_body=True)
     sealing = sealing_of(call)
     stored, checksum = store(call, call.bucket, call.key, headers, sealing=sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
@@ -170,10 +173,10 @@ def delete(
     if condition != Condition():
         return _delete_conditionally(call, key, version, condition)
     query = {**version, "symlink": "get"} if version else {}
-    if _has_parts(call, key, version):
+    headers = {"accept": "application/json", **bypass_header(call)}
+    if _has_parts(call, key, version, headers):
         query["multipart-manifest"] = "delete"
-    accept = {"accept": "application/json"}
-    answer = call.ask("DELETE", call.bucket, key, query=query, headers=accept, allowed=(404, 400))
+    answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=(404, 400))
     if answer.status == 404:
         call.info(call.bucket)  # the bucket may be what is missing
     if answer.status == 400 and not _names_no_version(call, version):
@@ -210,20 +213,32 @@ def _delete_conditionally(
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
 
 
-def parts_of_manifest(call: Call, key: str) -> list[tuple[str, str]]:
-    """The containers and names of the parts of a large object, none for another object."""
-    if not is_true(call.ask("HEAD", call.bucket, key).headers.get("x-static-large-object")):
+def parts_of_manifest(
+    call: Call, key: str, version: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[str, str]]:
+    """The containers and names of the parts of a large object, none for another object.
+
+    :param version: the query that selects a version.
+    """
+    found = call.ask("HEAD", call.bucket, key, query=version).headers
+    if not is_true(found.get("x-static-large-object")):
         return []
-    manifest = call.ask("GET", call.bucket, key, query={"multipart-manifest": "get"}).body
+    query = {**version, "multipart-manifest": "get"}
+    manifest = call.ask("GET", call.bucket, key, query=query).body
     paths = [str(part["name"]).removeprefix("/") for part in json.loads(manifest)]
     return [(container, name) for container, _, name in (p.partition("/") for p in paths)]
 
 
-def _has_parts(call: Call, key: str, version: Mapping[str, str]) -> bool:
+def _has_parts(
+    call: Call, key: str, version: Mapping[str, str], headers: Mapping[str, str]
+) -> bool:
     """Whether a DELETE must delete the segments of a large object too.
 
     It must not where the object becomes an old version. A client that may write and not read may
     delete, so its 403 does not count.
+
+    :param headers: of the DELETE.
+    :raises S3Error: the version is locked. Its parts are deleted first, so they are not tried.
     """
     found = call.ask("HEAD", call.bucket, key, query=version, allowed=(400, 403, 404))
     if not version and call.is_enabled(call.bucket):
@@ -231,6 +246,7 @@ def _has_parts(call: Call, key: str, version: Mapping[str, str]) -> bool:
     if found.status == 403:
         head = call.request("HEAD", call.bucket, key, query=version, pre_authorized=True)
         found = ask_app(call.app, head)
+    refuse_locked(found.headers, LOCK_BYPASS in headers)
     return is_true(found.headers.get("x-static-large-object"))
 
 

@@ -17,6 +17,7 @@ from proxy.s3.call import Call
 from proxy.s3.customer_keys import Place, check_key, customer_key, opened
 from proxy.s3.encryption import shown_of_stored
 from proxy.s3.lifecycle import expiration
+from proxy.s3.lock_headers import shown_lock
 from proxy.s3.object_headers import (
     ETAG,
     TAGGING,
@@ -53,6 +54,7 @@ def read_object(call: Call) -> Response:
     key, chunks = _open(call, status, headers, chunks)
     shown = shown_headers(headers)
     shown.update(shown_of_stored(key, headers))
+    shown.update(shown_lock(headers))
     shown.update(_expiration(call, headers))
     shown.update(overrides)
     if is_true_mode(call) and status == 200:

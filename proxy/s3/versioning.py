@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from martlet.conf.options import is_true
 from martlet.http.response import Response
+from proxy.replicas.locks import ENABLED_SYSMETA
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.wire.errors import S3Error
@@ -12,6 +13,10 @@ from proxy.s3.wire.xml_in import child_text, parse_xml
 from proxy.s3.wire.xml_out import Document
 
 _BODY_BYTES_MAX = 10240
+_LOCKED = (
+    "An Object Lock configuration is present on this bucket, so the versioning state cannot be "
+    "changed."
+)
 
 
 def get_versioning(call: Call) -> Response:
@@ -25,7 +30,7 @@ def get_versioning(call: Call) -> Response:
 
 def put_versioning(call: Call) -> Response:
     """PutBucketVersioning."""
-    call.require_bucket()
+    bucket = call.require_bucket()
     root = parse_xml(read_document(call, _BODY_BYTES_MAX), "VersioningConfiguration")
     status = child_text(root, "Status")
     if child_text(root, "MfaDelete") == "Enabled":
@@ -34,6 +39,8 @@ def put_versioning(call: Call) -> Response:
         raise S3Error("IllegalVersioningConfigurationException")
     if status not in ("Enabled", "Suspended"):
         raise S3Error("MalformedXML")
+    if status == "Suspended" and bucket.get(ENABLED_SYSMETA):
+        raise S3Error("InvalidBucketState", _LOCKED)
     enabled = "true" if status == "Enabled" else "false"
     call.ask("POST", call.bucket, headers={"x-versions-enabled": enabled})
     return empty(200)

@@ -16,6 +16,7 @@ from proxy.middleware.versions.changed_answer import changed_answer
 from proxy.middleware.versions.container_lookup import ContainerLookup
 from proxy.middleware.versions.header_names import ENABLED_HEADER, ENABLED_SYSMETA
 from proxy.middleware.versions.query import check_listing
+from proxy.replicas.locks import is_lockable
 
 _LEGACY_HEADERS = ("X-Versions-Location", "X-History-Location")
 
@@ -45,8 +46,10 @@ class ContainerRequests:
     def _check_enabling(self, environ: Environ, account: str, container: str) -> None:
         headers = Request(environ).headers
         enables = is_true(headers[ENABLED_HEADER])
+        sysmeta = self._containers.info(environ, account, container)["sysmeta"]
+        if not enables and is_lockable(sysmeta):
+            raise http_error(409, "Versioning stays enabled where objects may be locked.")
         if enables:
-            sysmeta = self._containers.info(environ, account, container)["sysmeta"]
             is_legacy = any(headers.get(name) for name in _LEGACY_HEADERS)
             if is_legacy or sysmeta.get("versions-location"):
                 raise http_error(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from martlet.http.call import call_app
 from martlet.http.environ import VERSION_REQUEST, Environ, HeaderList, StartResponse, WSGIApp
-from martlet.http.headers import Headers
+from martlet.http.headers import Headers, environ_key
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, ask_app, close_body
@@ -18,6 +18,7 @@ from proxy.middleware.versions.container_lookup import SOURCE, ContainerLookup
 from proxy.middleware.versions.header_names import CLIENT_CURRENT_ID, CLIENT_VERSION_ID
 from proxy.middleware.versions.owner_request import owner_request
 from proxy.middleware.versions.query import RequestedObject
+from proxy.replicas.locks import LOCK_CHANGES
 from proxy.replicas.versions import (
     NULL,
     VERSION_HIDE,
@@ -106,7 +107,10 @@ class ObjectWrites:
         Replicas may differ in what is current while other versions are written.
         """
         if target.version:
-            raise http_error(400, "POST to a specific version is not allowed")
+            if not any(environ_key(name) in environ for name in LOCK_CHANGES):
+                raise http_error(400, "POST to a specific version is not allowed")
+            environ[VERSION_REQUEST] = owner_request(self._containers, environ, target)
+            return self._app
         if not self._containers.is_versioned(environ, *target[:2]):
             return self._app
         path = environ["PATH_INFO"]

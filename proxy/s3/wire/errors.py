@@ -58,6 +58,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "InvalidRange": (416, "The requested range is not satisfiable."),
     "InvalidRedirectLocation": (400, "The website redirect location is not valid."),
     "InvalidRequest": (400, "The request is not valid."),
+    "InvalidRetentionPeriod": (400, "The retention period is not valid."),
     "InvalidStorageClass": (400, "There is no such storage class."),
     "InvalidTag": (400, "A tag is not valid."),
     "InvalidToken": (400, "The security token is not valid: there are no temporary credentials."),
@@ -107,6 +108,10 @@ ERRORS: dict[str, tuple[int, str]] = {
         "The server side encryption configuration was not found",
     ),
     "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchObjectLockConfiguration": (
+        404,
+        "The specified object does not have a ObjectLock configuration",
+    ),
     "NoSuchTagSet": (404, "There are no tags."),
     "NoSuchUpload": (404, "The upload does not exist. It may have been completed or aborted."),
     "NoSuchVersion": (404, "The version does not exist."),

@@ -424,6 +424,13 @@ def test_one_replica_of_an_object_is_enough(statuses: list[int | None], is_done:
             requests_to(servers).delete_object("a", "c", Entry("o"), 1)
 
 
+def test_a_locked_version_is_left() -> None:
+    servers = Servers()
+    servers.statuses = {6021: 204, 6022: 403, 6023: 404}
+    with pytest.raises(ReapError, match="/a/c/o is locked"):
+        requests_to(servers).delete_object("a", "c", Entry("o", stamp(3)), 1)
+
+
 def test_an_unknown_policy() -> None:
     with pytest.raises(ReapError, match="no ring of storage policy 7"):
         requests_to(Servers()).delete_object("a", "c", Entry("o"), 7)

@@ -325,3 +325,28 @@ def test_the_filter_of_a_conf(app: Application) -> None:
     assert plain._app is app
     native: Any = filter_factory({}, allow_object_versioning="yes")(app)
     assert isinstance(native._app, ObjectVersioning)
+
+
+def test_a_lock_of_any_version_is_changed(app: Application) -> None:
+    hold = {"X-Backend-Lock-Hold": "on"}
+    for version in (ID, "null"):
+        call(app, "POST", f"{OBJECT}?version-id={version}", headers=hold)
+        assert app.seen.pop() == ("POST", {"X-Backend-Version-Id": version}, True)
+    assert call(app, "POST", f"{OBJECT}?version-id={ID}", None, headers=hold).status == 400
+    assert app.seen == []
+
+
+def test_versioning_stays_enabled_where_objects_may_be_locked(app: Application) -> None:
+    stored = Headers({ENABLED_SYSMETA.lower(): "True", "x-container-sysmeta-object-lock": "on"})
+    infos = {container_key("AUTH_test", "c"): container_info_of(Answer(204, stored))}
+    for value, expected in (("false", 409), ("true", 200)):
+        request = Request.blank(
+            "/v1/AUTH_test/c",
+            "POST",
+            {"X-Versions-Enabled": value},
+            b"",
+            {"swift.infocache": infos},
+        )
+        status, _, _ = call_app(ObjectVersioning(app), request.environ)
+        assert int(status[:3]) == expected
+    assert len(app.seen) == 1
