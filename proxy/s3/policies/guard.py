@@ -98,14 +98,16 @@ def _check(app: WSGIApp, check: Check, client: Client, request: Request) -> Resp
         bucket = container.removesuffix(SEGMENTS)
         info = _info(app, request, account, bucket)
         is_free = info["status"] < 500 and not has_rules(info)
-        if is_free and access is None:
-            return check(request)
+        denial = check(request) if is_free else None
+        if is_free and (denial is None or access is None):
+            return denial
         act = _act_of(access, request, container, key)
     except BadNameError:
         return check(request)  # the app refuses it
-    if act is None or is_free:
-        denial = check(request)
+    if is_free:
         return denial if act is None else _unless_lent(access, act, denial)
+    if act is None:
+        return check(request)
     if info["status"] >= 500:
         return error_response(503)  # there may be a policy that denies this
     return _judge(app, check, _Asked(request, client, account), act, info, access)
