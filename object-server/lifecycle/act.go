@@ -189,19 +189,17 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 		d.count(func(r *Report) { r.Failures++ })
 		return
 	}
-	isAllDone := d.removeVersions(ctx, x)
-	isAllDone = d.removeNull(ctx, x) && isAllDone
+	d.removeVersions(ctx, x)
+	d.removeNull(ctx, x)
 	switch {
 	case p.marker:
 		d.removeMarker(ctx, x)
 	case p.expire:
-		isAllDone = d.expire(ctx, x) && isAllDone
+		d.expire(ctx, x)
 	case p.begun != nil:
 		d.abort(ctx, x)
 	}
-	if isAllDone {
-		d.dropLater(p.partsPolicy, p.uploads)
-	}
+	d.dropLater(p.partsPolicy, p.uploads) // they stay with a version that was not removed
 }
 
 // told counts an outcome, and tells whether it is done.
@@ -222,9 +220,9 @@ func (d *device) told(o outcome, done func(r *Report)) bool {
 }
 
 // expire deletes the current version: a delete marker hides it where the container has versions.
-func (d *device) expire(ctx context.Context, x *deletion) bool {
+func (d *device) expire(ctx context.Context, x *deletion) {
 	if d.objects.Wait(ctx, 1) != nil {
-		return false
+		return
 	}
 	t := stamp(x.current.since)
 	headers := map[string]string{message.IfTimestamp.Name(): x.current.since.String()}
@@ -232,7 +230,7 @@ func (d *device) expire(ctx context.Context, x *deletion) bool {
 		headers[message.VersionID.Name()], headers[message.VersionMarker.Name()] = t.String(), "true"
 	}
 	answers, _ := x.send(ctx, t, headers, nil)
-	return d.told(worst(answers), func(r *Report) { r.Expired++ })
+	d.told(worst(answers), func(r *Report) { r.Expired++ })
 }
 
 // removeMarker removes a delete marker. What is older and comes late stays hidden.
@@ -247,36 +245,31 @@ func (d *device) removeMarker(ctx context.Context, x *deletion) {
 }
 
 // removeNull removes the null version, under the id that it got when it was replaced.
-func (d *device) removeNull(ctx context.Context, x *deletion) bool {
-	if x.null.IsZero() {
-		return true
-	}
-	if d.objects.Wait(ctx, 1) != nil {
-		return false
+func (d *device) removeNull(ctx context.Context, x *deletion) {
+	if x.null.IsZero() || d.objects.Wait(ctx, 1) != nil {
+		return
 	}
 	headers := map[string]string{message.VersionID.Name(): versionid.Text(versionid.Of(x.null))}
 	answers, _ := x.send(ctx, stamp(x.null), headers, nil)
-	return d.told(worst(answers), func(r *Report) { r.Removed++ })
+	d.told(worst(answers), func(r *Report) { r.Removed++ })
 }
 
 // listMax is how many versions one request removes.
 const listMax = 2048
 
 // removeVersions removes versions that are not current, many with one request.
-func (d *device) removeVersions(ctx context.Context, x *deletion) bool {
-	isAllDone := true
+func (d *device) removeVersions(ctx context.Context, x *deletion) {
 	for left := x.versions; len(left) > 0; {
 		some := left[:min(listMax, len(left))]
 		left = left[len(some):]
 		if d.objects.Wait(ctx, int64(len(some))) != nil {
-			return false
+			return
 		}
-		isAllDone = d.removeSome(ctx, x, some) && isAllDone
+		d.removeSome(ctx, x, some)
 	}
-	return isAllDone
 }
 
-func (d *device) removeSome(ctx context.Context, x *deletion, ids []string) bool {
+func (d *device) removeSome(ctx context.Context, x *deletion, ids []string) {
 	body, _ := json.Marshal(ids) // strings
 	answers, _ := x.send(ctx, now(), map[string]string{message.VersionList.Name(): "true"}, body)
 	all := make([]outcome, len(ids))
@@ -284,17 +277,15 @@ func (d *device) removeSome(ctx context.Context, x *deletion, ids []string) bool
 		var statuses []int
 		if a == nil || a.status != http.StatusOK || json.Unmarshal(a.body, &statuses) != nil || len(statuses) != len(ids) {
 			d.count(func(r *Report) { r.Failures += len(ids) })
-			return false
+			return
 		}
 		for i, status := range statuses {
 			all[i] = max(all[i], outcomeOf(status))
 		}
 	}
-	isAllDone := true
 	for _, o := range all {
-		isAllDone = d.told(o, func(r *Report) { r.Removed++ }) && isAllDone
+		d.told(o, func(r *Report) { r.Removed++ })
 	}
-	return isAllDone
 }
 
 // abort ends an upload: no part can be added to it from now on, and it cannot be completed. Its parts go later, when a

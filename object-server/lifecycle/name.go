@@ -41,7 +41,7 @@ type plan struct {
 	versions []string         // ids of those that go
 	null     format.Timestamp // of the null version if that goes; else zero
 	begun    *upload          // the upload that is aborted
-	uploads  []upload         // whose parts go when all of this is done
+	uploads  []upload         // whose parts go if their versions are gone then
 
 	partsPolicy int // of the container of these parts
 }
@@ -56,6 +56,8 @@ type upload struct {
 	Bucket  string `json:"bucket"`
 	Key     string `json:"key"`
 	ID      string `json:"id"`
+	Version string `json:"version,omitempty"` // that was made of it; empty: the one without an id
+	IsBegun bool   `json:"begun,omitempty"`   // no version was made of it, as far as is known
 }
 
 func timeOf(t format.Timestamp) time.Time {
@@ -123,7 +125,7 @@ func (e *examiner) upload(n *inspect.Name, m *format.Metadata) {
 		return
 	}
 	p.current = current{isLive: true, since: m.Timestamp}
-	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:]}
+	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:], "", true}
 }
 
 // alone looks at an object without versions.
@@ -137,7 +139,7 @@ func (e *examiner) alone(m *format.Metadata) {
 	p.current = current{isLive: true, since: m.Timestamp}
 	p.expire, p.isMarked = true, e.bucket.isVersioned
 	if !p.isMarked {
-		e.dropParts(m)
+		e.dropParts(m, "")
 	}
 }
 
@@ -146,10 +148,10 @@ func (e *examiner) isExpired(m *format.Metadata) bool {
 	return m.DeleteAt != 0 && m.DeleteAt <= e.now.Unix()
 }
 
-// dropParts notes the upload that an object was made of.
-func (e *examiner) dropParts(m *format.Metadata) {
+// dropParts notes the upload that an object, or a version of it, was made of.
+func (e *examiner) dropParts(m *format.Metadata, version string) {
 	if id := m.System[uploadHeader]; id != "" && e.bucket.hasParts {
-		e.plan.uploads = append(e.plan.uploads, upload{e.plan.account, e.plan.container, e.plan.key, id})
+		e.plan.uploads = append(e.plan.uploads, upload{e.plan.account, e.plan.container, e.plan.key, id, version, false})
 	}
 }
 
@@ -241,13 +243,14 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 	if w.decide(&f) != Remove {
 		return nil
 	}
-	if m != nil {
-		w.dropParts(m)
-	}
+	id := versionid.Text(v.ID)
 	if v.ID.IsNull() {
-		w.plan.null = v.Timestamp
+		w.plan.null, id = v.Timestamp, versionid.Text(versionid.Of(v.Timestamp))
 	} else {
-		w.plan.versions = append(w.plan.versions, versionid.Text(v.ID))
+		w.plan.versions = append(w.plan.versions, id)
+	}
+	if m != nil {
+		w.dropParts(m, id)
 	}
 	return nil
 }
@@ -283,7 +286,7 @@ func (w *chainWalk) decideCurrent() error {
 	}
 	p.expire, p.isMarked = true, w.bucket.isVersioned
 	if !p.isMarked && w.found.ID.IsNull() {
-		w.dropParts(m)
+		w.dropParts(m, "")
 	}
 	return nil
 }

@@ -109,7 +109,8 @@ func (d *device) drop(ctx context.Context, w *parts) error {
 	return nil
 }
 
-// isUsed tells whether a version of the object has the parts of the upload.
+// isUsed tells whether a version has the parts of the upload: the one that was removed, if it is there, or any version of the
+// object for an upload that was aborted. It may have been completed, and the object that began it have stayed.
 func (d *device) isUsed(ctx context.Context, u *upload) (bool, error) {
 	headers, err := d.container(ctx, u.Account, u.Bucket)
 	if err != nil || headers == nil {
@@ -124,7 +125,7 @@ func (d *device) isUsed(ctx context.Context, u *upload) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if isIn, err := p.hasUpload(ctx, at, "", u.ID); err != nil || isIn {
+	if isIn, err := p.hasUpload(ctx, at, u.Version, u.ID); err != nil || isIn || !u.IsBegun {
 		return isIn, err
 	}
 	versions, err := d.list(ctx, u.Account, u.Bucket, url.Values{"prefix": {u.Key}, "end_marker": {u.Key + "\x00"}, "versions": {"1"}})

@@ -255,6 +255,34 @@ func TestUploads(t *testing.T) {
 	expect(t, h.pass(), Report{})
 }
 
+// The parts of an upload go with the object, or the version, that was made of it; and only then.
+func TestPartsOfWhatHasExpired(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{Prefix: "k", Days: number(3)}})
+	h.containers.set("/a/v", []Rule{{NoncurrentDays: number(3)}}, "x-container-sysmeta-versions-enabled", "true")
+	for _, name := range []string{"c+segments/k/one", "v+segments/k/old", "v+segments/k/new"} {
+		container, key, _ := strings.Cut(name, "/")
+		h.put("/a/"+name+"/1", days(20))
+		h.containers.set("/a/"+container, nil)
+		h.containers.rows["/a/"+container] = append(h.containers.rows["/a/"+container], key+"/1")
+	}
+	h.put("/a/c/k", days(9), "X-Object-Sysmeta-S3Api-Upload-Id", "one")
+	old, newer := days(19), days(10)
+	h.put("/a/v/k", old, "X-Backend-Version-Id", old.String(), "X-Object-Sysmeta-S3Api-Upload-Id", "old")
+	h.put("/a/v/k", newer, "X-Backend-Version-Id", newer.String(), "X-Object-Sysmeta-S3Api-Upload-Id", "new")
+	expect(t, h.pass(), Report{Expired: 1, Removed: 1})
+	h.backdate()
+	expect(t, h.pass(), Report{Parts: 2})
+	h.has(false, "/a/c+segments/k/one/1")
+	h.has(false, "/a/v+segments/k/old/1")
+	h.has(true, "/a/v+segments/k/new/1")
+	used := upload{"a", "v", "k", "new", newer.String(), false}
+	l, _ := h.lifecycle(0)
+	d := l.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
+	check(t, d.drop(context.Background(), &parts{used, 0, time.Time{}}))
+	h.has(true, "/a/v+segments/k/new/1")
+}
+
 // backdate lets parts that wait have waited for long enough.
 func (h *host) backdate() {
 	h.t.Helper()
