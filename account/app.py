@@ -17,7 +17,6 @@ from martlet.http.response import Response, error_response, http_error
 from martlet.service.server import ServerOptions
 from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
-from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
 from storage.json_body import json_list
 from storage.metadata import Metadata, check_total, metadata_of_request, shown_metadata
@@ -48,8 +47,8 @@ class AccountServer(StorageServer):
         self, options: AccountOptions, cluster: ClusterConf, server: ServerOptions
     ) -> None:
         super().__init__(options, cluster, server)
-        self.pool = DatabasePool(
-            lambda path: AccountDatabase(path, self.assert_device_there), options.database_pool_size
+        self.pool = self.pool_of(
+            lambda path: AccountDatabase(path, self.assert_device_there), options
         )
         self.handlers = {
             "GET": self.get,

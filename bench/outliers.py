@@ -192,6 +192,7 @@ def spread(session: Session, count: int) -> Figures:
     numbers = list(range(count))
     for name, prefixes in (("one container", one), (f"{SPREAD} containers", many)):
         session.load("PUT", prefixes, list(range(256)), 201, 4096)
+        time.sleep(2.0)  # the first reports to the account
         warm = [f"{prefix}{session.round}-" for prefix in prefixes]
         put = partial(session.load, "PUT", warm, numbers, 201, 4096)
         spent = session.cpu_ms(put, count)

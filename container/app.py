@@ -49,7 +49,6 @@ from martlet.service.gate import Admits, admits_all
 from martlet.service.server import ServerOptions
 from martlet.words.timestamp import Timestamp
 from ring.ring import Ring
-from storage.database_pool import DatabasePool
 from storage.errors import DatabaseExists, DatabaseMissing
 from storage.grid_payloads import pack, pack_answer
 from storage.metadata import Metadata, check_total, metadata_of_request
@@ -94,9 +93,8 @@ class ContainerServer(StorageServer):
         self._max_update_bytes = options.max_update_bytes
         self._allowed_sync_hosts = options.allowed_sync_hosts
         self._realms = SyncRealms(server.swift_dir)
-        self.pool = DatabasePool(
-            lambda path: ContainerDatabase(path, self.assert_device_there),
-            options.database_pool_size,
+        self.pool = self.pool_of(
+            lambda path: ContainerDatabase(path, self.assert_device_there), options
         )
         self.reporter = Reporter(
             options,

@@ -11,13 +11,16 @@ from typing import Generic, TypeVar
 
 from storage.database import Database
 
+#: The most file descriptors of one open database: three files of each of three connections.
+DESCRIPTORS_EACH = 10
+
 AnyDatabase = TypeVar("AnyDatabase", bound=Database)
 
 
 class DatabasePool(Generic[AnyDatabase]):
     """A pool with one shared ``Database`` for each path. Safe for concurrent use.
 
-    ``limit`` is the number of unused databases kept open; each has up to ten file descriptors.
+    ``limit`` is the number of unused databases kept open.
     """
 
     def __init__(self, open_database: Callable[[str], AnyDatabase], limit: int) -> None:

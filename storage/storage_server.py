@@ -31,6 +31,7 @@ from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, error_response, http_error
 from martlet.log import fields, get_logger, log_request
 from martlet.metrics.requests import requests
+from martlet.service.descriptors import databases_max
 from martlet.service.disk_calls import limits, on_disk
 from martlet.service.gate import Admits, admits_all
 from martlet.service.server import ServerOptions, read_server_options
@@ -41,7 +42,7 @@ from ring.ring import Ring
 from storage.database import Database
 from storage.database_copy import remove_scratch_file
 from storage.database_files import database_path, device_path_of
-from storage.database_pool import DatabasePool
+from storage.database_pool import DESCRIPTORS_EACH, AnyDatabase, DatabasePool
 from storage.device_check import DeviceCheck, parse_reserve
 from storage.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
 from storage.grid_payloads import PARTITION_MAX, pack_answer, read_request
@@ -81,7 +82,7 @@ class StorageOptions:
 
     log_requests: bool = option(True, "Log a line for each request")
     fallocate_reserve: str = option("1%", "Space to keep free on a device", "bytes or %")
-    database_pool_size: int = option(128, "Most unused databases kept open")
+    database_pool_size: int = option(256, "Most unused databases kept open")
     threads_per_disk: int = option(4, "Parallel calls to a device, in each worker")
     disk_timeout: float = option(10.0, "Time without an answer after which a device is stuck", "s")
     conn_timeout: float = option(0.5, "Longest wait for a connection to another server", "s")
@@ -154,6 +155,14 @@ class StorageServer:
         server = read_server_options(global_conf, "[DEFAULT]")
         options = load_options(cls.options_class, local_conf, f"[app:{cls.name}-server]")
         return cls(options, ClusterConf.load(server.swift_dir), server)
+
+    @staticmethod
+    def pool_of(
+        open_database: Callable[[str], AnyDatabase], options: StorageOptions
+    ) -> DatabasePool[AnyDatabase]:
+        """The pool of this server's databases."""
+        limit = databases_max(options.database_pool_size, DESCRIPTORS_EACH)
+        return DatabasePool(open_database, limit)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         return self._serve(Request(environ))(environ, start_response)
@@ -249,10 +258,11 @@ class StorageServer:
         return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
 
     def _log(self, name: RequestName, response: Response, seconds: float) -> None:
+        transaction = "" if name.trans_id == "-" else f" trans_id={name.trans_id}"
         log_request(
             self.log,
             f"request method={name.method} path={name.path} "
-            f"status={response.status} seconds={seconds:.4f} trans_id={name.trans_id}",
+            f"status={response.status} seconds={seconds:.4f}{transaction}",
         )
 
     def split(self, req: Request, minsegs: int, maxsegs: int, rest: bool = False) -> list[str]:

@@ -12,7 +12,6 @@ import errno
 import gc
 import importlib.metadata
 import os
-import resource
 import signal
 import socket
 import ssl
@@ -37,6 +36,7 @@ from martlet.log import (
     separate_request_lines,
     setup_logging,
 )
+from martlet.service.descriptors import connections_max
 from martlet.service.pipeline import create_pipeline
 from martlet.service.reload import (
     CHECK,
@@ -69,8 +69,6 @@ if TYPE_CHECKING:
 _GC_THRESHOLDS = (20_000, 20, 20)
 #: Changes PasteDeploy's context of a pipeline before the pipeline is created.
 CompletePipeline = Callable[[Any], None]
-#: For a process without a limit of open files.
-_DESCRIPTORS_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -360,7 +358,7 @@ def _serve_requests(
         logger,
         eventlet.spawn_n,
         requests_max=options.max_clients,
-        connections_max=options.max_connections or _descriptors() // 2,
+        connections_max=connections_max(options.max_connections),
         door=TlsDoor(tls, logger) if tls else None,
     )
 
@@ -418,13 +416,6 @@ def _limits(constraints: Constraints, options: ServerOptions) -> Limits:
         client_timeout=options.client_timeout,
         idle_timeout=options.keepalive_timeout,
     )
-
-
-def _descriptors() -> int:
-    """Raise the limit of open files to the system's maximum, and return it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_MAX
 
 
 def patch_standard_library() -> None:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -262,18 +263,24 @@ func TestARequestThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestRequestsOfTheGridAreLoggedAsThoseOfHTTP(t *testing.T) {
+func TestRequestsOfTheGridAreLogged(t *testing.T) {
 	f := newFixture(t)
 	peer := newPeer(t, f.address, "none")
 	headers := []string{"X-Timestamp", "1700000000.00000", "Content-Type", "a/b", "X-Trans-Id", "tx1"}
 	ask(t, peer, "PUT", "/sda/7/AUTH_a/c/o%20p", "hello", headers...)
 	ask(t, peer, "GET", "/sda/7/AUTH_a/c/o%20p", "", "X-Trans-Id", "tx2")
+	ask(t, peer, "GET", "/sda/7/AUTH_a/c/absent", "", "X-Trans-Id", "tx3")
+	ask(t, peer, "PUT", "/sda/7/AUTH_a/c/o%20p", "hello", "X-Trans-Id", "tx4") // no timestamp
+	ask(t, peer, "GET", "/sda/7/AUTH_a/c/o%20p", "")
 	for _, want := range []string{
-		`method=PUT path="/sda/7/AUTH_a/c/o p" status=201 in=5 out=0 `, `txn=tx1 policy=0`,
-		`method=GET path="/sda/7/AUTH_a/c/o p" status=200 in=0 out=5 `, `txn=tx2 policy=0`, "msg=request remote=127.0.0.1:",
+		`msg=request method=PUT path=/sda/7 status=201 in=5 us=\d+ (update_us=\d+ )?txn=tx1\n`,
+		`msg=request method=GET path=/sda/7 status=200 out=5 us=\d+ txn=tx2\n`,
+		`msg=request method=GET path=/sda/7 status=404 out=33 us=\d+ txn=tx3\n`,
+		`msg=request remote=127.0.0.1:\d+ method=PUT path="/sda/7/AUTH_a/c/o p" status=400 in=\d out=\d+ us=\d+ update_us=0 txn=tx4 policy=0\n`,
+		`msg=request remote=127.0.0.1:\d+ method=GET path="/sda/7/AUTH_a/c/o p" status=200 in=0 out=5 us=\d+ update_us=0 txn="" policy=0\n`,
 	} {
-		if !strings.Contains(f.log.String(), want) {
-			t.Errorf("the log has no %q", want)
+		if !regexp.MustCompile(want).MatchString(f.log.String()) {
+			t.Errorf("the log has no %q:\n%s", want, f.log.String())
 		}
 	}
 }

@@ -110,10 +110,20 @@ func (r *Request) TooLong(max int) string {
 
 // FullPath returns /device/partition/account/container/object, as far as the request has it.
 func (r *Request) FullPath() string {
-	if r.Path != "" || r.Name == "" {
+	if !r.IsOfGrid() {
 		return r.Path
 	}
-	return "/" + r.Device + "/" + strconv.FormatUint(uint64(r.Partition), 10) + r.Name
+	return r.Place() + r.Name
+}
+
+// Place returns /device/partition of a request over the grid.
+func (r *Request) Place() string {
+	return "/" + r.Device + "/" + strconv.FormatUint(uint64(r.Partition), 10)
+}
+
+// IsOfGrid reports whether the request came over the grid and names an object.
+func (r *Request) IsOfGrid() bool {
+	return r.Path == "" && r.Name != ""
 }
 
 // splitName sets the parts of the name from "account/container/object".
