@@ -307,16 +307,14 @@ def test_public_buckets(s3: Any, bucket: str, account: Account, cluster: Running
 
 def test_what_is_missing_says_so(cluster: RunningCluster, bucket: str) -> None:
     for method, path in (
-        ("PUT", f"/{bucket}?policy"),
-        ("DELETE", f"/{bucket}?policy"),
         ("PUT", f"/{bucket}?notification"),
-        ("PUT", f"/{bucket}/k?retention"),
+        ("PUT", f"/{bucket}?replication"),
         ("POST", f"/{bucket}/k?restore"),
         ("POST", f"/{bucket}/k?select&select-type=2"),
     ):
         answer = ask(cluster.port, method, path, {}, b"<x/>")
         assert (answer.status, answer.code) == (501, "NotImplemented"), path
-    headers = {"x-amz-server-side-encryption": "AES256"}
+    headers = {"x-amz-write-offset-bytes": "1"}
     answer = ask(cluster.port, "PUT", f"/{bucket}/k", headers, b"x")
     assert answer.code == "NotImplemented"
 
