@@ -70,6 +70,7 @@ class ReconcilerDefaults:
 
     swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
     log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    log_style: str = option("text", "Form of the log: text, or json for programs")
 
 
 @dataclass(frozen=True)

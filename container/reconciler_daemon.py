@@ -81,7 +81,7 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     defaults = load_options(ReconcilerDefaults, dict(parser.defaults()), f"{conf_path} [DEFAULT]")
     values = {n: v for n, v in parser.items(section) if n not in parser.defaults()}
     options = load_options(ReconcilerOptions, values, f"{conf_path} [{section}]")
-    setup_logging(defaults.log_level)
+    setup_logging(defaults.log_level, defaults.log_style)
     client = InternalClient(load_pipeline(conf_path), "Container-Reconciler", options.request_tries)
     hash_path = HashPath.from_conf(f"{defaults.swift_dir}/{CONF_NAME}")
     ring = Ring(f"{defaults.swift_dir}/container.ring.gz", hash_path)

@@ -88,7 +88,7 @@ def load_daemon(conf_path: Path) -> ContainerSync:
     allowed = load_options(ContainerOptions, own, f"{conf_path} [app:container-server]")
     limits.threads_per_disk = allowed.threads_per_disk
     limits.disk_timeout = allowed.disk_timeout
-    setup_logging(server.log_level)
+    setup_logging(server.log_level, server.log_style)
     pipeline = load_pipeline(Path(options.internal_client_conf_path))
     hash_path = HashPath.from_conf(f"{server.swift_dir}/{CONF_NAME}")
     ring = Ring(f"{server.swift_dir}/container.ring.gz", hash_path)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logging to standard error: one line for each event, ``key=value`` after the message."""
+"""Logging to standard error: one line for each event, ``key=value`` after the message.
+
+With the format ``json`` each line is an object, for programs (doc/operations.md).
+"""
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +19,9 @@ from functools import cache, lru_cache
 from typing import TextIO
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+FORMATS = ("text", "json")
+#: The transaction id in a line; the last match counts, because names stand before the id.
+_TRANS_ID = re.compile(r"(?:^| )trans_id=([^\s'\"]+)")
 
 #: How long a line may wait for others, seconds. A process that is killed loses the lines that wait.
 _LINES_WAIT_SECONDS = 0.1
@@ -35,10 +43,39 @@ class LineFormatter(logging.Formatter):
         return _line(record.created, record.levelname, record.name, record.process, text)
 
 
-def _line(created: float, level: str, name: str, process: int | None, text: str) -> str:
+class JsonFormatter(LineFormatter):
+    """One object of JSON for each event, with the transaction id as a field of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        text, process = record.getMessage(), record.process
+        return _json_line(record.created, record.levelname, record.name, process, text, trace)
+
+
+def _json_line(
+    created: float, level: str, name: str, process: int | None, text: str, traceback: str = ""
+) -> str:
+    line: dict[str, object] = {
+        "time": _moment(created),
+        "level": level,
+        "logger": name,
+        "pid": process,
+        "message": text,
+    }
+    if found := _TRANS_ID.findall(text):
+        line["trans_id"] = found[-1]
+    if traceback:
+        line["traceback"] = traceback
+    return json.dumps(line)
+
+
+def _moment(created: float) -> str:
     second, fraction = divmod(created, 1)
-    moment = f"{_iso_second(int(second))}.{int(fraction * 1000):03d}Z"
-    line = f"{moment} {level} {name}[{process}] {text}"
+    return f"{_iso_second(int(second))}.{int(fraction * 1000):03d}Z"
+
+
+def _line(created: float, level: str, name: str, process: int | None, text: str) -> str:
+    line = f"{_moment(created)} {level} {name}[{process}] {text}"
     return line.replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -54,8 +91,11 @@ class _Output(logging.StreamHandler[TextIO]):
     A green thread does not yield within a line, and native threads do not log.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, is_json: bool) -> None:
         super().__init__(stream)
+        self.setFormatter(JsonFormatter() if is_json else LineFormatter())
+        #: Makes a line of its parts, without a log record.
+        self.line_of = _json_line if is_json else _line
         #: Joins lines of requests into few writes; without it each line is written at once.
         self.call_later: CallLater | None = None
         self._waiting: list[str] = []
@@ -112,18 +152,19 @@ class _Output(logging.StreamHandler[TextIO]):
         self.stream.flush()
 
 
-def setup_logging(level: str) -> None:
+def setup_logging(level: str, form: str = FORMATS[0]) -> None:
     """Send the lines of all loggers from ``level`` on to standard error.
 
-    :raises ValueError: unknown level.
+    :param form: of the lines, text or json.
+    :raises ValueError: unknown level or format.
     """
+    if form not in FORMATS:
+        raise ValueError(f"log_style must be one of {', '.join(FORMATS)}, not {form!r}")
     if level.upper() not in LEVELS:
         raise ValueError(f"log_level must be one of {', '.join(LEVELS)}, not {level!r}")
     # No line shows these. Under eventlet each record would search all green threads.
     logging.logThreads = logging.logMultiprocessing = False
-    handler = _Output(sys.stderr)
-    handler.setFormatter(LineFormatter())
-    logging.root.handlers[:] = [handler]
+    logging.root.handlers[:] = [_Output(sys.stderr, form == "json")]
     logging.root.setLevel(level.upper())
 
 
@@ -188,7 +229,7 @@ def log_request(logger: logging.Logger, text: str) -> None:
         logger.info("%s", text)
         return
     try:
-        output.add(_line(time.time(), "INFO", logger.name, _process_id(), text))
+        output.add(output.line_of(time.time(), "INFO", logger.name, _process_id(), text))
     except Exception:
         output.handleError(logging.makeLogRecord({"name": logger.name, "msg": text}))
 

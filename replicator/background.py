@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from martlet.conf.options import ConfigError
-from martlet.log import setup_logging
+from martlet.log import FORMATS, setup_logging
 from martlet.service.process_lock import LockHeld, ProcessLock, lock_holder
 from replicator.jobs import JOB_KINDS, Job, jobs_to_run, read_jobs
 from replicator.status_file import STATUS_NAME, read_status
@@ -101,6 +101,9 @@ def _parse(argv: list[str] | None) -> Any:
         metavar="N",
         help=f"time for the jobs to end before they are killed (default {STOP_SECONDS_DEFAULT:g})",
     )
+    parser.add_argument(
+        "--log-style", choices=FORMATS, default=FORMATS[0], help="form of the supervisor's own log"
+    )
     version = importlib.metadata.version("martlet")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
     arguments = parser.parse_args(argv)
@@ -115,7 +118,7 @@ def _run(jobs: list[Job], arguments: Any) -> int:
     """
     :raises ConfigError: another supervisor runs, or the directory cannot be written.
     """
-    setup_logging("INFO")
+    setup_logging("INFO", arguments.log_style)
     run: Path = arguments.run
     try:
         run.mkdir(parents=True, exist_ok=True)

@@ -94,6 +94,6 @@ def load_job(
         values["recon_cache_path"] = values.get("recon_cache_path") or shown_in
     server = read_server_options(defaults, f"{conf_path} [DEFAULT]", StorageServerOptions)
     options = load_options(options_class, values, f"{conf_path} [{section}]")
-    setup_logging(server.log_level)
+    setup_logging(server.log_level, server.log_style)
     set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
     return JobSetup.of(server), options

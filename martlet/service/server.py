@@ -91,6 +91,7 @@ class ServerOptions:
         "limit of file descriptors",
     )
     log_level: str = option("INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    log_style: str = option("text", "Form of the log: text, or json for programs")
     swift_dir: str = option("/etc/martlet", "Directory of martlet.conf and the rings")
     devices: str = option("/srv/node", "Directory that holds the devices")
     mount_check: bool = option(True, "Refuse a device that is not a mount point")
@@ -202,7 +203,7 @@ def _load(
     """
     setup_logging(ServerOptions.log_level)
     options = load_server_options(conf_path, kind)
-    setup_logging(options.log_level)
+    setup_logging(options.log_level, options.log_style)
     cluster = ClusterConf.load(options.swift_dir)
     app = load_pipeline(conf_path, complete_pipeline)
     tls = None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NAME = "martlet-object-expirer"
 SECTION = "object-expirer"
+#: Options of [DEFAULT] that an object server's conf has, too.
+_COMMON = ("swift_dir", "log_level", "log_style")
 
 _EXAMPLES = f"""\
 examples:
@@ -132,7 +134,7 @@ def load_expirer(
         processes=options.processes if processes is None else processes,
         process=options.process if process is None else process,
     )
-    setup_logging(defaults.log_level)
+    setup_logging(defaults.log_level, defaults.log_style)
     set_priority(options.nice_priority, options.ionice_class, options.ionice_priority)
     proxy_conf = conf_path if conf.has_proxy else Path(options.internal_client_conf_path)
     read_ini(proxy_conf)  # so that an error is a sentence
@@ -190,7 +192,7 @@ class _Conf(NamedTuple):
         defaults = dict(parser.defaults())
         values = {n: v for n, v in parser.items(SECTION) if defaults.get(n) != v}
         if parser.has_section("app:object-server"):  # which checks its own options
-            common = {n: v for n, v in defaults.items() if n in ("swift_dir", "log_level")}
+            common = {n: v for n, v in defaults.items() if n in _COMMON}
             return cls(common, values, False)
         return cls(defaults, values, parser.has_section("pipeline:main"))
 

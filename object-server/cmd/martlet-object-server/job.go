@@ -122,7 +122,7 @@ func startJob(o *jobOptions, name string, priority func(*conf.Config) background
 	j := &job{options: o, config: config, level: &slog.LevelVar{}}
 	j.level.Set(config.LogLevel)
 	log := newLines(stderr)
-	j.logger = newLogger(log, j.level)
+	j.logger = newLogger(log, j.level, config.LogJSON)
 	options := frame.Defaults()
 	options.Name, options.Checksum = name+" "+config.BindIP, config.Grid.Checksum
 	if j.certs, err = certs.Load(config.Grid.TLS); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -71,9 +72,36 @@ type promptHandler struct {
 	lines *lines
 }
 
-// newLogger returns a logger whose lines wait in l, except warnings and errors.
-func newLogger(l *lines, level slog.Leveler) *slog.Logger {
-	return slog.New(promptHandler{slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}), l})
+// newLogger returns a logger whose lines wait in l, except warnings and errors. Lines of JSON have the keys of the Python
+// services: time, level, logger, pid, message and trans_id.
+func newLogger(l *lines, level slog.Leveler, isJSON bool) *slog.Logger {
+	if !isJSON {
+		return slog.New(promptHandler{slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}), l})
+	}
+	handler := slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level, ReplaceAttr: asInPython})
+	return slog.New(promptHandler{handler, l}).With("logger", "martlet-object-server", "pid", os.Getpid())
+}
+
+// asInPython gives what both languages log the same name and form.
+func asInPython(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch a.Key {
+	case slog.TimeKey:
+		if a.Value.Kind() == slog.KindTime {
+			return slog.String(a.Key, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+		}
+	case slog.MessageKey:
+		a.Key = "message"
+	case "txn":
+		a.Key = "trans_id"
+	case slog.LevelKey:
+		if a.Value.Any() == slog.LevelWarn {
+			return slog.String(a.Key, "WARNING")
+		}
+	}
+	return a
 }
 
 // Handle implements slog.Handler.

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -41,7 +46,7 @@ func TestLinesGoTogetherAndWarningsAtOnce(t *testing.T) {
 		}
 		due = append(due, f)
 	}
-	logger := newLogger(l, slog.LevelInfo).With("server", "s")
+	logger := newLogger(l, slog.LevelInfo, false).With("server", "s")
 	for range 3 {
 		logger.Info("request")
 	}
@@ -81,7 +86,7 @@ func TestLinesComeInTimeByThemselves(t *testing.T) {
 	logger := newLogger(newLines(writerFunc(func(p []byte) (int, error) {
 		arrived <- string(p)
 		return len(p), nil
-	})), slog.LevelInfo)
+	})), slog.LevelInfo, false)
 	logger.Info("request")
 	select {
 	case text := <-arrived:
@@ -90,6 +95,38 @@ func TestLinesComeInTimeByThemselves(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("the line did not come")
+	}
+}
+
+func TestLinesOfJSONHaveTheKeysOfPython(t *testing.T) {
+	var out bytes.Buffer
+	l := newLines(&out)
+	logger := newLogger(l, slog.LevelInfo, true)
+	logger.Info("request", "txn", "tx1", "path", "/a/\"b\nc", "time", "noon")
+	logger.Warn("careful", "error", errors.New("no room"))
+	l.flush()
+	rows := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(rows) != 2 {
+		t.Fatal(out.String())
+	}
+	wanted := []map[string]any{
+		{"level": "INFO", "message": "request", "trans_id": "tx1", "path": "/a/\"b\nc", "time": "noon"},
+		{"level": "WARNING", "message": "careful", "error": "no room"},
+	}
+	for i, row := range rows {
+		var found map[string]any
+		if err := json.Unmarshal([]byte(row), &found); err != nil {
+			t.Fatal(row, err)
+		}
+		wanted[i]["logger"], wanted[i]["pid"] = "martlet-object-server", float64(os.Getpid())
+		for key, value := range wanted[i] {
+			if found[key] != value {
+				t.Errorf("%s is %v, want %v", key, found[key], value)
+			}
+		}
+	}
+	if !regexp.MustCompile(`^{"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z",`).MatchString(rows[1]) {
+		t.Error(rows[1])
 	}
 }
 

@@ -141,7 +141,7 @@ func serve(path string, stdout, stderr io.Writer) error {
 	level.Set(config.LogLevel)
 	log := newLines(stderr)
 	defer log.flush()
-	logger := newLogger(log, &level)
+	logger := newLogger(log, &level, config.LogJSON)
 	reloads := newReloader(path, &level, logger)
 	go reloads.run()
 	listener, err := listen(config)

@@ -30,6 +30,7 @@ type Config struct {
 	MaxClients int // requests served at once
 
 	LogLevel    slog.Level
+	LogJSON     bool
 	LogRequests bool
 
 	ClientTimeout          time.Duration // for each piece of a body, and for the headers of a request

@@ -43,6 +43,7 @@ func (c *Config) options() []option.Option {
 		option.New(defaultSection, "metrics_from", "0.0.0.0/0, ::/0", networks(&c.MetricsFrom)),
 		option.New(defaultSection, "max_clients", "1024", c.setMaxClients),
 		option.New(defaultSection, "log_level", "INFO", option.LogLevel(&c.LogLevel)),
+		option.New(defaultSection, "log_style", "text", option.LogStyle(&c.LogJSON)),
 		option.New(defaultSection, "client_timeout", "60.0", option.Seconds(&c.ClientTimeout)),
 		option.New(defaultSection, "keepalive_timeout", "600.0", option.Seconds(&c.KeepaliveTimeout)),
 		option.New(defaultSection, "shutdown_timeout", "30.0", option.Seconds(&c.ShutdownTimeout)),

@@ -105,6 +105,17 @@ func List(into *[]string) func(string) error {
 	}
 }
 
+// LogStyle stores whether the log is JSON.
+func LogStyle(isJSON *bool) func(string) error {
+	return func(value string) error {
+		if value != "text" && value != "json" {
+			return errors.New("must be text or json")
+		}
+		*isJSON = value == "json"
+		return nil
+	}
+}
+
 // LogLevel stores a log level by the name that Python has for it.
 func LogLevel(into *slog.Level) func(string) error {
 	return func(value string) error {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import subprocess
@@ -282,3 +283,31 @@ def test_the_end_of_the_interpreter_writes_what_waits(end: str) -> None:
     code = _REQUESTS_OF_A_PROCESS.format(end=end)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.count(" waits\n") == 1
+
+
+def test_json(start: Callable[[], io.StringIO], log: logging.Logger) -> None:
+    written = start()
+    setup_logging("INFO", "json")
+    log_request(log, "request path='/v1/a/trans_id=fake x' \"é\" status=200 trans_id=tx1-2")
+    log.warning("two\nlines")
+    try:
+        raise ValueError("bad\nvalue")
+    except ValueError:
+        log.exception("failed trans_id=%s", "tx3")
+    rows = [json.loads(line) for line in written.getvalue().splitlines()]
+    common = {"time": "2023-11-14T22:13:20.500Z", "logger": log.name, "pid": os.getpid()}
+    assert rows[0] == {
+        **common,
+        "level": "INFO",
+        "message": "request path='/v1/a/trans_id=fake x' \"é\" status=200 trans_id=tx1-2",
+        "trans_id": "tx1-2",
+    }
+    assert rows[1] == {**common, "level": "WARNING", "message": "two\nlines"}
+    assert (rows[2]["level"], rows[2]["trans_id"]) == ("ERROR", "tx3")
+    assert rows[2]["traceback"].endswith("ValueError: bad\nvalue")
+    assert len(rows) == 3
+
+
+def test_an_unknown_style() -> None:
+    with pytest.raises(ValueError, match="log_style must be one of text, json"):
+        setup_logging("INFO", "xml")
