@@ -339,3 +339,23 @@ func TestPassesGoOn(t *testing.T) {
 		t.Errorf("figures %s", text)
 	}
 }
+
+// What a lock protects stays, and is counted. A marker may hide it.
+func TestLocks(t *testing.T) {
+	h := newHost(t)
+	rules := []Rule{{Days: number(3), NoncurrentDays: number(3)}}
+	h.containers.set("/a/c", rules)
+	h.containers.set("/a/v", rules, "x-container-sysmeta-versions-enabled", "true")
+	held := []string{"X-Backend-Lock-Hold", "on"}
+	h.put("/a/c/k", days(9), held...)
+	locked, free, last := days(20), days(19), days(18)
+	h.put("/a/v/k", locked, append(held, "X-Backend-Version-Id", locked.String())...)
+	h.putVersion("/a/v/k", free)
+	h.put("/a/v/k", last, append(held, "X-Backend-Version-Id", last.String())...)
+	expect(t, h.pass(), Report{Removed: 1, Expired: 1, Refused: 2})
+	h.has(true, "/a/c/k")
+	h.has(true, "/a/v/k", "X-Backend-Version-Id", locked.String())
+	h.has(true, "/a/v/k", "X-Backend-Version-Id", last.String())
+	h.has(false, "/a/v/k", "X-Backend-Version-Id", free.String())
+	h.has(false, "/a/v/k")
+}
