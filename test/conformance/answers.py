@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# Specific to one connection or one server.
+# Specific to one connection or one server; the policy is that of the filter console.
 _IGNORED = [
     "connection",
+    "content-security-policy",
     "date",
     "keep-alive",
     "server",
