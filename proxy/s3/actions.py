@@ -94,6 +94,8 @@ def access_of(call: Call, name: str) -> Access | None:
 
 
 def _bucket_actions(call: Call, name: str) -> tuple[str, ...]:
+    if name == "delete":
+        return _named(_bypass(call))  # beside the deletion of each key
     action = _BUCKET.get((call.method, name))
     if action is None and name in _SETTINGS:
         action = f"{'Get' if call.method == 'GET' else 'Put'}{_SETTINGS[name]}"
@@ -109,9 +111,12 @@ def _object_actions(call: Call, name: str) -> tuple[str, ...]:
     if words == "PutObject":
         more = (action for header, action in _WITH_HEADERS.items() if header in call.headers)
         words = " ".join([words, *more])
-    if is_true(call.headers.get("x-amz-bypass-governance-retention")):
-        words += " BypassGovernanceRetention"
-    return _named(words)
+    return _named(f"{words} {_bypass(call)}")
+
+
+def _bypass(call: Call) -> str:
+    is_wanted = is_true(call.headers.get("x-amz-bypass-governance-retention"))
+    return "BypassGovernanceRetention" if is_wanted else ""
 
 
 def _named(words: str) -> tuple[str, ...]:

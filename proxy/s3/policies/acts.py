@@ -111,7 +111,8 @@ class Access:
         if source is not None and method in _READS and _is_about(source, container, key):
             return source
         if self.deletes_keys and container == main.bucket and key:
-            return main._replace(actions=(delete_action(version),), key=key, version=version)
+            actions = (delete_action(version), *main.actions)
+            return main._replace(actions=actions, key=key, version=version)
         if self.deletes_keys:
             return None
         is_bucket = container.removesuffix(SEGMENTS) == main.bucket

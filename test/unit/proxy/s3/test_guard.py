@@ -165,6 +165,18 @@ def test_each_key_of_a_multiple_delete_is_judged() -> None:
         assert "DELETE /v1/AUTH_blue/box/a/1" in deletes
 
 
+def test_a_bypass_of_governance_is_an_action_of_its_own() -> None:
+    document = b"<Delete><Object><Key>k</Key></Object></Delete>"
+    digest = hashlib.md5(document, usedforsecurity=False).digest()
+    headers = {"Content-MD5": base64.b64encode(digest).decode()}
+    bypass = {"x-amz-bypass-governance-retention": "true"}
+    for more, code in (({}, ""), (bypass, "AccessDenied")):
+        cluster = Cluster(deny("BypassGovernanceRetention"))
+        sent = {**headers, **more}
+        assert cluster.ask("blue:ann", "POST", "/box?delete", sent, document) == (200, code)
+        assert cluster.ask("blue:ann", "DELETE", "/box/k", more)[1] == code
+
+
 def test_conditions_see_the_request() -> None:
     def decide(condition: Any, path: str = "/box/k", method: str = "GET", **headers: str) -> int:
         cluster = Cluster(allow("*", Condition=condition))
