@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ BYTES_MAX = 256 << 20
 LISTINGS_MAX = 200
 WARM_UP_OBJECTS = 128
 WARM_UP_BYTES = 4096
+READY_SECONDS_MAX = 30.0
 
 
 class WrongContent(Exception):
@@ -93,18 +95,27 @@ def send(
 
 
 def warm_up(running: Running, target: Target, options: Options) -> None:
-    """Make the container; write and read some objects, one of them compared byte by byte.
+    """Make the container, as soon as the peer can; write and read some objects.
 
     :raises WrongContent: the answers are not as they must be.
     """
     names = [f"{target.container}/warm-{number}" for number in range(WARM_UP_OBJECTS)]
+    for step in (target.make_container(target.container), target.put(names[0], WARM_UP_BYTES)):
+        _await_success(running, target, step)
     for steps in (
-        [target.make_container(target.container)],
         [target.put(name, WARM_UP_BYTES) for name in names],
         [target.get(name, WARM_UP_BYTES) for name in names],
     ):
         outcome = send(running, target, steps, options.clients, options.processes)
         if outcome.failures:
+            raise WrongContent(outcome.failures[0])
+
+
+def _await_success(running: Running, target: Target, step: Step) -> None:
+    """Send a request again while the peer, which already listens, is not ready."""
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while (outcome := send(running, target, [step], 1, 1)).failures:
+        if time.monotonic() > deadline:
             raise WrongContent(outcome.failures[0])
 
 
