@@ -60,4 +60,3 @@ func (n *Name) Version(v *format.Version) (*format.Metadata, error) {
 	}
 	return record.Metadata()
 }
-

@@ -12,7 +12,7 @@ func TestFiguresOfBackgroundPrograms(t *testing.T) {
 	cache := t.TempDir()
 	r := New("test", t.TempDir(), t.TempDir(), cache, nil)
 	written := map[string]map[string]any{
-		"object":  {"object_replication_last": 12.5, "replication_stats": map[string]int{"in_sync": 3}, "other": 1, "expired_last_pass": 4,
+		"object": {"object_replication_last": 12.5, "replication_stats": map[string]int{"in_sync": 3}, "other": 1, "expired_last_pass": 4,
 			"object_lifecycle": map[string]int{"expired": 5}},
 		"account": {"account_audits_passed": 7},
 		"drive":   {"drive_audit_errors": 2},
