@@ -64,6 +64,8 @@ def _proxy_conf(plan: Plan, host: Host) -> Sections:
             factory = name.replace("-", "_")
             options = _OPTIONS.get(name, {})
             sections[f"filter:{name}"] = {"use": f"egg:martlet#{factory}", **options}
+    trusted = ", ".join(one.ip for one in plan.hosts)  # each host has a TLS terminator
+    sections["filter:gatekeeper"]["trusted_proxies"] = trusted
     sections["filter:cache"].update(_caches(plan)["filter:cache"])
     sections["filter:tempauth"].update(
         {
@@ -139,6 +141,9 @@ frontend https
     bind :::443 v4v6 ssl crt {CERTIFICATE} alpn http/1.1
     # Figures and lists of devices are for the operator's network.
     http-request deny deny_status 404 if {{ path -i /metrics }} || {{ path_beg -i /recon/ }}
+    # The proxies believe them on connections from here: trusted_proxies of gatekeeper.
+    http-request set-header X-Forwarded-For %[src]
+    http-request set-header X-Forwarded-Proto https
     # The signature of an S3 request covers its path and headers: nothing else is changed.
     default_backend proxies
 

@@ -3,7 +3,8 @@
 
 System metadata and ``X-Backend-*`` headers control the services. A client that could send them
 could control the services as well; a client that could read them would see internal data. Place
-the filter directly after catch_errors.
+the filter directly after catch_errors. It also finds the client behind a trusted proxy, because all
+filters to the right may ask for its address.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from martlet.conf.options import option
 from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.log import get_logger
+from proxy.middleware.frame.client_address import networks_of, see_client
 
 log = get_logger("proxy.gatekeeper")
 
@@ -50,6 +52,17 @@ class GatekeeperOptions:
     allow_reserved_names_header: bool = option(
         False, "Let clients use reserved names with X-Allow-Reserved-Names; for tests only"
     )
+    trusted_proxies: list[str] = option(
+        [],
+        "Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto tell the client's "
+        "address and scheme",
+    )
+
+    def __post_init__(self) -> None:
+        try:
+            networks_of(self.trusted_proxies)
+        except ValueError as error:
+            raise ValueError(f"trusted_proxies: {error}") from None
 
 
 class Gatekeeper:
@@ -59,9 +72,12 @@ class Gatekeeper:
         self._app = app
         self._shunt_timestamp = options.shunt_inbound_x_timestamp
         self._allow_reserved_names = options.allow_reserved_names_header
+        self._trusted = networks_of(options.trusted_proxies)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Strip private headers from the request, and later from the response."""
+        if self._trusted:
+            see_client(environ, self._trusted)
         self._clean_request(environ)
 
         def start_clean_response(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
