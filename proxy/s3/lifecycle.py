@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import lru_cache
 
 from martlet.http.response import Response
@@ -42,17 +42,20 @@ def delete_lifecycle(call: Call) -> Response:
     return empty(204)
 
 
-def expiration(call: Call, size: int, tags: Mapping[str, str], written: float) -> dict[str, str]:
+def expiration(call: Call, facts: Callable[[], Facts | None]) -> dict[str, str]:
     """The header that tells when the object of the request expires; empty if it does not.
 
-    It is the current version. The client must have been authorized before.
+    The client must have been authorized before.
+
+    :param facts: the current version, asked for if the bucket has rules; None if no rule holds.
     """
     try:
         document = settings.read(call, _NAME)
         rules = () if document is None else _rules(document)
     except S3Error:  # GetBucketLifecycleConfiguration tells it; the object was served
         return {}
-    expiry = expiry_of(rules, Facts(call.key, size, tags, written))
+    known = facts() if rules else None
+    expiry = None if known is None else expiry_of(rules, known)
     return {} if expiry is None else {_HEADER: expiry.header()}
 
 

@@ -34,6 +34,7 @@ from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.lifecycle import Facts
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody
 from proxy.s3.wire.tags import tags_of_stored
 
@@ -50,11 +51,15 @@ def put_object(call: Call) -> Response:
     sealing = sealing_of(call)
     stored, checksum = store(call, call.bucket, call.key, headers, sealing=sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
-    size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))
-    shown |= expiration(call, size, tags, time.time())
+    shown |= expiration(call, lambda: _facts(call, headers))
     if "x-object-version-id" in stored:
         shown["x-amz-version-id"] = stored["x-object-version-id"]
     return empty(200, shown)
+
+
+def _facts(call: Call, headers: Mapping[str, str]) -> Facts:
+    size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))
+    return Facts(call.key, size, tags, time.time())
 
 
 def store(

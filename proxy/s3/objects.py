@@ -28,6 +28,7 @@ from proxy.s3.object_headers import (
 from proxy.s3.wire import addressing
 from proxy.s3.wire.customer_key import CustomerKey
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.lifecycle import Facts
 from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
 
@@ -55,7 +56,7 @@ def read_object(call: Call) -> Response:
     shown = shown_headers(headers)
     shown.update(shown_of_stored(key, headers))
     shown.update(shown_lock(headers))
-    shown.update(_expiration(call, headers))
+    shown.update(expiration(call, lambda: _facts(call, headers)))
     shown.update(overrides)
     if is_true_mode(call) and status == 200:
         shown.update(shown_checksum(headers))
@@ -90,15 +91,15 @@ def _open(
         raise
 
 
-def _expiration(call: Call, stored: Headers) -> dict[str, str]:
-    """The header about the rule that expires the object; empty without one."""
+def _facts(call: Call, stored: Headers) -> Facts | None:
+    """The current version for rules; None if it is another version, or has a time of its own."""
     written = stored.get("x-backend-data-timestamp") or stored.get("x-timestamp")
     if "versionId" in call.params or "x-delete-at" in stored or not written:
-        return {}
+        return None
     whole = stored.get("content-range", "").rpartition("/")[2] or stored.get("content-length", "")
     size = int(whole) if whole.isdecimal() else 0
     tags = tags_of_stored(stored.get(TAGGING))
-    return expiration(call, size, tags, float(Timestamp(written)))
+    return Facts(call.key, size, tags, float(Timestamp(written)))
 
 
 def head_version(call: Call) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ class StorageApp:
         self.acl: str | None = None
         self.seen: list[Environ] = []
         self.bodies: list[bytes] = []
+        self._noting = threading.Lock()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if LOOK_UP in environ:
@@ -36,8 +38,9 @@ class StorageApp:
             info = self.infos.get(environ["PATH_INFO"], unknown)
             environ[LOOK_UP](SimpleNamespace(info=lambda: info))
             return Response(204)(environ, start_response)
-        self.seen.append(environ)
-        self.bodies.append(environ["wsgi.input"].read())
+        with self._noting:  # requests of several threads are in the same order in both lists
+            self.seen.append(environ)
+            self.bodies.append(environ["wsgi.input"].read())
         request = Request(environ)
         request.acl = self.acl
         refusal = environ.get("swift.authorize", lambda request: None)(request)

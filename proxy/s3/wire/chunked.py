@@ -79,7 +79,7 @@ class ChunkSigner:
     def _check(self, algorithm: str, rest: str, signature: str) -> None:
         timestamp, scope, _ = self._chunks
         text = f"{algorithm}\n{timestamp}\n{scope}\n{self._previous}\n{rest}"
-        own = hmac.new(self._key(), text.encode("latin-1"), hashlib.sha256).hexdigest()
+        own = hmac.digest(self._key(), text.encode("latin-1"), "sha256").hex()
         if not hmac.compare_digest(own.encode("ascii"), signature.encode("latin-1")):
             fields = {"StringToSign": text, "SignatureProvided": signature}
             raise S3Error("SignatureDoesNotMatch", fields=fields)

@@ -221,7 +221,7 @@ def _claim(
         return signing_key_of(secret, stated.scope.date, stated.scope.region)
 
     def sign(secret: str) -> str:
-        return hmac.new(signing_key(secret), text, hashlib.sha256).hexdigest()
+        return hmac.digest(signing_key(secret), text, "sha256").hex()
 
     return Claim(
         access_key=stated.scope.access_key,
@@ -296,7 +296,7 @@ def signing_key_of(secret: str, date: str, region: str) -> bytes:
     """The key of one day and region, derived from a user's secret."""
     key = f"AWS4{secret}".encode("utf-8", "surrogatepass")
     for word in (date, region, "s3", _TERMINATOR):
-        key = hmac.new(key, word.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+        key = hmac.digest(key, word.encode("utf-8", "surrogatepass"), "sha256")
     return key
 
 

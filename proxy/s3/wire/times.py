@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 #: The sentence about a request without a time.
 NO_DATE = "AWS authentication requires a valid Date or x-amz-date header"
 _AMZ = re.compile(r"(\d{8})T(\d{6})Z", re.ASCII)
 
 
+@lru_cache(1024)  # bounded: clients choose the texts; many requests of a second have the same
 def parse_amz_date(text: str) -> float | None:
     """Seconds since 1970 of ``20150830T123600Z``; None if it is malformed."""
     if not _AMZ.fullmatch(text):
