@@ -135,17 +135,20 @@ def delete_action(version: str) -> str:
 
 def act_of_swift(request: Request, container: str, key: str) -> Act | None:
     """The act of a request of Swift's API; None for what policies say nothing about."""
-    environ, method = request.environ, request.method
+    method = request.method
     bucket = container.removesuffix(SEGMENTS)
     if bucket != container and key:
         key = _key_of_part(key)
     actions = _object_actions(request) if key else _container_actions(request)
     if not actions:
         return None
-    version = ""
-    if method != "PUT" and "version-id" in environ.get("QUERY_STRING", ""):
-        version = request.params.get("version-id", "")
+    version = "" if method == "PUT" else version_of(request)
     return Act(actions, bucket, key, _facts_of_swift(request), version)
+
+
+def version_of(request: Request) -> str:
+    """The version that the query names, empty without one."""
+    return request.params.get("version-id", "") if request.environ.get("QUERY_STRING") else ""
 
 
 def _key_of_part(name: str) -> str:
@@ -158,18 +161,17 @@ def _key_of_part(name: str) -> str:
 
 def _object_actions(request: Request) -> tuple[str, ...]:
     method = request.method
-    version = "version-id" in request.environ.get("QUERY_STRING", "")
     if method in _READS:
-        return ("s3:getobjectversion" if version else "s3:getobject",)
+        return ("s3:getobjectversion" if version_of(request) else "s3:getobject",)
     if method == "DELETE":
-        return (delete_action("x" if version else ""),)
+        return (delete_action(version_of(request)),)
     return ("s3:putobject",) if method in ("PUT", "POST") else ()
 
 
 def _container_actions(request: Request) -> tuple[str, ...]:
     environ, method = request.environ, request.method
     if method in _READS:
-        is_of_versions = "versions" in environ.get("QUERY_STRING", "")
+        is_of_versions = bool(environ.get("QUERY_STRING")) and "versions" in request.params
         return ("s3:listbucketversions" if is_of_versions else "s3:listbucket",)
     if method == "DELETE":
         return ("s3:deletebucket",)

@@ -27,6 +27,7 @@ from proxy.s3.policies.acts import (
     Act,
     act_of_swift,
     is_granted,
+    version_of,
 )
 from proxy.s3.wire.acl import Grants, grants_of_stored, without_public
 from proxy.s3.wire.errors import S3Error
@@ -101,9 +102,12 @@ def _check(app: WSGIApp, check: Check, client: Client, request: Request) -> Resp
         denial = check(request) if is_free else None
         if is_free and (denial is None or access is None):
             return denial
-        act = _act_of(access, request, container, key)
     except BadNameError:
         return check(request)  # the app refuses it
+    try:
+        act = _act_of(access, request, container, key)
+    except BadNameError:
+        return error_response(400, "The query is not UTF-8.")  # not all of the app looks at it
     if is_free:
         return denial if act is None else _unless_lent(access, act, denial)
     if act is None:
@@ -137,10 +141,7 @@ def has_rules(info: Info) -> bool:
 
 def _act_of(access: Access | None, request: Request, container: str, key: str) -> Act | None:
     if access is not None:
-        version = ""
-        if "version-id" in request.environ.get("QUERY_STRING", ""):
-            version = request.params.get("version-id", "")
-        act = access.act_of(request.method, container, key, version)
+        act = access.act_of(request.method, container, key, version_of(request))
         if act is not None or (access.deletes_keys and not key):
             return act
     return act_of_swift(request, container, key)

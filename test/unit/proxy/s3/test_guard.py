@@ -109,6 +109,27 @@ def test_the_methods_of_swift_have_actions() -> None:
     assert cluster.swift("blue:ann", "POST", "box", X_Container_Meta_A="b") == 204
 
 
+@pytest.mark.parametrize(
+    ("action", "method", "path"),
+    [
+        ("ListBucket", "GET", "box?prefix=versions"),
+        ("GetObject", "GET", "box/k?a=version-id"),
+        ("GetObject", "GET", "box/k?version-id="),
+        ("DeleteObject", "DELETE", "box/k?version-id"),
+        ("ListBucketVersions", "GET", "box?version%73"),
+        ("GetObjectVersion", "GET", "box/k?version%2Did=1.00000"),
+        ("DeleteObjectVersion", "DELETE", "box/k?version%2Did=1.00000"),
+    ],
+)
+def test_a_query_is_judged_as_it_is_carried_out(action: str, method: str, path: str) -> None:
+    assert Cluster(deny(action)).swift("blue:ann", method, path) == 403
+
+
+@pytest.mark.parametrize("path", ["box?a=%ff", "box/k?a=%ff"])
+def test_a_query_that_cannot_be_read_is_refused(path: str) -> None:
+    assert Cluster(deny("*")).swift("blue:ann", "GET", path) == 400
+
+
 def test_the_owner_cannot_be_locked_out() -> None:
     cluster = Cluster(deny("*"))
     assert cluster.ask("blue:ann", "GET", "/box") == REFUSED
