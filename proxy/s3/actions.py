@@ -71,6 +71,8 @@ _WITH_HEADERS: Mapping[str, str] = {
     "x-amz-object-lock-mode": "PutObjectRetention",
     "x-amz-object-lock-legal-hold": "PutObjectLegalHold",
 }
+#: The requests that the header x-amz-copy-source makes copies. It has no meaning in others.
+_COPIES = frozenset([("PUT", ""), ("PUT", "uploadId")])
 _LISTINGS = ("prefix", "delimiter", "max-keys")
 
 
@@ -86,7 +88,7 @@ def access_of(call: Call, name: str) -> Access | None:
     actions = _object_actions(call, name) if call.key else _bucket_actions(call, name)
     main = Act(actions, call.bucket, call.key, facts.of, version)
     source = None
-    if call.key and "x-amz-copy-source" in call.headers:
+    if (call.method, name) in _COPIES and call.key and "x-amz-copy-source" in call.headers:
         found = source_of(call)
         action = "s3:getobjectversion" if found.version else "s3:getobject"
         source = Act((action,), found.bucket, found.key, facts.of_source, found.version)

@@ -155,6 +155,23 @@ def test_the_container_of_parts_is_made_for_whom_a_policy_allows() -> None:
     assert "PUT /v1/AUTH_blue/box+segments" in cluster.storage.calls
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "action"),
+    [
+        ("GET", "/box/k?versionId=1.00000", "GetObjectVersion"),
+        ("GET", "/box/k?tagging", "GetObjectTagging"),
+        ("GET", "/box/k?acl", "GetObjectAcl"),
+        ("PUT", "/box/k?tagging", "PutObjectTagging"),
+    ],
+)
+def test_only_a_copy_reads_the_source_of_one(method: str, path: str, action: str) -> None:
+    headers = {"x-amz-copy-source": "box/k"}
+    body = b"<Tagging><TagSet/></Tagging>" if method == "PUT" else b""
+    assert Cluster(allow("GetObject")).ask("red:rob", method, path, headers, body) == REFUSED
+    assert Cluster(deny(action)).ask("blue:ann", method, path, headers, body) == REFUSED
+    assert Cluster(allow(action)).ask("red:rob", method, path, headers, body)[0] == 200
+
+
 def test_both_ends_of_a_copy_are_judged() -> None:
     headers = {"x-amz-copy-source": "box/from"}
     both = [
