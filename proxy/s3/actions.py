@@ -9,6 +9,7 @@ from martlet.conf.options import is_true
 from proxy.s3.call import Call
 from proxy.s3.copy_object import source_of
 from proxy.s3.policies.acts import Access, Act, wsgi_to_text
+from proxy.s3.wire.acl import has_grants
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.policy_conditions import REQUEST_TAG
 from proxy.s3.wire.tags import tags_of_header
@@ -67,7 +68,6 @@ _OF_ANY_VERSION: Mapping[tuple[str, str], str] = {
 #: What a write asks for beside the object -> the action.
 _WITH_HEADERS: Mapping[str, str] = {
     "x-amz-tagging": "PutObjectTagging",
-    "x-amz-acl": "PutObjectAcl",
     "x-amz-object-lock-mode": "PutObjectRetention",
     "x-amz-object-lock-legal-hold": "PutObjectLegalHold",
 }
@@ -111,7 +111,9 @@ def _object_actions(call: Call, name: str) -> tuple[str, ...]:
         words = words.replace("Object", "ObjectVersion")
     words = words or _OF_ANY_VERSION.get(request) or "PutObject"
     if words == "PutObject":
-        more = (action for header, action in _WITH_HEADERS.items() if header in call.headers)
+        more = [action for header, action in _WITH_HEADERS.items() if header in call.headers]
+        if has_grants(call.headers):
+            more.append("PutObjectAcl")
         words = " ".join([words, *more])
     return _named(f"{words} {_bypass(call)}")
 

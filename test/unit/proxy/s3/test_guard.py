@@ -215,6 +215,14 @@ def test_a_bypass_of_governance_is_an_action_of_its_own() -> None:
         assert cluster.ask("blue:ann", "DELETE", "/box/k", more)[1] == code
 
 
+@pytest.mark.parametrize("header", ["x-amz-acl", "x-amz-grant-read"])
+def test_a_write_with_an_acl_needs_the_right_to_set_it(header: str) -> None:
+    headers = {header: "public-read" if header == "x-amz-acl" else 'id="red:rob"'}
+    cluster = Cluster(deny("PutObjectAcl"))
+    assert cluster.ask("blue:ann", "PUT", "/box/k", headers) == REFUSED
+    assert cluster.ask("blue:ann", "POST", "/box/k?uploads", headers) == REFUSED
+
+
 def test_conditions_see_the_request() -> None:
     def decide(condition: Any, path: str = "/box/k", method: str = "GET", **headers: str) -> int:
         cluster = Cluster(allow("*", Condition=condition))
