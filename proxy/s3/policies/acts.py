@@ -34,6 +34,10 @@ ACL_HEADERS = (
     "HTTP_X_REMOVE_CONTAINER_READ",
     "HTTP_X_REMOVE_CONTAINER_WRITE",
 )
+#: The beginnings of the headers that change a container.
+_CHANGES = ("HTTP_X_CONTAINER_", "HTTP_X_REMOVE_", "HTTP_X_VERSIONS_", "HTTP_X_HISTORY_")
+#: The actions of a request of Swift's API that has one of `ACL_HEADERS`.
+SETS_ACL = ("s3:putbucketacl",)
 
 #: Permissions of a bucket's ACL -> the actions that they allow.
 BUCKET_PERMISSIONS: Mapping[str, frozenset[str]] = {
@@ -176,8 +180,13 @@ def _container_actions(request: Request) -> tuple[str, ...]:
     if method == "DELETE":
         return ("s3:deletebucket",)
     if method in ("PUT", "POST") and any(name in environ for name in ACL_HEADERS):
-        return ("s3:putbucketacl",)
+        return SETS_ACL
     return ()
+
+
+def sets_acl_only(environ: Environ) -> bool:
+    """Whether a request of Swift's API changes nothing of a container but its ACLs."""
+    return all(name in ACL_HEADERS for name in environ if name.startswith(_CHANGES))
 
 
 def _facts_of_swift(request: Request) -> FactsOf:

@@ -23,10 +23,12 @@ from proxy.s3.policies.acts import (
     BUCKET_PERMISSIONS,
     COMMON_FACTS,
     SEGMENTS,
+    SETS_ACL,
     Access,
     Act,
     act_of_swift,
     is_granted,
+    sets_acl_only,
     version_of,
 )
 from proxy.s3.wire.acl import Grants, grants_of_stored, without_public
@@ -175,14 +177,17 @@ def _judge(
     if rules.block.block_public_acls and _sets_public_acl(environ):
         return error_response(403, "The public-access block of the bucket forbids this ACL.")
     if denial is not None and _is_allowed(asked, act, rules, decision):
-        if not act.key:
-            environ[OWNER] = True  # the app shows and sets ACLs only with it
+        if not act.key and (access is not None or act.actions == SETS_ACL):
+            environ[OWNER] = True  # the app shows and sets ACLs only with it, and keys too
         return None
     return _unless_lent(access, act, denial)
 
 
 def _is_allowed(asked: _Asked, act: Act, rules: _Rules, decision: Decision) -> bool:
     """Whether the policy or the ACL of the bucket allows what the check refuses."""
+    is_of_swift = S3_ACCESS not in asked.request.environ
+    if is_of_swift and act.actions == SETS_ACL and not sets_acl_only(asked.request.environ):
+        return False
     if decision is Decision.ALLOW and _may_be_lent(asked, act, rules):
         return True
     return is_granted(act, rules.grants, asked.client, BUCKET_PERMISSIONS)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from policed_bucket import REFUSED, Cluster, allow, deny, for_box
 
+from martlet.http.environ import OWNER
+
 #: Operations and the actions that they need.
 OPERATIONS = [
     ("GET", "/box/k", "GetObject"),
@@ -128,6 +130,34 @@ def test_a_query_is_judged_as_it_is_carried_out(action: str, method: str, path: 
 @pytest.mark.parametrize("path", ["box?a=%ff", "box/k?a=%ff"])
 def test_a_query_that_cannot_be_read_is_refused(path: str) -> None:
     assert Cluster(deny("*")).swift("blue:ann", "GET", path) == 400
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "is_owner"),
+    [
+        ("ListBucket", "GET", False),
+        ("ListBucket", "HEAD", False),
+        ("DeleteBucket", "DELETE", False),
+        ("PutBucketAcl", "POST", True),
+    ],
+)
+def test_a_policy_shows_nobody_the_keys_of_a_container(
+    action: str, method: str, is_owner: bool
+) -> None:
+    cluster = Cluster(allow(action))
+    headers = {"X_Container_Read": ".r:*"} if method == "POST" else {}
+    assert cluster.swift("red:rob", method, "box", **headers) < 300
+    assert bool(cluster.storage.environ.get(OWNER)) is is_owner
+    assert cluster.swift("blue:ann", method, "box", **headers) < 300
+    assert cluster.storage.environ.get(OWNER)
+
+
+def test_the_right_to_set_an_acl_is_for_nothing_else() -> None:
+    cluster = Cluster(allow("PutBucketAcl"))
+    for name in ("X_Container_Meta_Temp_Url_Key", "X_Container_Sync_To", "X_Versions_Enabled"):
+        headers = {"X_Container_Read": ".r:*", name: "x"}
+        assert cluster.swift("red:rob", "POST", "box", **headers) == 403
+        assert cluster.swift("blue:ann", "POST", "box", **headers) == 204
 
 
 def test_the_owner_cannot_be_locked_out() -> None:
