@@ -255,13 +255,13 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 	return nil
 }
 
-// readsHeads tells whether the metadata of old versions count: their tags, and their parts.
+// readsHeads tells whether the metadata of old versions count: their tags, their parts, and the sizes of large objects.
 func (b *bucket) readsHeads() bool {
 	if b.hasParts {
 		return true
 	}
 	for i := range b.rules {
-		if len(b.rules[i].Tags) > 0 {
+		if r := &b.rules[i]; len(r.Tags) > 0 || r.LargerThan != nil || r.SmallerThan != nil {
 			return true
 		}
 	}

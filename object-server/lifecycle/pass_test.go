@@ -359,3 +359,16 @@ func TestLocks(t *testing.T) {
 	h.has(false, "/a/v/k", "X-Backend-Version-Id", free.String())
 	h.has(false, "/a/v/k")
 }
+
+// The size of an old version that is a large object is that of its segments.
+func TestSizesOfOldVersions(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{NoncurrentDays: number(1), SmallerThan: number(1000)}}, "x-container-sysmeta-versions-enabled", "true")
+	large, small := days(9), days(8)
+	h.put("/a/c/k", large, "X-Backend-Version-Id", large.String(), "X-Object-Sysmeta-Slo-Size", "5000")
+	h.putVersion("/a/c/k", small)
+	h.putVersion("/a/c/k", days(7))
+	expect(t, h.pass(), Report{Removed: 1})
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", large.String())
+	h.has(false, "/a/c/k", "X-Backend-Version-Id", small.String())
+}
