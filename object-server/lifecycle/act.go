@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"martlet/object-server/bundle/format"
@@ -73,11 +74,21 @@ func (c *current) isIn(a *answer) bool {
 	}
 	switch {
 	case c.isLive:
-		return a.status == http.StatusOK && a.headers["x-backend-data-timestamp"] == c.since.String()
+		isSame := a.headers["x-backend-data-timestamp"] == c.since.String() && a.headers[strings.ToLower(taggingHeader)] == onWire(c.tags)
+		return a.status == http.StatusOK && isSame
 	case c.isMarker:
 		return a.status == http.StatusNotFound && a.headers["x-backend-version-marker"] != ""
 	}
 	return a.status == http.StatusNotFound
+}
+
+// onWire is a stored header as answers have it: each character is a byte.
+func onWire(text string) string {
+	characters := make([]rune, len(text))
+	for i := range len(text) {
+		characters[i] = rune(text[i])
+	}
+	return string(characters)
 }
 
 // stampMargin is how long before now a deletion is dated at most, so that a write which is under way wins over it.

@@ -27,6 +27,7 @@ type current struct {
 	isVersioned bool // the name has versions
 	id          format.VersionID
 	since       format.Timestamp // when it became current
+	tags        string           // of a live one
 }
 
 // plan is what is due for a name.
@@ -124,7 +125,7 @@ func (e *examiner) upload(n *inspect.Name, m *format.Metadata) {
 	if e.decide(&f) != Abort {
 		return
 	}
-	p.current = current{isLive: true, since: m.Timestamp}
+	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
 	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:], "", true}
 }
 
@@ -136,7 +137,7 @@ func (e *examiner) alone(m *format.Metadata) {
 	if e.isExpired(m) || e.decide(&f) != Expire {
 		return
 	}
-	p.current = current{isLive: true, since: m.Timestamp}
+	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
 	p.expire, p.isMarked = true, e.bucket.isVersioned
 	if !p.isMarked {
 		e.dropParts(m, "")
@@ -280,6 +281,7 @@ func (w *chainWalk) decideCurrent() error {
 	if err != nil {
 		return err
 	}
+	p.current.tags = m.User[taggingHeader]
 	f := factsOf(p.key, m, p.current.since)
 	if w.isExpired(m) || w.decide(&f) != Expire {
 		return nil

@@ -372,3 +372,18 @@ func TestSizesOfOldVersions(t *testing.T) {
 	h.has(true, "/a/c/k", "X-Backend-Version-Id", large.String())
 	h.has(false, "/a/c/k", "X-Backend-Version-Id", small.String())
 }
+
+// Tags that one replica has missed may be what keeps an object.
+func TestReplicasWithOtherTags(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{Days: number(1), Tags: map[string]string{"keep": "no"}}})
+	tagging := "X-Object-Transient-Sysmeta-S3Api-Tagging"
+	h.put("/a/c/k", days(9), tagging, "keep=no")
+	for i := 1; i < replicas; i++ {
+		if a := h.ask(i, http.MethodPost, "/a/c/k", days(8), tagging, "keep=yes"); a.StatusCode != 202 {
+			t.Fatal(a.Status)
+		}
+	}
+	expect(t, h.pass(), Report{Changed: 1})
+	h.has(true, "/a/c/k")
+}
