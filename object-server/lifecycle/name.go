@@ -160,13 +160,14 @@ func (e *examiner) dropParts(m *format.Metadata, version string) {
 type chainWalk struct {
 	*examiner
 	name      *inspect.Name
-	previous  format.Timestamp // of the entry before
-	count     int              // of versions
-	newer     int              // of them, those that are not current
-	target    format.VersionID // that was made current again
-	isPointed bool             // one was
-	isHidden  bool             // none is current
-	found     *format.Version  // the current one
+	previous  format.Timestamp                      // when the next entry became noncurrent: the time of the entry before
+	ended     map[format.VersionID]format.Timestamp // when versions that were made current again became noncurrent
+	count     int                                   // of versions
+	newer     int                                   // of them, those that are not current
+	target    format.VersionID                      // that was made current again
+	isPointed bool                                  // one was
+	isHidden  bool                                  // none is current
+	found     *format.Version                       // the current one
 }
 
 // versions looks at the versions of a name, newest first.
@@ -183,8 +184,11 @@ func (e *examiner) versions(n *inspect.Name) error {
 
 // visit looks at one entry of the chain.
 func (w *chainWalk) visit(v *format.Version) (err error) {
-	defer func() { w.previous = v.Timestamp }()
 	isFirst := w.previous.IsZero()
+	if !isFirst && isHidden(v.ID) { // it may be older than the time at which it hid others
+		return nil
+	}
+	defer func() { w.previous = v.Timestamp }()
 	switch {
 	case v.Type == format.TypeVersionDirectory: // its data were lost, and a peer has them
 		return format.ErrQuarantined
@@ -192,7 +196,7 @@ func (w *chainWalk) visit(v *format.Version) (err error) {
 		if isFirst {
 			return w.visitOwn(v)
 		}
-		return nil // replaced by what is newer
+		return w.visitReplaced(v)
 	}
 	w.count++
 	isCurrent := w.isPointed && v.ID == w.target || !w.isPointed && w.found == nil
@@ -209,17 +213,40 @@ func (w *chainWalk) visit(v *format.Version) (err error) {
 	return err
 }
 
+// isHidden tells whether an entry of the engine hides what is older.
+func isHidden(id format.VersionID) bool {
+	return !id.IsNull() && !versionid.IsClient(id) && !versionid.IsRestored(id)
+}
+
+// visitReplaced looks at an entry that made a version current again until something newer came.
+func (w *chainWalk) visitReplaced(v *format.Version) error {
+	target, err := w.targetOf(v)
+	if _, ok := w.ended[target]; err == nil && !ok {
+		if w.ended == nil {
+			w.ended = map[format.VersionID]format.Timestamp{}
+		}
+		w.ended[target] = w.previous
+	}
+	return err
+}
+
+// targetOf is the version that an entry makes current.
+func (w *chainWalk) targetOf(v *format.Version) (target format.VersionID, err error) {
+	m, err := w.name.Version(v)
+	if err != nil {
+		return target, err
+	}
+	return versionid.Parse(m.System[restoredHeader])
+}
+
 // visitOwn looks at an entry of the engine that tells which version is current.
 func (w *chainWalk) visitOwn(v *format.Version) error {
 	if w.isPointed = versionid.IsRestored(v.ID); !w.isPointed {
 		w.isHidden = true
 		return nil
 	}
-	m, err := w.name.Version(v)
-	if err != nil {
-		return err
-	}
-	if w.target, err = versionid.Parse(m.System[restoredHeader]); err != nil {
+	var err error
+	if w.target, err = w.targetOf(v); err != nil {
 		return err
 	}
 	w.plan.current = current{isLive: true, id: w.target, since: v.Timestamp}
@@ -228,7 +255,11 @@ func (w *chainWalk) visitOwn(v *format.Version) error {
 
 // decideOld looks at a version that is not current.
 func (w *chainWalk) decideOld(v *format.Version) error {
-	f := Facts{Key: w.plan.key, Size: int64(v.Size), Written: timeOf(v.Timestamp), State: Noncurrent, Since: timeOf(w.previous), Newer: w.newer}
+	since := w.previous
+	if ended, ok := w.ended[v.ID]; ok {
+		since = ended
+	}
+	f := Facts{Key: w.plan.key, Size: int64(v.Size), Written: timeOf(v.Timestamp), State: Noncurrent, Since: timeOf(since), Newer: w.newer}
 	var m *format.Metadata
 	switch {
 	case v.Type == format.TypeDeleteMarker:

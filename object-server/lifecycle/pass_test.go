@@ -387,3 +387,36 @@ func TestReplicasWithOtherTags(t *testing.T) {
 	expect(t, h.pass(), Report{Changed: 1})
 	h.has(true, "/a/c/k")
 }
+
+// A version that was made current again became noncurrent when that ended, not when it was replaced for the first time.
+func TestVersionThatWasCurrentAgain(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{NoncurrentDays: number(5)}}, "x-container-sysmeta-versions-enabled", "true")
+	old, newer := days(20), days(15)
+	h.putVersion("/a/c/k", old)
+	h.putVersion("/a/c/k", newer)
+	for i := range replicas {
+		if a := h.ask(i, http.MethodPut, "/a/c/k", days(12), "X-Backend-Version-Restore", old.String()); a.StatusCode != 201 {
+			t.Fatal(a.Status)
+		}
+	}
+	h.putVersion("/a/c/k", days(1))
+	expect(t, h.pass(), Report{Removed: 1})
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", old.String())
+	h.has(false, "/a/c/k", "X-Backend-Version-Id", newer.String())
+}
+
+// A version that expired by itself was current until then, not until it was written.
+func TestVersionThatExpiredByItself(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{NoncurrentDays: number(5)}}, "x-container-sysmeta-versions-enabled", "true")
+	old, end := days(20), fmt.Sprint(time.Now().Unix()-2*86400)
+	h.put("/a/c/k", old, "X-Backend-Version-Id", old.String(), "X-Delete-At", end)
+	for i := range replicas {
+		if a := h.ask(i, http.MethodDelete, "/a/c/k", days(1.9), "X-If-Delete-At", end); a.StatusCode != 204 {
+			t.Fatal(a.Status)
+		}
+	}
+	h.putVersion("/a/c/k", days(1))
+	expect(t, h.pass(), Report{})
+}
