@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"martlet/object-server/ring"
 	"martlet/object-server/server/option"
@@ -23,17 +24,22 @@ type bucket struct {
 	isPartial   bool // it has the parts of uploads
 	hasParts    bool // there is a container with parts of it
 	policy      int
+	asked       time.Time // when this was so
 }
 
 // bucketsMax is how many containers a pass keeps in mind.
 const bucketsMax = 100_000
 
-// bucketOf finds what is known of the container of a name, asking for it once in a pass.
+// knownFor is how long that counts. A pass may take days: rules that were taken back must not be carried out until its end.
+const knownFor = time.Minute
+
+// bucketOf finds what is known of the container of a name.
 func (d *device) bucketOf(ctx context.Context, account, container string) (*bucket, error) {
 	key := account + "/" + container
-	if b, ok := d.buckets[key]; ok {
+	if b, ok := d.buckets[key]; ok && time.Since(b.asked) < knownFor {
 		return b, nil
 	}
+	asked := time.Now()
 	b, err := d.readBucket(ctx, account, container)
 	if err != nil {
 		d.config.Logger.Warn("the lifecycle rules of a container are not known, it is left out", "device", d.name,
@@ -43,6 +49,7 @@ func (d *device) bucketOf(ctx context.Context, account, container string) (*buck
 	if len(d.buckets) >= bucketsMax {
 		clear(d.buckets)
 	}
+	b.asked = asked
 	d.buckets[key] = b
 	return b, err
 }

@@ -420,3 +420,28 @@ func TestVersionThatExpiredByItself(t *testing.T) {
 	h.putVersion("/a/c/k", days(1))
 	expect(t, h.pass(), Report{})
 }
+
+// Rules that were taken back while a pass goes on are carried out for a moment only.
+func TestRulesThatChangeDuringAPass(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{Days: number(1)}})
+	l, _ := h.lifecycle(0)
+	d := l.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
+	d.buckets = map[string]*bucket{}
+	ask := func() int {
+		b, err := d.bucketOf(context.Background(), "a", "c")
+		check(t, err)
+		return len(b.rules)
+	}
+	if ask() != 1 {
+		t.Error("no rule")
+	}
+	h.containers.set("/a/c", nil)
+	if ask() != 1 {
+		t.Error("it is asked again for each name")
+	}
+	d.buckets["a/c"].asked = time.Now().Add(-knownFor)
+	if ask() != 0 {
+		t.Error("the rule still counts")
+	}
+}
