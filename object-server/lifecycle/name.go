@@ -57,7 +57,7 @@ type upload struct {
 	Bucket  string `json:"bucket"`
 	Key     string `json:"key"`
 	ID      string `json:"id"`
-	Version string `json:"version,omitempty"` // that was made of it; empty: the one without an id
+	Version string `json:"version,omitempty"` // that was made of it; the null version has the id that it may get later
 	IsBegun bool   `json:"begun,omitempty"`   // no version was made of it, as far as is known
 }
 
@@ -140,7 +140,7 @@ func (e *examiner) alone(m *format.Metadata) {
 	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
 	p.expire, p.isMarked = true, e.bucket.isVersioned
 	if !p.isMarked {
-		e.dropParts(m, "")
+		e.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
 	}
 }
 
@@ -319,7 +319,7 @@ func (w *chainWalk) decideCurrent() error {
 	}
 	p.expire, p.isMarked = true, w.bucket.isVersioned
 	if !p.isMarked && w.found.ID.IsNull() {
-		w.dropParts(m, "")
+		w.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
 	}
 	return nil
 }

@@ -445,3 +445,23 @@ func TestRulesThatChangeDuringAPass(t *testing.T) {
 		t.Error("the rule still counts")
 	}
 }
+
+// Parts stay with an object that was not deleted, also if it is an old version by now.
+func TestPartsOfWhatBecameOld(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{Days: number(3)}})
+	h.containers.set("/a/c+segments", nil)
+	h.containers.rows["/a/c+segments"] = []string{"k/one/1"}
+	h.put("/a/c+segments/k/one/1", days(9))
+	h.put("/a/c/k", days(9), "X-Object-Sysmeta-S3Api-Upload-Id", "one", "X-Backend-Lock-Hold", "on")
+	for range 2 { // while it is current
+		expect(t, h.pass(), Report{Refused: 1})
+		h.has(true, "/a/c+segments/k/one/1")
+		h.backdate()
+	}
+	expect(t, h.pass(), Report{Refused: 1})
+	h.putVersion("/a/c/k", days(0.1))
+	h.backdate()
+	expect(t, h.pass(), Report{})
+	h.has(true, "/a/c+segments/k/one/1")
+}
