@@ -140,12 +140,18 @@ def _sandboxed(start_response: StartResponse) -> StartResponse:
     """Give the document an origin of its own. A sandbox shows no PDF; a PDF runs no script."""
 
     def start(status: str, headers: HeaderList, exc_info: Any = None) -> Any:
-        types = [value.lower() for name, value in headers if name.lower() == "content-type"]
-        if not any(kind.startswith("application/pdf") for kind in types):
+        types = [value for name, value in headers if name.lower() == "content-type"]
+        if len(types) != 1 or not _is_pdf(types[0]):
             headers = [*headers, ("Content-Security-Policy", _SANDBOX)]
         return start_response(status, headers, exc_info)
 
     return start
+
+
+def _is_pdf(content_type: str) -> bool:
+    """Whether a browser takes it as PDF: of several types in one value, the last one counts."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/pdf" and "," not in content_type
 
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Console]:
