@@ -19,7 +19,7 @@ from martlet.conf.options import is_true
 from martlet.http.environ import LOOK_UP, Environ, StartResponse
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response
-from martlet.words.names import str_to_wsgi, wsgi_to_str
+from martlet.words.names import BadNameError, check_text, str_to_wsgi, wsgi_to_str
 from proxy.middleware.bulk.extract import Extraction
 from proxy.middleware.bulk.options import BulkOptions
 from proxy.s3.actions import access_of
@@ -30,7 +30,7 @@ from proxy.s3.object_writes import put_object
 from proxy.s3.wire.addressing import Address, check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.credentials import Message
-from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.payload import RefusedBody
 
 _SWITCH = f"{META}snowball-auto-extract"
@@ -70,10 +70,11 @@ def is_archive(call: Call) -> bool:
 def put_archive(call: Call) -> Response:
     """PutObject of an archive: all of its files are stored, or an error tells how many are not."""
     check_key(call.key)
+    prefix = _prefix_of(call)
     call.may_see_bucket()  # it proves the signature, before much is read
     with SpooledTemporaryFile(_IN_MEMORY_BYTES_MAX) as file:
         md5 = _receive(call, file)
-        failure = _extract(call, file)
+        failure = _extract(call, file, prefix)
     if failure is not None and not is_true(call.headers.get(_IGNORE_ERRORS)):
         raise failure
     return empty(200, {"ETag": quoted(md5)})
@@ -87,6 +88,8 @@ def _receive(call: Call, file: IO[bytes]) -> str:
     form = framing(call)
     if form.length is None:
         raise S3Error("MissingContentLength")
+    if form.length > Constraints().max_file_size:  # it is kept on the disk of the proxy
+        raise S3Error("EntityTooLarge")
     wanted, body = content_md5(call), open_body(call, form)
     digest = hashlib.md5(usedforsecurity=False)
     try:
@@ -102,9 +105,20 @@ def _receive(call: Call, file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _extract(call: Call, file: IO[bytes]) -> S3Error | None:
+def _prefix_of(call: Call) -> str:
+    """The beginning of the keys of all files.
+
+    :raises S3Error: it cannot be a part of a key.
+    """
+    value = call.headers.get(_PREFIX, "")
+    try:
+        return check_text(wsgi_to_str(value)).strip("/")
+    except BadNameError:
+        raise invalid_argument(_PREFIX, value) from None
+
+
+def _extract(call: Call, file: IO[bytes], prefix: str) -> S3Error | None:
     """Store the files of the archive; the error tells of those that could not be stored."""
-    prefix = wsgi_to_str(call.headers.get(_PREFIX, "")).strip("/")
     environ = call.request("PUT", call.bucket, prefix)
     environ["CONTENT_LENGTH"] = str(file.tell())
     compression = _compression_of(file)

@@ -9,11 +9,13 @@ import io
 import tarfile
 
 import pytest
-from policed_bucket import Cluster, deny
+from policed_bucket import Cluster, allow, deny
 from s3_pipeline import Pipeline, code_of, stored
 
+from martlet.conf.constraints import Constraints
 from martlet.http.environ import Environ
 from martlet.http.response import Response
+from proxy.s3 import snowball
 
 SWITCH = {"X-Amz-Meta-Snowball-Auto-Extract": "true"}
 PATH = "/bucket/snowball.tar"
@@ -129,3 +131,17 @@ def test_a_policy_counts_for_each_file(name: str, status: int) -> None:
     cluster = Cluster(deny("PutObject", Resource="arn:aws:s3:::box/secret/*"))
     body = archive((name, b"1"))
     assert cluster.ask("blue:ann", "PUT", "/box/snowball.tar", SWITCH, body)[0] == status
+
+
+def test_a_prefix_that_is_not_utf_8() -> None:
+    headers = {**SWITCH, "X-Amz-Meta-Minio-Snowball-Prefix": "\xff"}
+    cluster = Cluster(allow("PutObject"))
+    assert cluster.ask(None, "PUT", "/box/a.tar", headers, FILES) == (400, "InvalidArgument")
+
+
+def test_an_archive_is_not_larger_than_an_object_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snowball, "Constraints", lambda: Constraints(max_file_size=100))
+    pipeline = Pipeline(stored)
+    status, _, body = pipeline.ask("PUT", PATH, SWITCH, FILES)
+    assert (status, code_of(body)) == (400, "EntityTooLarge")
+    assert writes(pipeline) == {}
