@@ -194,6 +194,9 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 		d.count(func(r *Report) { r.Failures++ })
 		return
 	}
+	if p.isLockable {
+		d.leaveLocked(ctx, p, at)
+	}
 	x, err := d.prepare(p, at, reached)
 	if err != nil {
 		d.config.Logger.Warn("the container ring cannot be read", "device", d.name, "error", err)
@@ -211,6 +214,43 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 		d.abort(ctx, x)
 	}
 	d.dropLater(p.partsPolicy, p.uploads) // they stay with a version that was not removed
+}
+
+// leaveLocked takes the versions out of a plan that a replica knows to be locked. One that has missed the lock would remove a
+// version, with its row in the container. Replication brings back the version, but not the row.
+func (d *device) leaveLocked(ctx context.Context, p *plan, at *place) {
+	free := make([]string, 0, len(p.versions))
+	for _, id := range p.versions {
+		if p.isLocked(ctx, at, id) {
+			d.count(func(r *Report) { r.Refused++ })
+		} else {
+			free = append(free, id)
+		}
+	}
+	p.versions = free
+	if !p.null.IsZero() && p.isLocked(ctx, at, versionid.Text(versionid.Of(p.null))) {
+		d.count(func(r *Report) { r.Refused++ })
+		p.null = format.Timestamp{}
+	}
+}
+
+// isLocked tells whether a replica says that a version is locked.
+func (p *plan) isLocked(ctx context.Context, at *place, id string) bool {
+	answers, _ := everywhere(ctx, at.replicas, func(int) *request {
+		q := p.head(at)
+		q.headers[message.VersionID.Name()] = id
+		return q
+	})
+	for _, a := range answers {
+		if a == nil {
+			continue
+		}
+		until, err := format.ParseTimestamp(a.headers[strings.ToLower(message.LockUntil.Name())])
+		if a.headers[strings.ToLower(message.LockHold.Name())] == "on" || err == nil && until.Compare(now()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // told counts an outcome, and tells whether it is done.

@@ -23,6 +23,7 @@ type bucket struct {
 	isVersioned bool // a DELETE leaves a delete marker
 	isPartial   bool // it has the parts of uploads
 	hasParts    bool // there is a container with parts of it
+	isLockable  bool // versions may be locked
 	policy      int
 	asked       time.Time // when this was so
 }
@@ -67,7 +68,10 @@ func (d *device) readBucket(ctx context.Context, account, container string) (*bu
 	if err != nil || document == nil {
 		return &bucket{}, err
 	}
-	b := &bucket{isPartial: isPartial, isVersioned: option.IsTrue(headers["x-container-sysmeta-versions-enabled"])}
+	b := &bucket{
+		isPartial: isPartial, isVersioned: option.IsTrue(headers["x-container-sysmeta-versions-enabled"]),
+		isLockable: headers["x-container-sysmeta-object-lock"] != "",
+	}
 	if b.rules, err = ParseRules(document); err != nil {
 		return nil, err
 	}

@@ -314,6 +314,6 @@ func (d *device) due(ctx context.Context, n *inspect.Name) (*plan, error) {
 		return nil, nil
 	}
 	d.count(func(r *Report) { r.Names++ })
-	e := examiner{bucket: b, now: time.Now(), day: d.config.Day, plan: plan{account: account, container: container, key: key, partsPolicy: b.policy}}
+	e := examiner{bucket: b, now: time.Now(), day: d.config.Day, plan: plan{account: account, container: container, key: key, partsPolicy: b.policy, isLockable: b.isLockable}}
 	return e.examine(n, m)
 }

@@ -45,6 +45,8 @@ type plan struct {
 	uploads  []upload         // whose parts go if their versions are gone then
 
 	partsPolicy int // of the container of these parts
+
+	isLockable bool // the container may have locked versions
 }
 
 func (p *plan) isEmpty() bool {

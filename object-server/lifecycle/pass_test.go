@@ -465,3 +465,25 @@ func TestPartsOfWhatBecameOld(t *testing.T) {
 	expect(t, h.pass(), Report{})
 	h.has(true, "/a/c+segments/k/one/1")
 }
+
+// A replica that has missed a lock removes nothing either: its row in the container would not come back.
+func TestLocksThatAReplicaHasMissed(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{NoncurrentDays: number(3)}}, "x-container-sysmeta-versions-enabled", "true",
+		"x-container-sysmeta-object-lock", "on")
+	held, retained, free := days(22), days(21), days(20)
+	for _, at := range []format.Timestamp{held, retained, free, days(19)} {
+		h.putVersion("/a/c/k", at)
+	}
+	until := now()
+	until.Ticks += 86400 * format.TicksPerSecond
+	for i := 1; i < replicas; i++ {
+		h.ask(i, http.MethodPost, "/a/c/k", days(18), "X-Backend-Version-Id", held.String(), "X-Backend-Lock-Hold", "on")
+		h.ask(i, http.MethodPost, "/a/c/k", days(18), "X-Backend-Version-Id", retained.String(), "X-Backend-Lock-Mode", "GOVERNANCE",
+			"X-Backend-Lock-Until", until.String())
+	}
+	expect(t, h.pass(), Report{Removed: 1, Refused: 2})
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", held.String())
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", retained.String())
+	h.has(false, "/a/c/k", "X-Backend-Version-Id", free.String())
+}
