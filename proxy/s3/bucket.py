@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered
 from proxy.replicas.locks import ENABLED_SYSMETA, WITHOUT_RULE
@@ -100,15 +101,22 @@ def _object_lock(call: Call) -> Mapping[str, str]:
 def _put_container(call: Call, acl: Mapping[str, str]) -> Answered:
     """Make the bucket. In one namespace for the cluster, its name is claimed first."""
     if call.owner_of is None:
-        return call.ask("PUT", call.bucket, headers=acl)
+        return _put(call, acl)
     is_new = claim_bucket(call, call.bucket)
     call.forget_owners()
     try:
-        return call.ask("PUT", call.bucket, headers=acl)
+        return _put(call, acl)
     except S3Error:
         if is_new:
             release_bucket(call, call.bucket)
         raise
+
+
+def _put(call: Call, acl: Mapping[str, str]) -> Answered:
+    """PUT of the container, unless it is there: the headers would change it."""
+    if acl and call.ask("HEAD", call.bucket, allowed=(404,)).is_success:
+        return Answered(202, Headers(), b"")
+    return call.ask("PUT", call.bucket, headers=acl)
 
 
 def _check_location(call: Call, body: bytes) -> None:

@@ -74,6 +74,8 @@ class Cluster:
                 return Response(200, {}, "[]")
             shown = {f"X-Container-Sysmeta-{k}": v for k, v in self.sysmeta.items()}
             return Response(204, {**shown, "X-Container-Read": self.read_header})
+        if method == "HEAD" and path.count("/") == 3:
+            return Response(404)
         status = {"PUT": 201, "DELETE": 204, "POST": 202}.get(method, 200)
         return Response(status, {"Etag": "abc", **self.head})
 

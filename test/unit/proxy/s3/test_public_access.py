@@ -168,3 +168,18 @@ def test_a_bucket_may_be_made_without_acls() -> None:
     assert conflict == (400, "InvalidBucketAclWithObjectOwnership")
     bad = cluster.ask("blue:ann", "PUT", "/new", {"x-amz-object-ownership": "Me"})
     assert bad == (400, "InvalidArgument")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"x-amz-acl": "authenticated-read"},
+        {"x-amz-object-ownership": "ObjectWriter"},
+        {"x-amz-bucket-object-lock-enabled": "true"},
+    ],
+)
+def test_a_bucket_that_exists_is_not_changed_by_its_creation(header: dict[str, str]) -> None:
+    cluster = Cluster()
+    refused = (409, "BucketAlreadyOwnedByYou")
+    assert cluster.ask("blue:ann", "PUT", "/box", header) == refused
+    assert "PUT /v1/AUTH_blue/box" not in cluster.storage.calls
