@@ -36,6 +36,9 @@ ACL_HEADERS = (
 )
 #: The beginnings of the headers that change a container.
 _CHANGES = ("HTTP_X_CONTAINER_", "HTTP_X_REMOVE_", "HTTP_X_VERSIONS_", "HTTP_X_HISTORY_")
+LISTS = ("s3:listbucket",)
+#: The names of parts tell the ids of uploads, also of those that made old versions.
+LISTS_PARTS = (*LISTS, "s3:listbucketmultipartuploads")
 #: The actions of a request of Swift's API that has one of `ACL_HEADERS`.
 SETS_ACL = ("s3:putbucketacl",)
 
@@ -144,6 +147,8 @@ def act_of_swift(request: Request, container: str, key: str) -> Act | None:
     if bucket != container and key:
         key = _key_of_part(key)
     actions = _object_actions(request) if key else _container_actions(request)
+    if bucket != container and actions == LISTS:
+        actions = LISTS_PARTS
     if not actions:
         return None
     version = "" if method == "PUT" else version_of(request)
@@ -176,7 +181,7 @@ def _container_actions(request: Request) -> tuple[str, ...]:
     environ, method = request.environ, request.method
     if method in _READS:
         is_of_versions = bool(environ.get("QUERY_STRING")) and "versions" in request.params
-        return ("s3:listbucketversions" if is_of_versions else "s3:listbucket",)
+        return ("s3:listbucketversions",) if is_of_versions else LISTS
     if method == "DELETE":
         return ("s3:deletebucket",)
     if method in ("PUT", "POST") and any(name in environ for name in ACL_HEADERS):

@@ -127,6 +127,14 @@ def test_a_query_is_judged_as_it_is_carried_out(action: str, method: str, path: 
     assert Cluster(deny(action)).swift("blue:ann", method, path) == 403
 
 
+def test_a_list_of_parts_shows_uploads() -> None:
+    both = ("ListBucket", "ListBucketMultipartUploads")
+    for action in both:
+        assert Cluster(allow(action)).swift(None, "GET", "box+segments") == 401
+        assert Cluster(deny(action)).swift("blue:ann", "GET", "box+segments") == 403
+    assert Cluster(allow(*both)).swift(None, "GET", "box+segments") == 200
+
+
 @pytest.mark.parametrize("path", ["box?a=%ff", "box/k?a=%ff"])
 def test_a_query_that_cannot_be_read_is_refused(path: str) -> None:
     assert Cluster(deny("*")).swift("blue:ann", "GET", path) == 400
