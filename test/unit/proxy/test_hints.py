@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -57,7 +58,8 @@ class Collected:
                 self.start = lambda: runs.append(target)
 
         runs = self.runs
-        monkeypatch.setattr(hints_module.threading, "Thread", Later)
+        # The module's own name: a thread that another test has left may start threads meanwhile.
+        monkeypatch.setattr(hints_module, "threading", SimpleNamespace(Thread=Later))
 
     def note(self, *answers: tuple[Any, int], method: str = "PUT", partition: int = 7) -> None:
         outcomes = [

@@ -7,12 +7,15 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from martlet.conf.cluster import HashOptions
 from ring.device_marker import KNOWN_FOLDER, MARKER_NAME, DeviceMarkers, Marker, read_marker
+
+_TEMPORARY = Path(tempfile.gettempdir())
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "device-marker"
 SALTS = HashOptions("pre\xffix", "suffix")
@@ -110,7 +113,7 @@ print(_refusal_of_access(sys.argv[1]))
 def test_a_device_of_another_user_is_refused(device: Path, closed: str) -> None:
     (device / "containers").mkdir()
     for parent in (device, *device.parents):
-        if parent.is_relative_to("/tmp") and parent != Path("/tmp"):
+        if parent.is_relative_to(_TEMPORARY) and parent != _TEMPORARY:
             parent.chmod(parent.stat().st_mode | 0o055)
 
     def refusal() -> str:
