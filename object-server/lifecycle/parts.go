@@ -231,7 +231,8 @@ func (l *Lifecycle) page(ctx context.Context, replicas []*remote, path, query st
 		case a.status != http.StatusOK:
 			err = fmt.Errorf("lifecycle: listing of %s: status %d", path, a.status)
 		default:
-			return page, json.Unmarshal(a.body, &page)
+			err = json.Unmarshal(a.body, &page)
+			return page, err
 		}
 	}
 	return nil, err

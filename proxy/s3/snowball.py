@@ -71,7 +71,9 @@ def put_archive(call: Call) -> Response:
     """PutObject of an archive: all of its files are stored, or an error tells how many are not."""
     check_key(call.key)
     prefix = _prefix_of(call)
-    call.may_see_bucket()  # it proves the signature, before much is read
+    if call.claim.is_anonymous:
+        raise S3Error("AccessDenied", "An archive needs a signature.")
+    call.may_see_bucket()  # it proves the signature, before the archive takes room on this host
     with SpooledTemporaryFile(_IN_MEMORY_BYTES_MAX) as file:
         md5 = _receive(call, file)
         failure = _extract(call, file, prefix)

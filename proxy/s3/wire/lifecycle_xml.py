@@ -172,6 +172,8 @@ def _conditions(element: Element) -> dict[str, Any]:
 
 
 def _prefix(element: Element) -> str:
+    if len(element):  # its text would end at the first element, and the rule would match more
+        raise S3Error("MalformedXML")
     text = element.text or ""
     if len(text.encode("utf-8", "surrogatepass")) > _PREFIX_BYTES_MAX:
         text = f"The maximum size of a prefix is {_PREFIX_BYTES_MAX}."

@@ -146,6 +146,7 @@ _ABORT = (
         (f"{_STATUS}<Filter><And>{_TAG}{_TAG}</And></Filter>{_DAYS}", "InvalidRequest"),
         (f"{_STATUS}<Filter><Tag><Key>a</Key></Tag></Filter>{_DAYS}", "MalformedXML"),
         (f"{_STATUS}<Filter><Tag><Key/><Value/></Tag></Filter>{_DAYS}", "InvalidTag"),
+        (f"{_STATUS}<Filter><Prefix><x/>logs/</Prefix></Filter>{_DAYS}", "MalformedXML"),
         (f"{_STATUS}<Filter><Prefix>{'p' * 1025}</Prefix></Filter>{_DAYS}", "InvalidRequest"),
         (f"{_STATUS}<Filter><And><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan><ObjectSizeLessThan>"
          f"5</ObjectSizeLessThan></And></Filter>{_DAYS}", "InvalidRequest"),

@@ -9,7 +9,7 @@ import io
 import tarfile
 
 import pytest
-from policed_bucket import Cluster, allow, deny
+from policed_bucket import HOST, REFUSED, Cluster, allow, deny
 from s3_pipeline import Pipeline, code_of, stored
 
 from martlet.conf.constraints import Constraints
@@ -145,3 +145,11 @@ def test_an_archive_is_not_larger_than_an_object_may_be(monkeypatch: pytest.Monk
     status, _, body = pipeline.ask("PUT", PATH, SWITCH, FILES)
     assert (status, code_of(body)) == (400, "EntityTooLarge")
     assert writes(pipeline) == {}
+
+
+def test_an_archive_needs_a_signature() -> None:
+    """Even where all may write: it takes room on the proxy's host."""
+    cluster = Cluster(allow("PutObject"))
+    sent = {"Host": HOST, **SWITCH}
+    assert cluster.send(cluster.app, "PUT", "/box/o", {"Host": HOST}, b"1")[0] == 200
+    assert cluster.send(cluster.app, "PUT", "/box/a.tar", sent, FILES) == REFUSED
