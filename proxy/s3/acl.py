@@ -18,7 +18,7 @@ from proxy.s3 import settings
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.objects import head_version
-from proxy.s3.policies.acts import OBJECT_PERMISSIONS, is_granted
+from proxy.s3.policies.acts import OBJECT_PERMISSIONS, SEGMENTS, is_granted
 from proxy.s3.policies.guard import ACL, PUBLIC_ACCESS_BLOCK
 from proxy.s3.public_access import check_acls, check_object_acl, has_acls
 from proxy.s3.replaced import replace_metadata
@@ -149,8 +149,31 @@ def put_bucket_acl(call: Call) -> Response:
     check_acls(call)
     if is_public(grants):
         _check_block(call)
-    call.ask("POST", call.bucket, headers=_container_headers(grants))
+    headers = _container_headers(grants)
+    call.ask("POST", call.bucket, headers=headers)
+    _change_parts(call, headers)
     return empty(200)
+
+
+def _change_parts(call: Call, headers: Mapping[str, str]) -> None:
+    """Give the container of parts the ACL of the bucket: who may read an object reads its parts."""
+    container, changes = call.bucket + SEGMENTS, acl_of_parts(headers)
+    request = call.request("POST", container, "", headers=changes, pre_authorized=True)
+    answered = ask_app(call.app, request)
+    if not answered.is_success and answered.status != 404:
+        raise call.refusal(answered, "POST", container, "")
+
+
+def acl_of_parts(headers: Mapping[str, str]) -> dict[str, str]:
+    """The ACLs of the container of parts, for those of the bucket: without the right to list.
+
+    The names of parts tell the ids of uploads. Names of headers are in the case of HTTP.
+    """
+    found = {name: headers[name] for name in (_READ, _WRITE) if headers.get(name)}
+    if _READ in found:
+        rights = [one for one in found[_READ].split(",") if one.strip() != ".rlistings"]
+        found[_READ] = ",".join(rights)
+    return found
 
 
 def put_object_acl(call: Call) -> Response:

@@ -18,7 +18,7 @@ from martlet.http.response import Response
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.replicas.locks import LOCK_HOLD, LOCK_MODE, LOCK_UNTIL
-from proxy.s3.acl import object_acl_of_header
+from proxy.s3.acl import acl_of_parts, object_acl_of_header
 from proxy.s3.bodies import read_document
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
@@ -73,6 +73,7 @@ _KEPT = (
 _ETAG = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _TOO_SMALL = "Too small"
+_POLICY = "X-Storage-Policy"
 
 
 def create_upload(call: Call) -> Response:
@@ -115,8 +116,9 @@ def _make_container(call: Call, bucket: Mapping[str, str]) -> None:
     except S3Error as error:
         if error.code != "NoSuchBucket":
             raise
-        names = ("x-storage-policy", "x-container-read", "x-container-write")
-        kept = {name: bucket[name] for name in names if bucket.get(name)}
+        kept = acl_of_parts(bucket)
+        if bucket.get(_POLICY):
+            kept[_POLICY] = bucket[_POLICY]
         call.ask("PUT", container, headers=kept)
 
 

@@ -47,6 +47,8 @@ class Cluster:
         #: The container's X-Container-Read, as it is shown.
         self.read_header = ""
         self.head: dict[str, str] = {}
+        #: Paths that are answered 404.
+        self.missing: set[str] = set()
         self.storage = StorageApp({}, self._answer)
         self.show()
         if statements:
@@ -67,6 +69,8 @@ class Cluster:
 
     def _answer(self, environ: Environ) -> Response:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path in self.missing:
+            return Response(404)
         if path.startswith(MAP):
             return Response(200, {"X-Object-Sysmeta-S3Api-Account": "AUTH_blue"})
         if path in ("/v1/AUTH_blue/box", "/v1/AUTH_blue/box+segments"):

@@ -241,6 +241,36 @@ def test_the_acl_of_a_bucket_is_stored() -> None:
         ({"x-amz-grant-read": "id=red:rob"}, ".", True),
     ):
         assert cluster.ask("blue:ann", "PUT", "/box?acl", headers)[0] == 200
-        environ = cluster.storage.environ
+        environ = cluster.storage.seen[-2]  # the last one is about the container of parts
         assert environ["HTTP_X_CONTAINER_READ"] == read
         assert bool(environ["HTTP_X_CONTAINER_SYSMETA_S3API_SETTING_ACL"]) is has_more
+
+
+def posted(cluster: Cluster, path: str, method: str = "POST") -> dict[str, str]:
+    """The ACLs of the last request of this method to a container."""
+    found = [e for e in cluster.storage.seen if e["REQUEST_METHOD"] == method]
+    last = next(e for e in reversed(found) if e["PATH_INFO"] == f"/v1/AUTH_blue/{path}")
+    return {name: last.get(f"HTTP_X_CONTAINER_{name}", "") for name in ("READ", "WRITE")}
+
+
+def test_the_acl_of_a_bucket_counts_for_parts_too() -> None:
+    """Without the right to list them: their names tell the ids of uploads."""
+    cluster = Cluster()
+    for acl, read in (("public-read", ".r:*"), ("private", ".")):
+        assert cluster.ask("blue:ann", "PUT", "/box?acl", {"x-amz-acl": acl})[0] == 200
+        assert posted(cluster, "box+segments") == {"READ": read, "WRITE": "."}
+    assert posted(cluster, "box")["READ"] == "."
+
+
+def test_a_bucket_without_parts_has_an_acl() -> None:
+    cluster = Cluster()
+    cluster.missing.add("/v1/AUTH_blue/box+segments")
+    assert cluster.ask("blue:ann", "PUT", "/box?acl", {"x-amz-acl": "private"})[0] == 200
+
+
+def test_the_container_of_parts_begins_with_the_acl_of_the_bucket() -> None:
+    cluster = Cluster()
+    cluster.read_header = ".r:*,.rlistings"
+    del cluster.storage.infos["/v1/AUTH_blue/box+segments"]
+    assert cluster.ask("blue:ann", "POST", "/box/k?uploads")[0] == 200
+    assert posted(cluster, "box+segments", "PUT") == {"READ": ".r:*", "WRITE": ""}
