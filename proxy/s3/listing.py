@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from martlet.http.listing import escape_xml
 from martlet.http.response import Response
 from martlet.words.names import BadNameError, check_text
 from martlet.words.timestamp import Timestamp
@@ -22,6 +23,7 @@ from proxy.s3.wire.errors import invalid_argument
 from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
 
+_STANDARD = "<StorageClass>STANDARD</StorageClass>"
 _MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
 
 
@@ -44,6 +46,10 @@ class _Page:
     def encoded(self, text: str) -> str:
         """A key as the listing shows it."""
         return quote(text) if self.encoding == "url" else text
+
+    def shown(self, name: str) -> str:
+        """A key as the listing shows it, escaped for XML."""
+        return quote(name) if self.encoding == "url" else escape_xml(name)
 
     @property
     def last(self) -> str:
@@ -141,17 +147,27 @@ def _decode_token(token: str) -> str:
 
 
 def _write_objects(document: Document, page: _Page, *, with_owner: bool) -> None:
+    owner = _owner_of(page) if with_owner else ""
     for row in page.rows:
         if "subdir" not in row:
-            with document.inside("Contents"):
-                document.text("Key", page.encoded(row["name"]))
-                document.text("LastModified", xml_time_of_row(row["last_modified"]))
-                document.text("ETag", etag_of_row(row))
-                document.text("Size", row["bytes"])
-                if with_owner:
-                    document.owner("Owner", page.call.owner_id)
-                document.text("StorageClass", "STANDARD")
+            document.add(f"<Contents><Key>{page.shown(row['name'])}</Key>{_time_and_size(row)}"
+                         f"{owner}{_STANDARD}</Contents>")  # fmt: skip
     page.write_prefixes(document)
+
+
+def _owner_of(page: _Page) -> str:
+    """The element about the owner of each object or version."""
+    name = escape_xml(page.call.owner_id)
+    return f"<Owner><ID>{name}</ID><DisplayName>{name}</DisplayName></Owner>"
+
+
+def _time_and_size(row: Row) -> str:
+    """The elements about what an object or a version holds."""
+    etag = etag_of_row(row)
+    digits = etag[1:-1]
+    etag = f"&quot;{digits}&quot;" if digits.isalnum() else escape_xml(etag)
+    time = escape_xml(xml_time_of_row(row["last_modified"]))
+    return f"<LastModified>{time}</LastModified><ETag>{etag}</ETag><Size>{row['bytes']}</Size>"
 
 
 def list_object_versions(call: Call) -> Response:
@@ -175,9 +191,10 @@ def list_object_versions(call: Call) -> Response:
         if "subdir" not in row:
             document.text("NextVersionIdMarker", row.get("version_id") or "null")
     page.write_parameters(document)
+    owner = _owner_of(page)
     for row in page.rows:
         if "subdir" not in row:
-            _write_version(document, page, row)
+            document.add(_version_of(page, row, owner))
     page.write_prefixes(document)
     return xml(document.finish())
 
@@ -196,19 +213,19 @@ def _version_marker(call: Call) -> str:
     return marker
 
 
-def _write_version(document: Document, page: _Page, row: Row) -> None:
-    is_marker = is_delete_marker(row)
-    with document.inside("DeleteMarker" if is_marker else "Version"):
-        document.text("Key", page.encoded(row["name"]))
-        document.text("VersionId", row.get("version_id") or "null")
-        document.text("IsLatest", bool(row.get("is_latest", True)))
-        document.text("LastModified", xml_time_of_row(row["last_modified"]))
-        if not is_marker:
-            document.text("ETag", etag_of_row(row))
-            document.text("Size", row["bytes"])
-        document.owner("Owner", page.call.owner_id)
-        if not is_marker:
-            document.text("StorageClass", "STANDARD")
+def _version_of(page: _Page, row: Row, owner: str) -> str:
+    """The element about a version or a delete marker."""
+    version = escape_xml(row.get("version_id") or "null")
+    is_latest = "true" if row.get("is_latest", True) else "false"
+    about = (
+        f"<Key>{page.shown(row['name'])}</Key><VersionId>{version}</VersionId>"
+        f"<IsLatest>{is_latest}</IsLatest>"
+    )
+    if is_delete_marker(row):
+        time = escape_xml(xml_time_of_row(row["last_modified"]))
+        about += f"<LastModified>{time}</LastModified>{owner}"
+        return f"<DeleteMarker>{about}</DeleteMarker>"
+    return f"<Version>{about}{_time_and_size(row)}{owner}{_STANDARD}</Version>"
 
 
 def is_delete_marker(row: Row) -> bool:

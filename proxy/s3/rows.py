@@ -8,6 +8,8 @@ from proxy.middleware.large_objects.row_etag import Row, join_row_etag, split_ro
 
 def show_etag(row: Row) -> None:
     """Move the ETag for S3 from a row's hash into ``s3_etag``."""
+    if ";" not in row["hash"]:
+        return
     etag, parameters = split_row_etag(row["hash"])
     found = parameters.pop("s3_etag", None)
     if found is not None:

@@ -48,9 +48,15 @@ def xml_time_of_row(last_modified: str) -> str:
 
     It is rounded up to seconds, as the Last-Modified header of the object is.
     """
+    second, _, fraction = last_modified.partition(".")
+    return _end_of(second, bool(fraction.strip("0"))) or last_modified
+
+
+@lru_cache(1024)  # bounded; neighbours in a listing were often written in the same second
+def _end_of(second: str, is_within: bool) -> str:
+    """The time of a second or, within it, of the next one; empty if it is none."""
     try:
-        moment = datetime.fromisoformat(last_modified).replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(second).replace(tzinfo=UTC)
     except ValueError:
-        return last_modified
-    seconds = int(moment.timestamp()) + (1 if moment.microsecond else 0)
-    return xml_time(seconds)
+        return ""
+    return xml_time(moment.timestamp() + is_within)

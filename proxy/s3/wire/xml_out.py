@@ -32,6 +32,10 @@ class Document:
         text = "\n".join(escape_xml(line) for line in value.split("\n"))
         self._parts.append(f"<{name}>{text}</{name}>")
 
+    def add(self, elements: str) -> None:
+        """Add elements that are XML already: long listings make them with fewer calls."""
+        self._parts.append(elements)
+
     def content(self, value: str) -> None:
         """Add text to the element that is open."""
         self._parts.append(escape_xml(value))
