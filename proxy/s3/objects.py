@@ -183,7 +183,7 @@ def conditions(call: Call, names: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: call.headers[given] for given, name in names.items() if given in call.headers}
     for name in ("if-modified-since", "if-unmodified-since"):
-        seconds = parse_http_date(found.get(name, ""))
+        seconds = parse_http_date(found[name]) if name in found else None
         if seconds is not None:
             found[name] = http_date(int(seconds))
     return found

@@ -45,7 +45,7 @@ def address_of(host: str, path: str, domains: Sequence[str]) -> Address:
 
 def bucket_in_host(host: str, domains: Sequence[str]) -> str:
     """The bucket before one of the domains, empty without one."""
-    name = host_name(host)
+    name = host_name(host) if domains else ""
     for domain in domains:
         if name.endswith(f".{domain}"):
             return name[: -len(domain) - 1]

@@ -96,7 +96,7 @@ def stored_text(tags: Mapping[str, str]) -> str:
 
 def tags_of_stored(text: str | None) -> Tags:
     """The tags of such a header."""
-    return dict(parse_qsl(text or "", keep_blank_values=True))
+    return dict(parse_qsl(text, keep_blank_values=True)) if text else {}
 
 
 def tagging_document(tags: Mapping[str, str]) -> bytes:
