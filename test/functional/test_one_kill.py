@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -41,16 +40,20 @@ def test_reads_are_right_after_one_kill(new_cluster: Callable[..., RunningCluste
         is_right = answer.status == 404 if number % 2 else answer.body == b"new"
         served["right" if is_right else "outdated"] += 1
     assert served == {"right": 9 * OBJECTS}
-    await_true(lambda: is_written_again(cluster, account), "writes at the server that was killed")
+    later: set[str] = set()
+    await_true(
+        lambda: is_written_again(cluster, account, later), "writes at the server that was killed"
+    )
 
 
-def is_written_again(cluster: RunningCluster, account: Account) -> bool:
-    """Whether one of the objects ``later-…``, of which this writes one more, has a replica on the
-    device of the first node.
+def is_written_again(cluster: RunningCluster, account: Account, later: set[str]) -> bool:
+    """Whether one of the objects of the transactions ``later``, of which this writes one more, has
+    a replica on the device of the first node.
 
     A client's answer waits for a quorum, so the line in the log may follow it.
     """
-    name = f"later-{time.monotonic_ns()}"
-    assert account.call("PUT", "c", name, body=b"x").status == 201
+    answer = account.call("PUT", "c", f"later-{len(later)}", body=b"x")
+    assert answer.status == 201
+    later.add(answer.headers["x-trans-id"])
     log = (cluster.home / "logs" / "object-server-node1.log").read_text()
-    return re.search(r" method=PUT path=\S+/later-\d+ status=201 ", log) is not None
+    return not later.isdisjoint(re.findall(r" method=PUT .* status=201 .*txn=(\S+)", log))
