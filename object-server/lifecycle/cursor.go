@@ -3,11 +3,10 @@ package lifecycle
 import (
 	"encoding/json"
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
+	"martlet/object-server/background"
 	"martlet/object-server/reconcache"
 )
 
@@ -35,17 +34,15 @@ type progress struct {
 
 // readCursor reads the file. Without one that can be read a pass begins.
 func (d *device) readCursor() *cursor {
-	b, err := os.ReadFile(filepath.Join(d.root, CursorFile))
 	c := &cursor{}
-	if err == nil {
-		if err = json.Unmarshal(b, c); err == nil && c.Format != cursorFormat {
-			err = errors.New("another format")
-		}
+	found, err := background.ReadCursor(filepath.Join(d.root, CursorFile), c)
+	if err == nil && found && c.Format != cursorFormat {
+		err = errors.New("another format")
 	}
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			d.config.Logger.Warn("a cursor cannot be read, the pass over the device begins anew", "device", d.name, "error", err)
-		}
+		d.config.Logger.Warn("a cursor cannot be read, the pass over the device begins anew", "device", d.name, "error", err)
+	}
+	if err != nil || !found {
 		return &cursor{Format: cursorFormat}
 	}
 	return c
@@ -64,12 +61,8 @@ func (d *device) note(isUrgent bool) {
 	d.state.Waiting = d.waiting
 	b, err := json.Marshal(d.state)
 	d.counting.Unlock()
-	path := filepath.Join(d.root, CursorFile)
 	if err == nil {
-		err = os.WriteFile(path+".tmp", b, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
+		err = background.WriteCursor(filepath.Join(d.root, CursorFile), b)
 	}
 	if err != nil {
 		d.config.Logger.Warn("a cursor cannot be written: after a restart the pass over the device begins anew", "device", d.name, "error", err)

@@ -79,7 +79,7 @@ class Console:
             self.page.screenshot(path=Path(SCREENSHOTS) / f"console-{name}.png")
 
     def check(self) -> None:
-        """Nothing went wrong, and nobody but the proxy was asked."""
+        """No error was logged, and all requests went to the proxy."""
         assert self.problems == []
         hosts = {urlsplit(url).netloc for url in self.requests if not url.startswith("blob:")}
         assert hosts <= {urlsplit(self.url).netloc}

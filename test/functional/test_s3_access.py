@@ -45,7 +45,7 @@ def red(port: int) -> Any:
 
 
 @pytest.fixture
-def nobody(port: int) -> Any:
+def anonymous(port: int) -> Any:
     config = Config(
         signature_version=UNSIGNED, s3={"addressing_style": "path"}, retries={"max_attempts": 0}
     )
@@ -78,7 +78,7 @@ def policy_of(bucket: str, *statements: dict[str, Any]) -> str:
 
 
 def test_a_policy_opens_a_part_of_a_bucket(
-    blue: Any, red: Any, nobody: Any, bucket: str, account: Account
+    blue: Any, red: Any, anonymous: Any, bucket: str, account: Account
 ) -> None:
     assert refused(blue.get_bucket_policy, Bucket=bucket) == "NoSuchBucketPolicy"
     text = policy_of(
@@ -90,17 +90,17 @@ def test_a_policy_opens_a_part_of_a_bucket(
     blue.put_bucket_policy(Bucket=bucket, Policy=text)
     assert blue.get_bucket_policy(Bucket=bucket)["Policy"] == text
     assert blue.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"] is True
-    for client in (red, nobody):
+    for client in (red, anonymous):
         assert client.get_object(Bucket=bucket, Key="open/k")["Body"].read() == b"open"
         assert refused(client.get_object, Bucket=bucket, Key="k") == "AccessDenied"
         assert refused(client.list_objects_v2, Bucket=bucket) == "AccessDenied"
-    assert refused(nobody.put_object, Bucket=bucket, Key="n", Body=b"x") == "AccessDenied"
+    assert refused(anonymous.put_object, Bucket=bucket, Key="n", Body=b"x") == "AccessDenied"
     red.put_object(Bucket=bucket, Key="secret/k", Body=b"from red")
     assert refused(blue.get_object, Bucket=bucket, Key="secret/k") == "AccessDenied"
     assert account.call("GET", f"{bucket}/secret/k").status == 403
     assert account.call("GET", f"{bucket}/k").status == 200
     blue.delete_bucket_policy(Bucket=bucket)
-    assert refused(nobody.get_object, Bucket=bucket, Key="open/k") == "AccessDenied"
+    assert refused(anonymous.get_object, Bucket=bucket, Key="open/k") == "AccessDenied"
     assert blue.get_object(Bucket=bucket, Key="secret/k")["Body"].read() == b"from red"
 
 
@@ -131,21 +131,21 @@ def test_a_stranger_uploads_in_parts_copies_and_deletes(blue: Any, red: Any, buc
 
 
 def test_acls_of_an_object_and_grants_of_a_bucket(
-    blue: Any, red: Any, nobody: Any, bucket: str
+    blue: Any, red: Any, anonymous: Any, bucket: str
 ) -> None:
     name = {"Bucket": bucket, "Key": "k"}
-    assert refused(nobody.get_object, **name) == "AccessDenied"
+    assert refused(anonymous.get_object, **name) == "AccessDenied"
     blue.put_object_acl(**name, ACL="public-read")
-    assert nobody.get_object(**name)["Body"].read() == b"closed"
+    assert anonymous.get_object(**name)["Body"].read() == b"closed"
     groups = [g["Grantee"].get("URI", "") for g in blue.get_object_acl(**name)["Grants"]]
     assert groups == ["", "http://acs.amazonaws.com/groups/global/AllUsers"]
     blue.put_object_tagging(**name, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
-    assert nobody.head_object(**name)["ContentLength"] == 6
-    assert refused(nobody.list_objects_v2, Bucket=bucket) == "AccessDenied"
-    assert refused(nobody.put_object, **name, Body=b"x") == "AccessDenied"
+    assert anonymous.head_object(**name)["ContentLength"] == 6
+    assert refused(anonymous.list_objects_v2, Bucket=bucket) == "AccessDenied"
+    assert refused(anonymous.put_object, **name, Body=b"x") == "AccessDenied"
     blue.put_object(**name, Body=b"new", GrantRead="id=test2:tester2")
     assert red.get_object(**name)["Body"].read() == b"new"
-    assert refused(nobody.get_object, **name) == "AccessDenied"
+    assert refused(anonymous.get_object, **name) == "AccessDenied"
     blue.put_bucket_acl(Bucket=bucket, GrantWrite="id=test2:tester2")
     red.put_object(Bucket=bucket, Key="from red", Body=b"x")
     assert refused(red.get_object, Bucket=bucket, Key="from red") == "AccessDenied"

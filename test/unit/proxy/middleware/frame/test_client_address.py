@@ -44,7 +44,7 @@ def test_a_trusted_proxy_names_its_client(peer: str, forwarded: str | None, clie
     assert seen(peer, forwarded) == (client, "https")
 
 
-def test_others_name_nobody() -> None:
+def test_others_do_not_name_a_client() -> None:
     assert seen("198.51.100.7", "203.0.113.1") == ("198.51.100.7", "http")
     assert seen("", "203.0.113.1") == ("", "http")
 
