@@ -33,6 +33,8 @@ from storage.storage_server import (
 
 #: The largest body of an UPDATE: a thousand containers with the longest names.
 UPDATE_BYTES_MAX = 4 * 1024**2
+#: When totals were read: those of a request, or later ones that are stored here.
+REPORTED_AT = "X-Backend-Reported-At"
 _DELETED = (("X-Account-Status", "Deleted"),)
 
 
@@ -116,10 +118,10 @@ class AccountServer(StorageServer):
 
     def _put_container(self, req: Request, path: str, account: str, container: str) -> Response:
         report = self._report(req, container)
-        self._merge(req, path, account, [report])
+        headers = self._merge(req, path, account, [report])
         record = report.record
         is_deletion = record.delete_timestamp > record.put_timestamp
-        return empty_response(204 if is_deletion else 201)
+        return empty_response(204 if is_deletion else 201, headers)
 
     def update(self, req: Request) -> Response:
         """Merge the rows of containers in a JSON list; answer 202, 400, 404 or 413."""
@@ -132,11 +134,10 @@ class AccountServer(StorageServer):
             raise http_error(400, str(error)) from None
         for index in {report.record.storage_policy_index for report in reports}:
             self.check_policy(index, f"storage policy {index}")
-        self._merge(req, path, account, reports)
-        return empty_response(202)
+        return empty_response(202, self._merge(req, path, account, reports))
 
-    def _merge(self, req: Request, path: str, account: str, reports: list[Report]) -> None:
-        """Merge reports of containers.
+    def _merge(self, req: Request, path: str, account: str, reports: list[Report]) -> HeaderList:
+        """Merge reports of containers; return the headers of the answer.
 
         :raises HTTPException: 404 if there is no such account, or it is deleted.
         """
@@ -154,8 +155,9 @@ class AccountServer(StorageServer):
                 has_time = "x-timestamp" in req.headers
                 timestamp = req.timestamp if has_time else Timestamp.now()
                 _create(database, account, timestamp, {})
-        if not taken:
+        if not taken.is_merged:
             raise http_error(404)
+        return [] if taken.later is None else [(REPORTED_AT, taken.later.internal)]
 
     def _report(self, req: Request, container: str) -> Report:
         headers = req.headers

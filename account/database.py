@@ -8,7 +8,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from account.replica_rows import (
     Report,
@@ -101,6 +101,14 @@ class AccountInfo:
         return parse_metadata(self.raw_metadata)
 
 
+class Taken(NamedTuple):
+    """The result of a merge of reports."""
+
+    is_merged: bool  # False: the account is deleted
+    #: The latest time of stored totals that are later than those of a report, and others.
+    later: Timestamp | None
+
+
 class AccountDatabase(ReplicatedDatabase):
     """The database of one account."""
 
@@ -165,19 +173,18 @@ class AccountDatabase(ReplicatedDatabase):
 
         return self.read(run)
 
-    def put_containers(self, reports: Sequence[Report], is_override: bool) -> bool:
-        """Merge reports of containers; return False and change nothing if the account is deleted.
+    def put_containers(self, reports: Sequence[Report], is_override: bool) -> Taken:
+        """Merge reports of containers; change nothing if the account is deleted.
 
         ``is_override`` merges them even then.
         """
 
-        def run(connection: sqlite3.Connection) -> bool:
+        def run(connection: sqlite3.Connection) -> Taken:
             if not is_override and _info(connection).is_deleted:
-                return False
+                return Taken(False, None)
             now = Timestamp.now()
-            for report in reports:
-                merge_report(connection, report, now)
-            return True
+            later = [merge_report(connection, report, now) for report in reports]
+            return Taken(True, max(filter(None, later), default=None))
 
         return self.write(run)
 

@@ -5,6 +5,9 @@ The totals in a row have no timestamp of their own. The time at which a containe
 is stored beside the row. The totals read last count, of equal times the greater ones. So a report
 that arrives late changes nothing, and all replicas end with the same row.
 
+The clocks of container servers differ. The sender of a report that counts for nothing is therefore
+told the stored time. It reads the totals again, and gives them a later time (Lamport's clock).
+
 Two replicas with the same totals may have other report times, which their hashes do not show. If a
 row of a peer loses, the stored row therefore gets a new ROWID, and so is sent to that peer again.
 """
@@ -52,25 +55,28 @@ class Report(NamedTuple):
     @property
     def rank(self) -> tuple[Timestamp, int, int, int]:
         """Orders totals: the greatest counts."""
-        row = self.record
-        totals = row.object_count, row.bytes_used, row.storage_policy_index
-        return (Timestamp(self.reported_at), *totals)
+        return (Timestamp(self.reported_at), *_totals(self.record))
 
 
-def merge_report(connection: sqlite3.Connection, report: Report, now: Timestamp) -> None:
+def merge_report(
+    connection: sqlite3.Connection, report: Report, now: Timestamp
+) -> Timestamp | None:
     """Merge a report of a container that came now: its totals count, unless later ones are stored.
 
     The clock of the sender may be fast: no report is newer than ``now``.
+
+    :returns: the time of stored totals that are later than those of the report, and others.
     """
     record, at = report.record, min(Timestamp(report.reported_at), now)
     stored, rowids = _stored(connection, record.name)
     if stored is None:
         _replace(connection, (), Report(record, at.internal))
-        return
+        return None
     stored_at = Timestamp(stored.reported_at)
     if stored_at > now:
         at = stored_at  # A clock was set back: until it has caught up, the last to arrive counts.
-    if at < stored_at:
+    is_late = at < stored_at
+    if is_late:
         merged, at = merge_records(record, stored.record), stored_at
     else:
         merged = merge_records(stored.record, record)
@@ -79,6 +85,7 @@ def merge_report(connection: sqlite3.Connection, report: Report, now: Timestamp)
         _replace(connection, rowids, Report(merged, at.internal))
     elif at > stored_at:
         connection.execute(_SET_TIME, (record.name, at.internal))
+    return stored_at if is_late and _totals(merged) != _totals(record) else None
 
 
 def merge_rows(connection: sqlite3.Connection, reports: Iterable[Report], before: str) -> None:
@@ -161,6 +168,10 @@ def delete_tombstones(connection: sqlite3.Connection, rowids: Sequence[int]) -> 
         query = "DELETE FROM container WHERE ROWID = ? RETURNING name"
         for (name,) in connection.execute(query, (rowid,)).fetchall():
             connection.execute("DELETE FROM container_report WHERE name = ?", (name,))
+
+
+def _totals(record: Record) -> tuple[int, int, int]:
+    return record.object_count, record.bytes_used, record.storage_policy_index
 
 
 def _time_of(item: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from container.database import ContainerInfo
+from container.report_answer import REPORTED_AT, Answer, read_answer
 from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
 from martlet.words.names import quote_path
@@ -35,8 +36,8 @@ def send_to_account(
     replicas: Sequence[AccountReplica],
     info: ContainerInfo,
     extra_headers: Mapping[str, str],
-) -> list[int]:
-    """Send a container's state to all replicas in parallel; return the statuses, 503 for no answer.
+) -> list[Answer]:
+    """Send a container's state to all replicas in parallel; return their answers.
 
     Failures are logged; the caller handles them.
     """
@@ -49,8 +50,8 @@ def send_together(
     replicas: Sequence[AccountReplica],
     infos: Sequence[ContainerInfo],
     extra_headers: Mapping[str, str],
-) -> list[int]:
-    """Send the states of containers of one account to all its replicas; statuses as above."""
+) -> list[Answer]:
+    """Send the states of containers of one account to all its replicas; answers as above."""
     rows = [
         {
             "name": info.container,
@@ -69,10 +70,10 @@ def send_together(
         _start(client, replica, "UPDATE", f"/{infos[0].account}", headers, body)
         for replica in replicas
     ]
-    statuses = [_finish(exchange) for exchange in exchanges]
+    answers = [_finish(exchange) for exchange in exchanges]
     return [
-        _one_by_one(client, replica, infos, extra_headers) if status in _SINGLY else status
-        for replica, status in zip(replicas, statuses, strict=True)
+        _one_by_one(client, replica, infos, extra_headers) if answer.status in _SINGLY else answer
+        for replica, answer in zip(replicas, answers, strict=True)
     ]
 
 
@@ -81,17 +82,17 @@ def _one_by_one(
     replica: AccountReplica,
     infos: Sequence[ContainerInfo],
     extra_headers: Mapping[str, str],
-) -> int:
-    """Send a PUT for each container; return the status of the last that failed, or 201.
+) -> Answer:
+    """Send a PUT for each container; return the last answer that is not good, or 201.
 
     A container that the server refuses does not keep the others from it.
     """
-    result = 201
+    result = Answer(201)
     for info in infos:
-        status = _finish(_start_put(client, replica, info, extra_headers))
-        if status // 100 != 2:
-            result = status
-        if status in (503, 507):  # it does not answer the others either
+        answer = _finish(_start_put(client, replica, info, extra_headers))
+        if not answer.is_taken:
+            result = answer
+        if answer.status in (503, 507):  # it does not answer the others either
             break
     return result
 
@@ -108,7 +109,7 @@ def _start_put(
         "X-Object-Count": str(info.object_count),
         "X-Bytes-Used": str(info.bytes_used),
         "X-Backend-Storage-Policy-Index": str(info.storage_policy_index),
-        "X-Backend-Reported-At": info.read_at,
+        REPORTED_AT: info.read_at,
         "User-Agent": _agent(),
         **extra_headers,
     }
@@ -131,19 +132,11 @@ def _start(
         return None
 
 
-def _finish(exchange: BackendExchange | None) -> int:
-    if exchange is None:
-        return 503
-    try:
-        response = exchange.response()
-    except BackendError as error:
-        exchange.abort()
-        _log_failure(error)
-        return 503
-    response.close()
-    if response.status >= 300 and response.status not in (404, 405):
-        _log_failure(f"{exchange.address[0]}:{exchange.address[1]} answered {response.status}")
-    return response.status
+def _finish(exchange: BackendExchange | None) -> Answer:
+    answer = read_answer(exchange, _log_failure)
+    if exchange is not None and answer.status >= 300 and answer.status not in (404, 405, 503):
+        _log_failure(f"{exchange.address[0]}:{exchange.address[1]} answered {answer.status}")
+    return answer
 
 
 def _agent() -> str:

@@ -19,6 +19,7 @@ from container.grid_update import GridUpdate, read_update
 from container.immediate_report import report_to_account
 from container.listing_rows import object_entry, render_rows, version_entry
 from container.record import NULL, Record, parse_record
+from container.report_answer import REPORTED_AT
 from container.reporter import Reporter
 from container.row_requests import row_of_delete, row_of_put, rows_of_update
 from container.shard_reports import STATS_ONLY, ShardReports
@@ -398,12 +399,12 @@ class ContainerServer(StorageServer):
         updates = self._metadata(req, timestamp)
         asked = self.policy_index(req)
         policy = self._default_policy(req) if asked is None else asked
-        is_new = False
+        is_new, later = False, None
         with self.pool.use(path) as database:
             while True:
                 try:
                     if is_true(req.headers.get(STATS_ONLY)):
-                        database.merge_shard_stats(ranges)
+                        later = database.merge_shard_stats(ranges)
                     else:
                         database.put_ranges(ranges, timestamp.internal, updates, self._check)
                     break
@@ -414,7 +415,8 @@ class ContainerServer(StorageServer):
                 info = self._create(database, *names, timestamp, policy, {})
                 is_new = info is not None
         self.reporter.mark_changed(path)
-        return empty_response(201 if is_new else 202)
+        headers = [] if later is None else [(REPORTED_AT, later.internal)]
+        return empty_response(201 if is_new else 202, headers)
 
     def _merge(
         self,

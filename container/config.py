@@ -16,6 +16,9 @@ class ContainerOptions(StorageOptions):
     max_update_bytes: int = option(16 * 1024**2, "Largest body of an UPDATE", "bytes")
     report_interval: float = option(1.0, "Pause between reports to the accounts", "s")
     report_concurrency: int = option(8, "Containers reported in parallel")
+    report_repeat_interval: float = option(
+        86400.0, "Time in which every container is reported once even if unchanged; 0: never", "s"
+    )
     sweep_interval: float = option(300.0, "Pause between sweeps for unreported containers", "s")
     containers_per_second: int = option(500, "Most databases read in a sweep", "1/s")
     recon_cache_path: str = option(
@@ -38,6 +41,8 @@ class ContainerOptions(StorageOptions):
         for name in ("report_interval", "sweep_interval"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
+        if self.report_repeat_interval < 0:
+            raise ValueError("report_repeat_interval must not be negative")
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,14 @@ class ContainerInfo:
             self.reported_bytes_used,
         )
 
+    def read_after(self, later: Timestamp) -> ContainerInfo:
+        """The same state, with a time of reading after another one.
+
+        It must have been read after ``later`` was known; the clock that made ``later`` may be fast.
+        """
+        at = max(Timestamp(self.read_at), Timestamp.from_ticks(later.ticks + 1))
+        return replace(self, read_at=at.internal)
+
     @property
     def metadata(self) -> Metadata:
         """The metadata with timestamps, including removed values."""
@@ -451,13 +459,9 @@ class ContainerDatabase(ReplicatedDatabase):
 
         self.write(run)
 
-    def merge_shard_stats(self, ranges: Sequence[ShardRange]) -> None:
-        """Merge the statistics of known shard ranges."""
-
-        def run(connection: sqlite3.Connection) -> None:
-            merge_stats(connection, ranges)
-
-        self.write(run)
+    def merge_shard_stats(self, ranges: Sequence[ShardRange]) -> Timestamp | None:
+        """Merge the statistics of known shard ranges; return as ``merge_stats``."""
+        return self.write(lambda connection: merge_stats(connection, ranges))
 
     def post(self, put_timestamp: str | None, updates: Metadata, check: CheckMetadata) -> bool:
         """Update metadata, and the put timestamp if given; return False if deleted."""

@@ -23,7 +23,7 @@ _PORT = re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch
 def report_to_account(client: BackendClient, req: Request, info: ContainerInfo) -> bool:
     """Send the state of a container to each account replica that the request names.
 
-    Returns True if it names one, and all of them accepted.
+    Returns True if it names one, and all of them have accepted this state.
 
     :raises HTTPException: 400 if the request names them in a malformed way, 404 if each of them
         answers that there is no such account.
@@ -37,10 +37,10 @@ def report_to_account(client: BackendClient, req: Request, info: ContainerInfo) 
     }
     if is_true(req.headers.get("x-account-override-deleted")):
         extra["X-Account-Override-Deleted"] = "yes"
-    statuses = send_to_account(client, replicas, info, extra)
-    if all(status == 404 for status in statuses):
+    answers = send_to_account(client, replicas, info, extra)
+    if all(answer.status == 404 for answer in answers):
         raise http_error(404)
-    return all(200 <= status < 300 for status in statuses)
+    return all(answer.is_taken for answer in answers)
 
 
 def _account_replicas(req: Request) -> list[AccountReplica]:

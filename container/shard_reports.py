@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 from container.database import ContainerInfo
+from container.report_answer import Answer, read_answer
 from container.shard_range import ACTIVE, ShardRange
 from container.shard_rows import parent_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
@@ -31,8 +32,8 @@ class ShardReports:
         self._open_ring = open_ring
         self._ring: Ring | None = None
 
-    def send(self, info: ContainerInfo) -> list[int]:
-        """Report the state of a shard to all replicas of its parent; return the statuses.
+    def send(self, info: ContainerInfo) -> list[Answer]:
+        """Report the state of a shard to all replicas of its parent; return the answers.
 
         :raises RingError: there is no container ring.
         """
@@ -55,7 +56,7 @@ class ShardReports:
                 started.append(self._client.start(address, "PUT", path, headers, body))
             except BackendError:
                 started.append(None)
-        return [_status(exchange) for exchange in started]
+        return [read_answer(exchange, _ignore) for exchange in started]
 
 
 def _report(info: ContainerInfo) -> ShardRange:
@@ -64,13 +65,5 @@ def _report(info: ContainerInfo) -> ShardRange:
     return ShardRange(name, read_at, state=ACTIVE).with_stats(*counts, read_at)
 
 
-def _status(exchange: BackendExchange | None) -> int:
-    if exchange is None:
-        return 503
-    try:
-        response = exchange.response()
-    except BackendError:
-        exchange.abort()
-        return 503
-    response.close()
-    return response.status
+def _ignore(error: object) -> None:
+    """The reporter logs the statuses."""

@@ -39,6 +39,7 @@ from container.shard_spans import (
     give,
     read_spans,
 )
+from martlet.words.timestamp import Timestamp
 from storage.metadata import parse_metadata
 from storage.replica import NO_ROW
 
@@ -238,16 +239,24 @@ def write_empty_stats(connection: sqlite3.Connection, now: str) -> None:
     merge_ranges(connection, [found.with_stats(0, 0, now) for found in ranges])
 
 
-def merge_stats(connection: sqlite3.Connection, items: Iterable[ShardRange]) -> bool:
-    """Merge the statistics of ranges that are known here; return whether one has changed."""
+def merge_stats(connection: sqlite3.Connection, items: Iterable[ShardRange]) -> Timestamp | None:
+    """Merge the statistics of ranges that are known here.
+
+    :returns: the latest time of stored statistics that are later than those of an item, and others.
+    """
     stored = {found.name: found for found in read_ranges(connection)}
-    known = []
+    known, later = [], []
     for item in items:
         found = stored.get(item.name)
-        if found is not None:
-            counts = item.object_count, item.bytes_used, item.meta_timestamp
-            known.append(found.with_stats(*counts))
-    return merge_ranges(connection, known)
+        if found is None:
+            continue
+        counts = item.object_count, item.bytes_used
+        known.append(found.with_stats(*counts, item.meta_timestamp))
+        is_late = Timestamp(item.meta_timestamp) < Timestamp(found.meta_timestamp)
+        if is_late and counts != (found.object_count, found.bytes_used):
+            later.append(Timestamp(found.meta_timestamp))
+    merge_ranges(connection, known)
+    return max(later, default=None)
 
 
 def root_of(raw_metadata: str, account: str, container: str) -> tuple[str, str]:

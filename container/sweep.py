@@ -2,8 +2,8 @@
 """The sweep: a look at all container databases of this server for work that was left undone.
 
 A report or a row for the queue may be left undone by a crash, or while the other side is away. A
-database without such work is not opened again until it changes: its fingerprint is remembered. A
-sweeper that has just started opens all of them.
+database without such work is not opened again until it changes, or is due to repeat its report: its
+fingerprint is remembered. A sweeper that has just started opens all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from container.database import ContainerDatabase, ContainerInfo
+from container.report_slots import ReportSlots
 from martlet.log import get_logger
 from martlet.recon.cache import write_figures
 from martlet.service.disk_calls import DiskStuck, on_disk
@@ -33,13 +34,18 @@ class Sweeper:
         devices: str,
         containers_per_second: int,
         recon_cache_path: str,
-        has_work: Callable[[str, ContainerInfo], bool],
+        has_work: Callable[[str, ContainerInfo, bool], bool],
+        slots: ReportSlots,
     ) -> None:
-        """``has_work`` marks a container for its work, and returns whether there is any."""
+        """
+        :param has_work: marks a container for its work, and returns whether there is any; gets
+            whether the container is due to repeat its report.
+        """
         self._devices = devices
         self._pause = 1.0 / containers_per_second
         self._recon_cache_path = recon_cache_path
         self._has_work = has_work
+        self._slots = slots
         self._locks: dict[str, IO[bytes]] = {}
         # Of databases without work; by the hash of the path, which takes less memory.
         self._done: dict[int, int] = {}
@@ -51,9 +57,10 @@ class Sweeper:
         Only one process of a server sweeps a device: the one that holds the lock file.
         """
         started = time.monotonic()
+        is_due = self._slots.due_until(time.time())
         for name in entries(self._devices):
             try:
-                self._sweep_device(f"{self._devices}/{name}")
+                self._sweep_device(f"{self._devices}/{name}", is_due)
             except (DiskStuck, OSError) as error:
                 self._log.error("sweep skips a device: %s", error)
         if self._locks:
@@ -65,15 +72,16 @@ class Sweeper:
         for lock in self._locks.values():
             fcntl.flock(lock, fcntl.LOCK_UN)
 
-    def _sweep_device(self, device: str) -> None:
+    def _sweep_device(self, device: str, is_due: Callable[[str], bool]) -> None:
         """
         :raises DiskStuck: the device does not answer.
         :raises OSError: it has no space for the lock file.
         """
-        for path, mark in self._changed_databases(device):
+        for path, mark in self._databases(device, is_due):
             try:
                 info = on_disk(device, _read_info, path)
-                if not self._has_work(path, info) and mark is not None:
+                has_work = self._has_work(path, info, is_due(os.path.dirname(path)))
+                if not has_work and mark is not None:
                     self._done[hash(path)] = mark
             except DatabaseMissing:
                 self._done.pop(hash(path), None)  # removed since it was listed
@@ -81,17 +89,21 @@ class Sweeper:
                 self._log.error("sweep skips a database: %s", error)
             time.sleep(self._pause)
 
-    def _changed_databases(self, device: str) -> Iterator[tuple[str, int | None]]:
+    def _databases(
+        self, device: str, is_due: Callable[[str], bool]
+    ) -> Iterator[tuple[str, int | None]]:
         """The databases that may have work, with their fingerprints from before a look at them."""
         top = f"{device}/containers"
         if not on_disk(device, self._is_ours, top):
             return
         for partition in on_disk(device, _directories, top):
-            yield from on_disk(device, self._changed_in, partition)
+            yield from on_disk(device, self._databases_in, partition, is_due)
             time.sleep(0)  # requests come first
 
-    def _changed_in(self, partition: str) -> list[tuple[str, int | None]]:
-        changed = []
+    def _databases_in(
+        self, partition: str, is_due: Callable[[str], bool]
+    ) -> list[tuple[str, int | None]]:
+        found = []
         for suffix in _directories(partition):
             for directory in _directories(suffix):
                 path = f"{directory}/{os.path.basename(directory)}.db"
@@ -99,9 +111,10 @@ class Sweeper:
                     mark = fingerprint(path, time.time())
                 except OSError:
                     continue  # there is none, or it was removed
-                if mark is None or self._done.get(hash(path)) != mark:
-                    changed.append((path, mark))
-        return changed
+                is_changed = mark is None or self._done.get(hash(path)) != mark
+                if is_changed or is_due(directory):
+                    found.append((path, mark))
+        return found
 
     def _is_ours(self, top: str) -> bool:
         """Whether this process sweeps a device; it then does so until it ends."""

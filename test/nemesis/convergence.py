@@ -21,20 +21,11 @@ _PAUSE_SECONDS = 0.2
 class Convergence:
     """Compares what all storage servers have with what the clients know."""
 
-    def __init__(
-        self,
-        cluster: RunningCluster,
-        clients: CheckedClients,
-        account: Account,
-        *,
-        with_totals: bool,
-    ) -> None:
-        """``with_totals``: each replica of the account must have the containers' totals."""
+    def __init__(self, cluster: RunningCluster, clients: CheckedClients, account: Account) -> None:
         self._cluster = cluster
         self._clients = clients
         self._account = account
         self._owner = clients.account_name
-        self._with_totals = with_totals
 
     def await_all(self, seconds: float) -> tuple[float, list[str]]:
         """Wait until everything is equal.
@@ -48,7 +39,7 @@ class Convergence:
             self._objects,
             self._partitions,
             self._containers,
-            *([self._totals] if self._with_totals else []),
+            self._totals,
             self._databases,
         ]
         left: list[str] = []

@@ -103,7 +103,7 @@ def _run(
     accounts = [_account(cluster, seed, number) for number in range(arguments.clients)]
     clients = CheckedClients(accounts, seed)
     account = _account(cluster, seed, arguments.clients)
-    convergence = Convergence(cluster, clients, account, with_totals=arguments.totals)
+    convergence = Convergence(cluster, clients, account)
     until = time.monotonic() + arguments.seconds
     rounds: list[Round] = []
     while time.monotonic() < until and len(rounds) < arguments.rounds:
@@ -235,12 +235,6 @@ def _parse() -> argparse.Namespace:
         default=[],
         metavar="FAULT",
         help="a fault, as in the table at the end; may be repeated (default: all)",
-    )
-    parser.add_argument(
-        "--no-totals",
-        action="store_false",
-        dest="totals",
-        help="do not compare the totals of the account, which may stay old: doc/testing.md",
     )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -91,6 +91,26 @@ def test_reports_in_any_order_end_with_the_totals_read_last(
     assert found == counts[-1]
 
 
+@pytest.mark.parametrize(
+    ("read_at", "totals", "policy", "later"),
+    [
+        (9, (2, 20), 0, None),  # the same totals
+        (9, (3, 20), 0, Timestamp(9)),
+        (9, (2, 30), 0, Timestamp(9)),
+        (9, (2, 20), 1, Timestamp(9)),
+        (5, (3, 30), 1, None),
+        (4, (3, 30), 1, None),
+    ],
+)
+def test_a_report_that_counts_for_nothing_is_told_the_stored_time(
+    read_at: int, totals: tuple[int, int], policy: int, later: Timestamp | None
+) -> None:
+    connection = memory_database()
+    merge_report(connection, report(record("a", 1, 0, totals, policy), read_at), Timestamp(10))
+    late = report(record("a", 1, totals=(2, 20)), 5)
+    assert merge_report(connection, late, Timestamp(10)) == later
+
+
 def test_a_fast_clock_does_not_hold_back_other_reports() -> None:
     connection = memory_database()
     for now, read_at, count in (10, 70, 1), (11, 11, 2), (5, 5, 3):

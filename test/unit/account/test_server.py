@@ -310,6 +310,26 @@ def test_an_update_merges_many_containers(call: Caller, account: str) -> None:
     assert call("UPDATE", A, 1, {}, []).status == 202
 
 
+def test_a_report_that_is_late_is_told_the_time_of_later_totals(call: Caller, account: str) -> None:
+    later = reports("a", reported_at=stamp(7)) + reports("b", reported_at=stamp(8))
+    assert "X-Backend-Reported-At" not in call("UPDATE", A, 1, {}, later).headers
+    late = reports("a", "b", "c", object_count=9, reported_at=stamp(5))
+    answer = call("UPDATE", A, 1, {}, late)
+    assert (answer.status, answer.headers["X-Backend-Reported-At"]) == (202, stamp(8))
+    headers = {
+        "X-Put-Timestamp": stamp(1),
+        "X-Delete-Timestamp": "0",
+        "X-Object-Count": "9",
+        "X-Bytes-Used": "1",
+        "X-Backend-Reported-At": stamp(6),
+    }
+    answer = call("PUT", f"{A}/a", 1, headers)
+    assert (answer.status, answer.headers["X-Backend-Reported-At"]) == (201, stamp(7))
+    headers["X-Backend-Reported-At"] = stamp(7.1)
+    assert "X-Backend-Reported-At" not in call("PUT", f"{A}/a", 1, headers).headers
+    assert [(e["name"], e["count"]) for e in listing(call)] == [("a", 9), ("b", 2), ("c", 9)]
+
+
 def test_an_update_of_a_deleted_account(call: Caller, account: str) -> None:
     assert call("UPDATE", "/d1/0/AUTH_none", 1, {}, reports("a")).status == 404
     put_container(call, "c")

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
 from container.config import ContainerOptions
 from container.database import ContainerDatabase
+from container.report_slots import ReportSlots
 from container.reporter import REPORTED_TOGETHER, Reporter
 from container.sweep import Sweeper
 from martlet.http.backend_client import BackendError
@@ -19,6 +22,7 @@ from storage.errors import DeviceFailed
 from storage.fingerprint import SETTLED_SECONDS
 
 C = "/d1/0/AUTH_test/c"
+NEVER = ReportSlots(0, 0)
 ROW = {"name": "o", "created_at": stamp(2), "size": 5, "content_type": "a/b", "etag": "e"}
 
 
@@ -30,6 +34,7 @@ class AccountServers:
         self.statuses: dict[int, int] = {}  # port -> status; 0 is a lost connection
         self.rows: list[tuple[int, list[dict[str, Any]]]] = []  # port, and what it was told
         self.is_of_swift = False  # it has no UPDATE
+        self.later: dict[int, str] = {}  # port -> the time of the later totals that it keeps
 
     def start(
         self,
@@ -44,11 +49,14 @@ class AccountServers:
         if method == "UPDATE":
             self.rows.append((address[1], json.loads(body)))
             status = 405 if self.is_of_swift else status
+            at = self.rows[-1][1][0]["reported_at"]
         else:
             self.rows.append((address[1], [{"name": path.rpartition("/")[2]}]))
+            at = headers["X-Backend-Reported-At"]
         if status == -1:
             raise BackendError(address, "refused")
-        return Exchange(address, status)
+        later = self.later.get(address[1], "")
+        return Exchange(address, status, later if at < later else "")
 
     def take(self) -> list[tuple[tuple[str, int], str, str, dict[str, str]]]:
         taken, self.requests, self.rows = self.requests, [], []
@@ -64,8 +72,9 @@ class AccountServers:
 class Exchange:
     """An answer under way; also the answer."""
 
-    def __init__(self, address: tuple[str, int], status: int) -> None:
+    def __init__(self, address: tuple[str, int], status: int, later: str) -> None:
         self.address, self.status = address, status
+        self.headers = {"x-backend-reported-at": later} if later else {}
 
     def response(self) -> "Exchange":
         if not self.status:
@@ -490,12 +499,12 @@ def test_a_sweep_opens_what_has_changed(
     opened: list[str] = []
     at = time.time() + 2 * SETTLED_SECONDS
 
-    def has_work(path: str, info: Any) -> bool:
+    def has_work(path: str, info: Any, is_due: bool) -> bool:
         opened.append(info.container)
         return bool(info.is_unreported)
 
     monkeypatch.setattr("container.sweep.time.time", lambda: at)
-    sweeper = Sweeper(devices(reporter), 10**6, "/nowhere", has_work)
+    sweeper = Sweeper(devices(reporter), 10**6, "/nowhere", has_work, NEVER)
 
     def swept() -> list[str]:
         opened.clear()
@@ -520,7 +529,116 @@ def test_a_sweep_opens_what_has_changed(
 def test_recon_shows_the_time_of_a_sweep(call: Caller, reporter: Reporter, tmp_path: Path) -> None:
     (tmp_path / "container.recon").write_text('{"other": 1}')
     call("PUT", C, 1)
-    Sweeper(devices(reporter), 10**6, str(tmp_path), lambda path, info: False).sweep()
+    Sweeper(devices(reporter), 10**6, str(tmp_path), lambda *seen: False, NEVER).sweep()
     figures = json.loads((tmp_path / "container.recon").read_text())
     assert figures["other"] == 1
     assert 0 < figures["container_updater_sweep"] < 60
+
+
+def by_a_fast_clock() -> str:
+    """The time of a clock that is 50 s ahead."""
+    return Timestamp(time.time() + 50).internal
+
+
+@pytest.mark.parametrize("method", ["PUT", "UPDATE"])
+def test_totals_that_the_account_has_from_a_fast_clock_are_replaced(
+    call: Caller, reporter: Reporter, accounts: AccountServers, method: str
+) -> None:
+    call("PUT", C, 1)
+    if method == "UPDATE":
+        call("PUT", "/d2/5/AUTH_test/c2", 1)
+    accounts.later[2] = fast = by_a_fast_clock()
+    reporter.report_changed()
+    if method == "UPDATE":
+        times = {row["reported_at"] for _, rows in accounts.rows[-3:] for row in rows}
+    else:
+        times = {headers["X-Backend-Reported-At"] for *_, headers in accounts.requests[-3:]}
+    assert times == {Timestamp.from_ticks(Timestamp(fast).ticks + 1).internal}
+    assert [r[1] for r in accounts.take()] == [method] * 6
+    reporter.sweep()
+    reporter.report_changed()
+    assert not accounts.take()
+
+
+def test_totals_that_are_late_twice_are_sent_again_soon(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    call("PUT", C, 1)
+    accounts.later[2] = "9999999999.00000"
+    before = accounts.start
+
+    def later_each_time(*request: Any, **rest: Any) -> "Exchange":
+        exchange = before(*request, **rest)
+        accounts.later[2] = Timestamp.from_ticks(Timestamp.now().ticks + 10**7).internal
+        return exchange
+
+    accounts.start = later_each_time  # type: ignore[method-assign]
+    reporter.report_changed()
+    accounts.take()
+    accounts.later.clear()
+    accounts.start = before  # type: ignore[method-assign]
+    reporter.report_changed()
+    assert len(accounts.take()) == 3
+
+
+def test_what_a_request_has_told_too_late_is_told_again(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    accounts.later[2] = by_a_fast_clock()
+    call("PUT", C, 1, proxy_headers())
+    accounts.take()
+    accounts.later.clear()
+    reporter.report_changed()
+    assert len(accounts.take()) == 3
+
+
+def test_an_unchanged_container_repeats_its_report(
+    call: Caller,
+    reporter: Reporter,
+    accounts: AccountServers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interval, now = 1000.0, time.time()
+    monkeypatch.setattr("container.sweep.time.time", lambda: now)
+    reporter._sweeper._slots = ReportSlots(interval, now)
+    call("PUT", C, 1)
+    call("PUT", "/d2/5/AUTH_test/c2", 1)
+    reporter.report_changed()
+    accounts.take()
+    accounts.statuses = {2: 503, 3: 503}
+    for _ in range(10):
+        now += interval / 10
+        reporter.sweep()
+        reporter.report_changed()
+    assert accounts.take()
+    accounts.statuses.clear()
+    reporter._suppressed.clear()
+    reporter.report_changed()
+    assert sorted(accounts.take_names()) == sorted((p, c) for p in (1, 2, 3) for c in ("c", "c2"))
+    reporter.report_changed()
+    assert not accounts.take()
+    now += interval
+    reporter.sweep()
+    accounts.statuses = {1: 404, 2: 404, 3: 404}  # there is nothing to report it to
+    reporter.report_changed()
+    assert accounts.take()
+    accounts.statuses.clear()
+    reporter._suppressed.clear()
+    reporter.report_changed()
+    assert not accounts.take()
+
+
+@given(st.lists(st.floats(0.01, 700), min_size=1, max_size=30), st.binary(min_size=16, max_size=16))
+def test_each_slot_comes_once_in_an_interval(pauses: list[float], digest: bytes) -> None:
+    interval = 500.0
+    began = now = 1.7e9
+    slots, due = ReportSlots(interval, began), 0
+    for pause in pauses:
+        now += pause
+        missed = pause >= interval  # by a sweep that came late
+        is_due = slots.due_until(now)(f"/d1/0/abc/{digest.hex()}")
+        assert is_due or not missed
+        due += is_due
+    assert due <= (now - began) / interval + 1
+    if all(pause < interval for pause in pauses):
+        assert due >= (now - began) // interval

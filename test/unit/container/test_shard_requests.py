@@ -177,13 +177,16 @@ def test_reports_change_the_statistics_of_known_ranges_alone(
     assert root("HEAD", ROOT).headers["X-Container-Bytes-Used"] == str(4 + 4 + 9)
     headers = {**AS_SHARD, "X-Backend-Shard-Stats": "true"}
 
-    def report(name: str, time: float, count: int) -> None:
+    def report(name: str, time: float, count: int) -> str | None:
         item = ShardRange(name, stamp(time)).with_stats(count, 7, stamp(time))
-        assert root("PUT", ROOT, time, headers, [item.as_dict()]).status == 202
+        answer = root("PUT", ROOT, time, headers, [item.as_dict()])
+        assert answer.status == 202
+        return answer.headers.get("X-Backend-Reported-At")
 
-    report(SHARD, 8, 5)
-    report(SHARD, 6, 99)  # is late
-    report(".shards_a/c-2", 8, 1000)
+    assert report(SHARD, 8, 5) is None
+    assert report(SHARD, 6, 99) == stamp(8)  # is late
+    assert report(SHARD, 6, 5) is None
+    assert report(".shards_a/c-2", 8, 1000) is None
     assert root("HEAD", ROOT).headers["X-Container-Object-Count"] == "7"
     (item,) = root("GET", ROOT, headers=AS_SHARD).json()
     assert (item["lower"], item["object_count"]) == ("c", 5)
