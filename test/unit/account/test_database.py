@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_accounts import memory_database
 from swift.account.backend import AccountBroker
 
 from account.database import AccountDatabase
 from account.record import Record, make_record
 from account.replica_rows import Report, merge_report
-from account.schema import REPORT_TABLE, TABLES, TRIGGERS
 from martlet.words.timestamp import Timestamp
 from storage.database_files import database_path
 from storage.name_listing import ListingQuery
@@ -43,14 +43,6 @@ RECORDS = st.builds(
     st.tuples(st.integers(0, 2), st.integers(0, 20)),
     st.integers(0, 1),
 )
-
-
-def memory_database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.create_function("chexor", 3, chexor, deterministic=True)
-    connection.executescript(TABLES + TRIGGERS + REPORT_TABLE)
-    connection.execute("INSERT INTO account_stat (account, container_count) VALUES ('a', 0)")
-    return connection
 
 
 @settings(max_examples=150, deadline=None)
