@@ -112,8 +112,10 @@ class ObjectController:
         )
         write = prepare_write(core, req, resource, policy, headers, expires)
         sent = write.wire_headers()
+        timestamp = req.environ["HTTP_X_TIMESTAMP"]
         outcomes = core.ask(write.request, write.nodes, sent)
-        found = sum(1 for o in outcomes if o.answer.status == 202)
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 202)
+        found = sum(1 for answer in answers if answer.status == 202)
         replicas = write.nodes.primary_count
         if 0 < found < quorum_size(replicas):
             # Replicas without it may be empty disks. Hand-offs may have the object meanwhile.
@@ -128,7 +130,7 @@ class ObjectController:
                 options.post_quorum_timeout,
             )
         write.note_missed(core, outcomes)
-        answers = [o.answer for o in outcomes]
+        answers = own_write_done([o.answer for o in outcomes], timestamp, 202)
         refuse_locked(answers)
         is_lock = any(name in headers for name in LOCK_CHANGES)
         needed = majority(replicas) if is_lock else quorum_size(replicas)

@@ -14,7 +14,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fake_grid import FakeGrid
@@ -50,6 +50,7 @@ class Stored:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     is_deleted: bool = False
+    meta_timestamp: str = ""  # of the last POST
 
 
 class FakeDevice:
@@ -310,8 +311,13 @@ class FakeDevice:
             if seen.method == "DELETE":
                 self.stored[name] = Stored(timestamp, is_deleted=True)
                 return (404 if is_missing else 204), {"X-Backend-Timestamp": timestamp}, b""
-            if seen.method == "POST":
-                return (404 if is_missing else 202), {}, b""
+            if seen.method == "POST" and (known is None or known.is_deleted):
+                return 404, {}, b""
+            if seen.method == "POST" and known is not None:
+                if known.meta_timestamp >= timestamp:
+                    return 409, {"X-Backend-Timestamp": known.meta_timestamp}, b""
+                self.stored[name] = replace(known, meta_timestamp=timestamp)
+                return 202, {}, b""
             etag = hashlib.md5(seen.body).hexdigest()
             if seen.headers.get("etag", etag) != etag:
                 return 422, {}, b""
@@ -434,3 +440,16 @@ class FakeRing:
     def get_more_nodes(self, partition: int) -> Iterator[Any]:
         for index, device in enumerate(self._devices[self._replicas :]):
             yield {**device.node, "handoff_index": index}
+
+
+def lose_first_answer(device: FakeDevice, method: str) -> None:
+    """The device does what it is asked, dies before it can say so, and is back at once."""
+    lost: list[Seen] = []
+
+    def fault(seen: Seen) -> str | None:
+        if seen.method != method or lost:
+            return None
+        lost.append(seen)
+        return LOSE_ANSWER
+
+    device.fault = fault

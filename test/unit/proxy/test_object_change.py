@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
-from fake_devices import HANG_UP, SILENT, Seen
+from fake_devices import HANG_UP, SILENT, Seen, lose_first_answer
 from patience import patiently
 
 from martlet.http.environ import AUTHORIZE, OWNER, SYNC_KEY, VERSION_REQUEST
@@ -38,6 +38,21 @@ def test_post(stored: FakeCluster) -> None:
         assert "content-type" not in headers  # none was given, so none is changed
     assert stored.call("POST", "/v1/a/c/missing").status == 404
     assert stored.call("POST", "/v1/a/missing/o").status == 404
+
+
+def test_a_post_that_meets_itself_is_done(stored: FakeCluster) -> None:
+    """Sent again after a lost answer, a POST finds its own timestamp."""
+    for device in stored.devices[:2]:
+        lose_first_answer(device, "POST")
+    stored.devices[2].fault = HANG_UP
+    assert stored.call("POST", "/v1/a/c/o", headers={"X-Object-Meta-A": "1"}).status == 202
+    assert [d.methods().count("POST") for d in stored.devices[:2]] == [2, 2]
+
+
+def test_a_post_that_another_one_precedes_is_409(stored: FakeCluster) -> None:
+    same = {"X-Timestamp": "9000000000.00000", "X-Object-Meta-A": "1"}
+    assert stored.call("POST", "/v1/a/c/o", headers=same).status == 202
+    assert stored.call("POST", "/v1/a/c/o", headers=same).status == 409
 
 
 def test_names_of_metadata_may_be_beyond_ascii(stored: FakeCluster) -> None:

@@ -12,12 +12,11 @@ from fake_devices import (
     GARBAGE,
     HANG_UP,
     HANG_UP_IN_BODY,
-    LOSE_ANSWER,
     SILENT,
     STALL,
     STALL_IN_ANSWER,
-    FakeDevice,
     Seen,
+    lose_first_answer,
 )
 from patience import patiently
 
@@ -385,19 +384,6 @@ def test_connections_are_kept(cluster: FakeCluster) -> None:
     for number in range(5):
         cluster.call("PUT", f"/v1/a/c/o{number}", SMALL)
     assert [device.connections for device in cluster.devices] == [1, 1, 1, 1]
-
-
-def lose_first_answer(device: FakeDevice, method: str) -> None:
-    """The device does what it is asked, dies before it can say so, and is back at once."""
-    lost: list[Seen] = []
-
-    def fault(seen: Seen) -> str | None:
-        if seen.method != method or lost:
-            return None
-        lost.append(seen)
-        return LOSE_ANSWER
-
-    device.fault = fault
 
 
 def test_write_that_meets_itself_is_done(cluster: FakeCluster) -> None:
