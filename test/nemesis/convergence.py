@@ -50,15 +50,31 @@ class Convergence:
                 time.sleep(_PAUSE_SECONDS)
         return time.monotonic() - began, left
 
-    def check_bodies(self) -> Iterator[str]:
-        """Compare the bytes of each replica with those of the only possible state."""
+    def check_bodies(self, seconds: float) -> Iterator[str]:
+        """Compare the bytes of each replica with those of the only possible state.
+
+        A rotten body is found when it is read. The replica refuses it then, and gets it from a
+        peer: it has ``seconds`` for that. It must never answer with other bytes, or with 404.
+        """
         replicas = ObjectReplicas(self._cluster)
-        for item in self._objects_of_all():
-            (state,) = item.may_be
-            wanted = item.body(state.put) if state.put else None
-            for body in replicas.bodies(self._owner, item.container, item.name):
-                if body != wanted:
-                    yield f"{item.container}/{item.name}: a replica has other bytes, {state}"
+        deadline = time.monotonic() + seconds
+        items = self._objects_of_all()
+        while items:
+            is_last = time.monotonic() > deadline
+            refused = []
+            for item in items:
+                (state,) = item.may_be
+                wanted = (200, item.body(state.put)) if state.put else (404, b"")
+                for status, body in replicas.bodies(self._owner, item.container, item.name):
+                    if (status, body if state.put else b"") == wanted:
+                        continue
+                    if status in (200, 404) or is_last:
+                        answer = f"{status} with {len(body)} bytes"
+                        yield f"{item.container}/{item.name}: a replica answers {answer}, {state}"
+                    else:
+                        refused.append(item)
+            items = list({id(item): item for item in refused}.values())
+            time.sleep(_PAUSE_SECONDS if items else 0)
         replicas.close()
 
     def _objects_of_all(self) -> list[Object]:

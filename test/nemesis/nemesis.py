@@ -117,7 +117,7 @@ def _run(
             one.findings += clients.verdicts.violations
             clients.verdicts.violations = []
         if not one.findings:
-            one.findings += convergence.check_bodies()
+            one.findings += convergence.check_bodies(arguments.patience)
         _say(one)
         if one.findings:
             break  # the next rounds would find the same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 
 from running_cluster import RunningCluster
@@ -19,6 +19,10 @@ class Replica(NamedTuple):
     status: int
     timestamp: str | None = None
     etag: str | None = None
+
+
+class BrokenOff(OSError):
+    """An answer without its end."""
 
 
 class ObjectReplicas:
@@ -40,15 +44,21 @@ class ObjectReplicas:
         handoffs = [self._head(node, path).status for node in self.ring.get_more_nodes(partition)]
         return {self._head(node, path) for node in primaries}, handoffs
 
-    def bodies(self, account: str, container: str, name: str) -> list[bytes | None]:
-        """Return the body that each primary has; None without the object.
+    def bodies(self, account: str, container: str, name: str) -> list[tuple[int, bytes]]:
+        """Return the status and the body of each primary; 0 for an answer that breaks off.
 
-        :raises OSError: a server does not answer.
+        :raises OSError: a server cannot be reached.
         """
         partition, primaries = self.ring.get_nodes(account, container, name)
         path = f"{partition}{quote_path(f'/{account}/{container}/{name}')}"
-        answers = [self._ask("GET", node, path) for node in primaries]
-        return [body if response.status == 200 else None for response, body in answers]
+        found = []
+        for node in primaries:
+            try:
+                response, body = self._ask("GET", node, path)
+                found.append((response.status, body))
+            except BrokenOff:
+                found.append((0, b""))
+        return found
 
     def _head(self, node: Node, path: str) -> Replica:
         response, _ = self._ask("HEAD", node, path)
@@ -64,6 +74,10 @@ class ObjectReplicas:
             connection.request(method, f"/{node['device']}/{path}")
             response = connection.getresponse()
             return response, response.read()
+        except IncompleteRead as error:
+            connection.close()
+            del self._connections[at]
+            raise BrokenOff(f"{at}: {error!r}") from error
         except (OSError, HTTPException) as error:
             connection.close()
             del self._connections[at]
