@@ -350,6 +350,24 @@ def test_wildcards_match_as_the_model_says(pattern: str, text: str) -> None:
     assert wildcard(pattern, False).matches(text, {}) is matches_by_model(pattern, text)
 
 
+@given(
+    st.lists(st.sampled_from(["*", "?", "ab", "?a", "b" * 9, "a?b" * 6]), max_size=9).map("".join),
+    st.lists(st.sampled_from(["ab", "b", "aab", "abb" * 5, "b" * 9]), max_size=9).map("".join),
+)
+def test_long_patterns_match_as_a_regular_expression(pattern: str, text: str) -> None:
+    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    assert wildcard(pattern, False).matches(text, {}) is bool(re.fullmatch(expression, text))
+    folded = wildcard(pattern.upper(), False, ignores_case=True).matches(text, {})
+    assert folded is bool(re.fullmatch(expression, text))
+
+
+def test_a_variable_may_stand_beside_wildcards() -> None:
+    pattern = wildcard("x?${a}b*?${a}?c", True)
+    for value, text, matches in (("", "xybz-wc", True), ("", "xyzb--c", False),
+                                 ("*", "xy*b--*zc", True), ("*", "xy-b---zc", False)):  # fmt: skip
+        assert pattern.matches(text, {"a": (value,)}) is matches
+
+
 @given(TEXTS, TEXTS)
 def test_literals_match_themselves_only(pattern: str, text: str) -> None:
     assert literal(pattern, False).matches(text, {}) is (pattern == text)
