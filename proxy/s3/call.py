@@ -7,6 +7,7 @@ the account in the place of the access key in the path.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -145,6 +146,13 @@ class Call:
         self.access = access
         if access is not None:
             self.base[S3_ACCESS] = access
+
+    def for_key(self, key: str, version: str) -> Call:
+        """The call for one deletion of a request that deletes many keys."""
+        one = copy.copy(self)
+        one.base = dict(self.base)
+        one.judge_as(None if self.access is None else self.access.for_key(key, version))
+        return one
 
     @property
     def bucket(self) -> str:

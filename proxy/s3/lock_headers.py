@@ -80,11 +80,15 @@ def bypass_header(call: Call) -> dict[str, str]:
 
 
 def may_bypass(call: Call) -> bool:
-    """Whether the client has the right s3:BypassGovernanceRetention: the owner has it."""
+    """Whether the client has the right s3:BypassGovernanceRetention.
+
+    The owner of the account has it, and each client to which a policy gives it.
+    """
     environ = call.request("HEAD", call.bucket, "")
     status, _, chunks = call.send(environ)
     close_body(chunks)
-    return 200 <= status < 300 and bool(environ.get("swift_owner"))
+    is_lent = call.access is not None and call.access.may_bypass
+    return 200 <= status < 300 and (is_lent or bool(environ.get("swift_owner")))
 
 
 def refuse_locked(stored: Headers, bypass: bool) -> None:

@@ -85,9 +85,9 @@ def _delete_all(
                 raise S3Error("AccessDenied")
             if doomed.version:
                 check_version(doomed.version)
-            outcomes[number] = delete(
-                call, doomed.key, doomed.query, Condition(if_match=doomed.etag)
-            )
+            one = call.for_key(doomed.key, doomed.version)
+            condition = Condition(if_match=doomed.etag)
+            outcomes[number] = delete(one, doomed.key, doomed.query, condition)
         except S3Error as error:
             outcomes[number] = error
         return True

@@ -61,7 +61,8 @@ def find_upload(call: Call, *, may_be_completed: bool = False) -> Upload:
     """
     upload_id = call.params.get("uploadId", "")
     missing = S3Error("NoSuchUpload", fields={"UploadId": upload_id})
-    if not _ID.fullmatch(upload_id):
+    # With a number as the id, the object that began it would be a part of another upload.
+    if not _ID.fullmatch(upload_id) or upload_id.isdecimal():
         call.require_bucket()
         raise missing
     upload = Upload(call.bucket, call.key, upload_id, Headers())

@@ -2,7 +2,7 @@
 """Websites of buckets: their configuration, and their pages.
 
 Pages are served on hosts below ``website_domain``, without a signature. So they are those that all
-may read, and names of buckets must be unique in the cluster.
+may read by a policy or an ACL, and names of buckets must be unique in the cluster.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from martlet.http.request import Request
 from martlet.http.response import STATUS_LINES, Response
 from proxy.s3 import settings
+from proxy.s3.acl import is_lent
+from proxy.s3.actions import access_of
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.objects import read_object
@@ -95,6 +97,12 @@ def _page(call: Call, site: Website, key: str) -> Response:
 
 def _object(call: Call, key: str) -> Response:
     call.address = call.address._replace(key=key)
+    call.judge_as(access_of(call, ""))
+    try:
+        return read_object(call)
+    except S3Error as error:
+        if error.code != "AccessDenied" or not is_lent(call):
+            raise
     return read_object(call)
 
 

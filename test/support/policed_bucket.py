@@ -47,6 +47,8 @@ class Cluster:
         #: The container's X-Container-Read, as it is shown.
         self.read_header = ""
         self.head: dict[str, str] = {}
+        #: The parts of each object, if it is large.
+        self.manifest: list[dict[str, str]] = []
         #: Paths that are answered 404.
         self.missing: set[str] = set()
         self.storage = StorageApp({}, self._answer)
@@ -80,6 +82,8 @@ class Cluster:
             return Response(204, {**shown, "X-Container-Read": self.read_header})
         if method == "HEAD" and path.count("/") == 3:
             return Response(404)
+        if environ["QUERY_STRING"] == "multipart-manifest=get":
+            return Response(200, self.head, json.dumps(self.manifest))
         status = {"PUT": 201, "DELETE": 204, "POST": 202}.get(method, 200)
         return Response(status, {"Etag": "abc", **self.head})
 

@@ -68,6 +68,7 @@ class Act(NamedTuple):
 
     :param actions: in lower case; all must be allowed.
     :param facts: condition key -> its values.
+    :param changes_parts: it changes parts otherwise than S3 does, and so perhaps an old version.
     """
 
     actions: tuple[str, ...]
@@ -75,6 +76,7 @@ class Act(NamedTuple):
     key: str = ""
     facts: FactsOf = _no_facts
     version: str = ""
+    changes_parts: bool = False
 
     @property
     def name(self) -> tuple[tuple[str, ...], str, str]:
@@ -92,7 +94,7 @@ class Access:
     """The acts of an S3 request, and what was learned about its client.
 
     :param source: what it reads, if it is a copy.
-    :param deletes_keys: it deletes many keys, each of which is judged by itself.
+    :param deletes_keys: it deletes many keys, each of which has an Access of its own.
     """
 
     main: Act
@@ -104,22 +106,24 @@ class Access:
     client: Client | None = None
     #: A policy has denied the request, so that no ACL can allow it.
     is_denied: bool = False
+    #: The policy allows to bypass governance, which else the owner of the account may.
+    may_bypass: bool = False
     #: What the client may not do by the rights of its account and the container.
     refused: Act | None = None
     #: The same for what the ACL of an object allows nevertheless, by `Act.name`.
     lent: set[tuple[tuple[str, ...], str, str]] = field(default_factory=set)
 
-    def act_of(self, method: str, container: str, key: str, version: str) -> Act | None:
-        """The act of a request to the pipeline; None if it is about something else.
+    def for_key(self, key: str, version: str) -> Access:
+        """That of one deletion, for a request that deletes many keys."""
+        actions = (delete_action(version), *self.main.actions)
+        main = self.main._replace(actions=actions, key=key, version=version)
+        return Access(main, client=self.client)
 
-        :param version: in the query.
-        """
+    def act_of(self, method: str, container: str, key: str) -> Act | None:
+        """The act of a request to the pipeline; None if it is about something else."""
         source, main = self.source, self.main
         if source is not None and method in _READS and _is_about(source, container, key):
             return source
-        if self.deletes_keys and container == main.bucket and key:
-            actions = (delete_action(version), *main.actions)
-            return main._replace(actions=actions, key=key, version=version)
         if self.deletes_keys:
             return None
         is_bucket = container.removesuffix(SEGMENTS) == main.bucket
@@ -132,7 +136,10 @@ def _is_about(act: Act, container: str, key: str) -> bool:
     """Whether the names are those of the object, or of one of its parts."""
     if container == act.bucket:
         return key == act.key
-    return container == act.bucket + SEGMENTS and bool(key) and key.startswith(f"{act.key}/")
+    if container != act.bucket + SEGMENTS or not key.startswith(f"{act.key}/"):
+        return False
+    upload_id, slash, number = key[len(act.key) + 1 :].partition("/")
+    return bool(upload_id) and (number.isdecimal() or not slash)
 
 
 def delete_action(version: str) -> str:
@@ -152,7 +159,8 @@ def act_of_swift(request: Request, container: str, key: str) -> Act | None:
     if not actions:
         return None
     version = "" if method == "PUT" else version_of(request)
-    return Act(actions, bucket, key, _facts_of_swift(request), version)
+    changes_parts = bucket != container and method not in _READS
+    return Act(actions, bucket, key, _facts_of_swift(request), version, changes_parts)
 
 
 def version_of(request: Request) -> str:

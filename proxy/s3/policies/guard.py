@@ -29,7 +29,6 @@ from proxy.s3.policies.acts import (
     act_of_swift,
     is_granted,
     sets_acl_only,
-    version_of,
 )
 from proxy.s3.wire.acl import Grants, grants_of_stored, without_public
 from proxy.s3.wire.errors import S3Error
@@ -45,6 +44,7 @@ log = get_logger("proxy.s3")
 POLICY, PUBLIC_ACCESS_BLOCK, ACL = "Policy", "PublicAccessBlock", "Acl"
 #: What the owner of a bucket may do, whatever a policy says, so that none locks the owner out.
 OWNERS_ACTIONS = frozenset(["s3:getbucketpolicy", "s3:putbucketpolicy", "s3:deletebucketpolicy"])
+BYPASS = "s3:bypassgovernanceretention"
 _FIRST_PIECES = frozenset(
     f"s3api-setting-{name}".lower() for name in (POLICY, PUBLIC_ACCESS_BLOCK, ACL)
 )
@@ -143,7 +143,7 @@ def has_rules(info: Info) -> bool:
 
 def _act_of(access: Access | None, request: Request, container: str, key: str) -> Act | None:
     if access is not None:
-        act = access.act_of(request.method, container, key, version_of(request))
+        act = access.act_of(request.method, container, key)
         if act is not None or (access.deletes_keys and not key):
             return act
     return act_of_swift(request, container, key)
@@ -174,6 +174,9 @@ def _judge(
         if access is not None:
             access.is_denied = True
         return error_response(403, "A policy denies this.")
+    if access is not None and BYPASS in act.actions and _may_be_lent(asked, act, rules):
+        alone = act._replace(actions=(BYPASS,))
+        access.may_bypass = _decision(app, asked, alone, rules.policy) is Decision.ALLOW
     if rules.block.block_public_acls and _sets_public_acl(environ):
         return error_response(403, "The public-access block of the bucket forbids this ACL.")
     if denial is not None and _is_allowed(asked, act, rules, decision):
@@ -185,6 +188,8 @@ def _judge(
 
 def _is_allowed(asked: _Asked, act: Act, rules: _Rules, decision: Decision) -> bool:
     """Whether the policy or the ACL of the bucket allows what the check refuses."""
+    if act.changes_parts:
+        return False
     is_of_swift = S3_ACCESS not in asked.request.environ
     if is_of_swift and act.actions == SETS_ACL and not sets_acl_only(asked.request.environ):
         return False

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from typing import Any
 
 import pytest
-from policed_bucket import REFUSED, Cluster, allow, deny, for_box
+from policed_bucket import REFUSED, Cluster, allow, deny, for_box, sysmeta_of
 
 from martlet.http.environ import OWNER
+from proxy.replicas.locks import LOCK_MODE, LOCK_UNTIL
+from proxy.s3.wire.acl import ALL_USERS, Grant, stored_text
 
 #: Operations and the actions that they need.
 OPERATIONS = [
@@ -135,6 +138,49 @@ def test_a_list_of_parts_shows_uploads() -> None:
     assert Cluster(allow(*both)).swift(None, "GET", "box+segments") == 200
 
 
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("is_grant", [False, True])
+def test_parts_are_changed_through_s3_only(method: str, is_grant: bool) -> None:
+    cluster = Cluster(*([] if is_grant else [allow("*")]))
+    if is_grant:
+        cluster.sysmeta |= sysmeta_of(
+            "Acl", stored_text((Grant("red:rob", "WRITE"), Grant(ALL_USERS, "WRITE"))).encode()
+        )
+    for user in ("red:rob", None):
+        for path in ("box+segments/k/upload/1", "box+segments/k/upload", "box+segments"):
+            assert cluster.swift(user, method, path, X_Container_Write="red:rob") in (401, 403)
+    assert cluster.swift("blue:ann", method, "box+segments/k/upload/1") < 300
+    if not (is_grant and method == "POST"):
+        assert cluster.swift("red:rob", method, "box/k") < 300
+    assert cluster.ask("red:rob", "PUT", "/box/k?partNumber=1&uploadId=abc")[0] == 200
+
+
+@pytest.mark.parametrize("part", ["other/id/1", "k/2/id/1", "k/id/x", "k/id/1/2", "kk/id/1"])
+@pytest.mark.parametrize("deletes_many", [False, True])
+def test_the_right_to_delete_an_object_is_for_its_own_parts(part: str, deletes_many: bool) -> None:
+    document = b"<Delete><Object><Key>k</Key><ETag>*</ETag></Object></Delete>"
+    digest = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
+    own = ["k/id/1", "k/id/2"]
+    for parts in (own, [part]):
+        cluster = Cluster(allow("*"))
+        cluster.head = {"X-Static-Large-Object": "True", "X-Backend-Data-Timestamp": "1.0"}
+        cluster.manifest = [{"name": f"/box+segments/{name}"} for name in parts]
+        if deletes_many:
+            sent = {"Content-MD5": digest}
+            _, code = cluster.ask("red:rob", "POST", "/box?delete", sent, document)
+        else:
+            _, code = cluster.ask("red:rob", "DELETE", "/box/k", {"If-Match": "*"})
+        assert code == ("" if parts == own else "AccessDenied")
+
+
+def test_a_part_is_no_upload() -> None:
+    cluster = Cluster(allow("*"))
+    for method, query in (("DELETE", ""), ("PUT", "&partNumber=1"), ("GET", "")):
+        path = f"/box/k/upload?uploadId=5{query}"
+        assert cluster.ask("red:rob", method, path) == (404, "NoSuchUpload")
+    assert not [call for call in cluster.storage.calls if "+segments/" in call]
+
+
 @pytest.mark.parametrize("path", ["box?a=%ff", "box/k?a=%ff"])
 def test_a_query_that_cannot_be_read_is_refused(path: str) -> None:
     assert Cluster(deny("*")).swift("blue:ann", "GET", path) == 400
@@ -251,6 +297,24 @@ def test_a_bypass_of_governance_is_an_action_of_its_own() -> None:
         sent = {**headers, **more}
         assert cluster.ask("blue:ann", "POST", "/box?delete", sent, document) == (200, code)
         assert cluster.ask("blue:ann", "DELETE", "/box/k", more)[1] == code
+
+
+@pytest.mark.parametrize("user", ["red:rob", "blue:bob", "blue:ann"])
+@pytest.mark.parametrize("deletes_many", [False, True])
+def test_a_policy_may_allow_to_bypass_governance(user: str, deletes_many: bool) -> None:
+    version = "<VersionId>1.00000</VersionId>"
+    document = f"<Delete><Object><Key>k</Key>{version}</Object></Delete>".encode()
+    digest = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
+    for allowed in (True, False):
+        actions = ["DeleteObjectVersion", *(["BypassGovernanceRetention"] if allowed else [])]
+        cluster = Cluster(allow(*actions))
+        cluster.head = {LOCK_MODE: "GOVERNANCE", LOCK_UNTIL: f"{time.time() + 9:.5f}"}
+        sent = {"x-amz-bypass-governance-retention": "true", "Content-MD5": digest}
+        if deletes_many:
+            _, code = cluster.ask(user, "POST", "/box?delete", sent, document)
+        else:
+            _, code = cluster.ask(user, "DELETE", "/box/k?versionId=1.00000", sent)
+        assert code == ("" if allowed or user == "blue:ann" else "AccessDenied")
 
 
 @pytest.mark.parametrize("header", ["x-amz-acl", "x-amz-grant-read"])

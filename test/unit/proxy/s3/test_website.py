@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from policed_bucket import Cluster, sysmeta_of
 from s3_pipeline import INFO, Pipeline, code_of
 
 from martlet.http.environ import Environ
@@ -12,7 +13,9 @@ from martlet.http.response import Response
 from proxy.s3.options import S3Options
 from proxy.s3.s3api import S3Api
 from proxy.s3.settings import headers_of
+from proxy.s3.wire.acl import ALL_USERS, OBJECT_ACL, Grant, stored_text
 from proxy.s3.wire.errors import S3Error
+from proxy.s3.wire.public_access import PublicAccessBlock
 from proxy.s3.wire.website import Redirect, Rule, Website, location_of, website_of_xml
 
 INDEX = "<IndexDocument><Suffix>index.html</Suffix></IndexDocument>"
@@ -208,3 +211,23 @@ def test_the_location_of_an_object() -> None:
 def test_a_site_needs_one_namespace() -> None:
     with pytest.raises(ValueError, match="bucket_namespace"):
         S3Options(website_domain=["web.test"])
+
+
+@pytest.mark.parametrize(("blocks", "status"), [(False, 200), (True, 403)])
+def test_the_acl_of_an_object_makes_it_a_page(blocks: bool, status: int) -> None:
+    cluster = Cluster()
+    cluster.sysmeta |= sysmeta_of("Website", xml(INDEX))
+    if blocks:
+        block = PublicAccessBlock(ignore_public_acls=True)
+        cluster.sysmeta |= sysmeta_of("PublicAccessBlock", block.document())
+    options = S3Options(bucket_namespace="cluster", website_domain=["web.test"])
+    app = S3Api(cluster.auth, options)
+
+    def get(method: str, path: str) -> int:
+        return cluster.send(app, method, path, {"Host": "box.web.test"}, b"")[0]
+
+    for method in ("GET", "HEAD"):
+        assert get(method, "/a/") == 403
+    cluster.head = {OBJECT_ACL: stored_text((Grant(ALL_USERS, "READ"),))}
+    for method in ("GET", "HEAD"):
+        assert get(method, "/a/") == status
