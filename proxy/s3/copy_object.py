@@ -15,11 +15,13 @@ from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.customer_keys import Place
+from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
     CHECKSUM,
     ETAG,
     REDIRECT,
+    TAGGING,
     UPLOAD_ID,
     quoted,
     redirect_header,
@@ -163,6 +165,8 @@ def copy_object(call: Call) -> Response:
         raise call.refusal(answer, "PUT", call.bucket, call.key)
     response = copy_result("CopyObjectResult", answer, source)
     response.headers.update(keys.shown())
+    size = int(found.get("content-length", "0"))
+    response.headers.update(expiration_of_new(call, size, headers[TAGGING]))
     return response
 
 

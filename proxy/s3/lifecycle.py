@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from proxy.s3.call import Call, empty, xml
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.lifecycle import Facts, Rule, document_of, expiry_of, rules_of
 from proxy.s3.wire.lifecycle_xml import rules_of_xml, xml_of_rules
+from proxy.s3.wire.tags import tags_of_stored
 
 _NAME = "Lifecycle"
 #: 1,000 rules with long names and ten tags each.
@@ -57,6 +59,15 @@ def expiration(call: Call, facts: Callable[[], Facts | None]) -> dict[str, str]:
     known = facts() if rules else None
     expiry = None if known is None else expiry_of(rules, known)
     return {} if expiry is None else {_HEADER: expiry.header()}
+
+
+def expiration_of_new(call: Call, size: int, tags: str | None) -> dict[str, str]:
+    """The same header after a write of the object.
+
+    :param size: in bytes.
+    :param tags: as they are stored.
+    """
+    return expiration(call, lambda: Facts(call.key, size, tags_of_stored(tags), time.time()))
 
 
 @lru_cache(maxsize=64)

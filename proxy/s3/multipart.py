@@ -26,6 +26,7 @@ from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copy_object import copy_result, find_source, source_of
 from proxy.s3.customer_keys import SEALED, Place, Sealing, key_of_part, sealing_of
 from proxy.s3.encryption import shown_encryption
+from proxy.s3.lifecycle import expiration, expiration_of_new
 from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
     CHECKSUM,
@@ -40,6 +41,7 @@ from proxy.s3.object_headers import (
 )
 from proxy.s3.object_lock import lock_of_object, lock_parts
 from proxy.s3.object_writes import store
+from proxy.s3.objects import facts_of
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
 from proxy.s3.upload_checksums import WholeChecksum
@@ -131,7 +133,7 @@ def upload_part(call: Call) -> Response:
     key = key_of_part(call, upload.headers)
     sealing = Sealing(key) if key else None
     place = upload.container, upload.part(number)
-    stored, checksum = store(call, *place, {}, algorithm, sealing)
+    stored, checksum, _ = store(call, *place, {}, algorithm, sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
     if "last-modified" in stored:
         shown["Last-Modified"] = stored["last-modified"]
@@ -194,13 +196,15 @@ def complete_upload(call: Call) -> Response:
     if upload.is_completed:
         if completed_etag(upload) != etag:
             raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
-        return _completed(call, etag, {}, str(upload.headers.get(CHECKSUM, "")))
+        shown = expiration(call, lambda: facts_of(call, upload.headers))
+        return _completed(call, etag, shown, str(upload.headers.get(CHECKSUM, "")))
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
     headers |= _lock_of(call, upload)
     answer = _put_manifest(call, upload, parts, headers, checks)
     call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     version = answer.headers.get("x-object-version-id")
     shown = {} if upload.headers.get(SEALED) else shown_encryption(None)
+    shown |= expiration_of_new(call, checks.size, headers.get(TAGGING))
     if version:
         shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, checks.stored)

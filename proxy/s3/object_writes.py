@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, MutableMapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from martlet.conf.options import is_true
 from martlet.http.environ import UPDATE_FOOTERS, Environ
@@ -20,7 +20,7 @@ from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
 from proxy.s3.customer_keys import Sealing, sealing_of
 from proxy.s3.encryption import shown_encryption
-from proxy.s3.lifecycle import expiration
+from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.lock_headers import bypass_header, lock_headers, refuse_locked
 from proxy.s3.object_headers import (
@@ -34,9 +34,7 @@ from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error
-from proxy.s3.wire.lifecycle import Facts
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody
-from proxy.s3.wire.tags import tags_of_stored
 
 _DEFAULT_TYPE = "binary/octet-stream"
 
@@ -49,17 +47,25 @@ def put_object(call: Call) -> Response:
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key) | lock_headers(call, has_body=True)
     sealing = sealing_of(call)
-    stored, checksum = store(call, call.bucket, call.key, headers, sealing=sealing)
+    stored, checksum, size = store(call, call.bucket, call.key, headers, sealing=sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}
-    shown |= expiration(call, lambda: _facts(call, headers))
+    shown |= expiration_of_new(call, size, headers.get(TAGGING))
     if "x-object-version-id" in stored:
         shown["x-amz-version-id"] = stored["x-object-version-id"]
     return empty(200, shown)
 
 
-def _facts(call: Call, headers: Mapping[str, str]) -> Facts:
-    size, tags = framing(call).length or 0, tags_of_stored(headers.get(TAGGING))
-    return Facts(call.key, size, tags, time.time())
+class Stored(NamedTuple):
+    """The object that `store` wrote.
+
+    :param headers: of the answer.
+    :param checksum: the headers about the checksum.
+    :param size: of the body in bytes.
+    """
+
+    headers: Headers
+    checksum: dict[str, str]
+    size: int
 
 
 def store(
@@ -69,12 +75,11 @@ def store(
     headers: Mapping[str, str],
     algorithm: str = "",
     sealing: Sealing | None = None,
-) -> tuple[Headers, dict[str, str]]:
+) -> Stored:
     """PUT the body of the request as an object.
 
     :param algorithm: of the checksum that it must have; computed if the client states none.
     :param sealing: the encryption with the client's key.
-    :returns: the headers of the answer, and those about the checksum.
     :raises S3Error: nothing was stored.
     """
     form = framing(call)
@@ -103,7 +108,7 @@ def store(
         if error.code == "BadDigest" and md5 is not None:
             error.fields["ExpectedDigest"] = md5
         raise error
-    return stored, _shown_sum(body, form)
+    return Stored(stored, _shown_sum(body, form), body.size)
 
 
 def _announce(environ: Environ, length: int | None) -> None:

@@ -56,7 +56,7 @@ def read_object(call: Call) -> Response:
     shown = shown_headers(headers)
     shown.update(shown_of_stored(key, headers))
     shown.update(shown_lock(headers))
-    shown.update(expiration(call, lambda: _facts(call, headers)))
+    shown.update(expiration(call, lambda: facts_of(call, headers)))
     shown.update(overrides)
     if is_true_mode(call) and status == 200:
         shown.update(shown_checksum(headers))
@@ -91,7 +91,7 @@ def _open(
         raise
 
 
-def _facts(call: Call, stored: Headers) -> Facts | None:
+def facts_of(call: Call, stored: Headers) -> Facts | None:
     """The current version for rules; None if it is another version, or has a time of its own."""
     written = stored.get("x-backend-data-timestamp") or stored.get("x-timestamp")
     if "versionId" in call.params or "x-delete-at" in stored or not written:

@@ -31,13 +31,14 @@ _REFUSED = "Checksum"
 class WholeChecksum:
     """The checksum of the object. ``stored`` is it once the parts are known, empty without one.
 
-    ``failure`` is the error to answer if ``take`` refused the parts.
+    ``failure`` is the error to answer if ``take`` refused the parts, ``size`` their bytes together.
     """
 
     def __init__(self, call: Call, upload: Upload) -> None:
         """:raises S3Error: the request states a malformed checksum."""
         self.stored = ""
         self.failure: S3Error | None = None
+        self.size = 0
         self._kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
         self._upload = upload
         self._stated = stated_whole(call.headers)
@@ -59,6 +60,7 @@ class WholeChecksum:
 
         :param entries: of the manifest, with the headers of the parts.
         """
+        self.size = sum(int(entry["bytes"]) for entry in entries)
         sums: list[PartSum] = []
         for entry in entries:
             algorithm, _, value = str(entry["headers"].get(CHECKSUM, "")).partition("=")

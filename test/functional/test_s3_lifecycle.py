@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import requests
 from running_cluster import RunningCluster, await_true
 from s3_client import s3_client
 from swift_api import Account
@@ -92,3 +93,45 @@ def test_rules_are_carried_out(cluster: RunningCluster, account: Account) -> Non
     s3.delete_bucket_lifecycle(Bucket=versioned)
     job.run()
     assert _versions(s3, versioned) == kept
+
+
+def test_each_write_tells_when_its_object_expires(cluster: RunningCluster) -> None:
+    s3, bucket = s3_client(cluster.port), f"lifecycle-told-{os.getpid()}"
+    s3.create_bucket(Bucket=bucket)
+    condition = {"ObjectSizeGreaterThan": 3, "Tags": [{"Key": "a", "Value": "b"}]}
+    rules: list[dict[str, Any]] = [
+        {"ID": "long", "Status": "Enabled", "Filter": {"ObjectSizeGreaterThan": 3}},
+        {"ID": "tag", "Status": "Enabled", "Filter": {"And": condition}},
+    ]
+    for rule, days in zip(rules, (9, 4), strict=True):
+        rule["Expiration"] = {"Days": days}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
+
+    def rule_of(answer: dict[str, Any]) -> str:
+        return str(answer.get("Expiration", "")).partition("rule-id=")[2].strip('"')
+
+    for body, tags, expected in (
+        (b"123", "a=b", ""),
+        (b"1234", "", "long"),
+        (b"1234", "a=b", "tag"),
+    ):
+        key = {"Bucket": bucket, "Key": "k"}
+        assert rule_of(s3.put_object(**key, Body=body, Tagging=tags)) == expected
+        source = f"{bucket}/k"
+        copy = {"Bucket": bucket, "Key": "copy"}
+        assert rule_of(s3.copy_object(**copy, CopySource=source)) == expected
+        other = "long" if len(body) > 3 else ""
+        replaced = s3.copy_object(**copy, CopySource=source, TaggingDirective="REPLACE")
+        assert rule_of(replaced) == other
+        begun = s3.create_multipart_upload(**key, Tagging=tags)
+        upload = {**key, "UploadId": begun["UploadId"]}
+        etag = s3.upload_part(**upload, PartNumber=1, Body=body)["ETag"]
+        parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+        for _ in range(2):  # also after a lost answer
+            completed = s3.complete_multipart_upload(**upload, MultipartUpload=parts)
+            assert rule_of(completed) == expected
+        form = s3.generate_presigned_post(bucket, "form")
+        posted = requests.post(
+            form["url"], data=form["fields"], files={"file": ("a", body)}, timeout=60
+        )
+        assert rule_of({"Expiration": posted.headers.get("x-amz-expiration", "")}) == other

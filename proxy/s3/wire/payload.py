@@ -146,6 +146,8 @@ class CheckedBody:
         self, source: _Readable, framing: Framing, trailers: Mapping[str, str] | None = None
     ) -> None:
         self.failure: S3Error | None = None
+        #: The bytes that were read.
+        self.size = 0
         self.checksum = framing.checksum
         self._source = source
         self._framing = framing
@@ -180,6 +182,7 @@ class CheckedBody:
             return b""
         wanted = size if self._left is None else min(size, self._left)
         data = self._source.read(wanted) if wanted else b""
+        self.size += len(data)
         if self._left is not None:
             self._left -= len(data)
             if not data and self._left:
