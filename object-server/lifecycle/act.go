@@ -63,6 +63,13 @@ func (p *plan) head(at *place) *request {
 	}}
 }
 
+// headOf is a HEAD of a version.
+func (p *plan) headOf(at *place, id string) *request {
+	q := p.head(at)
+	q.headers[message.VersionID.Name()] = id
+	return q
+}
+
 // isIn tells whether an answer to a HEAD is about this version, and sure of it.
 func (c *current) isIn(a *answer) bool {
 	id := ""
@@ -194,6 +201,9 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 		d.count(func(r *Report) { r.Failures++ })
 		return
 	}
+	if !p.takeExcess(ctx, at, reached) {
+		d.count(func(r *Report) { r.Changed++ })
+	}
 	if p.isLockable {
 		d.leaveLocked(ctx, p, at)
 	}
@@ -216,6 +226,29 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 	d.dropLater(p.partsPolicy, p.uploads) // they stay with a version that was not removed
 }
 
+// takeExcess adds the versions in excess to those that go, if each replica that answers has the versions that are kept in their
+// place. A removal of one of these that is acknowledged has come to one of the replicas at least: more than half answer.
+func (p *plan) takeExcess(ctx context.Context, at *place, reached []*remote) bool {
+	x := &p.excess
+	if x.isEmpty() {
+		return true
+	}
+	for _, id := range x.kept() {
+		answers, _ := everywhere(ctx, reached, func(int) *request { return p.headOf(at, id) })
+		for _, a := range answers {
+			isThere := a != nil && (a.status == http.StatusOK || a.status == http.StatusNotFound && a.headers["x-backend-version-marker"] != "")
+			if !isThere {
+				return false
+			}
+		}
+	}
+	p.versions = append(p.versions, x.versions...)
+	if !x.null.IsZero() {
+		p.null = x.null
+	}
+	return true
+}
+
 // leaveLocked takes the versions out of a plan that a replica knows to be locked. One that has missed the lock would remove a
 // version, with its row in the container. Replication brings back the version, but not the row.
 func (d *device) leaveLocked(ctx context.Context, p *plan, at *place) {
@@ -236,11 +269,7 @@ func (d *device) leaveLocked(ctx context.Context, p *plan, at *place) {
 
 // isLocked tells whether a replica says that a version is locked.
 func (p *plan) isLocked(ctx context.Context, at *place, id string) bool {
-	answers, _ := everywhere(ctx, at.replicas, func(int) *request {
-		q := p.head(at)
-		q.headers[message.VersionID.Name()] = id
-		return q
-	})
+	answers, _ := everywhere(ctx, at.replicas, func(int) *request { return p.headOf(at, id) })
 	for _, a := range answers {
 		if a == nil {
 			continue

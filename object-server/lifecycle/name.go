@@ -41,6 +41,7 @@ type plan struct {
 	marker   bool             // the current version is a delete marker, which goes
 	versions []string         // ids of those that go
 	null     format.Timestamp // of the null version if that goes; else zero
+	excess   excess           // versions that go because newer ones are there
 	begun    *upload          // the upload that is aborted
 	uploads  []upload         // whose parts go if their versions are gone then
 
@@ -50,8 +51,22 @@ type plan struct {
 }
 
 func (p *plan) isEmpty() bool {
-	return !p.expire && !p.marker && len(p.versions) == 0 && p.null.IsZero() && p.begun == nil
+	return !p.expire && !p.marker && len(p.versions) == 0 && p.null.IsZero() && p.begun == nil && p.excess.isEmpty()
 }
+
+// excess are the versions that go only because enough newer ones are kept in their place. This replica may still have versions
+// that others have removed. So they go only if all replicas have those that are kept.
+type excess struct {
+	versions []string
+	null     format.Timestamp
+	newest   []string // the versions that are not current, from the newest on: all that a rule may count
+	count    int      // of these, those that are kept
+}
+
+func (e *excess) isEmpty() bool { return len(e.versions) == 0 && e.null.IsZero() }
+
+// kept are the versions that are kept in place of these.
+func (e *excess) kept() []string { return e.newest[:e.count] }
 
 // upload is a multipart upload, whose parts have names of their own.
 type upload struct {
@@ -261,7 +276,7 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 	if ended, ok := w.ended[v.ID]; ok {
 		since = ended
 	}
-	f := Facts{Key: w.plan.key, Size: int64(v.Size), Written: timeOf(v.Timestamp), State: Noncurrent, Since: timeOf(since), Newer: w.newer}
+	f := Facts{Key: w.plan.key, Size: int64(v.Size), Written: timeOf(v.Timestamp), State: Noncurrent, Since: timeOf(since)}
 	var m *format.Metadata
 	switch {
 	case v.Type == format.TypeDeleteMarker:
@@ -274,14 +289,28 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 		of := factsOf(f.Key, m, v.Timestamp)
 		f.Size, f.Tags = of.Size, of.Tags
 	}
-	if w.decide(&f) != Remove {
-		return nil
-	}
 	id := versionid.Text(v.ID)
 	if v.ID.IsNull() {
-		w.plan.null, id = v.Timestamp, versionid.Text(versionid.Of(v.Timestamp))
+		id = versionid.Text(versionid.Of(v.Timestamp))
+	}
+	x := &w.plan.excess
+	if int64(w.newer) < w.bucket.newerMax() {
+		x.newest = append(x.newest, id)
+	}
+	versions, null := &w.plan.versions, &w.plan.null
+	if w.decide(&f) != Remove { // without regard to newer ones
+		f.Newer = w.newer
+		action, rule := Decide(w.bucket.rules, &f, w.now, w.day)
+		if action != Remove {
+			return nil
+		}
+		versions, null = &x.versions, &x.null
+		x.count = max(x.count, int(*rule.NewerVersions))
+	}
+	if v.ID.IsNull() {
+		*null = v.Timestamp
 	} else {
-		w.plan.versions = append(w.plan.versions, id)
+		*versions = append(*versions, id)
 	}
 	if m != nil {
 		w.dropParts(m, id)
@@ -300,6 +329,16 @@ func (b *bucket) readsHeads() bool {
 		}
 	}
 	return false
+}
+
+// newerMax is how many versions that are not current a rule keeps at most.
+func (b *bucket) newerMax() (most int64) {
+	for i := range b.rules {
+		if r := &b.rules[i]; r.NewerVersions != nil {
+			most = max(most, *r.NewerVersions)
+		}
+	}
+	return most
 }
 
 // decideCurrent looks at the current version, once all are counted.

@@ -149,6 +149,70 @@ func TestVersions(t *testing.T) {
 	expect(t, h.pass(), Report{})
 }
 
+// Versions count as kept only if all replicas have them: this one may have missed that they were removed.
+func TestVersionsThatAReplicaHasNot(t *testing.T) {
+	h := newHost(t)
+	rule := Rule{NewerVersions: number(2)}
+	h.containers.set("/a/c", []Rule{rule}, "x-container-sysmeta-versions-enabled", "true")
+	null := days(30)
+	h.put("/a/c/k", null)
+	var all []format.Timestamp
+	for n := range 5 { // the last is current
+		all = append(all, days(float64(20-n)))
+		h.putVersion("/a/c/k", all[n])
+	}
+	remove := func(n int, devices ...int) {
+		for _, i := range devices {
+			a := h.ask(i, http.MethodDelete, "/a/c/k", days(1), "X-Backend-Version-Id", all[n].String())
+			if a.StatusCode != 204 {
+				t.Fatal(a.Status)
+			}
+		}
+	}
+	// The first replica, on which the job works, has missed the removals of two versions.
+	remove(3, 1, 2)
+	remove(2, 1, 2)
+	expect(t, h.pass(), Report{Changed: 1})
+	for _, n := range []int{0, 1, 4} {
+		h.has(true, "/a/c/k", "X-Backend-Version-Id", all[n].String())
+	}
+	// One of the two others answers, and knows one of the removals.
+	h.moveAway(2)
+	remove(2, 0)
+	expect(t, h.pass(0), Report{Changed: 1})
+	h.ports = map[int]int{}
+	h.writeRing("object", h.port)
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", all[0].String())
+	// What does not depend on the count goes in any case.
+	h.containers.set("/a/c", []Rule{rule, {NoncurrentDays: number(19)}}, "x-container-sysmeta-versions-enabled", "true")
+	expect(t, h.pass(), Report{Changed: 1, Removed: 1})
+	h.has(false, "/a/c/k", "X-Backend-Version-Id", null.String())
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", all[0].String())
+}
+
+// Also versions that another replica has missed, a delete marker among them, are waited for.
+func TestVersionsThatAnotherReplicaHasMissed(t *testing.T) {
+	h := newHost(t)
+	h.containers.set("/a/c", []Rule{{NewerVersions: number(2)}}, "x-container-sysmeta-versions-enabled", "true")
+	old, missed, marker := days(20), days(19), days(18)
+	h.putVersion("/a/c/k", days(21))
+	h.putVersion("/a/c/k", old)
+	add := func(devices ...int) {
+		for _, i := range devices {
+			h.ask(i, http.MethodPut, "/a/c/k", missed, "X-Backend-Version-Id", missed.String())
+			h.ask(i, http.MethodDelete, "/a/c/k", marker, "X-Backend-Version-Id", marker.String(), "X-Backend-Version-Marker", "true")
+		}
+	}
+	add(0, 1)
+	h.putVersion("/a/c/k", days(2))
+	expect(t, h.pass(), Report{Changed: 1})
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", old.String())
+	add(2)
+	expect(t, h.pass(), Report{Removed: 2})
+	h.has(false, "/a/c/k", "X-Backend-Version-Id", old.String())
+	h.has(true, "/a/c/k", "X-Backend-Version-Id", missed.String())
+}
+
 // Removals of thousands of versions of a name are few requests.
 func TestManyVersions(t *testing.T) {
 	h := newHost(t)
