@@ -62,6 +62,8 @@ func (a asked) apply(c content) (told, content) {
 		return told{200, c.meta, bodyAt(c.ticks)}, c
 	case a.method == "GET", a.method == "POST" && !c.isThere():
 		return told{status: 404, at: c.ticks}, c
+	case a.method == "POST" && a.ticks == c.meta && c.meta != c.ticks:
+		return told{status: 202}, c // all POSTs of a time are the same
 	case a.method == "POST" && a.ticks <= c.meta:
 		return told{status: 409, at: c.meta}, c
 	case a.method == "POST":

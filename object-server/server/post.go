@@ -26,7 +26,7 @@ func (s *Server) post(x *exchange) error {
 		return err
 	}
 	defer mount.Release()
-	if err := postRequested(x, mount.Store, edit.apply); err != nil {
+	if err := postRequested(x, mount.Store, edit.apply); err != nil && !errors.Is(err, errPosted) {
 		return err
 	}
 	if err := s.updateAfterPost(x, mount, edit); err != nil {
@@ -136,6 +136,9 @@ func keepListedSize(old, changed string) string {
 
 var errExpired = errors.New("the object has expired")
 
+// errPosted ends an edit without a change: a peer that has answered the same POST has sent its result.
+var errPosted = errors.New("the metadata are those of this POST")
+
 // apply changes m under the object's lock; an error leaves the object as it is.
 func (e *metadataEdit) apply(m *format.Metadata) error {
 	if m.Name != e.x.name() {
@@ -151,6 +154,10 @@ func (e *metadataEdit) apply(m *format.Metadata) error {
 	posted.ContentType, posted.TypeTimestamp = keepListedSize(m.ContentType, e.contentType), e.typeTimestamp
 	isTypeNewer := m.TypeYields(&posted)
 	e.isMetaChanged = m.MetaYields(&posted)
+	if !e.isMetaChanged && !isTypeNewer && e.isPosted(m, &posted) {
+		e.after, e.deleteAtBefore, e.isMetaChanged = *m, m.DeleteAt, true
+		return errPosted
+	}
 	if !e.isMetaChanged && !isTypeNewer {
 		return fail(http.StatusConflict, "There was a conflict when trying to complete your request.").
 			with(timestampHeader, m.MetaTimestamp.String())
@@ -164,4 +171,10 @@ func (e *metadataEdit) apply(m *format.Metadata) error {
 	}
 	e.after = *m
 	return nil
+}
+
+// isPosted tells whether m has the metadata of this POST, and its content type if it has one.
+func (e *metadataEdit) isPosted(m, posted *format.Metadata) bool {
+	isMeta := m.MetaTimestamp == e.timestamp && m.MetaTimestamp != m.Timestamp && posted.CompareMeta(m) == 0
+	return isMeta && (e.contentType == "" || m.TypeTimestamp == e.typeTimestamp && posted.CompareType(m) == 0)
 }

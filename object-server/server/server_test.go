@@ -369,6 +369,27 @@ func TestPostReplacesUserMetadataAlone(t *testing.T) {
 	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000003.00000", "X-Delete-At", "0"), 202, "never")
 }
 
+// TestPostThatAPeerHasSentAlready sends a POST to a replica that has its result from another one.
+func TestPostThatAPeerHasSentAlready(t *testing.T) {
+	f := newFixture(t)
+	f.mustPut(objectPath, "body", "1700000001.00000", "X-Object-Meta-A", "1")
+	post := func(status int, headers ...string) {
+		t.Helper()
+		headers = append(headers, "X-Timestamp", "1700000002.00000")
+		f.expect(f.do("POST", objectPath, "", headers...), status, "POST "+strings.Join(headers, " "))
+	}
+	post(202, "X-Object-Meta-A", "2")
+	post(202, "X-Object-Meta-A", "2")
+	post(409, "X-Object-Meta-A", "1") // another one of the same time, which wins or loses everywhere
+	post(202, "X-Object-Meta-A", "2", "Content-Type", "a/b")
+	post(202, "X-Object-Meta-A", "2", "Content-Type", "a/b")
+	post(409, "X-Object-Meta-A", "2", "Content-Type", "a/a")
+	post(409)
+	if got := f.do("HEAD", objectPath, ""); got.header.Get("X-Object-Meta-A") != "2" || got.header.Get("Content-Type") != "a/b" {
+		t.Errorf("%v", got.header)
+	}
+}
+
 func TestPostKeepsTheListedSize(t *testing.T) {
 	for _, c := range []struct{ old, sent, want string }{
 		{"a/b;swift_bytes=99", "c/d", "c/d;swift_bytes=99"},
