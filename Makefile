@@ -57,7 +57,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel release units bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis conformance judge judge-installed wheel release units try-install bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,7 +97,7 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis $(BIN)/mypy bench/*.py bench/compare/*.py test/support/*.py test/tidy/*.py \
-		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py .ci/*.py doc/conf.py
+		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py packaging/trial/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
@@ -188,6 +188,10 @@ release: $(INSTALLED_FOR_TESTS) .go-ok ## all files of a release, with checksums
 
 units: ## check the systemd units
 	.ci/check-units
+
+try-install: release ## doc/install.md by the page, on three hosts with systemd, their units and a Prometheus (root, Debian)
+	for then in units prometheus; do \
+		TRY_THEN=packaging/trial/$$then packaging/try-install build/release/martlet_$(VERSION)_*.deb || exit; done
 
 bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
 	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)

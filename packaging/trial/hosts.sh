@@ -1,0 +1,99 @@
+# To be sourced: Debian hosts on this machine, each with a network, a disk and a running systemd.
+#   trial_begin "$0" "$@"    runs the program again in namespaces that end with it
+#   trial_hosts a b c d      boots them as 192.0.2.11, .12, …; this program is 192.0.2.9
+#   on HOST COMMAND          by ssh, as root in /root; each COMMAND does it on ${hosts[@]}
+# They need root, systemd-container and mmdebstrap. TRIAL_BASE is the root file system that they
+# share, made at the first use: Debian 12, with the packages of doc/install.md in the cache of apt.
+# The hosts reach no other network.
+
+TRIAL_BASE=${TRIAL_BASE:-/var/tmp/martlet-trial/bookworm}
+trial=/tmp/martlet-trial
+hosts=()
+
+trial_begin() {
+    [ -z "${TRIAL_INSIDE:-}" ] || return 0
+    for tool in mmdebstrap systemd-nspawn ssh mkfs.xfs; do
+        command -v "$tool" >/dev/null || { echo "$tool is missing here" >&2; exit 1; }
+    done
+    [ -e "$TRIAL_BASE" ] || trial_base
+    TRIAL_INSIDE=yes exec unshare --net --mount --pid --fork --kill-child --mount-proc "$@"
+}
+
+trial_base() {
+    mkdir -p "$(dirname "$TRIAL_BASE")"
+    mmdebstrap --quiet --variant=minbase --skip=cleanup/apt \
+        --include=systemd-sysv,dbus,iproute2,openssh-server,ca-certificates,procps,curl,apt-utils,python3-apt \
+        --customize-hook='chroot "$1" apt-get install -qq -y --download-only adduser chrony haproxy \
+            memcached netbase nftables openssl python3 xfsprogs' \
+        bookworm "$TRIAL_BASE.new"
+    mv "$TRIAL_BASE.new" "$TRIAL_BASE"
+}
+
+trial_hosts() {
+    local number=10 host
+    mkdir -p "$trial" /run/netns
+    mount -t tmpfs tmpfs "$trial" && mount -t tmpfs tmpfs /run/netns
+    ip link add lan type bridge && ip addr add 192.0.2.9/24 dev lan
+    ip link set lan up && ip link set lo up
+    ssh-keygen -q -t ed25519 -N '' -f "$trial/id_ed25519"
+    printf 'Host *\n  StrictHostKeyChecking accept-new\n  LogLevel ERROR\n' >"$trial/ssh_config"
+    trap trial_end EXIT
+    for host in "$@"; do
+        number=$((number + 1))
+        echo "192.0.2.$number" >"$trial/$host.address"
+        trial_boot "$host" "192.0.2.$number"
+    done
+    for host in "$@"; do
+        trial_await_boot "$host"
+    done
+}
+
+trial_boot() {  # HOST ADDRESS
+    local dir=$trial/$1 disk
+    mkdir -p "$dir"/{upper,work,root}
+    mount -t overlay overlay "$dir/root" \
+        -o "lowerdir=$TRIAL_BASE,upperdir=$dir/upper,workdir=$dir/work"
+    echo "$1" >"$dir/root/etc/hostname"
+    printf '%s;\n' 'APT::Get::Assume-Yes "true"' 'Dpkg::Use-Pty "0"' 'quiet "2"' \
+        >"$dir/root/etc/apt/apt.conf.d/90trial"
+    mkdir -p -m 700 "$dir/root/root/.ssh"
+    cp "$trial/id_ed25519" "$dir/root/root/.ssh/"
+    cp "$trial/id_ed25519.pub" "$dir/root/root/.ssh/authorized_keys"
+    cp "$trial/ssh_config" "$dir/root/root/.ssh/config"
+    truncate -s 2G "$dir/disk"
+    disk=$(losetup --find --show "$dir/disk")
+    echo "$disk" >>"$trial/disks"
+    ip netns add "$1" && ip link add "to-$1" type veth peer name eth0 netns "$1"
+    ip link set "to-$1" master lan up
+    ip -n "$1" link set lo up
+    ip -n "$1" addr add "$2/24" dev eth0
+    ip -n "$1" link set eth0 up
+    # No machined and no scope of a systemd of this machine: it may have none.
+    systemd-nspawn --quiet --register=no --keep-unit --boot --machine="$1" --directory="$dir/root" \
+        --network-namespace-path="/run/netns/$1" --capability=CAP_NET_ADMIN \
+        --console=pipe --link-journal=no \
+        --bind="$disk:/dev/sdb" --bind="$disk" --bind=/dev/loop-control \
+        </dev/null >"$dir/console" 2>&1 &
+}
+
+trial_await_boot() {  # HOST
+    local attempt
+    for attempt in $(seq 150); do
+        on "$1" 'systemctl is-system-running --wait >/run/booted; [ -s /run/booted ]' 2>/dev/null && break
+        [ "$attempt" -lt 150 ] || { tail "$trial/$1/console" >&2; exit 1; }
+        sleep 0.2
+    done
+    on "$1" 'grep -q running /run/booted || systemctl --failed --no-legend --plain'
+}
+
+trial_end() {  # the namespaces end the rest
+    xargs -r -n 1 umount -A -l 2>/dev/null <"$trial/disks" || true
+    xargs -r losetup --detach <"$trial/disks" || true
+}
+
+on() {
+    ssh -F "$trial/ssh_config" -i "$trial/id_ed25519" -o "UserKnownHostsFile=$trial/known_hosts" \
+        "root@$(cat "$trial/$1.address")" "$2"
+}
+
+each() { local host; for host in "${hosts[@]}"; do on "$host" "$1"; done; }
