@@ -26,13 +26,15 @@ def await_true(condition: Callable[[], Any], what: str, seconds: float = 150.0) 
     """Wait until the condition is true; check it again after short pauses.
 
     A report that a busy account server does not accept in time is repeated after a minute.
+    The pauses grow with the wait: checks take processor time from the processes waited for.
 
     :raises AssertionError: it does not become true in time.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds:.0f} s: {what}"
+        time.sleep(min(0.25, max(0.02, waited / 20)))
 
 
 def free_port() -> int:
