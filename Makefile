@@ -74,12 +74,13 @@ status: $(INSTALLED) ## show what runs
 	@$(BIN)/martlet status
 
 test: ## everything that must pass before a change lands
-	@# First what keeps one processor busy, two of it at a time. The rest has the machine to itself:
-	@# unit tests and Go's use two processors, and the others would be late beside a load.
-	@$(MAKE) --no-print-directory -j2 --output-sync=target check go-check tidy site units wheel $(KEYSTONE_INSTALLED) judge-installed
-	@$(MAKE) --no-print-directory -j1 unit go-test functional
-	@# Each has one client, which waits for its cluster most of the time. Their ports are apart.
-	@$(MAKE) --no-print-directory -j2 --output-sync=target keystone judge
+	@# First what keeps one processor busy or waits for a download, four of it at a time. Then unit
+	@# tests and Go's, which use two processors each.
+	@$(MAKE) --no-print-directory -j4 --output-sync=target go-check check tidy site units wheel $(KEYSTONE_INSTALLED) judge-installed
+	@$(MAKE) --no-print-directory -j1 unit go-test
+	@# These wait for their clusters a third of the time, so that they share the processors. Their
+	@# ports are apart.
+	@$(MAKE) --no-print-directory -j3 --output-sync=target functional keystone judge
 	@echo "make test: all passed"
 
 quick: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## lint, types, unit tests of what differs from BASE=main: two minutes for a usual change
@@ -118,17 +119,17 @@ tidy: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## the rules of the house: imports
 	$(BIN)/pytest -q test/tidy
 
 functional: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## real processes, through the API
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations=10 test/functional
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10 test/functional
 
 keystone: $(INSTALLED_FOR_TESTS) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## tenants and quotas with a real Keystone
-	MARTLET_PORTS=15240-20239 MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin \
+	MARTLET_PORTS=26240-30239 MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin \
 		$(BIN)/pytest -q --durations=5 test/keystone
 
 console-test: $(CONSOLE_INSTALLED) $(OBJECT_SERVER) ## the console in a real browser, Chromium (CONSOLE_ARGS="-k sharing"; MARTLET_SCREENSHOTS=doc/images)
 	PYTHONPATH=test/console $(CONSOLE_VENV)/bin/pytest -q -p no:cacheprovider $(CONSOLE_ARGS) test/console
 
 functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
-	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q -n 2 --dist loadfile --durations=10 test/functional
+	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10 test/functional
 
 go-check: .go-ok ## Go: format, vet, staticcheck
 	@$(GOFMT_CHECK)
@@ -172,7 +173,7 @@ judge-installed: $(INSTALLED_FOR_TESTS)
 	@PYTHONPATH=test/support $(BIN)/python test/conformance/run.py --install
 
 judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suite, and requests that make no sense
-	MARTLET_PORTS=10240-15239 PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift fuzz
+	MARTLET_PORTS=22240-26239 PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift fuzz
 
 attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense and slow clients at once (ATTACK_ARGS="--seconds 60 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/conformance:bench $(BIN)/python test/attack/attack.py $(ATTACK_ARGS)

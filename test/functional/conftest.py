@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -12,9 +13,28 @@ from ill_disk import DEVICE, IllDisk, build_ill_disk
 from running_cluster import RunningCluster
 from swift_api import Account
 
+from cluster.ports import PORTS_VARIABLE
+
 _numbers = itertools.count(1)
-#: The ports of each process that runs tests beside others.
-_PORTS_PER_WORKER = 5000
+#: The ports of all processes that run tests, unless MARTLET_PORTS names others.
+_PORTS = "10240-22239"
+#: The files that take longest, in this order; `--durations=0` measures it.
+_LONGEST = (
+    "test_sharding.py",
+    "test_database_jobs.py",
+    "test_sharding_cluster.py",
+    "test_attack.py",
+    "test_background.py",
+    "test_nemesis.py",
+    "test_kill.py",
+    "test_database_replication.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that none runs alone at the end."""
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,8 +56,10 @@ def ports(worker_id: str) -> Iterator[None]:
     """Ranges of ports, so that clusters which start together do not pick the same port."""
     with pytest.MonkeyPatch.context() as patch:
         if worker_id.startswith("gw"):
-            low = 10240 + int(worker_id.removeprefix("gw")) * _PORTS_PER_WORKER
-            patch.setenv("MARTLET_PORTS", f"{low}-{low + _PORTS_PER_WORKER - 1}")
+            first, _, last = os.environ.get(PORTS_VARIABLE, _PORTS).partition("-")
+            each = (int(last) + 1 - int(first)) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+            low = int(first) + int(worker_id.removeprefix("gw")) * each
+            patch.setenv(PORTS_VARIABLE, f"{low}-{low + each - 1}")
         yield
 
 
